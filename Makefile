@@ -1,0 +1,41 @@
+# dpunion: `make demo` and `make test` do all set-up on a fresh machine with Python 3.11+ and make.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+
+.PHONY: help demo test lint format reproduce clean
+
+help:  ## Show the targets
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+demo: $(VENV)/.run  ## Install, then make a private release from the bundled sample
+	@$(BIN)/dpunion demo
+
+test: lint  ## Install what tests need, then lint, check types and layers, and run all tests
+	@$(BIN)/python -m pytest -n 2 --dist loadfile
+
+lint: $(VENV)/.dev  ## Check style, types and layers
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+format: $(VENV)/.dev  ## Format the code
+	@$(BIN)/ruff check --fix . ; $(BIN)/ruff format .
+
+reproduce: $(VENV)/.dev  ## Print release sizes beside the papers' tables
+	@$(BIN)/python benchmarks/release_sizes.py
+
+clean:  ## Remove the environment and caches
+	rm -rf $(VENV) .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || (echo "dpunion needs Python 3.11 or newer: make PYTHON=python3.12 ..."; exit 1)
+	@$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.run: pyproject.toml | $(VENV)/bin/python
+	@echo "Installing dpunion into $(VENV) ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable . && touch $@
+
+$(VENV)/.dev: pyproject.toml | $(VENV)/bin/python
+	@echo "Installing dpunion and its test tools into $(VENV) ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[dev]" && touch $@ $(VENV)/.run

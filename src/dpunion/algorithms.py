@@ -1,0 +1,380 @@
+"""What can be released with: one frozen description per algorithm.
+
+A description holds public parameters only. It says how far one user can move the weights (sensitivity) and how
+much an item can get that only this user holds; `calibration/` turns that into noise and thresholds, and the
+engines run it. The names are those of the papers:
+
+- Count*, Weighted*, PolicyLaplace, PolicyGaussian: Gopi et al., "Differentially Private Set Union", ICML 2020
+  (journal version arXiv 2002.09745);
+- DpSips: Swanberg et al., "DP-SIPS", PoPETs 2023; OptimalSingleItem: Desfontaines et al., "Differentially private
+  partition selection", PoPETs 2022;
+- Funnel: dpunion's own, several rounds that drop what is hopeless.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeVar
+
+from dpunion.errors import BadParameter, refuse_choice
+
+LARGEST_MAX_ITEMS = 10_000
+LARGEST_PASSES = 16
+
+E = TypeVar("E", bound=enum.Enum)
+
+
+class Calibration(enum.Enum):
+    """Where the constants come from."""
+
+    EXACT = "exact"
+    PUBLISHED = "published"
+
+
+class UserOrder(enum.Enum):
+    """In which order a policy visits the users; each key is a function of that user's own data and the run key."""
+
+    RANDOM = "random"
+    SMALLEST_FIRST = "smallest-first"
+
+
+class Norm(enum.Enum):
+    """How the distance of two histograms is measured."""
+
+    L1 = "l1"
+    L2 = "l2"
+
+
+@dataclass(frozen=True, slots=True)
+class Sensitivity:
+    """How far adding or removing one user can move the weights."""
+
+    norm: Norm
+    bound: float
+
+
+def check_whole(owner: str, name: str, value: object, low: int, high: int) -> None:
+    """Refuse anything but an integer in [low, high]."""
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        raise BadParameter(
+            f"The {name!r} parameter of {owner} must be a whole number from {low} to {high}. Got {value!r} instead.",
+            f"Choose {name!r} from public knowledge, not from the data.",
+        )
+
+
+def check_real(owner: str, name: str, value: object, low: float, high: float) -> None:
+    """Refuse anything but a finite number in [low, high]."""
+    good = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    if not good or not low <= float(value) <= high:  # type: ignore[arg-type]
+        raise BadParameter(
+            f"The {name!r} parameter of {owner} must be a number from {low:g} to {high:g}. Got {value!r} instead.",
+            f"Choose {name!r} from public knowledge, not from the data.",
+        )
+
+
+def as_choice(name: str, value: object, choices: type[E]) -> E:
+    """Turn a plain word of the edge into the enum used inside."""
+    if isinstance(value, choices):
+        return value
+    for choice in choices:
+        if choice.value == value:
+            return choice
+    refuse_choice(name, value, [str(choice.value) for choice in choices])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Algorithm:
+    """What all descriptions share.
+
+    max_items_per_user: at most this many items of a user count, drawn at random before anything else. More lets
+    rich users support more items, but each gets less of the user's weight. Public: never tuned on the data.
+    """
+
+    name: ClassVar[str]
+    noise: ClassVar[str]
+    bounds_once: ClassVar[bool] = True
+    """Whether each user's items are drawn once, before anything else (or afresh in each round)."""
+
+    max_items_per_user: int = 100
+
+    def __post_init__(self) -> None:
+        check_whole(self.name, "max_items_per_user", self.max_items_per_user, 1, LARGEST_MAX_ITEMS)
+
+    @property
+    def sensitivity(self) -> Sensitivity:
+        """Return the bound that the noise is calibrated to."""
+        raise AssertionError
+
+    def parameters(self) -> dict[str, Any]:
+        """Return the parameters as plain values."""
+        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return {key: value.value if isinstance(value, enum.Enum) else value for key, value in values.items()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Laplace(_Algorithm):
+    """Laplace noise: the published constants leave next to nothing to gain, so there is only one calibration."""
+
+    noise: ClassVar[str] = "laplace"
+
+    calibration: Calibration = Calibration.PUBLISHED
+
+    def __post_init__(self) -> None:
+        _Algorithm.__post_init__(self)
+        object.__setattr__(self, "calibration", as_choice("calibration", self.calibration, Calibration))
+        if self.calibration is Calibration.EXACT:
+            raise BadParameter(
+                f"{self.name} has no separate exact calibration: its published constants are already exact to a part in 1/delta.",
+                "Leave 'calibration' out, or choose a Gaussian algorithm.",
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Gaussian(_Algorithm):
+    """Gaussian noise; calibration "exact" spends the whole delta once, "published" splits it as the papers do."""
+
+    noise: ClassVar[str] = "gaussian"
+
+    calibration: Calibration = Calibration.EXACT
+
+    def __post_init__(self) -> None:
+        _Algorithm.__post_init__(self)
+        object.__setattr__(self, "calibration", as_choice("calibration", self.calibration, Calibration))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CountLaplace(_Laplace):
+    """Each user adds 1 to each kept item; Laplace noise."""
+
+    name: ClassVar[str] = "count-laplace"
+
+    @property
+    def sensitivity(self) -> Sensitivity:
+        return Sensitivity(Norm.L1, float(self.max_items_per_user))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CountGaussian(_Gaussian):
+    """Each user adds 1 to each kept item; Gaussian noise."""
+
+    name: ClassVar[str] = "count-gaussian"
+
+    @property
+    def sensitivity(self) -> Sensitivity:
+        return Sensitivity(Norm.L2, math.sqrt(self.max_items_per_user))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WeightedLaplace(_Laplace):
+    """Each user spreads 1 evenly over the kept items; Laplace noise."""
+
+    name: ClassVar[str] = "weighted-laplace"
+
+    @property
+    def sensitivity(self) -> Sensitivity:
+        return Sensitivity(Norm.L1, 1.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WeightedGaussian(_Gaussian):
+    """Each user adds 1/sqrt(number of kept items) to each; Gaussian noise."""
+
+    name: ClassVar[str] = "weighted-gaussian"
+
+    @property
+    def sensitivity(self) -> Sensitivity:
+        return Sensitivity(Norm.L2, 1.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyLaplace(_Laplace):
+    """Users in turn raise their lowest-gap items evenly toward a cutoff (l1-descent); Laplace noise.
+
+    cutoff_margin: the cutoff lies this many noise scales above the threshold; more makes well-supported items
+    safer, less leaves more for the others. passes: rounds over the users, each with an equal part of their budget.
+    user_order: who goes first.
+    """
+
+    name: ClassVar[str] = "policy-laplace"
+
+    cutoff_margin: float = 3.0
+    passes: int = 1
+    user_order: UserOrder = UserOrder.RANDOM
+
+    def __post_init__(self) -> None:
+        _Laplace.__post_init__(self)
+        _check_policy(self, self.name, self.cutoff_margin, self.passes, self.user_order)
+
+    @property
+    def sensitivity(self) -> Sensitivity:
+        return Sensitivity(Norm.L1, 1.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyGaussian(_Gaussian):
+    """Users in turn move their items straight toward a cutoff by l2 distance 1 (l2-descent); Gaussian noise.
+
+    Parameters as in PolicyLaplace.
+    """
+
+    name: ClassVar[str] = "policy-gaussian"
+
+    cutoff_margin: float = 3.0
+    passes: int = 1
+    user_order: UserOrder = UserOrder.RANDOM
+
+    def __post_init__(self) -> None:
+        _Gaussian.__post_init__(self)
+        _check_policy(self, self.name, self.cutoff_margin, self.passes, self.user_order)
+
+    @property
+    def sensitivity(self) -> Sensitivity:
+        return Sensitivity(Norm.L2, 1.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Funnel(_Algorithm):
+    """Several noisy rounds, each dropping what is hopeless and aiming the rest where it is needed (docs/guarantees.md).
+
+    rounds: more rounds aim better but each is noisier. first_share: the part of the (squared) budget spent on finding
+    out what is hopeless; more also lowers the price of novel items. keep_fraction, keep_margin: an item stays while
+    its score exceeds keep_fraction times what it should have by then, minus keep_margin standard deviations; higher
+    drops more and earlier. cutoff_margin: as in PolicyGaussian. item_cap: the largest part of a user's budget that
+    one item may get in a round (1: all of it). user_order: smallest-first lets users with few items, who have no
+    choice, go first.
+    """
+
+    name: ClassVar[str] = "funnel"
+    noise: ClassVar[str] = "gaussian"
+
+    max_items_per_user: int = 300
+    rounds: int = 4
+    first_share: float = 0.25
+    keep_fraction: float = 0.9
+    keep_margin: float = 1.0
+    cutoff_margin: float = 3.0
+    item_cap: float = 1.0
+    user_order: UserOrder = UserOrder.SMALLEST_FIRST
+
+    def __post_init__(self) -> None:
+        _Algorithm.__post_init__(self)
+        check_whole(self.name, "max_items_per_user", self.max_items_per_user, 1, 1000)
+        check_whole(self.name, "rounds", self.rounds, 1, 8)
+        check_real(self.name, "first_share", self.first_share, 0.01, 1.0)
+        check_real(self.name, "keep_fraction", self.keep_fraction, 0.0, 1.0)
+        check_real(self.name, "keep_margin", self.keep_margin, 0.0, 10.0)
+        check_real(self.name, "cutoff_margin", self.cutoff_margin, 0.0, 20.0)
+        check_real(self.name, "item_cap", self.item_cap, 0.05, 1.0)
+        if (self.rounds == 1) != (self.first_share == 1.0):
+            raise BadParameter(
+                f"A 'first_share' of {self.first_share:g} does not fit {self.rounds} rounds of {self.name}.",
+                "A single round takes a first_share of 1; several rounds need one below 1.",
+            )
+        for name in ("first_share", "keep_fraction", "keep_margin", "cutoff_margin", "item_cap"):
+            object.__setattr__(self, name, float(getattr(self, name)))
+        object.__setattr__(self, "user_order", as_choice("user_order", self.user_order, UserOrder))
+
+    @property
+    def sensitivity(self) -> Sensitivity:
+        return Sensitivity(Norm.L2, 1.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DpSips(_Algorithm):
+    """Weighted Gaussian in rounds of growing budget; what was released no longer takes part (Swanberg et al. 2023).
+
+    rounds: how many. share_ratio: each round's share of the budget over the next one's.
+    """
+
+    name: ClassVar[str] = "dp-sips"
+    noise: ClassVar[str] = "gaussian"
+    bounds_once: ClassVar[bool] = False
+
+    rounds: int = 3
+    share_ratio: float = 0.3
+
+    def __post_init__(self) -> None:
+        _Algorithm.__post_init__(self)
+        check_whole(self.name, "rounds", self.rounds, 1, 8)
+        check_real(self.name, "share_ratio", self.share_ratio, 0.05, 1.0)
+        object.__setattr__(self, "share_ratio", float(self.share_ratio))
+
+    @property
+    def shares(self) -> tuple[float, ...]:
+        """Return each round's part of the budget; they sum to 1."""
+        raw = [self.share_ratio ** (self.rounds - 1 - i) for i in range(self.rounds)]
+        return tuple(share / sum(raw) for share in raw)
+
+    @property
+    def sensitivity(self) -> Sensitivity:
+        return Sensitivity(Norm.L2, 1.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OptimalSingleItem(_Algorithm):
+    """One random item of each user, released with the largest private probability (Desfontaines et al. 2022)."""
+
+    name: ClassVar[str] = "optimal-single-item"
+    noise: ClassVar[str] = "truncated-geometric"
+
+    max_items_per_user: int = 1
+
+    def __post_init__(self) -> None:
+        _Algorithm.__post_init__(self)
+        check_whole(self.name, "max_items_per_user", self.max_items_per_user, 1, 1)
+
+    @property
+    def sensitivity(self) -> Sensitivity:
+        return Sensitivity(Norm.L1, 1.0)
+
+
+def _check_policy(self: object, name: str, cutoff_margin: float, passes: int, user_order: object) -> None:
+    check_real(name, "cutoff_margin", cutoff_margin, 0.0, 20.0)
+    check_whole(name, "passes", passes, 1, LARGEST_PASSES)
+    object.__setattr__(self, "cutoff_margin", float(cutoff_margin))
+    object.__setattr__(self, "user_order", as_choice("user_order", user_order, UserOrder))
+
+
+Algorithm = (
+    CountLaplace
+    | CountGaussian
+    | WeightedLaplace
+    | WeightedGaussian
+    | PolicyLaplace
+    | PolicyGaussian
+    | Funnel
+    | DpSips
+    | OptimalSingleItem
+)
+
+ALGORITHMS: dict[str, type[Algorithm]] = {
+    kind.name: kind
+    for kind in (
+        Funnel,
+        PolicyGaussian,
+        PolicyLaplace,
+        WeightedGaussian,
+        WeightedLaplace,
+        CountGaussian,
+        CountLaplace,
+        DpSips,
+        OptimalSingleItem,
+    )
+}
+
+
+def algorithm_named(name: str, **parameters: Any) -> Algorithm:
+    """Build the algorithm called `name`, naming what is wrong with a parameter it does not have."""
+    kind = ALGORITHMS.get(name)
+    if kind is None:
+        refuse_choice("algorithm", name, list(ALGORITHMS))
+    known = [field.name for field in dataclasses.fields(kind)]
+    for parameter in parameters:
+        if parameter not in known:
+            raise BadParameter(
+                f"{name} has no parameter {parameter!r}.", f"It has: {', '.join(known)}. Leave {parameter!r} out."
+            )
+    return kind(**parameters)

@@ -1,0 +1,1 @@
+"""Noise scales and thresholds: pure mathematics, always ending on the private side."""

@@ -1,0 +1,379 @@
+"""Funnel's noise and threshold: the smallest certified threshold, over how delta is split.
+
+docs/guarantees.md, Theorem A: with t novel items the release is (epsilon, delta)-private for delta = max_t
+[delta_G(epsilon; mu_t) + p_t], where p_t bounds the chance that a novel item is released. In round 1 every
+novel item gets the same gift y, at least what any shared item gets, so the shared items move by s_1 with
+s_1^2 <= min(c_1^2 - t y^2, (max_items - t) y^2) <= c_1^2 (1 - t/max_items), and mu_t^2 = (1 - c_1^2 +
+s_1^2)/stddev^2. Before round 1 nothing is random, so y is a fixed number of the data at hand, and the
+maximum may be taken over y with both terms at the same y. The plain theorem, each term at its own worst y,
+is used wherever it is enough, and the joint one elsewhere (it decides when few items are novel).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpunion.calibration.funnel_lagrangian import (
+    LagrangianNovelty,
+    Prices,
+    lagrangian_novelty_bounds,
+    search_prices,
+)
+from dpunion.calibration.funnel_novelty import FINE, WalkNovelty, largest_gifts, novelty_bounds
+from dpunion.calibration.funnel_shape import FunnelShape
+from dpunion.calibration.gaussian import gaussian_stddev, normal_quantile_above
+from dpunion.errors import BadParameter, InternalError, refuse_choice
+from dpunion.kernels import walks
+from dpunion.kernels.normal import gaussian_delta
+
+__all__ = [
+    "FunnelCalibration",
+    "FunnelHints",
+    "FunnelShape",
+    "NoveltyMethod",
+    "calibrate_funnel",
+    "certificate",
+    "lagrangian_novelty_bounds",
+    "novelty_bounds",
+]
+
+# Of the delta asked for, this part is kept back for the float64 error of the formulas.
+GUARD = 1e-9
+# A threshold is accepted when its novelty bound is within this factor of what would be allowed.
+SLACK = 1e-3
+# The search for delta's split runs on a grid this coarse; the threshold is then found on the fine one.
+COARSE = 400
+# Pieces of the range of round 1's gift, where the joint form of Theorem A is needed.
+PIECES = 100
+# With rounding a novel item may get a little less than the shared ones in round 1. For every slack up to 0.01 the
+# shared move still obeys s_1^2 <= c_1^2 (1 - 0.98^2 t / items): see docs/guarantees.md, "Rounding".
+ROUNDED = 0.98**2
+SHARES = (
+    0.5,
+    0.6,
+    0.65,
+    0.7,
+    0.75,
+    0.8,
+    0.84,
+    0.87,
+    0.9,
+    0.92,
+    0.93,
+    0.94,
+    0.95,
+    0.96,
+    0.97,
+    0.98,
+    0.99,
+    0.995,
+)
+FIRST_SHARE = 0.95
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+class NoveltyMethod(StrEnum):
+    """Which bound on the release of novel items is used."""
+
+    WALK = "walk"  # Theorem B: the tighter one
+    LAGRANGIAN = "lagrangian"  # an independent derivation, for comparison and as a cross-check
+
+
+@dataclass(frozen=True, slots=True)
+class FunnelHints:
+    """Where a search may start; nothing here is ever trusted, the certificate is evaluated anew."""
+
+    stddev: float
+    threshold: float
+    prices: Prices = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FunnelCalibration:
+    """Noise and threshold of a funnel, with the delta they really use and the novel items that use it."""
+
+    stddev: float
+    threshold: float
+    delta_used: float
+    worst_novel: int
+    gaussian_share: float  # delta_G without novel items, as a part of delta
+    method: NoveltyMethod
+    prices: Prices = field(default=(), repr=False)
+
+    @property
+    def hints(self) -> FunnelHints:
+        """What is worth storing to make the same calibration fast next time."""
+        return FunnelHints(self.stddev, self.threshold, self.prices)
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """The public question: what is to be guaranteed, for which shape, by which bound."""
+
+    epsilon: float
+    delta: float
+    shape: FunnelShape
+    extra_mu_squared: float
+    method: NoveltyMethod
+    plain_sum: bool
+
+    @property
+    def allowed(self) -> float:
+        return self.delta * (1.0 - GUARD)
+
+    def gaussian_deltas(self, stddev: float, kept: Floats) -> Floats:
+        """Return delta_G for each squared sensitivity in `kept`: float64[n]."""
+        return walks.gaussian_deltas(self.epsilon, np.sqrt(kept / stddev**2 + self.extra_mu_squared))
+
+    def novelty(self, stddev: float, threshold: float, prices: Prices, cells: int) -> WalkNovelty | LagrangianNovelty:
+        if self.method is NoveltyMethod.WALK:
+            return WalkNovelty(stddev, threshold, self.shape, cells)
+        return LagrangianNovelty(stddev, threshold, self.shape, prices, max(COARSE, cells // 3))
+
+
+def calibrate_funnel(
+    epsilon: float,
+    delta: float,
+    shape: FunnelShape | None = None,
+    *,
+    extra_mu_squared: float = 0.0,
+    method: str = "walk",
+    plain_sum: bool = False,
+    gaussian_share: float | None = None,
+    hints: FunnelHints | None = None,
+) -> FunnelCalibration:
+    """Return the noise and the smallest threshold certified by Theorem A (docs/guarantees.md).
+
+    extra_mu_squared is the sum of 1/stddev^2 of further Gaussian releases composed with this one.
+    plain_sum gives delta_G(1/stddev) + p_t, without the relief that novel items bring to the shared ones.
+    gaussian_share fixes the part of delta that delta_G without novel items gets; by default the one with the
+    lowest threshold is taken. All arguments are public.
+    """
+    task = _task(epsilon, delta, shape or FunnelShape(), extra_mu_squared, method, plain_sum=plain_sum)
+    if gaussian_share is not None and not 0.01 <= gaussian_share <= 0.999:
+        raise BadParameter(
+            f"The 'gaussian_share' parameter must be from 0.01 to 0.999. Got {gaussian_share!r} instead.",
+            "Leave it out to have it chosen.",
+        )
+    if hints is not None:
+        stored = _from_hints(task, hints, gaussian_share)
+        if stored is not None:
+            return stored
+    start: float | None = None
+    if gaussian_share is None:
+        gaussian_share, start = _best_share(task)
+    stddev = _stddev(task, gaussian_share)
+    return _smallest_threshold(task, stddev, start or _first_guess(task, stddev), FINE)
+
+
+def certificate(
+    epsilon: float,
+    delta: float,
+    stddev: float,
+    threshold: float,
+    shape: FunnelShape,
+    *,
+    extra_mu_squared: float = 0.0,
+    method: str = "walk",
+    plain_sum: bool = False,
+    prices: Prices = (),
+) -> tuple[float, int]:
+    """Return the delta that this noise and threshold really use, over every t, and the t that uses it.
+
+    They may be released under `delta` only when the first number is at most delta * (1 - GUARD).
+    """
+    task = _task(epsilon, delta, shape, extra_mu_squared, method, plain_sum=plain_sum)
+    if not (stddev > 0.0 and threshold > 0.0 and math.isfinite(stddev) and math.isfinite(threshold)):
+        raise BadParameter(
+            f"A funnel needs a positive stddev and threshold. Got {stddev!r} and {threshold!r} instead.",
+            "Use the numbers that the calibration returned.",
+        )
+    if task.method is NoveltyMethod.LAGRANGIAN and not prices:
+        prices = search_prices(stddev, threshold, shape)
+    return _worst(task, stddev, task.novelty(stddev, threshold, prices, FINE), np.add)
+
+
+def _worst(
+    task: _Task,
+    stddev: float,
+    novelty: WalkNovelty | LagrangianNovelty,
+    combine: Callable[[Floats, Floats], Floats],
+) -> tuple[float, int]:
+    """Return the largest combine(delta_G, p) over every t = 0..max_items and gift of round 1, and its t.
+
+    `combine` is nondecreasing in both. The plain form takes, for each t, the largest shared move with the
+    largest gift; where that would decide, the joint form is computed for that t.
+    """
+    shape = task.shape
+    items = shape.max_items_per_user
+    first = shape.squared_shares[0]
+    novel = np.arange(1, items + 1)
+    gifts = largest_gifts(stddev, novelty.threshold, shape)
+    kept = np.ones(items) if task.plain_sum else 1.0 - first * ROUNDED * novel / items
+    plain = combine(task.gaussian_deltas(stddev, kept), novelty.at(novel, gifts))
+    none = combine(task.gaussian_deltas(stddev, np.ones(1)), np.zeros(1))
+    worst, at = float(none[0]), 0
+    for index in np.argsort(-plain, kind="stable"):
+        if plain[index] <= worst:
+            break
+        t = int(novel[index])
+        value = float(plain[index])
+        if not task.plain_sum:
+            value = min(value, _joint(task, stddev, novelty, combine, t, float(gifts[index])))
+        if value > worst:
+            worst, at = value, t
+    return worst, at
+
+
+def _joint(
+    task: _Task,
+    stddev: float,
+    novelty: WalkNovelty | LagrangianNovelty,
+    combine: Callable[[Floats, Floats], Floats],
+    t: int,
+    largest: float,
+) -> float:
+    """Return the largest combine(delta_G, p) for t novel items over the gift y of round 1.
+
+    s_1^2 = min(c_1^2 - t y^2, (items - t) y^2) grows with y up to y^2 = c_1^2/items and falls beyond, while
+    p_t only grows: so only y >= c_1/sqrt(items) matter, and a piece takes s_1 at its lower end and p_t at its
+    upper end.
+    """
+    first, items = task.shape.squared_shares[0], task.shape.max_items_per_user
+    lowest = min(largest, math.sqrt(first * ROUNDED / items))
+    ends = np.linspace(lowest, largest, PIECES + 1) if largest > lowest else np.array([lowest, largest])
+    # Where a cap keeps every gift below c_1/sqrt(items), the other side of the minimum bounds s_1.
+    moved = np.clip(np.minimum(first - t * ends[:-1] ** 2, first * (1.0 - ROUNDED * t / items)), 0.0, None)
+    deltas = task.gaussian_deltas(stddev, 1.0 - first + moved)
+    return float(combine(deltas, novelty.along(t, ends)[1:]).max())
+
+
+def _smallest_threshold(task: _Task, stddev: float, start: float, cells: int, prices: Prices = ()) -> FunnelCalibration:
+    """Find the threshold by the secant method on ln max_t p_t/(allowed - delta_G), nearly linear in it."""
+    allowed = task.allowed
+
+    def ratio(deltas: Floats, passing: Floats) -> Floats:
+        return np.asarray(passing / (allowed - deltas))
+
+    def evaluate(threshold: float) -> tuple[float, WalkNovelty | LagrangianNovelty]:
+        nonlocal prices
+        if task.method is NoveltyMethod.LAGRANGIAN:
+            prices = search_prices(stddev, threshold, task.shape, start=prices, sweeps=8 if prices else 40)
+        novelty = task.novelty(stddev, threshold, prices, cells)
+        return math.log(max(1e-300, _worst(task, stddev, novelty, ratio)[0])), novelty
+
+    low, high = 0.0, math.inf  # the largest threshold that failed, the smallest that passed
+    threshold, slope = start, -start / stddev**2
+    before: tuple[float, float] | None = None
+    for _ in range(60):
+        value, novelty = evaluate(threshold)
+        if value <= 0.0:
+            high = threshold
+            used, worst = _worst(task, stddev, novelty, np.add)
+            if value >= -SLACK or high - low <= 1e-9 * high:
+                share = float(task.gaussian_deltas(stddev, np.ones(1))[0]) / task.delta
+                if used > allowed:
+                    raise InternalError("a funnel's certificate contradicts itself")
+                return FunnelCalibration(stddev, threshold, used, worst, share, task.method, prices)
+        else:
+            low = threshold
+        if before is not None and value != before[1]:
+            slope = min((value - before[1]) / (threshold - before[0]), -1e-3 / stddev)
+        before = threshold, value
+        # Aim at the middle of what is accepted; fall back to bisection when the step leaves the bracket.
+        following = threshold - (value + 0.5 * SLACK) / slope
+        if not low < following < high:
+            following = 0.5 * (low + high) if math.isfinite(high) else 2.0 * threshold
+        threshold = following
+    raise InternalError("a funnel's calibration does not converge")
+
+
+def _best_share(task: _Task) -> tuple[float, float]:
+    """Return the part of delta for delta_G whose threshold is lowest, and that threshold; by hill climbing.
+
+    It runs on the coarse grid: the choice is public and free, only the threshold needs the fine one.
+    """
+    found: dict[int, FunnelCalibration] = {}
+
+    def threshold(index: int) -> float:
+        if not (0 <= index < len(SHARES) and _leaves_room(task, SHARES[index])):
+            return math.inf
+        if index not in found:
+            stddev = _stddev(task, SHARES[index])
+            near = found[min(found, key=lambda known: abs(known - index))] if found else None
+            start = near.threshold if near else _first_guess(task, stddev)
+            found[index] = _smallest_threshold(task, stddev, start, COARSE, near.prices if near else ())
+        return found[index].threshold
+
+    best = SHARES.index(FIRST_SHARE)
+    if not _leaves_room(task, FIRST_SHARE):
+        best = len(SHARES) - 1
+    while True:
+        following = min((best, best - 1, best + 1), key=threshold)
+        if following == best:
+            # A cell of the coarse grid lifts the threshold by about 1.8 of its cells' relative width.
+            return SHARES[best], threshold(best) * (1.0 - 1.8 / COARSE)
+        best = following
+
+
+def _stddev(task: _Task, share: float) -> float:
+    if not _leaves_room(task, share):
+        raise BadParameter(
+            "The other releases composed with this funnel leave no budget for it.",
+            "Give them more noise, or this release a larger budget.",
+        )
+    return gaussian_stddev(task.epsilon, share * task.delta, 1.0, task.extra_mu_squared)
+
+
+def _leaves_room(task: _Task, share: float) -> bool:
+    return gaussian_delta(task.epsilon, math.sqrt(task.extra_mu_squared)) < share * task.allowed
+
+
+def _first_guess(task: _Task, stddev: float) -> float:
+    """Return roughly the threshold: that of a single round whose novel items have a fifth of delta."""
+    items = task.shape.max_items_per_user
+    return 1.1 / math.sqrt(items) + stddev * max(0.5, normal_quantile_above(0.2 * task.delta / items))
+
+
+def _from_hints(task: _Task, hints: FunnelHints, wanted: float | None) -> FunnelCalibration | None:
+    """Return the calibration that the hints describe, if it is certified and wastes nothing; else None."""
+    usable = all(math.isfinite(number) and number > 0.0 for number in (hints.stddev, hints.threshold))
+    fitting = all(len(each) == task.shape.rounds - 1 and min(each) >= 0.0 for each in hints.prices)
+    if not usable or not fitting or (task.method is NoveltyMethod.LAGRANGIAN and not hints.prices):
+        return None
+    share = float(task.gaussian_deltas(hints.stddev, np.ones(1))[0]) / task.delta
+    if not (SHARES[0] - 0.01 <= share < 1.0 if wanted is None else abs(share - wanted) < 1e-6):
+        return None
+    novelty = task.novelty(hints.stddev, hints.threshold, hints.prices, FINE)
+    used, worst = _worst(task, hints.stddev, novelty, np.add)
+    if not (1.0 - 2.0 * SLACK) * task.delta <= used <= task.allowed:
+        return None
+    return FunnelCalibration(hints.stddev, hints.threshold, used, worst, share, task.method, hints.prices)
+
+
+def _task(
+    epsilon: float, delta: float, shape: FunnelShape, extra_mu_squared: float, method: str, *, plain_sum: bool
+) -> _Task:
+    for name, got, least, most in (("epsilon", epsilon, 5e-4, 100.0), ("delta", delta, 1e-18, 0.5)):
+        if not (isinstance(got, (int, float)) and not isinstance(got, bool) and least <= got <= most):
+            raise BadParameter(
+                f"The {name!r} parameter must be a number from {least:g} to {most:g}. Got {got!r} instead.",
+                f"Choose {name!r} in this range.",
+            )
+    if not (extra_mu_squared >= 0.0 and math.isfinite(extra_mu_squared)):
+        raise BadParameter(
+            f"The 'extra_mu_squared' parameter must be finite and not negative. Got {extra_mu_squared!r}.",
+            "It is the sum of 1/stddev^2 of the releases composed with this one.",
+        )
+    choices = [each.value for each in NoveltyMethod]
+    if method not in choices:
+        refuse_choice("method", method, choices)
+    return _Task(float(epsilon), float(delta), shape, float(extra_mu_squared), NoveltyMethod(method), plain_sum)

@@ -1,0 +1,274 @@
+"""The chance that Funnel releases an item only one user kept: follow the crowd of that user's other items.
+
+docs/guarantees.md, Theorem B. A user with t novel items shares each round's budget among those still alive,
+so a surviving item gains when its companions die. Companions' noise is independent of the item's, and what
+they need is bounded below by their pure-noise walks: before round r, n_r companions have stayed inside the
+windows (keep line, cut_j] of all earlier rounds, and each of them needs at least m_r = cutoff - b f_(r-1) -
+cut_r. Staying is nested, so n_2 >= n_3 >= ... is a Markov chain of binomial thinnings, and the pass
+probability is one backward recursion over (score, crowd): p_t = t * E[value(S_1, n_2)], n_2 ~ Bin(t-1,
+Q_2), n_r+1 ~ Bin(n_r, Q_r+1/Q_r), where Q_r is the chance to stay up to round r.
+
+Giving an item the most it can get is the worst case because score + c_r y(score) is nondecreasing: y is one
+coordinate of a projection onto a convex set, hence 1-Lipschitz in the target, whose slope is c_r/rem_r, and
+c_r^2 <= rem_r. This holds for every item cap b.
+
+Private side, step by step: fewer companions mean larger gifts, so each Q_r is bounded from below (lower
+bounds of the survival function of a companion's life-time couple all n_r at once), counts are rounded down
+to levels and unlikely counts to 0; values on the score grid are rounded up (see `dpunion.kernels.walks`);
+round 1 starts from one point and needs no grid. Windows and levels are free choices: any of them is valid.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpunion.calibration.funnel_shape import FunnelShape
+from dpunion.kernels import walks
+from dpunion.kernels.normal import upper_tail
+
+# Cells of the score grid: what is found is about 1.5 cells (each roughly a 5000th of the threshold) too high.
+FINE = 6000
+# Float errors stay relative (all terms are nonnegative) and are below 1e-12; this factor is far outside them.
+ROUNDING = 1.0 + 1e-9
+# The grid ends this many stddevs above the threshold; beyond it every score counts as released.
+HEADROOM = 1.5
+# No grid reaches below this many stddevs of the pure-noise walk; what lies lower is valued as if it did.
+DEPTH = 6.0
+# Crowds less likely than this are taken to be empty.
+RARE = 1e-14
+# Smoothed values are computed this many times per stddev of the round's noise, and interpolated between.
+POINTS_PER_STDDEV = 20
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreGrid:
+    """One spacing for all rounds; grid r begins at round r's keep line, so that no line needs rounding."""
+
+    step: float
+    lines: tuple[float, ...]  # at or below which an item is dropped after round 1..R-1
+    starts: tuple[float, ...]  # first edge of each of these grids, at or above its line
+    counts: tuple[int, ...]  # edges of each
+    stride: int  # edges per point at which smoothed values are computed
+
+    def points(self, r: int) -> int:
+        """Number of points that span grid r, one beyond its last edge included."""
+        return (self.counts[r] - 1) // self.stride + 2
+
+
+def score_grid(stddev: float, threshold: float, shape: FunnelShape, cells: int) -> ScoreGrid:
+    """Return the grids between the keep lines and the top, where the longest has `cells` cells."""
+    lines = shape.keep_lines(stddev, threshold)
+    starts = tuple(
+        max(line, -DEPTH * stddev * math.sqrt(done)) for line, done in zip(lines, shape.spent[:-1], strict=True)
+    )
+    top = threshold + HEADROOM * stddev
+    step = (top - min(starts)) / cells
+    counts = tuple(math.ceil((top - start) / step) + 1 for start in starts)
+    stride = max(1, int(shape.shares[-1] * stddev / (POINTS_PER_STDDEV * step)))
+    return ScoreGrid(step, lines, starts, counts, stride)
+
+
+def largest_gifts(stddev: float, threshold: float, shape: FunnelShape) -> NDArray[np.float64]:
+    """Return the most that round 1 gives each of t = 1..max_items_per_user novel items: float64[max_items].
+
+    All targets are equal then, so every novel item gets the same: at most c_1/sqrt(t), its target, its cap.
+    """
+    novel = np.arange(1, shape.max_items_per_user + 1)
+    most = min(shape.item_cap, shape.cutoff(stddev, threshold))
+    return shape.shares[0] * np.minimum(most, 1.0 / np.sqrt(novel))
+
+
+def single_round(
+    stddev: float, threshold: float, novel: NDArray[np.int64], gifts: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return the exact chance that one of `novel` independent items passes in a funnel of one round."""
+    tails = np.array([upper_tail((threshold - gift) / stddev) for gift in gifts])
+    return np.asarray(-np.expm1(novel * np.log1p(-tails)) * ROUNDING, np.float64)
+
+
+class WalkNovelty:
+    """Theorem B's bound for one noise, threshold and shape: a table after round 1, for any t and gift."""
+
+    def __init__(self, stddev: float, threshold: float, shape: FunnelShape, cells: int = FINE) -> None:
+        self.stddev, self.threshold, self.shape = stddev, threshold, shape
+        if shape.rounds > 1:
+            self._grid = score_grid(stddev, threshold, shape, cells)
+            crowd = _Crowd.of(stddev, threshold, shape, self._grid.starts, cells)
+            self._values = _values(stddev, threshold, shape, self._grid, crowd)
+            weights = walks.binomial_levels(crowd.stay[0], shape.max_items_per_user - 1, crowd.levels[0])
+            # Unlikely crowds count as empty ones, which is the private side and saves their sums.
+            rare = np.where(weights < RARE, weights, 0.0)
+            self._weights = weights - rare
+            self._weights[:, 0] += rare.sum(axis=1)
+
+    def at(self, novel: NDArray[np.int64], gifts: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Bound the chance that one of novel[i] items passes if round 1 gives gifts[i] each: float64[n]."""
+        if self.shape.rounds == 1:
+            return single_round(self.stddev, self.threshold, novel, gifts)
+        # The union bound over the t items: they are not independent, as they share each round's budget.
+        return np.minimum(1.0, novel * self._passing(novel, gifts) * ROUNDING)
+
+    def along(self, novel: int, gifts: NDArray[np.float64]) -> NDArray[np.float64]:
+        """As `at`, for one number of novel items and increasing gifts, by interpolation."""
+        if self.shape.rounds == 1:
+            return single_round(self.stddev, self.threshold, np.full(gifts.size, novel), gifts)
+        passing = interpolated(lambda nodes: self._passing(np.full(nodes.size, novel), nodes), gifts, self.stddev)
+        return np.minimum(1.0, novel * passing * ROUNDING)
+
+    def _passing(self, novel: NDArray[np.int64], gifts: NDArray[np.float64]) -> NDArray[np.float64]:
+        share = self.shape.shares[0]
+        return walks.first_round(
+            self._values,
+            self._grid.starts[0],
+            self._grid.lines[0],
+            self._grid.step,
+            share * gifts,
+            share * self.stddev,
+            self._weights[novel - 1],
+        )
+
+
+def interpolated(
+    passing: Callable[[NDArray[np.float64]], NDArray[np.float64]], gifts: NDArray[np.float64], stddev: float
+) -> NDArray[np.float64]:
+    """Bound passing(gifts) from a few nodes, for increasing gifts: float64[n].
+
+    passing(y) = E[f(c_1 (y + stddev Z))], f >= 0, is a Gaussian convolution in y, so that the bound of
+    `walks.interpolate` holds for it; nodes are at most a 15th of stddev apart (an error below 6e-4).
+    """
+    nodes = 2 + int(15.0 * (gifts[-1] - gifts[0]) / stddev)
+    step = (gifts[-1] - gifts[0]) / (nodes - 1)
+    if step <= 0.0:
+        return passing(gifts)
+    values = passing(np.linspace(gifts[0], gifts[-1], nodes))
+    with np.errstate(divide="ignore"):
+        logs = np.log(values)
+    spread = step / stddev
+    positions = np.minimum((gifts - gifts[0]) / step, nodes - 1)
+    found = walks.interpolate_all(logs, positions, 0.5 * spread * spread)
+    # subtle: at the last node `interpolate` would say 1, the bound beyond a grid.
+    return np.where(positions < nodes - 1, found, values[-1])
+
+
+def novelty_bounds(stddev: float, threshold: float, shape: FunnelShape, *, cells: int = FINE) -> NDArray[np.float64]:
+    """Return p_t for t = 0..max_items_per_user: a bound on the chance that one of t novel items is released.
+
+    Deterministic; float64[max_items_per_user + 1], p_0 = 0 (docs/guarantees.md, Theorem B).
+    """
+    novel = np.arange(1, shape.max_items_per_user + 1)
+    bound = WalkNovelty(stddev, threshold, shape, cells)
+    return np.concatenate(([0.0], bound.at(novel, largest_gifts(stddev, threshold, shape))))
+
+
+@dataclass(frozen=True, slots=True)
+class _Crowd:
+    """The companions before rounds 2..R: levels of their number, their least need, how they thin out."""
+
+    levels: tuple[NDArray[np.int64], ...]
+    needs: tuple[float, ...]  # m_r: what each counted companion needs at least
+    stay: tuple[float, ...]  # Q_2, then Q_r+1/Q_r
+
+    @classmethod
+    def of(cls, stddev: float, threshold: float, shape: FunnelShape, starts: tuple[float, ...], cells: int) -> _Crowd:
+        cutoff, spent = shape.cutoff(stddev, threshold), shape.spent[:-1]
+        # A companion's score is at most its pure-noise walk plus b f_r: round j adds c_j y with y <= b c_j.
+        most_needs = [cutoff - shape.item_cap * done for done in spent]
+        stddevs = np.array(shape.shares[:-1]) * stddev
+        # Fine enough for the smallest step of the walk, unless that would take too many cells.
+        step = max(float(stddevs.min()) / 100.0, stddev / 300.0) * max(1.0, 0.25 * FINE / cells)
+        windows = [
+            _window(start, stddev * math.sqrt(done), most, step)
+            for start, done, most in zip(starts, spent, most_needs, strict=True)
+        ]
+        survival = walks.stay_chances(np.array(starts), np.array(windows), step, stddevs)
+        survival = np.minimum.accumulate(survival)  # rounding could lift one above the one before it
+        stay = tuple(
+            float(now / before) if before > 0.0 else 0.0
+            for before, now in zip((1.0, *survival[:-1]), survival, strict=True)
+        )
+        needs = tuple(
+            max(0.0, most - (start + window * step))
+            for start, most, window in zip(starts, most_needs, windows, strict=True)
+        )
+        others = shape.max_items_per_user - 1
+        return cls(tuple(_levels(others * chance, others) for chance in survival), needs, stay)
+
+
+def _window(start: float, spread: float, most_need: float, step: float) -> int:
+    """Choose the cells of a window: wide enough to count most companions, low enough that each needs much.
+
+    Any window is valid; this one maximises need * (fraction inside)^2 under the Gaussian above `start`.
+    """
+    alive = upper_tail(start / spread)
+    if alive <= 0.0:
+        return 1  # nobody survives: nothing to count
+    best, chosen = 0.0, 1
+    for k in range(1, 101):
+        width = 0.05 * k * spread
+        need = most_need - start - width
+        if need <= 0.0:
+            break
+        counted = 1.0 - upper_tail((start + width) / spread) / alive
+        if need * counted * counted > best:
+            best, chosen = need * counted * counted, max(1, round(width / step))
+    return chosen
+
+
+def _levels(mean: float, others: int) -> NDArray[np.int64]:
+    """Return the levels counts are rounded down to: every count up to 32, then steps of about 6 %."""
+    most = min(others, math.ceil(mean + 4.0 * math.sqrt(mean) + 3.0))
+    levels = [0]
+    while levels[-1] < most:
+        levels.append(levels[-1] + max(1, levels[-1] // 16))
+    return np.array(levels, np.int64)
+
+
+def _values(stddev: float, threshold: float, shape: FunnelShape, grid: ScoreGrid, crowd: _Crowd) -> NDArray[np.float64]:
+    """Return the chance to be released, after round 1: float64[levels of n_2, edges of the first grid]."""
+    cutoff, last = shape.cutoff(stddev, threshold), shape.rounds - 2
+    values = walks.final_values(
+        grid.starts[last],
+        grid.counts[last],
+        grid.step,
+        crowd.levels[last],
+        crowd.needs[last],
+        cutoff,
+        threshold,
+        shape.shares[-1],
+        shape.item_cap * shape.shares[-1],
+        stddev,
+    )
+    for r in range(last - 1, -1, -1):  # grid r is where round r+2 (counted from 1) begins
+        share, remaining = shape.shares[r + 1], shape.remaining[r + 1]
+        smoothed = walks.smooth(
+            values,
+            grid.starts[r + 1],
+            grid.lines[r + 1],
+            grid.step,
+            grid.starts[r],
+            grid.points(r),
+            grid.stride,
+            share * stddev,
+        )
+        table = walks.binomial_levels(crowd.stay[r + 1], int(crowd.levels[r][-1]), crowd.levels[r + 1])
+        values = walks.crowd_values(
+            smoothed,
+            grid.stride,
+            table[crowd.levels[r]],
+            grid.starts[r],
+            grid.counts[r],
+            grid.step,
+            crowd.levels[r],
+            crowd.needs[r],
+            cutoff,
+            share,
+            remaining,
+            shape.item_cap * share,
+            stddev,
+        )
+    return values

@@ -1,0 +1,56 @@
+"""Where a Funnel calibration may start: remembered numbers that are never trusted.
+
+A first plan searches for the smallest certified threshold, which takes a second or two. What it found is kept, in
+memory and in the user's private cache directory, as a hint: the next plan evaluates the certificate anew at the
+hint and searches again when it does not hold.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+from dataclasses import astuple
+from pathlib import Path
+
+from dpunion.calibration.funnel import FunnelCalibration, FunnelHints, calibrate_funnel
+from dpunion.calibration.funnel_shape import FunnelShape
+from dpunion.kernels.compiler import cache_directory
+
+
+def calibrate_with_hints(epsilon: float, delta: float, shape: FunnelShape) -> FunnelCalibration:
+    """Return the calibration of a funnel, starting from what an earlier process found."""
+    path = _place(epsilon, delta, shape)
+    found = calibrate_funnel(epsilon, delta, shape, hints=_read(path))
+    if path is not None:
+        _write(path, found.hints)
+    return found
+
+
+def _place(epsilon: float, delta: float, shape: FunnelShape) -> Path | None:
+    directory = cache_directory()
+    if directory is None:
+        return None
+    digest = hashlib.sha256(repr((epsilon, delta, astuple(shape))).encode()).hexdigest()[:32]
+    return directory / f"funnel-{digest}.json"
+
+
+def _read(path: Path | None) -> FunnelHints | None:
+    """Read a hint; anything unreadable or odd is no hint."""
+    if path is None:
+        return None
+    try:
+        values = json.loads(path.read_text())
+        prices = tuple(tuple(float(price) for price in row) for row in values["prices"])
+        return FunnelHints(float(values["stddev"]), float(values["threshold"]), prices)
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _write(path: Path, hints: FunnelHints) -> None:
+    text = json.dumps({"stddev": hints.stddev, "threshold": hints.threshold, "prices": hints.prices})
+    temporary = path.with_suffix(f".{os.getpid()}.tmp")
+    with contextlib.suppress(OSError):
+        temporary.write_text(text)
+        temporary.replace(path)

@@ -1,0 +1,1 @@
+"""Where a release runs: each engine offers the same few verbs (weigh, decide)."""

@@ -1,0 +1,90 @@
+"""Keep at most so many items of each user, lay the users out in visiting order, drop what is no longer wanted.
+
+All kernels see integers only. A user's items are grouped[starts[u] : starts[u] + sizes[u]].
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from dpunion.contributions import Int32s, Int64s, Uint64s
+from dpunion.kernels.compiler import kernel
+from dpunion.kernels.hashing import siphash24
+
+
+@kernel
+def keep_random(
+    starts: Int64s,
+    grouped: Int32s,
+    sizes: Int64s,
+    heavy: Int64s,
+    heavy_keys: Uint64s,
+    item_digests: Uint64s,
+    max_items: int,
+) -> None:
+    """Keep `max_items` random items of each heavy user, who holds more. In-place on grouped and sizes.
+
+    heavy: int64[heavy users]; heavy_keys: uint64[heavy users, 2]; item_digests: uint64[items, 2]. The items with the
+    smallest keyed hash stay.
+
+    Guarantees: what one user keeps depends on that user's own items and the key alone; at most max_items stay.
+    """
+    for place in range(len(heavy)):
+        user = heavy[place]
+        size = sizes[user]
+        start = starts[user]
+        priorities = np.empty(size, np.uint64)
+        for i in range(size):
+            item = grouped[start + i]
+            priorities[i] = siphash24(
+                heavy_keys[place, 0], heavy_keys[place, 1], item_digests[item, 0], item_digests[item, 1]
+            )
+        last = np.partition(priorities, max_items - 1)[max_items - 1]
+        ties = max_items
+        for i in range(size):
+            if priorities[i] < last:
+                ties -= 1
+        to = start
+        for i in range(size):
+            if priorities[i] < last:
+                grouped[to] = grouped[start + i]
+                to += 1
+            elif priorities[i] == last and ties > 0:
+                ties -= 1
+                grouped[to] = grouped[start + i]
+                to += 1
+        sizes[user] = max_items
+
+
+@kernel
+def gather_users(starts: Int64s, grouped: Int32s, order: Int64s, new_offsets: Int64s, items: Int32s) -> None:
+    """Copy each user's items, users in the given order. Writes items: int32[pairs].
+
+    Guarantees: each user's items stay together and in order.
+    """
+    for place in range(len(order)):
+        start = starts[order[place]]
+        to = new_offsets[place]
+        for i in range(new_offsets[place + 1] - to):
+            items[to + i] = grouped[start + i]
+
+
+@kernel
+def narrow_users(offsets: Int64s, items: Int32s, alive: npt.NDArray[np.bool_], kept: Int32s, sizes: Int64s) -> int:
+    """Copy each user's alive items to kept: int32[pairs]; sizes: int64[users] gets how many. Returns the total.
+
+    alive: bool[items], public. In-place use (kept is items) is fine: what is written is never ahead of what is read.
+
+    Guarantees: each user keeps exactly the user's own alive items, in order.
+    """
+    to = 0
+    for user in range(len(offsets) - 1):
+        before = to
+        for i in range(offsets[user], offsets[user + 1]):
+            item = items[i]
+            if alive[item]:
+                kept[to] = item
+                to += 1
+        sizes[user] = to - before
+    return to

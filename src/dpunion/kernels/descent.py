@@ -1,0 +1,134 @@
+"""Weights that users in turn raise toward a target: the policies with a contraction proof.
+
+offsets: int64[users+1], items: int32[pairs], weights: float64[items], changed in place and never above the cutoff.
+Users are visited in the order in which they stand.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from dpunion.contributions import Float64s, Int32s, Int64s
+from dpunion.kernels.compiler import kernel
+
+
+@kernel
+def descend_l2(offsets: Int64s, items: Int32s, weights: Float64s, cutoff: float, budget: float) -> None:
+    """Move each user's weights straight toward the cutoff by l2 distance at most `budget`.
+
+    arXiv 2002.09745, Alg. 4, with H <- cutoff in the near case (as printed it is not a contraction).
+
+    Guarantees: one user moves the weights by at most `budget` in l2 norm; two histograms never move apart.
+    """
+    for user in range(len(offsets) - 1):
+        start = offsets[user]
+        stop = offsets[user + 1]
+        squares = 0.0
+        for i in range(start, stop):
+            gap = cutoff - weights[items[i]]
+            squares += gap * gap
+        if squares <= budget * budget:
+            for i in range(start, stop):
+                weights[items[i]] = cutoff
+        else:
+            step = budget / math.sqrt(squares)
+            for i in range(start, stop):
+                weights[items[i]] += (cutoff - weights[items[i]]) * step
+
+
+@kernel
+def descend_l1(
+    offsets: Int64s, items: Int32s, weights: Float64s, cutoff: float, budget: float, scratch: Float64s
+) -> None:
+    """Raise each user's weights by a common amount, none above the cutoff, by l1 distance at most `budget`.
+
+    arXiv 2002.09745, Alg. 6 (l1-descent). scratch: float64[largest number of items of a user].
+
+    Guarantees: one user moves the weights by at most `budget` in l1 norm; two histograms never move apart.
+    """
+    for user in range(len(offsets) - 1):
+        start = offsets[user]
+        size = offsets[user + 1] - start
+        total = 0.0
+        for i in range(size):
+            gap = cutoff - weights[items[start + i]]
+            scratch[i] = gap
+            total += gap
+        if total <= budget:
+            for i in range(size):
+                weights[items[start + i]] = cutoff
+            continue
+        gaps = np.sort(scratch[:size])
+        filled = 0.0
+        raise_by = budget / size
+        for i in range(size):
+            raise_by = (budget - filled) / (size - i)
+            if gaps[i] >= raise_by:
+                break
+            filled += gaps[i]
+        for i in range(size):
+            if scratch[i] <= raise_by:
+                weights[items[start + i]] = cutoff
+            else:
+                weights[items[start + i]] += raise_by
+
+
+@kernel
+def descend_ball(offsets: Int64s, items: Int32s, gaps: Float64s, radius: float, cap: float) -> None:
+    """Close each user's gaps by the projection onto {0 <= y <= cap, |y|_2 <= radius}.
+
+    gaps: float64[items], each item's own target minus its weight, at least 0; changed in place. The projection of a
+    gap g is min(q g, cap) with the largest q <= 1 for which its norm is at most radius (docs/guarantees.md).
+
+    Guarantees: one user moves the gaps by at most `radius` in l2 norm and each by at most `cap`; two histograms
+    under the same targets never move apart.
+    """
+    for user in range(len(offsets) - 1):
+        start = offsets[user]
+        stop = offsets[user + 1]
+        squares = 0.0
+        largest = 0.0
+        for i in range(start, stop):
+            gap = gaps[items[i]]
+            squares += gap * gap
+            largest = max(largest, gap)
+        step = 1.0
+        if squares > radius * radius:
+            step = radius / math.sqrt(squares)
+        if step * largest > cap:
+            step = capped_step(items[start:stop], gaps, radius, cap)
+        for i in range(start, stop):
+            gap = gaps[items[i]]
+            gaps[items[i]] = max(0.0, gap - min(step * gap, cap))
+
+
+@kernel
+def capped_step(items: Int32s, gaps: Float64s, radius: float, cap: float) -> float:
+    """Return the largest q <= 1 with |min(q gap, cap)|_2 <= radius.
+
+    With the m largest gaps at the cap, q solves m cap^2 + q^2 (sum of the other gaps' squares) = radius^2; the m that
+    fits is found by going from the largest gap down, so nothing is iterated to a tolerance.
+
+    Guarantees: those of descend_ball, which calls it.
+    """
+    rising = np.empty(len(items))
+    for i in range(len(items)):
+        rising[i] = gaps[items[i]]
+    rising = np.sort(rising)
+    # subtle: sums of the smallest squares, added from below; subtracting the large ones instead would cancel.
+    below = np.zeros(len(items) + 1)
+    for i in range(len(items)):
+        below[i + 1] = below[i] + rising[i] * rising[i]
+    for capped in range(len(rising)):
+        left = radius * radius - capped * cap * cap
+        if left <= 0.0:
+            return float(cap / rising[len(rising) - capped])
+        rest = below[len(rising) - capped]
+        step = 1.0
+        if rest > left:
+            step = math.sqrt(left / rest)
+        if step * rising[len(rising) - 1 - capped] <= cap:
+            return step
+    return 1.0

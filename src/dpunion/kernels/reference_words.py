@@ -1,0 +1,85 @@
+"""The readable twin of `words`: the tokeniser's definition, character by character, on the same table."""
+
+from __future__ import annotations
+
+import functools
+import unicodedata
+
+from dpunion.kernels.unicode_words import (
+    CASED,
+    CLASS_RUNS,
+    DOTTED_I,
+    DOTTED_I_LOWER,
+    FINAL_SIGMA,
+    IGNORABLE,
+    LOWER_RUNS,
+    SIGMA,
+    SMALL_SIGMA,
+    UNASSIGNED,
+    WORD,
+)
+
+
+def reference_words(text: str) -> list[str]:
+    """Return the words of one text."""
+    known = "".join(" " if class_of(char) & UNASSIGNED else char for char in text)
+    return [
+        unicodedata.normalize("NFC", lower(word)) for word in matches(unicodedata.normalize("NFC", known))
+    ]
+
+
+def matches(text: str) -> list[str]:
+    """Return the leftmost greedy matches of [LMN_]+(?:['’][LMN_]+)*."""
+    found: list[str] = []
+    word = ""
+    for at, char in enumerate(text):
+        joins = word and char in "'’" and at + 1 < len(text) and class_of(text[at + 1]) & WORD
+        if joins or class_of(char) & WORD:
+            word += char
+        elif word:
+            found.append(word)
+            word = ""
+    return [*found, word] if word else found
+
+
+def lower(word: str) -> str:
+    """Return the lower case of one word."""
+    return "".join(lower_at(word, at) for at in range(len(word)))
+
+
+def lower_at(word: str, at: int) -> str:
+    """Return the lower case of one character of a word."""
+    code = ord(word[at])
+    if code == DOTTED_I:
+        return DOTTED_I_LOWER
+    if code == SIGMA:
+        ends = nearest_is_letter(word[:at][::-1]) and not nearest_is_letter(word[at + 1 :])
+        return chr(FINAL_SIGMA if ends else SMALL_SIGMA)
+    return chr(lower_codes().get(code, code))
+
+
+def nearest_is_letter(chars: str) -> bool:
+    """Say whether the first character that counts is a cased letter."""
+    for char in chars:
+        if not class_of(char) & IGNORABLE:
+            return bool(class_of(char) & CASED)
+    return False
+
+
+def class_of(char: str) -> int:
+    """Return the class bits of one character."""
+    return class_bytes()[ord(char)]
+
+
+@functools.cache
+def class_bytes() -> bytes:
+    """Unfold the runs of classes."""
+    pairs = zip(CLASS_RUNS[::2], CLASS_RUNS[1::2], strict=True)
+    return b"".join(bytes([bits]) * length for length, bits in pairs)
+
+
+@functools.cache
+def lower_codes() -> dict[int, int]:
+    """Unfold the runs of lower-casing."""
+    runs = [LOWER_RUNS[at : at + 4] for at in range(0, len(LOWER_RUNS), 4)]
+    return {code: code + shift for first, last, step, shift in runs for code in range(first, last + 1, step)}

@@ -1,0 +1,289 @@
+"""Splitting UTF-8 text into lower-cased words, over bytes: one pass to look, one to write.
+
+What a character is comes from `unicode_words`, frozen at one version of Unicode, not from the running Python.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpunion.kernels import unicode_words as frozen
+from dpunion.kernels.compiler import kernel
+
+# Kernels see these as compile-time constants. They widen bytes by int(np.int64(byte)), because in numba an
+# unsigned and a signed integer together make a float.
+WORD = frozen.WORD
+UNSTABLE = frozen.UNSTABLE
+NONSTARTER = frozen.NONSTARTER
+UNASSIGNED = frozen.UNASSIGNED
+CASED = frozen.CASED
+IGNORABLE = frozen.IGNORABLE
+SIGMA = frozen.SIGMA
+SMALL_SIGMA = frozen.SMALL_SIGMA
+FINAL_SIGMA = frozen.FINAL_SIGMA
+APOSTROPHE = 0x27
+CURLY_APOSTROPHE = 0x2019
+
+# Values of `Tables.ascii` that are not themselves word characters.
+GAP = 0
+QUOTE = 1
+BEYOND = 0x80
+
+Bytes = NDArray[np.uint8]
+Ints = NDArray[np.int64]
+
+
+class Tables(NamedTuple):
+    """The frozen character tables, one entry for each code point."""
+
+    ascii: Bytes  # [256] by byte: the lower-cased word character, or GAP, QUOTE, or BEYOND for a byte >= 0x80
+    classes: Bytes  # [0x110000] class bits of `unicode_words`
+    lower: NDArray[np.uint32]  # [0x110000] lower case; İ and Σ stand for themselves
+
+
+@functools.cache
+def tables() -> Tables:
+    """Unfold the frozen tables (once in a process, about a millisecond)."""
+    runs = np.array(frozen.CLASS_RUNS, np.int64).reshape(-1, 2)
+    classes = np.repeat(runs[:, 1].astype(np.uint8), runs[:, 0])
+    lower = np.arange(classes.size, dtype=np.uint32)
+    for first, last, step, shift in np.array(frozen.LOWER_RUNS, np.int64).reshape(-1, 4).tolist():
+        lower[first : last + 1 : step] += np.uint32(shift % 2**32)  # subtle: wraps, so it also subtracts
+    by_byte = np.full(256, BEYOND, np.uint8)
+    by_byte[:128] = np.where(classes[:128] & WORD, lower[:128], GAP)
+    by_byte[APOSTROPHE] = QUOTE
+    return Tables(by_byte, classes, lower)
+
+
+@kernel
+def decode(data: Bytes, at: int) -> tuple[int, int]:
+    """Return the code point that starts at `at` of text known to be UTF-8, and its width."""
+    lead = int(np.int64(data[at]))
+    if lead < 0x80:
+        return lead, 1
+    second = int(np.int64(data[at + 1])) & 0x3F
+    if lead < 0xE0:
+        return (lead & 0x1F) << 6 | second, 2
+    third = int(np.int64(data[at + 2])) & 0x3F
+    if lead < 0xF0:
+        return (lead & 0x0F) << 12 | second << 6 | third, 3
+    return (lead & 0x07) << 18 | second << 12 | third << 6 | int(np.int64(data[at + 3])) & 0x3F, 4
+
+
+@kernel
+def strict_decode(data: Bytes, at: int, end: int) -> tuple[int, int]:
+    """Return the code point that starts at `at` (a byte >= 0x80) and its width, or width 0 if not UTF-8.
+
+    Well-formed is as in The Unicode Standard, table 3-7: no overlong form, no surrogate, none above U+10FFFF.
+    """
+    lead = data[at]
+    width = 2 if lead < 0xE0 else 3 if lead < 0xF0 else 4
+    if lead < 0xC2 or lead > 0xF4 or at + width > end or data[at + 1] & 0xC0 != 0x80:
+        return 0, 0
+    if width > 2 and (data[at + 2] & 0xC0 != 0x80 or data[at + width - 1] & 0xC0 != 0x80):
+        return 0, 0
+    code = decode(data, at)[0]
+    if width > 2 and (code < (0x800 if width == 3 else 0x10000) or code >> 11 == 0x1B or code > 0x10FFFF):
+        return 0, 0
+    return code, width
+
+
+@kernel
+def put(code: int, out: Bytes, at: int) -> int:
+    """Write `code` as UTF-8 at `at` and return where the next character goes."""
+    if code < 0x80:
+        out[at] = code
+        return at + 1
+    if code < 0x800:
+        out[at] = 0xC0 | code >> 6
+        out[at + 1] = 0x80 | code & 0x3F
+        return at + 2
+    if code < 0x10000:
+        out[at] = 0xE0 | code >> 12
+        out[at + 1] = 0x80 | code >> 6 & 0x3F
+        out[at + 2] = 0x80 | code & 0x3F
+        return at + 3
+    out[at] = 0xF0 | code >> 18
+    out[at + 1] = 0x80 | code >> 12 & 0x3F
+    out[at + 2] = 0x80 | code >> 6 & 0x3F
+    out[at + 3] = 0x80 | code & 0x3F
+    return at + 4
+
+
+@kernel
+def after_ascii(data: Bytes, at: int, end: int) -> int:
+    """Return where the first byte >= 0x80 at or after `at` is, or `end`."""
+    while at + 32 <= end:
+        joined = np.uint8(0)
+        for j in range(at, at + 32):  # no exit inside: becomes one or two vector instructions
+            joined |= data[j]
+        if joined >= 0x80:
+            break
+        at += 32
+    while at < end and data[at] < 0x80:
+        at += 1
+    return at
+
+
+@kernel
+def survey(data: Bytes, starts: Ints, ends: Ints, classes: Bytes, flags: Bytes) -> int:
+    """Check that each text is UTF-8 and mark those that need NFC; return the first that is not UTF-8, or -1.
+
+    Text t is data[starts[t]:ends[t]]. flags uint8[n_texts] gets UNSTABLE where NFC or İ must be seen to, and
+    UNASSIGNED where some code point is not of the frozen version.
+
+    Guarantees:
+    - a text without UNSTABLE is in NFC, and stays so when each character is lower-cased by itself;
+    - no byte outside a text is read.
+    """
+    for t in range(starts.size):
+        at, end = starts[t], ends[t]
+        found = 0
+        before = 0
+        while at < end:
+            if data[at] < 0x80:
+                at = after_ascii(data, at, end)
+                before = 0
+                continue
+            code, width = strict_decode(data, at, end)
+            if width == 0:
+                return t
+            bits = int(np.int64(classes[code]))
+            found |= bits & (UNSTABLE | UNASSIGNED)
+            if bits & before & NONSTARTER:
+                found |= UNSTABLE
+            before = bits
+            at += width
+        flags[t] = found
+    return -1
+
+
+@kernel
+def is_word_at(data: Bytes, at: int, end: int, classes: Bytes) -> bool:
+    """Say whether a word character starts at `at`."""
+    return at < end and classes[decode(data, at)[0]] & WORD != 0
+
+
+@kernel
+def sigma_at(data: Bytes, at: int, end: int, out: Bytes, word: int, used: int, classes: Bytes) -> int:
+    """Return the lower case of a capital sigma before `at`: final if a letter precedes and none follows.
+
+    This is Final_Sigma of The Unicode Standard, table 3-17, within the word: out[word:used] and what follows.
+    """
+    back = used
+    cased = False
+    while back > word:
+        back -= 1
+        if out[back] & 0xC0 == 0x80:
+            continue
+        bits = classes[decode(out, back)[0]]
+        if bits & IGNORABLE == 0:
+            cased = bits & CASED != 0
+            break
+    if not cased:
+        return SMALL_SIGMA
+    while at < end:
+        code, width = decode(data, at)
+        joins = code in (APOSTROPHE, CURLY_APOSTROPHE) and is_word_at(data, at + width, end, classes)
+        if not joins and classes[code] & WORD == 0:
+            break
+        if classes[code] & IGNORABLE == 0:
+            if classes[code] & CASED != 0:
+                return SMALL_SIGMA
+            break
+        at += width
+    return FINAL_SIGMA
+
+
+@kernel
+def split_text(
+    data: Bytes,
+    at: int,
+    end: int,
+    by_byte: Bytes,
+    classes: Bytes,
+    lower: Any,
+    out: Bytes,
+    offsets: Ints,
+    count: int,
+) -> int:
+    """Append the words of data[at:end] to the `count` words that are there, and return their new number."""
+    word = offsets[count]
+    used = word
+    while at < end:
+        kind = by_byte[data[at]]
+        if kind != QUOTE and kind < BEYOND:
+            # Written first, counted after, without a branch: where words end cannot be predicted.
+            out[used] = kind
+            used += kind != GAP
+            offsets[count + 1] = used
+            count += (kind == GAP) & (used > word)
+            word = used if kind == GAP else word
+            at += 1
+            continue
+        code, width = decode(data, at)
+        if kind == BEYOND and classes[code] & WORD:
+            if code == SIGMA:
+                small = sigma_at(data, at + width, end, out, word, used, classes)
+            else:
+                small = int(np.int64(lower[code]))
+            used = put(small, out, used)
+        elif used > word:
+            if code in (APOSTROPHE, CURLY_APOSTROPHE) and is_word_at(data, at + width, end, classes):
+                used = put(code, out, used)
+            else:
+                count += 1
+                offsets[count] = used
+                word = used
+        at += width
+    if used > word:
+        count += 1
+        offsets[count] = used
+    return count
+
+
+@kernel
+def split(
+    data: Bytes,
+    mended: Bytes,
+    starts: Ints,
+    ends: Ints,
+    flags: Bytes,
+    by_byte: Bytes,
+    classes: Bytes,
+    lower: Any,
+) -> tuple[Ints, Ints, Bytes]:
+    """Return (counts int64[n_texts], offsets int64[n_words + 1], bytes uint8[offsets[-1]]) of all the words.
+
+    Text t is [starts[t]:ends[t]] of `mended` where flags[t] says UNSTABLE, of `data` elsewhere.
+
+    Guarantees:
+    - the words of a text depend on that text alone;
+    - the texts must have passed `survey`; no byte outside a text is read then.
+    """
+    counts = np.empty(starts.size, np.int64)
+    offsets = np.empty(data.size // 5 + 16, np.int64)
+    out = np.empty(data.size + 16, np.uint8)
+    offsets[0] = 0
+    total = 0
+    for t in range(starts.size):
+        size = ends[t] - starts[t]
+        # Room for the worst text: one-letter words; two bytes that lower-case to three (Ⱥ, Ⱦ).
+        # One more of each, because `split_text` writes before it counts.
+        if total + size // 2 + 3 > offsets.size:
+            wider = np.empty(2 * offsets.size + size // 2 + 3, np.int64)
+            wider[: total + 1] = offsets[: total + 1]
+            offsets = wider
+        if offsets[total] + size + size // 2 + 1 > out.size:
+            longer = np.empty(out.size + out.size // 2 + size + size // 2 + 1, np.uint8)
+            longer[: offsets[total]] = out[: offsets[total]]
+            out = longer
+        source = mended if flags[t] & UNSTABLE else data
+        before = total
+        total = split_text(source, starts[t], ends[t], by_byte, classes, lower, out, offsets, total)
+        counts[t] = total - before
+    return counts, offsets[: total + 1], out[: offsets[total]]

@@ -1,0 +1,1 @@
+"""For study, never a release: generated data and comparisons of algorithms."""

@@ -1,0 +1,289 @@
+"""Plan: every number of a release, fixed before any data is read, and public."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import math
+from dataclasses import dataclass
+from typing import Any, assert_never
+
+from dpunion.algorithms import (
+    ALGORITHMS,
+    Algorithm,
+    Calibration,
+    CountGaussian,
+    CountLaplace,
+    DpSips,
+    Funnel,
+    Norm,
+    OptimalSingleItem,
+    PolicyGaussian,
+    PolicyLaplace,
+    Sensitivity,
+    WeightedGaussian,
+    WeightedLaplace,
+    algorithm_named,
+)
+from dpunion.budget import Budget
+from dpunion.calibration import gaussian, laplace, optimal, rounding
+from dpunion.calibration.funnel_shape import FunnelShape
+from dpunion.calibration.gaussian import Calibrated
+from dpunion.calibration.hints import calibrate_with_hints
+from dpunion.errors import BadParameter
+from dpunion.research import RESEARCH_POLICIES, refuse_research
+
+
+class Noise(enum.Enum):
+    """The distribution of the noise in a decision."""
+
+    GAUSSIAN = "gaussian"
+    LAPLACE = "laplace"
+    TRUNCATED_GEOMETRIC = "truncated-geometric"
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One of several rounds.
+
+    budget: how far one user may move this round's weights (l2 norm). stddev: of the noise added to them. threshold:
+    what the score must exceed afterwards, to stay (Funnel, before the last round) or to be released.
+    """
+
+    budget: float
+    stddev: float
+    threshold: float
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a release will do, in public numbers.
+
+    scale: the standard deviation of Gaussian or the scale of Laplace noise. threshold: what a noisy weight must
+    exceed. cutoff: what a policy fills items up to (None: no policy). delta_used: what the certificate says the
+    delta is, at most the budget's. rounding_slack: how much noise and threshold were raised for float64 rounding.
+    rounds: the rounds of an algorithm that has several.
+    """
+
+    algorithm: Algorithm
+    budget: Budget
+    noise: Noise
+    scale: float
+    threshold: float
+    cutoff: float | None
+    sensitivity: Sensitivity
+    delta_used: float
+    rounding_slack: float
+    rounds: tuple[Round, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the plan as plain values, for JSON and for people."""
+        values: dict[str, Any] = {
+            "algorithm": self.algorithm.name,
+            "parameters": self.algorithm.parameters(),
+            "epsilon": self.budget.epsilon,
+            "delta": self.budget.delta,
+            "noise": self.noise.value,
+            "stddev" if self.noise is Noise.GAUSSIAN else "scale": self.scale,
+            "threshold": self.threshold,
+        }
+        if self.cutoff is not None:
+            values["cutoff"] = self.cutoff
+        values |= {
+            "sensitivity": {"norm": self.sensitivity.norm.value, "bound": self.sensitivity.bound},
+            "delta_used": self.delta_used,
+            "delta_used_share": self.delta_used / self.budget.delta,
+            "rounding_slack": self.rounding_slack,
+        }
+        if self.rounds:
+            values["rounds"] = [dataclasses.asdict(one) for one in self.rounds]
+        return values
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Plan:
+        """Read back what `to_dict` wrote: a record of what was done. A new release always plans anew."""
+        try:
+            noise = Noise(values["noise"])
+            norm = Norm(values["sensitivity"]["norm"])
+            return cls(
+                algorithm=algorithm_named(str(values["algorithm"]), **values["parameters"]),
+                budget=Budget(values["epsilon"], values["delta"]),
+                noise=noise,
+                scale=float(values["stddev" if noise is Noise.GAUSSIAN else "scale"]),
+                threshold=float(values["threshold"]),
+                cutoff=float(values["cutoff"]) if "cutoff" in values else None,
+                sensitivity=Sensitivity(norm, float(values["sensitivity"]["bound"])),
+                delta_used=float(values["delta_used"]),
+                rounding_slack=float(values["rounding_slack"]),
+                rounds=tuple(Round(**one) for one in values.get("rounds", [])),
+            )
+        except (KeyError, TypeError, ValueError):
+            problem = BadParameter("This is not a plan of dpunion.", "Pass what Plan.to_dict returned.")
+        raise problem
+
+
+def as_algorithm(algorithm: object) -> Algorithm:
+    """Accept an algorithm or its name; refuse research policies with the reason, and anything else."""
+    if isinstance(algorithm, tuple(ALGORITHMS.values())):
+        return algorithm  # type: ignore[return-value]
+    if isinstance(algorithm, tuple(RESEARCH_POLICIES.values())) or algorithm in RESEARCH_POLICIES.values():
+        refuse_research(algorithm)  # type: ignore[arg-type]
+    if isinstance(algorithm, str):
+        if algorithm in RESEARCH_POLICIES:
+            refuse_research(RESEARCH_POLICIES[algorithm])
+        return algorithm_named(algorithm)
+    raise BadParameter(
+        f"The 'algorithm' parameter must be an algorithm of dpunion. Got a {type(algorithm).__name__} instead.",
+        f"Pass one of {', '.join(kind.__name__ for kind in ALGORITHMS.values())}, or its name.",
+    )
+
+
+def plan_release(algorithm: object, budget: Budget) -> Plan:
+    """Fix every number of a release with `algorithm` under `budget`."""
+    chosen = as_algorithm(algorithm)
+    # The calibration aims at slightly less than was asked for: see rounding.calibration_target.
+    epsilon, delta = rounding.calibration_target(budget.epsilon, budget.delta)
+    limit = chosen.max_items_per_user
+    match chosen:
+        case CountLaplace():
+            return _shares_plan(chosen, budget, Noise.LAPLACE, laplace.published_count(epsilon, delta, limit))
+        case WeightedLaplace():
+            return _shares_plan(chosen, budget, Noise.LAPLACE, laplace.published_spread(epsilon, delta, limit))
+        case CountGaussian():
+            published = chosen.calibration is Calibration.PUBLISHED
+            count = gaussian.published_count if published else gaussian.exact_count
+            return _shares_plan(chosen, budget, Noise.GAUSSIAN, count(epsilon, delta, limit))
+        case WeightedGaussian():
+            return _shares_plan(chosen, budget, Noise.GAUSSIAN, _unit_norm(chosen, epsilon, delta))
+        case PolicyLaplace():
+            return _descent_plan(chosen, budget, Noise.LAPLACE, laplace.published_spread(epsilon, delta, limit))
+        case PolicyGaussian():
+            return _descent_plan(chosen, budget, Noise.GAUSSIAN, _unit_norm(chosen, epsilon, delta))
+        case Funnel():
+            return _funnel_plan(chosen, budget, epsilon, delta)
+        case DpSips():
+            return _sips_plan(chosen, budget, epsilon, delta)
+        case OptimalSingleItem():
+            return _optimal_plan(chosen, budget, epsilon, delta)
+        case _:
+            assert_never(chosen)
+
+
+def _unit_norm(algorithm: WeightedGaussian | PolicyGaussian, epsilon: float, delta: float) -> Calibrated:
+    published = algorithm.calibration is Calibration.PUBLISHED
+    calibrate = gaussian.published_unit_norm if published else gaussian.exact_unit_norm
+    return calibrate(epsilon, delta, algorithm.max_items_per_user)
+
+
+def _funnel_plan(algorithm: Funnel, budget: Budget, epsilon: float, delta: float) -> Plan:
+    """Plan Funnel: stddev and threshold by Theorems A and B, then both raised for rounding."""
+    shape = funnel_shape(algorithm)
+    found = calibrate_with_hints(epsilon, delta, shape)
+    slack = rounding.funnel_slack(found.stddev, found.threshold, shape)
+    stddev, threshold = found.stddev * (1.0 + slack), found.threshold * (1.0 + slack)
+    lines = (*shape.keep_lines(stddev, threshold), threshold)
+    return Plan(
+        algorithm=algorithm,
+        budget=budget,
+        noise=Noise.GAUSSIAN,
+        scale=stddev,
+        threshold=threshold,
+        cutoff=shape.cutoff(stddev, threshold),
+        sensitivity=algorithm.sensitivity,
+        delta_used=found.delta_used,
+        rounding_slack=slack,
+        rounds=tuple(Round(c, stddev, line) for c, line in zip(shape.shares, lines, strict=True)),
+    )
+
+
+def funnel_shape(algorithm: Funnel) -> FunnelShape:
+    """Return the part of the description that the calibration needs."""
+    fields = [field.name for field in dataclasses.fields(FunnelShape)]
+    return FunnelShape(**{name: getattr(algorithm, name) for name in fields})
+
+
+def _sips_plan(algorithm: DpSips, budget: Budget, epsilon: float, delta: float) -> Plan:
+    """Plan DP-SIPS: half of delta for the noise of all rounds together, half shared out for novel items."""
+    half = delta / 2.0
+    calibrated = gaussian.gaussian_stddev(epsilon, half, 1.0)
+    # Each round's coins round: by Minkowski the shifts of all rounds together count sqrt(rounds) times.
+    slack = rounding.l2_coins_slack(calibrated * algorithm.rounds, 1.0)
+    stddev = calibrated * (1.0 + slack)
+    rounds = []
+    for share in algorithm.shares:
+        spread = stddev / math.sqrt(share)
+        threshold = gaussian.spread_threshold(spread, half * share, algorithm.max_items_per_user)
+        rounds.append(Round(1.0, spread, threshold * (1.0 + slack)))
+    return Plan(
+        algorithm=algorithm,
+        budget=budget,
+        noise=Noise.GAUSSIAN,
+        scale=stddev,
+        threshold=rounds[-1].threshold,
+        cutoff=None,
+        sensitivity=algorithm.sensitivity,
+        delta_used=budget.delta,
+        rounding_slack=slack,
+        rounds=tuple(rounds),
+    )
+
+
+def _optimal_plan(algorithm: OptimalSingleItem, budget: Budget, epsilon: float, delta: float) -> Plan:
+    """Plan the optimal single-item release; the threshold is the count released with probability one half."""
+    odds = optimal.release_probabilities(epsilon, delta * (1.0 - gaussian.GUARD))
+    return Plan(
+        algorithm=algorithm,
+        budget=budget,
+        noise=Noise.TRUNCATED_GEOMETRIC,
+        scale=1.0 / epsilon,
+        threshold=float(next(count for count, chance in enumerate(odds) if chance >= 0.5)),
+        cutoff=None,
+        sensitivity=algorithm.sensitivity,
+        delta_used=budget.delta,
+        rounding_slack=0.0,
+    )
+
+
+def _shares_plan(algorithm: Algorithm, budget: Budget, noise: Noise, calibrated: Calibrated) -> Plan:
+    """Plan for weights that are exact integers: only the decision itself rounds."""
+    bound, limit = algorithm.sensitivity.bound, algorithm.max_items_per_user
+    if noise is Noise.GAUSSIAN:
+        slack = rounding.l2_coins_slack(calibrated.scale, bound)
+    else:
+        slack = rounding.l1_coins_slack(calibrated.scale, bound, limit)
+    return _scaled_plan(algorithm, budget, noise, calibrated, None, slack)
+
+
+def _descent_plan(
+    algorithm: PolicyLaplace | PolicyGaussian, budget: Budget, noise: Noise, calibrated: Calibrated
+) -> Plan:
+    """Plan for a policy toward a cutoff: its float64 updates round, so noise and threshold grow by the slack."""
+    slack_of = rounding.l2_descent_slack if noise is Noise.GAUSSIAN else rounding.l1_descent_slack
+    # The slack is taken for a cutoff 5 % higher than planned, which is more than the slack can add to it.
+    highest = 1.05 * (calibrated.threshold + algorithm.cutoff_margin * calibrated.scale)
+    slack = slack_of(highest, algorithm.max_items_per_user, algorithm.passes, calibrated.scale)
+    return _scaled_plan(algorithm, budget, noise, calibrated, algorithm.cutoff_margin, slack)
+
+
+def _scaled_plan(
+    algorithm: Algorithm, budget: Budget, noise: Noise, calibrated: Calibrated, margin: float | None, slack: float
+) -> Plan:
+    scale = calibrated.scale * (1.0 + slack)
+    threshold = max(calibrated.threshold * (1.0 + slack), calibrated.threshold)
+    cutoff = None if margin is None else threshold + margin * scale
+    if cutoff is not None and cutoff <= 0.0:
+        raise BadParameter(
+            "This budget is so large that the policy's cutoff is not positive.",
+            "Choose a smaller 'delta' (well below one over the number of people) or a larger 'cutoff_margin'.",
+        )
+    return Plan(
+        algorithm=algorithm,
+        budget=budget,
+        noise=noise,
+        scale=scale,
+        threshold=threshold,
+        cutoff=cutoff,
+        sensitivity=dataclasses.replace(algorithm.sensitivity),
+        delta_used=calibrated.delta_used,
+        rounding_slack=slack,
+    )

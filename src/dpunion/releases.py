@@ -1,0 +1,270 @@
+"""Release: the sorted items, the plan and what was guaranteed; and how it is written safely.
+
+Everything in here is public. Files are rebuilt from plain strings, sorted by bytes, in a fixed layout: nothing of
+the input's dictionaries, order, statistics or buffers can be in them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from dpunion.errors import BadParameter, CannotWrite
+from dpunion.plans import Plan
+
+FORMAT = "dpunion-release/1"
+COLUMN = "item"
+NOT_PRIVATE = "NOT PRIVATE: made with a fixed test key. Never publish this."
+ROWS_PER_GROUP = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """What may be published.
+
+    items: sorted by their UTF-8 bytes. private: False when a test key was used.
+    """
+
+    items: tuple[str, ...]
+    plan: Plan
+    private: bool
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __repr__(self) -> str:
+        return f"Release({len(self.items)} items, {self.plan.algorithm.name}, private={self.private})"
+
+    @property
+    def statement(self) -> str:
+        """Say in plain words what was guaranteed."""
+        return statement(self.plan, private=self.private)
+
+    def to_json(self) -> str:
+        """Return everything as JSON, items included."""
+        return json.dumps(self.to_dict(), ensure_ascii=False, indent=1) + "\n"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as plain values, items included."""
+        return {
+            "format": FORMAT,
+            "private": self.private,
+            "statement": self.statement,
+            "plan": self.plan.to_dict(),
+            "items": list(self.items),
+        }
+
+    @classmethod
+    def from_json(cls, text: str) -> Release:
+        """Read back what `to_json` wrote."""
+        values: Any = None
+        with contextlib.suppress(ValueError):
+            values = json.loads(text)
+        if not (isinstance(values, dict) and values.get("format") == FORMAT and _is_release(values)):
+            raise BadParameter("This is not a release of dpunion.", "Pass the text that Release.to_json returned.")
+        return cls(tuple(sorted(values["items"])), Plan.from_dict(values["plan"]), values["private"])
+
+    def write(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
+        """Write the items in the format of the suffix, whole or not at all; return where.
+
+        Guarantees:
+        - the file appears complete or not at all, also when the process is killed or the disk is full;
+        - it holds the released items (and, in JSON, the plan and the statement) and nothing else.
+        """
+        target = Path(path)
+        writer = check_target(target, overwrite=overwrite)
+        with atomic_file(target) as file:
+            writer(self, file)
+        return target
+
+
+def _is_release(values: dict[str, Any]) -> bool:
+    items = values.get("items")
+    return (
+        isinstance(items, list)
+        and all(isinstance(item, str) for item in items)
+        and isinstance(values.get("private"), bool)
+        and isinstance(values.get("plan"), dict)
+    )
+
+
+def statement(plan: Plan, *, private: bool) -> str:
+    """Say in plain words what a release with this plan guarantees, and what it does not."""
+    epsilon, delta = plan.budget.epsilon, plan.budget.delta
+    limit = plan.algorithm.max_items_per_user
+    lines = [
+        f"This list is ({epsilon:g}, {delta:g})-differentially private for adding or removing one user, that is "
+        "all rows of one person.",
+        f"Whoever sees it can tell whether a given person's data was used hardly better than by guessing: no outcome "
+        f"becomes more than e^{epsilon:g} times as likely through one person, except with probability {delta:g}.",
+        f"It was made by {plan.algorithm.name}, with at most {limit} items of each person taken into account, by "
+        "secret random decisions that were made once and not kept.",
+        "It assumes that one user id stands for one person, that the operator is trusted, and that the budget of all "
+        "releases from the same data is added up. It does not cover running time or memory use.",
+    ]
+    return "\n".join(lines if private else [NOT_PRIVATE, *lines])
+
+
+Writer = Callable[[Release, IO[bytes]], None]
+
+
+def check_target(target: Path, *, overwrite: bool) -> Writer:
+    """Return the writer for the suffix; refuse early what cannot be written."""
+    writer = WRITERS.get(target.suffix.lower())
+    if writer is None:
+        raise BadParameter(
+            f"The output's suffix must be one of {', '.join(WRITERS)}. Got {target.suffix!r} instead.",
+            "Name the output file after the format you want, for example vocabulary.parquet.",
+        )
+    problem = _unusable(target, overwrite=overwrite)
+    if problem is not None:
+        raise CannotWrite(*problem)
+    return writer
+
+
+def _unusable(target: Path, *, overwrite: bool) -> tuple[str, str] | None:
+    """Return what hinders writing to `target`, and the remedy; None when nothing does."""
+    folder = target.parent
+    try:
+        if not folder.is_dir():
+            return f"The folder {folder} does not exist.", "Create it, or choose another place."
+        if not os.access(folder, os.W_OK | os.X_OK):
+            return f"The folder {folder} cannot be written to.", "Choose another place."
+        if target.is_dir():
+            return f"{target} is a folder.", "Choose another name."
+        if target.exists() and not overwrite:
+            return f"{target} exists already.", "Choose another name, or allow overwriting (--force, overwrite=True)."
+    except OSError as error:
+        return f"{target} cannot be written: {_reason(error)}.", "Choose another name or place."
+    return None
+
+
+@contextlib.contextmanager
+def atomic_file(target: Path) -> Iterator[IO[bytes]]:
+    """Write to a private temporary file beside the target; sync and rename it when all went well.
+
+    Guarantees: on any exception, Ctrl-C included, the temporary file is removed and the target is untouched.
+    """
+    problem: str | None = None
+    temporary: Path | None = None
+    try:
+        descriptor, name = tempfile.mkstemp(prefix=".dpunion-", suffix=".tmp", dir=target.parent)
+        temporary = Path(name)
+        with os.fdopen(descriptor, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.chmod(0o666 & ~_umask())
+        temporary.replace(target)
+        temporary = None
+        _sync_folder(target.parent)
+    except OSError as error:
+        problem = _reason(error)
+    finally:
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
+    if problem is not None:
+        raise CannotWrite(
+            f"Writing {target} failed: {problem}.", "Free some space or choose another place; nothing was written."
+        )
+
+
+def _reason(error: OSError) -> str:
+    return os.strerror(error.errno) if error.errno else type(error).__name__
+
+
+def _umask() -> int:
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def escape_controls(text: str) -> str:
+    """Return the text with backslashes and all control and line-breaking characters escaped."""
+    if text.isprintable() and "\\" not in text:
+        return text
+    return "".join(
+        character if character.isprintable() and character != "\\" else character.encode("unicode_escape").decode()
+        for character in text
+    )
+
+
+def defuse_formula(text: str) -> str:
+    """Return the text with an apostrophe before anything a spreadsheet would run, and before a leading apostrophe.
+
+    Dropping one leading apostrophe gives the item back.
+    """
+    return "'" + text if text[:1] in "=+-@\t\r\n'" and text else text
+
+
+def _write_parquet(release: Release, file: IO[bytes]) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    table = pa.table({COLUMN: pa.array(release.items, pa.string())})
+    pq.write_table(
+        table,
+        file,
+        compression="zstd",
+        use_dictionary=False,
+        write_page_checksum=True,
+        row_group_size=ROWS_PER_GROUP,
+    )
+
+
+def _write_arrow(release: Release, file: IO[bytes]) -> None:
+    import pyarrow as pa
+
+    table = pa.table({COLUMN: pa.array(release.items, pa.string())})
+    with pa.ipc.new_file(file, table.schema) as writer:
+        writer.write_table(table, max_chunksize=ROWS_PER_GROUP)
+
+
+def _csv_field(text: str) -> str:
+    """Return the text as a CSV field (RFC 4180); a carriage return is quoted too, unlike by Python's writer."""
+    special = not text or any(character in text for character in '",\r\n')
+    return '"' + text.replace('"', '""') + '"' if special else text
+
+
+def _write_csv(release: Release, file: IO[bytes]) -> None:
+    file.write(f"{COLUMN}\n".encode())
+    for item in release.items:
+        file.write(_csv_field(defuse_formula(item)).encode() + b"\n")
+
+
+def _write_jsonl(release: Release, file: IO[bytes]) -> None:
+    for item in release.items:
+        file.write(json.dumps({COLUMN: item}, ensure_ascii=False).encode() + b"\n")
+
+
+def _write_txt(release: Release, file: IO[bytes]) -> None:
+    for item in release.items:
+        file.write(escape_controls(item).encode() + b"\n")
+
+
+def _write_json(release: Release, file: IO[bytes]) -> None:
+    file.write(release.to_json().encode())
+
+
+WRITERS: dict[str, Writer] = {
+    ".parquet": _write_parquet,
+    ".csv": _write_csv,
+    ".jsonl": _write_jsonl,
+    ".txt": _write_txt,
+    ".arrow": _write_arrow,
+    ".json": _write_json,
+}

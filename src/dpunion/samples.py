@@ -1,0 +1,11 @@
+"""The bundled sample."""
+
+from __future__ import annotations
+
+from importlib import resources
+from pathlib import Path
+
+
+def debian_depends() -> Path:
+    """Return the path of the bundled set: which Debian package (`user`) depends on which (`item`)."""
+    return Path(str(resources.files("dpunion") / "data" / "debian_depends.parquet"))

@@ -1,0 +1,176 @@
+"""Where the data comes from: files, databases, frames and Python objects -> batches of (user, value) text columns.
+
+    files        Parquet, Arrow IPC (file or stream), CSV, TSV, JSON Lines; the text ones plain, .gz or .zst;
+                 one path, a list of paths or a glob pattern; a directory of Parquet files, partitioned or not
+    databases    PostgreSQL by its URL, SQLite and DuckDB files, each with a query
+    input        "-" for standard input
+    frames       pandas, polars, pyarrow, DuckDB: anything with `__arrow_c_stream__`
+    objects      an iterable of (user, value) pairs, a mapping from users to iterables of values
+
+Whatever the source, the same rows come out: see `rows.Cleaner` for nulls and lengths, `canonical` for types.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, assert_never
+
+from dpunion.errors import BadParameter
+from dpunion.sources.columnar import ArrowPart, ParquetPart
+from dpunion.sources.columns import Part, Wanted
+from dpunion.sources.databases import PasswordInUrl, database_part
+from dpunion.sources.delimited import DelimitedPart
+from dpunion.sources.frames import FramePart, is_frame
+from dpunion.sources.jsonlines import JsonLinesPart
+from dpunion.sources.locate import DataFile, Format, locate
+from dpunion.sources.pairs import PAIRS, PairsPart
+from dpunion.sources.rows import (
+    MAX_ITEM_BYTES,
+    MAX_USER_BYTES,
+    Cleaner,
+    NullUserPolicy,
+    RowBatch,
+    Rows,
+    ValueKind,
+)
+from dpunion.sources.standard_input import NAME, input_part
+
+__all__ = [
+    "MAX_ITEM_BYTES",
+    "MAX_USER_BYTES",
+    "NullUserPolicy",
+    "PasswordInUrl",
+    "RowBatch",
+    "Rows",
+    "ValueKind",
+    "check_source",
+    "open_rows",
+]
+
+ColumnName = str | int | None
+
+
+def open_rows(
+    source: Any,
+    *,
+    user: ColumnName,
+    value: ColumnName,
+    kind: ValueKind,
+    query: str | None = None,
+    input_format: str | None = None,
+    null_users: NullUserPolicy = NullUserPolicy.REFUSE,
+    on_progress: Callable[[float], None] | None = None,
+) -> Rows:
+    """Open a source and return its rows; columns are named or numbered from 0, or None for Python objects.
+
+    query: what to read of a database, which needs one. input_format: what standard input holds, "csv", "tsv", "jsonl"
+    or "arrow", where its first bytes do not tell.
+    on_progress gets the fraction of the input that was read, from 0.0 to 1.0, never decreasing.
+
+    Guarantees:
+    - unknown files, formats, columns and types are refused before any row is yielded, where the format tells;
+    - no error carries a value of the data, neither in its text nor in its causes.
+    """
+    cleaner = Cleaner(_label(user, "user"), _label(value, "value"), kind, null_users)
+    wanted, parts = _prepared(source, user, value, cleaner, query, input_format)
+    return Rows(_rows(parts, wanted, cleaner, on_progress or (lambda _: None)))
+
+
+def check_source(
+    source: Any,
+    *,
+    user: ColumnName,
+    value: ColumnName,
+    kind: ValueKind,
+    query: str | None = None,
+    input_format: str | None = None,
+) -> None:
+    """Refuse what can be refused without reading rows: files, formats, columns, types, queries.
+
+    Guarantees:
+    - nothing of a source that can be read only once is lost: what was looked at of standard input is read again.
+    """
+    cleaner = Cleaner(_label(user, "user"), _label(value, "value"), kind, NullUserPolicy.REFUSE)
+    _prepared(source, user, value, cleaner, query, input_format)
+
+
+def _label(column: ColumnName, default: str) -> str:
+    return default if column is None else str(column)
+
+
+def _prepared(
+    source: Any, user: ColumnName, value: ColumnName, cleaner: Cleaner, query: str | None, input_format: str | None
+) -> tuple[Wanted, list[Part]]:
+    """Return the checked parts of a source."""
+    paths = _paths(source)
+    if input_format is not None and paths != [NAME]:
+        raise BadParameter(
+            "An input format was given, but the source is not standard input.",
+            "Leave it out: the format of a file is told by its suffix.",
+        )
+    database = database_part(source, query)
+    if paths is None and not is_frame(source):
+        if isinstance(source, bytes) or not isinstance(source, Iterable):
+            lazy = "Collect it first. " if hasattr(source, "collect") else ""
+            raise BadParameter(f"A {type(source).__name__} is not a source.", lazy + PAIRS)
+        if user is not None or value is not None:
+            raise BadParameter(f"A {type(source).__name__} has no columns to name.", f"Name none. {PAIRS}")
+        return Wanted(0, 1, cleaner.kind.role), [PairsPart(source, cleaner.kind.role)]
+    if user is None or value is None or isinstance(user, bool) or isinstance(value, bool):
+        raise BadParameter(
+            "Files, databases and frames need a user column and a value column.",
+            "Name both: the column that says whose a row is, and the one with the values.",
+        )
+    wanted = Wanted(user, value, cleaner.kind.role)
+    parts: list[Part]
+    if database is not None:
+        parts = [database]
+    elif paths is None:
+        parts = [FramePart(source)]
+    elif paths == [NAME]:
+        parts = [input_part(input_format)]
+    else:
+        parts = [_file_part(file) for file in locate(paths)]
+    for part in parts:
+        part.check(wanted, cleaner.users, cleaner.values)
+    return wanted, parts
+
+
+def _paths(source: Any) -> list[str | os.PathLike[str]] | None:
+    """Return the paths if the source is a path or a list of paths."""
+    if isinstance(source, str | os.PathLike):
+        return [source]
+    if isinstance(source, list | tuple) and source and all(isinstance(s, str | os.PathLike) for s in source):
+        return list(source)
+    return None
+
+
+def _file_part(file: DataFile) -> Part:
+    match file.format:
+        case Format.PARQUET:
+            return ParquetPart(file.path, file.where, file.size, file.partitions)
+        case Format.ARROW:
+            return ArrowPart(file.path, file.where, file.size)
+        case Format.CSV | Format.TSV:
+            return DelimitedPart(file, file.where, file.size)
+        case Format.JSON_LINES:
+            return JsonLinesPart(file, file.where, file.size)
+        case _:
+            assert_never(file.format)
+
+
+def _rows(
+    parts: list[Part], wanted: Wanted, cleaner: Cleaner, on_progress: Callable[[float], None]
+) -> Iterator[RowBatch]:
+    total = max(sum(part.size for part in parts), 1)
+    before = 0
+    for part in parts:
+
+        def on_fraction(fraction: float, before: int = before, size: int = part.size) -> None:
+            on_progress(min((before + fraction * size) / total, 1.0))
+
+        for users, values in part.batches(wanted, on_fraction):
+            yield from cleaner.clean(users, values, part.where)
+        before += part.size
+    on_progress(1.0)

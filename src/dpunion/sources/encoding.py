@@ -1,0 +1,112 @@
+"""Batches of Arrow columns -> Contributions: number the strings, normalise, then group, bound and order.
+
+The only place where user ids are seen; they are gone when it returns.
+"""
+
+from __future__ import annotations
+
+import enum
+import itertools
+import unicodedata
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pyarrow as pa
+
+from dpunion.algorithms import UserOrder
+from dpunion.calibration.rounding import MAX_USERS
+from dpunion.contributions import Contributions, Int32s, Int64s, ItemTable, Uint8s
+from dpunion.errors import BadSource
+from dpunion.randomness import Purpose, RunKey
+from dpunion.sources.grouping import group_rows
+from dpunion.sources.rowstore import RowStore
+from dpunion.sources.strings import StringTable, string_buffers
+from dpunion.tokens import word_buffers
+
+
+class Normalization(enum.Enum):
+    """What is done to an item's text before duplicates are dropped."""
+
+    EXACT = "exact"
+    NFC = "nfc"
+    NFC_LOWER = "nfc-lower"
+
+
+def encode(
+    batches: Iterable[tuple[pa.Array, pa.Array]],
+    key: RunKey,
+    *,
+    max_items_per_user: int,
+    user_order: UserOrder,
+    normalization: Normalization,
+    split_words: bool,
+    memory_limit: int | None = None,
+) -> Contributions:
+    """Read all batches of (users, items or texts) into contributions.
+
+    Guarantees:
+    - normalise, then drop duplicates, then bound: in this order, once;
+    - the result does not depend on the order of rows, on duplicate rows or on how rows are split into batches;
+    - what a user keeps, and where the user stands, depends on that user's own data and the key alone;
+    - no user id is in the result;
+    - rows beyond the memory limit wait in nameless private files, as numbers.
+    """
+    seeds = np.frombuffer(key.subkey(Purpose.USER, 1)[:16], np.uint64)
+    user_table, item_table = StringTable(seeds[0]), StringTable(seeds[1])
+    with RowStore(memory_limit) as rows:
+        with ThreadPoolExecutor(1) as other_thread:
+            for users, values in batches:
+                numbered_users = other_thread.submit(user_table.number, users)
+                if split_words:
+                    counts, offsets, data = word_buffers(values)
+                    numbered = item_table.number_buffers(offsets, data)
+                    rows.append(np.repeat(numbered_users.result(), counts), numbered)
+                else:
+                    numbered = item_table.number(values)
+                    rows.append(numbered_users.result(), numbered)
+        if user_table.count > MAX_USERS:
+            raise BadSource(
+                f"There are more than {MAX_USERS} users, more than one run supports.",
+                "Split the people into disjoint groups and release each group on its own.",
+            )
+        user_digests = key.digests(Purpose.USER, *user_table.buffers())
+        del user_table
+        table, renumbered = canonical_table(item_table, key, Normalization.EXACT if split_words else normalization)
+        del item_table
+        return group_rows(rows, renumbered, user_digests, table, key, max_items_per_user, user_order)
+
+
+def canonical_table(raw: StringTable, key: RunKey, normalization: Normalization) -> tuple[ItemTable, Int32s]:
+    """Normalise the distinct items and number them by their digests.
+
+    Returns the table and, for each raw number, the new one: int32[raw items].
+    Guarantees: the numbering depends on the set of items and the key, not on where they stood.
+    """
+    offsets, data = raw.buffers()
+    merged = np.arange(raw.count, dtype=np.int32)
+    if normalization is not Normalization.EXACT and not (normalization is Normalization.NFC and _is_ascii(data)):
+        normal = StringTable(raw.seed)
+        merged = normal.number(_normalized(offsets, data, normalization))
+        offsets, data = normal.buffers()
+    digests = key.digests(Purpose.ITEM, offsets, data)
+    order = np.lexsort((digests[:, 1], digests[:, 0]))
+    rank = np.empty(len(order), np.int32)
+    rank[order] = np.arange(len(order), dtype=np.int32)
+    strings = pa.LargeStringArray.from_buffers(len(order), pa.py_buffer(offsets), pa.py_buffer(data))
+    new_offsets, new_data = string_buffers(strings.take(pa.array(order)))
+    return ItemTable(np.asarray(new_offsets, np.int64), new_data, digests[order]), rank[merged]
+
+
+def _is_ascii(data: Uint8s) -> bool:
+    return len(data) == 0 or int(data.max()) < 128
+
+
+def _normalized(offsets: Int64s, data: Uint8s, normalization: Normalization) -> pa.Array:
+    raw = data.tobytes()
+    ends = offsets.tolist()
+    texts = (raw[start:stop].decode() for start, stop in itertools.pairwise(ends))
+    if normalization is Normalization.NFC:
+        return pa.array([unicodedata.normalize("NFC", text) for text in texts], pa.large_string())
+    lower = (unicodedata.normalize("NFC", unicodedata.normalize("NFC", text).lower()) for text in texts)
+    return pa.array(list(lower), pa.large_string())

@@ -1,0 +1,101 @@
+"""Frames and relations: anything that speaks the Arrow PyCapsule protocol (`__arrow_c_stream__`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+
+from dpunion.errors import UnsupportedType
+from dpunion.sources.canonical import Column
+from dpunion.sources.columns import OnFraction, Wanted, find_columns
+from dpunion.sources.guard import attempt_each
+
+
+class FramePart:
+    """A pandas or polars frame, a pyarrow table or reader, a DuckDB relation, or the like.
+
+    Guarantees:
+    - only the two columns are looked at;
+    - a reader that can be read once is not touched by the early check.
+    """
+
+    def __init__(self, source: Any) -> None:
+        self.source = source
+        self.where = f"the {type(source).__name__}"
+        self.size = 1
+
+    def check(self, wanted: Wanted, users: Column, values: Column) -> None:
+        """Check the two columns by the schema, if it can be had without running a query or consuming rows."""
+        schema = schema_of(self.source)
+        if schema is None:
+            return
+        user, value = find_columns(schema.names, wanted, self.where)
+        users.expect(schema.field(user).type, self.where)
+        values.expect(schema.field(value).type, self.where)
+
+    def batches(self, wanted: Wanted, on_fraction: OnFraction) -> Iterator[tuple[Any, Any]]:
+        """Yield the two columns of each record batch."""
+        wanted, frame = narrow(self.source, wanted, self.where)
+        reader = opened(frame)
+        if reader is None:
+            raise UnsupportedType(
+                f"The columns of {self.where} cannot be made Arrow columns: probably one has mixed types.",
+                "Give each column one type, for example by casting it to text.",
+            )
+        total, done = length_of(self.source), 0
+        user, value = find_columns(reader.schema.names, wanted, self.where)
+        for batch in attempt_each(lambda: reader, self.where):
+            yield batch.column(user), batch.column(value)
+            done += batch.num_rows
+            if total:
+                on_fraction(min(done / total, 1.0))
+
+
+def is_frame(source: object) -> bool:
+    """Say whether a source speaks the Arrow PyCapsule protocol for streams."""
+    return hasattr(source, "__arrow_c_stream__")
+
+
+def is_pandas(source: object) -> bool:
+    """Say whether a source is a pandas frame, without importing pandas."""
+    kind = type(source)
+    return kind.__module__.split(".")[0] == "pandas" and hasattr(source, "columns")
+
+
+def narrow(source: Any, wanted: Wanted, where: str) -> tuple[Wanted, Any]:
+    """Leave out the other columns of a pandas frame: converting them could fail, and takes time."""
+    if not is_pandas(source):
+        return wanted, source
+    user, value = find_columns([str(name) for name in source.columns], wanted, where)
+    return Wanted(0, 1, wanted.role), source.iloc[:, [user, value]]
+
+
+def opened(source: Any) -> Any:
+    """Return a record batch reader, or None when the source cannot be turned into Arrow columns."""
+    try:
+        return pa.RecordBatchReader.from_stream(source)
+    except Exception:  # noqa: BLE001 - the message could quote values
+        return None
+
+
+def schema_of(source: Any) -> Any:
+    """Return the Arrow schema if the source can tell it without running or consuming anything, or None."""
+    schema = getattr(source, "schema", None)
+    if isinstance(schema, pa.Schema):
+        return schema
+    for method in ("limit", "head"):
+        try:
+            # subtle: read to its end, or a database connection would stay busy.
+            return pa.RecordBatchReader.from_stream(getattr(source, method)(0)).read_all().schema
+        except Exception:  # noqa: BLE001, S112 - another library's object: the check is then left to the reading
+            continue
+    return None
+
+
+def length_of(source: Any) -> int | None:
+    """Return the number of rows if the source knows it."""
+    # subtle: a relation's length or shape would run its query, so only frames in memory are asked.
+    in_memory = type(source).__module__.split(".")[0] in {"pandas", "polars", "pyarrow"}
+    return len(source) if in_memory and hasattr(source, "__len__") else None

@@ -1,0 +1,149 @@
+"""Numbered rows until they are grouped: in memory, or beyond the limit in nameless private files.
+
+A spill file has no name: it is opened so that nobody, this process included, can open it a second time, and the
+operating system frees it when the process ends, however it ends. There is nothing to sweep after a crash, and what is
+in it are numbers of users and items, not their names.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Self
+
+import numpy as np
+
+from dpunion.contributions import Int32s
+from dpunion.errors import BadParameter, CannotWrite
+from dpunion.kernels.grouping import split_rows
+
+PARTS = 64
+BYTES_PER_ROW = 8
+# Of the memory limit, so much is for waiting rows; the rest is for the tables of names, sorting and reading.
+ROWS_SHARE = 0.25
+DEFAULT_SHARE = 0.6
+SMALLEST_LIMIT = 100_000_000
+
+
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class Part:
+    """Rows of the users phase, phase + stride, phase + 2 stride, ..., renumbered 0, 1, 2, ...
+
+    chunks: pairs of (users int32[rows], items int32[rows]).
+    """
+
+    phase: int
+    stride: int
+    chunks: list[tuple[Int32s, Int32s]]
+
+    def __repr__(self) -> str:
+        return "Part(<sensitive>)"
+
+
+class RowStore:
+    """Collects (user, item) numbers and gives them back in parts that fit the memory.
+
+    Guarantees:
+    - waiting rows take at most a quarter of the memory limit; beyond that they go to nameless files, mode 0600;
+    - nothing is left behind on any exit, a killed process included.
+    """
+
+    def __init__(self, memory_limit: int | None = None) -> None:
+        self.most_rows = int((memory_limit or default_memory_limit()) * ROWS_SHARE) // BYTES_PER_ROW
+        self.chunks: list[tuple[Int32s, Int32s]] = []
+        self.waiting = 0
+        self.files: list[IO[bytes]] = []
+
+    def __repr__(self) -> str:
+        return "RowStore(<sensitive>)"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.chunks.clear()
+        while self.files:
+            # Closing flushes, which may fail on a full disk: the content is not wanted any more.
+            with contextlib.suppress(OSError):
+                self.files.pop().close()
+
+    def append(self, users: Int32s, items: Int32s) -> None:
+        """Add rows."""
+        self.chunks.append((users, items))
+        self.waiting += len(users)
+        if self.waiting > self.most_rows:
+            self._spill()
+
+    def parts(self) -> Iterator[Part]:
+        """Give the rows back, by parts; each part is gone once it was given."""
+        if not self.files:
+            chunks, self.chunks = self.chunks, []
+            yield Part(0, 1, chunks)
+            return
+        self._spill()
+        for phase, file in enumerate(self.files):
+            file.seek(0)
+            packed = np.fromfile(file, np.uint64)
+            file.truncate(0)
+            users = ((packed >> np.uint64(32)) // np.uint64(PARTS)).astype(np.int32)
+            items = (packed & np.uint64(0xFFFFFFFF)).astype(np.int32)
+            del packed
+            yield Part(phase, PARTS, [(users, items)])
+
+    def _spill(self) -> None:
+        problem: int | None = None
+        try:
+            if not self.files:
+                self.files = [nameless_file() for _ in range(PARTS)]
+            while self.chunks:
+                users, items = self.chunks.pop()
+                packed = np.empty(len(users), np.uint64)
+                ends = split_rows(users, items, PARTS, packed)
+                for phase, (start, end) in enumerate(zip([0, *ends[:-1]], ends, strict=True)):
+                    self.files[phase].write(packed[start:end].tobytes())
+            for file in self.files:
+                file.flush()
+        except OSError as error:
+            problem = error.errno
+        if problem is not None:
+            raise CannotWrite(
+                f"Spilling to {tempfile.gettempdir()} failed: {os.strerror(problem)}.",
+                "Set TMPDIR to a folder with more space, or raise the memory limit; nothing was released.",
+            )
+        self.waiting = 0
+
+
+def as_bytes(limit: int | str | None) -> int | None:
+    """Return a memory limit in bytes: a number, or text like "500MB" or "2GB" (powers of 1000; GiB for 1024)."""
+    if limit is None:
+        return None
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?\s*", str(limit), re.IGNORECASE)
+    amount = 0
+    if found and not isinstance(limit, bool):
+        base = 1024 if found[3] else 1000
+        amount = int(float(found[1]) * base ** " kmgt".index(found[2].lower() or " "))
+    if amount < SMALLEST_LIMIT:
+        raise BadParameter(
+            f"The 'memory_limit' parameter must be at least 100MB. Got {limit!r} instead.",
+            "Write it as a number of bytes or like 2GB.",
+        )
+    return amount
+
+
+def nameless_file() -> IO[bytes]:
+    """Return a private file without a name, in the folder for temporary files."""
+    return tempfile.TemporaryFile(prefix="dpunion-")
+
+
+def default_memory_limit() -> int:
+    """Return 60 % of the memory that this process may use, in bytes."""
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    for limit in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        with contextlib.suppress(OSError, ValueError):
+            total = min(total, int(Path(limit).read_text()))
+    return int(total * DEFAULT_SHARE)

@@ -1,0 +1,206 @@
+"""The cache of compiled kernels: a private directory or none at all, and the same results either way."""
+
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+ROOT = os.geteuid() == 0
+
+PROBE = """
+    import os, sys
+    {before}
+    from dpunion.kernels import compiler
+    from dpunion.kernels.normal import upper_tail
+    print(compiler.cache_directory(), repr(upper_tail(1.0)))
+"""
+ANSWER = "0.15865525393145707"
+
+
+def probe(environment, before="", **options):
+    """Compile and run a small kernel in a new process; return its cache directory or None."""
+    kept = {name: value for name, value in os.environ.items() if name not in {"HOME", "XDG_CACHE_HOME"}}
+    code = textwrap.dedent(PROBE).format(before=before)
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+        env={**kept, **environment},
+        **options,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    directory, answer = done.stdout.split()
+    assert abs(float(answer) - float(ANSWER)) < 1e-15
+    return None if directory == "None" else Path(directory)
+
+
+def cached_files(directory):
+    return [path for path in directory.rglob("*") if path.is_file()]
+
+
+def test_the_cache_is_private_and_used(tmp_path):
+    directory = probe({"XDG_CACHE_HOME": str(tmp_path)})
+    assert directory.parent == tmp_path / "dpunion"
+    for folder in (directory, directory.parent):
+        assert folder.stat().st_mode & 0o777 == 0o700
+    files = {path: path.stat().st_mtime_ns for path in cached_files(directory)}
+    assert files
+    # The second process finds everything and writes nothing.
+    assert probe({"XDG_CACHE_HOME": str(tmp_path)}) == directory
+    assert {path: path.stat().st_mtime_ns for path in cached_files(directory)} == files
+
+
+def test_nothing_is_cached_beside_the_source(tmp_path):
+    import dpunion
+
+    probe({"XDG_CACHE_HOME": str(tmp_path)})
+    package = Path(dpunion.__file__).parent
+    assert not [path for path in package.rglob("*.nb?") if path.is_file()]
+
+
+def test_the_home_directory_is_the_usual_place(tmp_path):
+    assert probe({"HOME": str(tmp_path)}).parent == tmp_path / ".cache" / "dpunion"
+
+
+@pytest.mark.parametrize("home", ["/proc/self", "/dev/null"])
+def test_a_home_that_cannot_be_written(home):
+    assert probe({"HOME": home}) is None
+
+
+def test_a_user_without_name_and_home():
+    """As in a container with an arbitrary user id: HOME is not set and the id has no entry."""
+    before = "import pwd; pwd.getpwuid = lambda uid: {}[uid]"
+    assert probe({}, before=before) is None
+
+
+@pytest.mark.parametrize("level", ["base", "directory"])
+@pytest.mark.parametrize("mode", [0o777], ids=oct)
+def test_a_directory_that_others_can_use_is_not_used(tmp_path, level, mode):
+    directory = Path(decision({"XDG_CACHE_HOME": str(tmp_path)}))
+    (directory.parent if level == "base" else directory).chmod(mode)
+    assert probe({"XDG_CACHE_HOME": str(tmp_path)}) is None
+    assert cached_files(directory) == []
+
+
+@pytest.mark.parametrize("mode", [0o700, 0o770, 0o707, 0o701, 0o740, 0o4700])
+def test_private_means_nobody_else(tmp_path, mode):
+    from dpunion.kernels.compiler import is_private
+
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    folder.chmod(mode)
+    assert is_private(folder) == (mode & 0o077 == 0)
+    link = tmp_path / "link"
+    link.symlink_to(folder)
+    assert not is_private(link)
+    (tmp_path / "file").touch(mode=0o600)
+    assert not is_private(tmp_path / "file")
+
+
+def decision(environment, **options):
+    """Return where kernels would be cached, without compiling one: the same question, sooner answered."""
+    kept = {name: value for name, value in os.environ.items() if name not in {"HOME", "XDG_CACHE_HOME"}}
+    code = "from dpunion.kernels import compiler; print(compiler.cache_directory())"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=300,
+        env={**kept, **environment},
+        **options,
+    )
+    return done.stdout.strip()
+
+
+@pytest.mark.parametrize("level", ["base", "directory"])
+def test_a_link_is_not_followed(tmp_path, level):
+    """A link may lead to where somebody else can write, or change later."""
+    real = tmp_path / "real"
+    real.mkdir(mode=0o700)
+    if level == "base":
+        (tmp_path / "dpunion").symlink_to(real)
+    else:
+        (tmp_path / "dpunion").mkdir(mode=0o700)
+        name = Path(decision({"XDG_CACHE_HOME": str(tmp_path / "other")})).name
+        (tmp_path / "dpunion" / name).symlink_to(real)
+    assert probe({"XDG_CACHE_HOME": str(tmp_path)}) is None
+    assert cached_files(real) == []
+
+
+@pytest.mark.skipif(not ROOT, reason="needs root to give a directory away")
+@pytest.mark.parametrize("level", ["base", "directory"])
+def test_a_directory_of_somebody_else_is_not_used(tmp_path, level):
+    directory = Path(decision({"XDG_CACHE_HOME": str(tmp_path)}))
+    os.chown(directory.parent if level == "base" else directory, 54321, 54321)
+    assert probe({"XDG_CACHE_HOME": str(tmp_path)}) is None
+    assert cached_files(directory) == []
+
+
+def test_a_file_in_the_way(tmp_path):
+    (tmp_path / "dpunion").write_text("not a directory")
+    assert probe({"XDG_CACHE_HOME": str(tmp_path)}) is None
+
+
+def mounted(folder, options):
+    done = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", options, "tmpfs", folder], capture_output=True, check=False
+    )
+    if done.returncode:
+        pytest.skip("mounting is not permitted here")
+
+
+@pytest.mark.skipif(not ROOT, reason="needs root to mount")
+def test_a_read_only_file_system(tmp_path):
+    """Also one that already holds the directories, as an image may."""
+    mounted(tmp_path, "size=1m")
+    try:
+        decision({"XDG_CACHE_HOME": str(tmp_path)})
+        subprocess.run(["mount", "-o", "remount,ro", tmp_path], check=True)
+        assert probe({"XDG_CACHE_HOME": str(tmp_path)}) is None
+    finally:
+        subprocess.run(["umount", tmp_path], check=True)
+
+
+@pytest.mark.skipif(not ROOT, reason="needs root to mount")
+def test_a_full_file_system(tmp_path):
+    """The directory can be made but nothing be written: kernels must still compile."""
+    mounted(tmp_path, "size=4k")
+    try:
+        probe({"XDG_CACHE_HOME": str(tmp_path)})
+    finally:
+        subprocess.run(["umount", tmp_path], check=True)
+
+
+@pytest.mark.parametrize("content", [b"", b"garbage", b"\x80\x05"], ids=["empty", "garbage", "cut"])
+def test_damaged_cache_files_are_replaced(tmp_path, content):
+    """A crash of the machine can leave them empty: no fault of the data, so no reason to fail."""
+    directory = probe({"XDG_CACHE_HOME": str(tmp_path)})
+    files = cached_files(directory)
+    assert files
+    for path in files:
+        path.write_bytes(content)
+    probe({"XDG_CACHE_HOME": str(tmp_path)})
+    # They were replaced, so that the next process is quick again.
+    assert all(len(path.read_bytes()) > len(content) for path in cached_files(directory))
+
+
+def test_the_name_follows_the_text_of_all_kernels(tmp_path, monkeypatch):
+    """numba does not see edits of a kernel that is called by another; the directory's name does."""
+    from dpunion.kernels import compiler
+
+    for name in ("compiler.py", "one.py", "two.py"):
+        (tmp_path / name).write_text(f"# {name}")
+    monkeypatch.setattr(compiler, "__file__", str(tmp_path / "compiler.py"))
+    before = compiler.source_digest()
+    assert compiler.source_digest() == before
+    (tmp_path / "two.py").write_text("# edited")
+    assert compiler.source_digest() != before
+    monkeypatch.setattr(compiler.numba, "__version__", "0.0")
+    assert compiler.source_digest() != before

@@ -1,0 +1,550 @@
+"""Writing is whole or not at all: killed, interrupted, out of space, forbidden; and refused before data is read."""
+
+import contextlib
+import errno
+import hashlib
+import os
+import resource
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+import dpunion
+from dpunion import pipeline
+from dpunion.cli import app
+from dpunion.releases import WRITERS, Release
+
+ITEMS = tuple(f"item{i:05}" for i in range(20_000))
+PLAN = dpunion.plan("weighted-laplace", epsilon=1.0, delta=1e-6)
+OLD = b"the old file, whole"
+ROOT = os.geteuid() == 0
+
+
+@pytest.fixture
+def data(tmp_path):
+    folder = tmp_path / "data"
+    folder.mkdir()
+    path = folder / "data.parquet"
+    people, items = 60, [f"item{i}" for i in range(20)]
+    users = [f"user{i}" for i in range(people) for _ in items]
+    pq.write_table(pa.table({"user": users, "item": items * people}), path)
+    return path
+
+
+@pytest.fixture
+def out(tmp_path):
+    folder = tmp_path / "out"
+    folder.mkdir()
+    return folder
+
+
+def python(code, *arguments, **options):
+    """Start a Python process that prints "ready" and then waits where the code says so."""
+    return subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(code), *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        **options,
+    )
+
+
+def wait_for(process, word=b"ready"):
+    line = process.stdout.readline()
+    assert line.strip() == word, line + process.communicate(timeout=60)[1]
+
+
+def finish(process):
+    """Return the exit code and what was printed to stderr; end the process if it does not end itself."""
+    try:
+        _, err = process.communicate(timeout=120)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.communicate()
+        raise
+    return process.returncode, err.decode()
+
+
+# --- kill -9 -----------------------------------------------------------------------------------------------------
+
+PAUSING_WRITE = """
+    import os, sys, time
+    import dpunion
+    from dpunion import releases
+
+    target, where = sys.argv[1:]
+    def pause():
+        print("ready", flush=True)
+        time.sleep(60)
+    real = releases.WRITERS[os.path.splitext(target)[1]]
+    class Half:
+        def __init__(self, file):
+            self.file = file
+        def write(self, data):
+            self.file.write(bytes(data)[: len(data) // 2])
+            self.file.flush()
+            pause()
+    def writer(release, file):
+        if where == "before":
+            pause()
+        real(release, Half(file) if where == "middle" else file)
+        if where == "after":
+            file.flush()
+            pause()
+    releases.WRITERS[os.path.splitext(target)[1]] = writer
+    if where == "replaced":
+        releases._sync_folder = lambda folder: pause()
+    items = tuple(f"item{i:05}" for i in range(20000))
+    plan = dpunion.plan("weighted-laplace", epsilon=1.0, delta=1e-6)
+    releases.Release(items, plan, private=True).write(target, overwrite=True)
+"""
+
+
+@pytest.mark.parametrize(
+    ("where", "old"), [("before", OLD), ("middle", OLD), ("middle", None), ("after", OLD), ("replaced", None)]
+)
+def test_killed_while_writing(out, where, old):
+    target = out / "vocabulary.txt"
+    if old is not None:
+        target.write_bytes(old)
+    process = python(PAUSING_WRITE, target, where)
+    wait_for(process)
+    process.kill()
+    assert finish(process)[0] == -signal.SIGKILL
+    whole = "".join(item + "\n" for item in ITEMS).encode()
+    found = target.read_bytes() if target.exists() else None
+    assert found == (whole if where == "replaced" else old)
+    left = [path for path in out.iterdir() if path != target]
+    assert [(path.suffix, path.stat().st_mode & 0o077) for path in left] == [(".tmp", 0)] * (where != "replaced")
+
+
+# --- Ctrl-C ------------------------------------------------------------------------------------------------------
+
+PAUSING_RELEASE = """
+    import sys, time
+    from dpunion import cli, pipeline, releases
+    from dpunion.sources import rows
+
+    where, *arguments = sys.argv[1:]
+    def pause():
+        print("ready", flush=True)
+        for _ in range(600):
+            time.sleep(0.1)
+    if where == "reading":
+        real_clean = rows.Cleaner.clean
+        def clean(self, *given):
+            pause()
+            return real_clean(self, *given)
+        rows.Cleaner.clean = clean
+    if where == "selecting":
+        pipeline.local.select = lambda *given: pause()
+    if where == "writing":
+        real = dict(releases.WRITERS)
+        class Slow:
+            def __init__(self, file):
+                self.file, self.paused = file, False
+            def write(self, data):
+                self.file.write(data)
+                self.file.flush()
+                if not self.paused:
+                    self.paused = True
+                    pause()
+            def __getattr__(self, name):
+                return getattr(self.file, name)
+        for suffix in real:
+            releases.WRITERS[suffix] = lambda release, file, suffix=suffix: real[suffix](release, Slow(file))
+    sys.argv[1:] = arguments
+    cli.main()
+"""
+
+
+OPTIONS = ("--user", "user", "--item", "item", "-e", "2", "-d", "1e-4", "-a", "weighted-gaussian")
+
+
+def interrupted(data, target, where, number, extra=()):
+    process = python(PAUSING_RELEASE, where, "release", data, *OPTIONS, "--out", target, *extra)
+    wait_for(process)
+    process.send_signal(number)
+    return finish(process)
+
+
+@pytest.mark.parametrize(
+    ("where", "suffix", "number"),
+    [
+        ("reading", ".parquet", signal.SIGINT),
+        ("selecting", ".parquet", signal.SIGTERM),
+        ("writing", ".csv", signal.SIGTERM),
+    ],
+)
+def test_interrupted(data, out, where, suffix, number):
+    code, err = interrupted(data, out / f"vocabulary{suffix}", where, number)
+    assert code == 130
+    assert "Interrupted" in err
+    assert "Traceback" not in err
+    assert list(out.iterdir()) == []
+
+
+def test_interrupted_while_overwriting(data, out):
+    target = out / "vocabulary.parquet"
+    target.write_bytes(OLD)
+    code, _ = interrupted(data, target, "writing", signal.SIGINT, ["--force"])
+    assert code == 130
+    assert target.read_bytes() == OLD
+    assert list(out.iterdir()) == [target]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("suffix", WRITERS)
+def test_interrupted_while_writing_any_format(data, out, monkeypatch, suffix, number):
+    """Here the signal comes from inside the write itself, so that no subprocess is needed."""
+    real, sent = WRITERS[suffix], []
+
+    class Signalling:
+        def __init__(self, file):
+            self.file = file
+
+        def write(self, data):
+            self.file.write(data)
+            if not sent:
+                sent.append(len(list(out.iterdir())))
+                os.kill(os.getpid(), number)
+
+        def __getattr__(self, name):
+            return getattr(self.file, name)
+
+    monkeypatch.setitem(WRITERS, suffix, lambda release, file: real(release, Signalling(file)))
+    with restored_handlers():
+        result = CliRunner().invoke(app, ["release", str(data), *OPTIONS, "--out", str(out / f"a{suffix}")])
+    assert sent == [1], "the interrupt came while a temporary file was there"
+    assert result.exit_code == 130
+    assert "Interrupted" in result.output
+    assert list(out.iterdir()) == []
+
+
+@contextlib.contextmanager
+def restored_handlers():
+    """Put pytest's own handlers back after the command line has set its."""
+    before = [(number, signal.getsignal(number)) for number in (signal.SIGINT, signal.SIGTERM)]
+    try:
+        yield
+    finally:
+        for number, handler in before:
+            signal.signal(number, handler)
+
+
+def test_an_interrupt_that_a_library_swallowed_is_noticed(data, out, monkeypatch):
+    """pyarrow loses a KeyboardInterrupt that comes while it looks for pandas; so might others."""
+    real = pipeline.encode
+
+    def swallowing(*given, **options):
+        with contextlib.suppress(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+        return real(*given, **options)
+
+    monkeypatch.setattr(pipeline, "encode", swallowing)
+    with restored_handlers():
+        result = CliRunner().invoke(app, ["release", str(data), *OPTIONS, "--out", str(out / "a.txt")])
+    assert result.exit_code == 130
+    assert list(out.iterdir()) == []
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_interrupted_in_the_middle_of_a_real_file(tmp_path, out, suffix):
+    """No pause is built in: the interrupt comes while a large file is being read by the real readers."""
+    source = tmp_path / f"large{suffix}"
+    people, items = 30_000, [f"item{i}" for i in range(20)]
+    columns = {"user": [f"user{i}" for i in range(people) for _ in items], "item": items * people}
+    match suffix:
+        case ".parquet":
+            pq.write_table(pa.table(columns), source)
+        case ".csv":
+            rows = zip(columns["user"], columns["item"], strict=True)
+            source.write_text("user,item\n" + "".join(f"{user},{item}\n" for user, item in rows))
+    code = """
+        import os, signal, sys, threading, time
+        from dpunion import cli, pipeline
+        real = pipeline.encode
+        def encode(batches, *given, **options):
+            def counted():
+                for number, batch in enumerate(batches):
+                    if number == 0:
+                        threading.Timer(0.02, os.kill, [os.getpid(), signal.SIGINT]).start()
+                    yield batch
+                time.sleep(20)
+            return real(counted(), *given, **options)
+        pipeline.encode = encode
+        cli.main()
+    """
+    code, err = finish(python(code, "release", source, *OPTIONS, "--out", out / "a.txt"))
+    assert code == 130, err
+    assert "Interrupted" in err
+    assert list(out.iterdir()) == []
+
+
+# --- no space ----------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def small_disk(folder, size):
+    """Mount a tiny file system at `folder`, or skip."""
+    done = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", folder], capture_output=True, check=False
+    )
+    if done.returncode:
+        pytest.skip("mounting a small file system is not permitted here")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", folder], check=True)
+
+
+@contextlib.contextmanager
+def small_files(limit):
+    """Let no file grow beyond `limit`: writing fails as on a full disk."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, handler)
+
+
+@pytest.mark.parametrize("suffix", WRITERS)
+@pytest.mark.parametrize("old", [None, OLD], ids=["new", "overwriting"])
+def test_no_space(out, suffix, old):
+    target = out / f"vocabulary{suffix}"
+    if old is not None:
+        target.write_bytes(old)
+    release = Release(ITEMS, PLAN, private=True)
+    with small_files(8192), pytest.raises(dpunion.CannotWrite, match="File too large") as caught:
+        release.write(target, overwrite=True)
+    assert "nothing was written" in caught.value.remedy
+    assert caught.value.exit_code == 4
+    assert list(out.iterdir()) == ([] if old is None else [target])
+    assert old is None or target.read_bytes() == old
+
+
+@pytest.mark.skipif(not ROOT, reason="needs root to mount")
+@pytest.mark.parametrize("suffix", WRITERS)
+def test_a_full_disk(out, suffix):
+    with small_disk(out, "16k"):
+        # Of these names no compression leaves less than the disk holds.
+        names = {hashlib.sha256(item.encode()).hexdigest() for item in ITEMS}
+        release = Release(tuple(sorted(names)), PLAN, private=True)
+        with pytest.raises(dpunion.CannotWrite, match="No space left on device"):
+            release.write(out / f"vocabulary{suffix}")
+        assert list(out.iterdir()) == []
+
+
+def test_no_space_on_the_command_line(data, out):
+    code = """
+        import resource, signal, sys
+        from dpunion import cli, releases
+        real = releases.Release.write
+        def write(self, *given, **options):
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (16, 16))
+            return real(self, *given, **options)
+        releases.Release.write = write
+        cli.main()
+    """
+    exit_code, err = finish(python(code, "release", data, *OPTIONS, "--out", out / "a.parquet"))
+    assert exit_code == 4
+    assert "File too large" in err
+    assert "nothing was written" in err
+    assert list(out.iterdir()) == []
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full here")
+def test_no_space_behind_standard_output(data):
+    command = [sys.executable, "-c", "from dpunion.cli import main; main()", "release", data]
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [*command, *OPTIONS], stdout=full, stderr=subprocess.PIPE, check=False
+        )
+    assert done.returncode == 4
+    assert b"standard output" in done.stderr
+    assert b"bug" not in done.stderr
+
+
+def test_a_reader_that_stops_early_is_no_error(data):
+    code = """
+        import sys
+        from dpunion import cli, releases
+        from dpunion.pipeline import release as real
+        import dpunion.pipeline
+        def release(*given, **options):
+            made = real(*given, **options)
+            return releases.Release(tuple(f"item{i:06}" for i in range(100000)), made.plan, made.private)
+        dpunion.pipeline.release = release
+        cli.main()
+    """
+    process = python(code, "release", data, *OPTIONS)
+    assert process.stdout.readline() == b"item000000\n"
+    process.stdout.close()
+    err = process.stderr.read()
+    process.stderr.close()
+    assert process.wait(60) == 0, err
+    assert b"Error" not in err
+    assert b"Traceback" not in err
+
+
+def test_a_failing_sync_is_no_success(out, monkeypatch):
+    """Some disks tell only when synced that a write failed."""
+
+    def fail(_descriptor):
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(dpunion.CannotWrite, match="Input/output error"):
+        Release(("a",), PLAN, private=True).write(out / "a.txt")
+    assert list(out.iterdir()) == []
+
+
+# --- refused before data is read -----------------------------------------------------------------------------------
+
+
+class Untouchable:
+    """A source that tells when it is looked at."""
+
+    def __iter__(self):
+        raise AssertionError("the data was read")
+
+    def __getattr__(self, name):
+        raise AssertionError(f"the data was asked for {name}")
+
+
+def refused(*arguments):
+    """Run the command with a source that does not exist: any look at it would be the error reported instead."""
+    base = ["release", "/nonexistent/source.parquet", "--user", "user", "--item", "item"]
+    return CliRunner().invoke(app, [*base, "-e", "1", "-d", "1e-6", *map(str, arguments)])
+
+
+def assert_refused(result, code, *words):
+    assert result.exit_code == code, result.output
+    for word in words:
+        assert word in result.output
+    assert "nonexistent/source" not in result.output
+
+
+def test_an_existing_file_is_refused_before_the_data_is_read(out):
+    target = out / "a.csv"
+    target.write_bytes(OLD)
+    assert_refused(refused("--out", target), 4, "exists already", "--force")
+    assert target.read_bytes() == OLD
+
+
+def test_a_missing_source_is_reported_when_nothing_else_is_wrong(out):
+    """Power: with --force the same command gets as far as the source."""
+    target = out / "a.csv"
+    target.write_bytes(OLD)
+    result = refused("--out", target, "--force")
+    assert result.exit_code == 3
+    assert "nonexistent/source" in result.output
+    assert target.read_bytes() == OLD
+
+
+def test_an_unknown_suffix_is_refused_before_the_data_is_read(out):
+    assert_refused(refused("--out", out / "a.xlsx"), 2, "'.xlsx'", ".parquet")
+    assert_refused(refused("--out", out / "a"), 2, ".parquet")
+
+
+def test_a_folder_is_refused_before_the_data_is_read(out):
+    (out / "a.csv").mkdir()
+    assert_refused(refused("--out", out / "a.csv", "--force"), 4, "is a folder")
+
+
+def test_a_missing_folder_is_refused_before_the_data_is_read(out):
+    assert_refused(refused("--out", out / "no" / "a.csv"), 4, "does not exist", "Create it")
+
+
+def test_one_bad_output_of_several_is_refused_before_the_data_is_read(out):
+    assert_refused(refused("--out", out / "a.csv", "--out", out / "b.xlsx"), 2, "'.xlsx'")
+    assert_refused(refused("--out", out / "a.csv", "--out", out / "." / "a.csv"), 2, "same file")
+    assert list(out.iterdir()) == []
+
+
+def test_an_unwritable_folder_is_refused_before_the_data_is_read(out, monkeypatch):
+    if ROOT:
+        monkeypatch.setattr(os, "access", lambda _path, _mode: False)
+    else:
+        out.chmod(0o500)
+    try:
+        assert_refused(refused("--out", out / "a.csv"), 4, "cannot be written to")
+    finally:
+        out.chmod(0o700)
+
+
+@pytest.mark.skipif(not ROOT, reason="needs root to become somebody else")
+def test_a_folder_of_somebody_else_is_refused(tmp_path):
+    """Not by a patch: as another user, once for a folder without write and once without search permission."""
+    code = """
+        import os, sys
+        from pathlib import Path
+        from dpunion.errors import CannotWrite
+        from dpunion.releases import check_target
+        os.setgid(65534), os.setuid(65534)
+        try:
+            check_target(Path(sys.argv[1]), overwrite=False)
+        except CannotWrite as error:
+            print(error)
+    """
+    for mode in (0o755, 0o700):
+        folder = tmp_path / oct(mode)
+        folder.mkdir()
+        folder.chmod(mode)
+        opened = [tmp_path, *tmp_path.parents]
+        modes = [(path, path.stat().st_mode) for path in opened if path.stat().st_mode & 0o001 == 0]
+        for path, before in modes:
+            path.chmod(before | 0o011)
+        try:
+            process = python(code, folder / "deep" / ".." / "a.csv" if mode == 0o700 else folder / "a.csv")
+            shown, err = process.communicate(timeout=60)
+        finally:
+            for path, before in modes:
+                path.chmod(before)
+        assert b"cannot be written" in shown or b"does not exist" in shown, err
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"epsilon": float("nan")},
+        {"epsilon": 0.0},
+        {"delta": 1.0},
+        {"algorithm": "greedy"},
+        {"algorithm": "no-such"},
+        {"algorithm": object()},
+        {"null_users": "maybe"},
+        {"normalize": "upper"},
+        {"item": "a", "text": "b"},
+    ],
+    ids=str,
+)
+def test_a_bad_call_is_refused_before_the_data_is_read(wrong):
+    with pytest.raises(dpunion.BadParameter):
+        dpunion.release(Untouchable(), **{"epsilon": 1.0, "delta": 1e-6, **wrong})
+
+
+def test_untouchable_data_is_noticed():
+    """Power of the test above."""
+    with pytest.raises(AssertionError, match="the data was"):
+        dpunion.release(Untouchable(), epsilon=1.0, delta=1e-6)
+
+
+def test_a_release_that_cannot_be_written_can_be_written_elsewhere(out):
+    """The budget is spent, so the release object must survive a failed write."""
+    release = Release(ITEMS, PLAN, private=True)
+    with small_files(1024), pytest.raises(dpunion.CannotWrite):
+        release.write(out / "a.txt")
+    started = time.monotonic()
+    assert release.write(out / "b.txt").read_bytes().count(b"\n") == len(ITEMS)
+    assert time.monotonic() - started < 30

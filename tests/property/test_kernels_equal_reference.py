@@ -1,0 +1,153 @@
+"""Every kernel equals its slow, readable twin."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from strategies import csr
+
+from dpunion.kernels import bounding, descent, grouping, interning, reference, reference_hashing, shares, study
+
+user_lists = st.lists(
+    st.lists(st.integers(0, 9), min_size=1, max_size=10, unique=True).map(sorted), min_size=0, max_size=12
+)
+cutoffs = st.floats(0.05, 12.0)
+budgets = st.sampled_from([1.0, 0.5, 0.25])
+
+
+@given(user_lists, cutoffs, budgets)
+def test_descend_l2(users, cutoff, budget):
+    offsets, items = csr(users)
+    weights, twin = np.zeros(10), [0.0] * 10
+    descent.descend_l2(offsets, items, weights, cutoff, budget)
+    reference.descend_l2(users, twin, cutoff, budget)
+    np.testing.assert_allclose(weights, twin, rtol=1e-13, atol=1e-13)
+
+
+@given(user_lists, cutoffs, budgets)
+def test_descend_l1(users, cutoff, budget):
+    offsets, items = csr(users)
+    weights, twin = np.zeros(10), [0.0] * 10
+    descent.descend_l1(offsets, items, weights, cutoff, budget, np.empty(10))
+    reference.descend_l1(users, twin, cutoff, budget)
+    np.testing.assert_allclose(weights, twin, rtol=1e-12, atol=1e-12)
+
+
+@given(user_lists, cutoffs)
+def test_research_policies(users, cutoff):
+    offsets, items = csr(users)
+    for kernel, slow in (
+        (study.descend_l1_with_l2_budget, reference.descend_l1_with_l2_budget),
+        (study.fill_greedily, reference.fill_greedily),
+    ):
+        weights, twin = np.zeros(10), [0.0] * 10
+        kernel(offsets, items, weights, cutoff, 1.0)
+        slow(users, twin, cutoff, 1.0)
+        np.testing.assert_allclose(weights, twin, rtol=1e-9, atol=1e-9)
+
+
+@given(user_lists)
+def test_add_shares(users):
+    offsets, items = csr(users)
+    share = np.arange(100, 111, dtype=np.int64)
+    weights, twin = np.zeros(10, np.int64), [0] * 10
+    shares.add_shares(offsets, items, share, weights)
+    reference.add_shares(users, share.tolist(), twin)
+    assert weights.tolist() == twin
+
+
+@given(st.lists(st.binary(max_size=12)), st.integers(0, 2**64 - 1))
+def test_intern_rows(strings, seed):
+    codes, table = intern(strings, np.uint64(seed), slots=1 << 12)
+    assert (codes, table) == reference.number_strings(strings)
+
+
+@pytest.mark.parametrize("slots", [256])
+def test_a_table_of_colliding_hashes_still_tells_strings_apart(slots, monkeypatch):
+    """Equality is decided on the bytes: 100 strings in a table of 256 places collide often."""
+    strings = [b"%d" % (i % 100) for i in range(1000)]
+    codes, table = intern(strings, np.uint64(3), slots=slots)
+    assert (codes, table) == reference.number_strings(strings)
+
+
+def intern(strings, seed, slots):
+    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum([len(s) for s in strings], dtype=np.int64)])
+    data = np.frombuffer(b"".join(strings), np.uint8) if any(strings) else np.empty(0, np.uint8)
+    codes = np.empty(len(strings), np.int32)
+    table_offsets, table_data = np.zeros(slots // 2 + 1, np.int64), np.empty(1 << 16, np.uint8)
+    done, count = interning.intern_rows(
+        offsets, data, 0, codes, np.zeros(slots, np.uint64), table_offsets, table_data, 0, seed
+    )
+    assert done == len(strings)
+    table = [table_data[table_offsets[i] : table_offsets[i + 1]].tobytes() for i in range(count)]
+    return codes.tolist(), table
+
+
+@given(user_lists, st.lists(st.floats(0.0, 9.0), min_size=10, max_size=10), st.floats(0.1, 1.0), st.floats(0.05, 1.0))
+def test_descend_ball(users, targets, radius, part):
+    offsets, items = csr(users)
+    gaps, twin = np.array(targets), list(targets)
+    descent.descend_ball(offsets, items, gaps, radius, part * radius)
+    reference.descend_ball(users, twin, radius, part * radius)
+    np.testing.assert_allclose(gaps, twin, rtol=1e-9, atol=1e-9)
+
+
+@given(st.lists(st.floats(0.0, 9.0), min_size=1, max_size=10), st.floats(0.1, 1.0), st.floats(0.05, 1.0))
+def test_the_projection_stays_in_its_set(targets, radius, part):
+    gaps = np.array(targets)
+    cap = part * radius
+    descent.descend_ball(*csr([list(range(len(targets)))]), gaps, radius, cap)
+    moved = np.array(targets) - gaps
+    assert np.linalg.norm(moved) <= radius * (1 + 1e-14) + 1e-15
+    assert moved.min() >= 0.0
+    assert moved.max() <= cap * (1 + 1e-15) + 1e-15
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 40), st.integers(0, 5000)), min_size=1, max_size=300),
+    st.integers(1, 30),
+    st.integers(0, 6),
+)
+def test_grouping_and_bounding(pairs, limit, shift):
+    users = np.array([user for user, _ in pairs], np.int32)
+    items = np.array([item for _, item in pairs], np.int32)
+    counts = np.zeros((41 >> shift) + 1, np.int64)
+    grouping.count_blocks(users, shift, counts)
+    heads = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
+    begins = heads.copy()
+    packed = np.empty(len(pairs), np.uint64)
+    grouping.pack_rows(users, items, np.arange(5001, dtype=np.int32), shift, heads, packed)
+    starts, sizes = np.zeros(41, np.int64), np.zeros(41, np.int64)
+    for block in range(len(counts)):
+        scratch = np.empty(counts[block], np.uint64)
+        grouping.group_block(
+            packed, scratch, begins[block], begins[block + 1], block << shift, 13, shift, starts, sizes
+        )
+    grouped = packed.view(np.int32)
+    rng = np.random.default_rng(0)
+    keys, digests = (rng.integers(0, 2**63, (n, 2), np.uint64) for n in (41, 5001))
+    heavy = np.flatnonzero(sizes > limit)
+    bounding.keep_random(starts, grouped, sizes, heavy, keys[heavy], digests, limit)
+    expected = reference.group_by_user(pairs)
+    for user in range(41):
+        got = grouped[starts[user] : starts[user] + sizes[user]].tolist()
+
+        def priority(item, user=user):
+            return int(reference_hashing.siphash24(keys[user].tobytes(), digests[item].tobytes()))
+
+        assert got == reference.keep_smallest(expected.get(user, []), priority, limit)
+
+
+@given(user_lists, st.lists(st.booleans(), min_size=10, max_size=10))
+def test_narrow_and_gather(users, alive):
+    offsets, items = csr(users)
+    kept, sizes = np.empty(len(items), np.int32), np.empty(len(users), np.int64)
+    total = bounding.narrow_users(offsets, items, np.array(alive), kept, sizes)
+    expected = [[item for item in items if alive[item]] for items in users]
+    assert (kept[:total].tolist(), sizes.tolist()) == ([i for u in expected for i in u], [len(u) for u in expected])
+    order = np.arange(len(users))[::-1].copy()
+    new_offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes[order])])
+    starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])[:-1]
+    gathered = np.empty(total, np.int32)
+    bounding.gather_users(starts, kept, order, new_offsets, gathered)
+    assert gathered.tolist() == [i for u in expected[::-1] for i in u]

@@ -1,0 +1,91 @@
+"""The tokeniser against its readable twin, against an independent regex engine, and its own promises."""
+
+from __future__ import annotations
+
+import unicodedata
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+import regex
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dpunion.kernels.reference_words import class_of, reference_words
+from dpunion.kernels.unicode_words import UNASSIGNED
+from dpunion.kernels.words import survey, tables
+from dpunion.tokens import word_buffers, words
+
+# Any character at all, and often the ones that make trouble together.
+TROUBLE = "aAzZ09_ '’.İIıiΣσςΑαΆßẞǄǅJHΙ=<"
+MARKS = "\u0300\u0301\u0307\u0308\u030c\u0316\u0323\u0327\u0331\u0338\u0345\u093c\u094d\u0bbe\u1161\u11ab"
+MORE = "\u0915\u0bc6\u1112\u0958한\u212a\u2126ȺⱥⒶʰªⅧ\u00ad\u200d\u200b🙂漢\0\ufe0f\u0378\U0001e900"
+texts = st.text(st.sampled_from(TROUBLE + MARKS + MORE) | st.characters(exclude_categories=["Cs"]), max_size=30)
+PATTERN = regex.compile(r"[\p{L}\p{M}\p{N}_]+(?:['’][\p{L}\p{M}\p{N}_]+)*")
+
+
+def split(*many: str | None) -> list[list[str]]:
+    return words(pa.array(many, pa.string())).to_pylist()
+
+
+@settings(max_examples=600, deadline=None)
+@given(st.lists(texts, max_size=5))
+def test_kernel_equals_reference(many: list[str]) -> None:
+    assert split(*many) == [reference_words(text) for text in many]
+
+
+@settings(max_examples=600, deadline=None)
+@given(texts)
+def test_equals_an_independent_regex_engine(text: str) -> None:
+    known = "".join(" " if class_of(char) & UNASSIGNED else char for char in text)
+    found = PATTERN.findall(unicodedata.normalize("NFC", known))
+    assert split(text) == [[unicodedata.normalize("NFC", word.lower()) for word in found]]
+
+
+@settings(max_examples=300, deadline=None)
+@given(texts)
+def test_words_of_words_are_the_same_words(text: str) -> None:
+    (once,) = split(text)
+    assert split(" ".join(once)) == [once]
+    assert split(*once) == [[word] for word in once]
+
+
+@settings(max_examples=300, deadline=None)
+@given(texts)
+def test_canonically_equivalent_texts_have_the_same_words(text: str) -> None:
+    # Characters newer than the table are left out: the running Python may know how to decompose them.
+    known = "".join(char for char in text if not class_of(char) & UNASSIGNED)
+    assert split(unicodedata.normalize("NFD", known)) == split(known) == split(unicodedata.normalize("NFC", known))
+
+
+@settings(max_examples=200, deadline=None)
+@given(texts)
+def test_words_are_in_nfc(text: str) -> None:
+    assert all(unicodedata.is_normalized("NFC", word) for word in split(text)[0])
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(texts | st.none(), max_size=8), st.lists(st.integers(0, 8), max_size=4))
+def test_words_do_not_depend_on_batching(many: list[str | None], cuts: list[int]) -> None:
+    bounds = sorted({0, len(many), *(min(cut, len(many)) for cut in cuts)})
+    whole = pa.array(many, pa.string())
+    chunks = [whole[a:b] for a, b in pairwise(bounds)]
+    together = word_buffers(whole)
+    for one, other in zip(together, word_buffers(pa.chunked_array(chunks, pa.string())), strict=True):
+        assert np.array_equal(one, other)
+    assert words(whole).to_pylist() == [split(text)[0] for text in many]
+
+
+@settings(max_examples=500, deadline=None)
+@given(st.binary(max_size=40) | texts.map(str.encode), st.integers(0, 40), st.integers(0, 255))
+def test_survey_accepts_just_what_python_decodes(data: bytes, at: int, byte: int) -> None:
+    for candidate in (data, data[:at] + bytes([byte]) + data[at + 1 :]):
+        try:
+            candidate.decode()
+            valid = True
+        except UnicodeDecodeError:
+            valid = False
+        bounds = np.array([0, len(candidate)], np.int64)
+        flags = np.empty(1, np.uint8)
+        buffer = np.frombuffer(candidate, np.uint8)
+        assert survey(buffer, bounds[:1], bounds[1:].copy(), tables().classes, flags) == (-1 if valid else 0)

@@ -1,0 +1,510 @@
+"""The command line: what it answers, on which stream, with which exit code."""
+
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+import dpunion
+from dpunion.algorithms import ALGORITHMS
+from dpunion.cli import RELEASE_HELP, app
+from dpunion.releases import FORMAT, WRITERS, Release
+from dpunion.research import RESEARCH_POLICIES
+
+ITEMS = ["alpha", "beta", "gamma", "mañana", "line\nbreak", "=formula", "\x1b[31mred"]
+BUDGET = ("-e", "2", "-d", "1e-4")
+COLUMNS = ("--user", "author", "--item", "word")
+E10 = "4.5399929762484854e-05"
+
+
+@pytest.fixture(autouse=True)
+def _restore_signals():
+    before = [(number, signal.getsignal(number)) for number in (signal.SIGINT, signal.SIGTERM)]
+    yield
+    for number, handler in before:
+        signal.signal(number, handler)
+
+
+@pytest.fixture(scope="module")
+def posts(tmp_path_factory):
+    """A small file in which everybody holds the same items."""
+    path = tmp_path_factory.mktemp("posts") / "posts.parquet"
+    people = 100
+    table = pa.table({"author": [f"user{i}" for i in range(people) for _ in ITEMS], "word": ITEMS * people})
+    pq.write_table(table.append_column("body", table["word"]), path)
+    return str(path)
+
+
+def run(*arguments):
+    """Run a command in this process; stdout and stderr are kept apart."""
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def process(*arguments, **options):
+    """Run a command as a person would."""
+    command = [sys.executable, "-c", "from dpunion.cli import main; main()", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300, **options)
+
+
+def assert_error(result, code, *words):
+    """One message on stderr: what was wrong, then what to do; nothing on stdout, no traceback."""
+    assert result.exit_code == code, result.output
+    assert result.stdout == ""
+    for word in words:
+        assert word in result.stderr, result.stderr
+    assert "Traceback" not in result.stderr
+
+
+# --- help ----------------------------------------------------------------------------------------------------------
+
+
+def test_version():
+    result = run("--version")
+    assert (result.exit_code, result.stdout) == (0, f"dpunion {dpunion.__version__}\n")
+
+
+def test_the_version_is_that_of_the_package():
+    from importlib.metadata import version
+
+    assert version("dpunion") == dpunion.__version__
+
+
+@pytest.mark.parametrize("flag", ["--help", "-h"])
+def test_the_first_help_names_the_commands(flag):
+    result = run(flag)
+    assert result.exit_code == 0
+    for word in ("release", "plan", "demo", "dpunion release --help"):
+        assert word in result.stdout
+
+
+def test_without_arguments_the_help_is_shown():
+    assert "Usage" in run().output
+
+
+def squeezed(text):
+    return " ".join(text.replace("│", " ").split())
+
+
+def test_the_help_of_release_teaches():
+    shown = squeezed(process("release", "--help", env={**os.environ, "COLUMNS": "300"}).stdout)
+    assert "dpunion release posts.parquet --user author --item word -e 1 -d 1e-6 --out vocabulary.parquet" in shown
+    assert "> queries.txt" in shown
+    assert "Exit codes" in shown
+    for code in ("0 done", "1 a bug", "2 a bad option", "3 bad data", "4 cannot write", "130 interrupted"):
+        assert code in shown
+    for name in ALGORITHMS:
+        assert name in shown
+    for suffix in WRITERS:
+        assert suffix in shown
+    for name in RESEARCH_POLICIES:
+        assert name not in shown
+
+
+@pytest.mark.parametrize("name", ["release", "plan", "demo"])
+def test_every_command_has_help(name):
+    result = run(name, "--help")
+    assert result.exit_code == 0
+    assert "Usage" in result.stdout
+
+
+def test_the_examples_of_the_help_parse(tmp_path, monkeypatch):
+    """Each is run as it stands: on an empty folder they fail because there is no such file, not because of options."""
+    import shlex
+
+    monkeypatch.chdir(tmp_path)
+    examples = [line.strip() for line in RELEASE_HELP.splitlines() if "[cyan]dpunion" in line]
+    assert len(examples) >= 3
+    for example in examples:
+        words = shlex.split(example.removeprefix("[cyan]").removesuffix("[/cyan]"))
+        arguments = words[1 : words.index(">")] if ">" in words else words[1:]
+        result = run(*arguments)
+        assert result.exit_code == 3, (example, result.output)
+        assert "no file" in result.stderr.lower()
+
+
+def test_the_exit_codes_are_those_of_the_errors():
+    assert dpunion.BadParameter.exit_code == 2
+    assert dpunion.NotPrivate.exit_code == 2
+    assert dpunion.BadSource.exit_code == 3
+    assert dpunion.CannotWrite.exit_code == 4
+
+
+# --- start-up ------------------------------------------------------------------------------------------------------
+
+HEAVY = ("numpy", "numba", "pyarrow", "pandas", "polars", "duckdb", "scipy")
+
+
+def loaded_after(code):
+    tail = f"\nimport sys; print(*[name for name in {HEAVY!r} if name in sys.modules])"
+    done = subprocess.run(
+        [sys.executable, "-c", code + tail], capture_output=True, text=True, check=True, timeout=60
+    )
+    return done.stdout.split("\n")[-2].split()
+
+
+def test_importing_dpunion_loads_nothing_heavy():
+    assert loaded_after("import dpunion; dir(dpunion)") == []
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["release", "--help"], ["--version"]])
+def test_asking_for_help_loads_nothing_heavy(arguments):
+    code = f"""
+import sys
+sys.argv = ["dpunion", *{arguments!r}]
+from dpunion.cli import main
+try:
+    main()
+except SystemExit as done:
+    assert not done.code
+"""
+    assert loaded_after(code) == []
+
+
+def test_the_check_sees_what_is_loaded():
+    assert "numpy" in loaded_after("import dpunion; dpunion.plan")
+
+
+# --- plan ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "calibration", "stddev", "threshold"),
+    [
+        ("3", E10, "exact", (1.2824, 1.2840), (6.397, 6.405)),
+        ("3", E10, "published", (1.33275, 1.3342), (6.823, 6.831)),
+        ("1", "1e-5", "exact", (3.730, 3.735), (19.49, 19.52)),
+        ("1", "1e-5", "published", (3.884, 3.888), (20.7895, 20.82)),
+    ],
+)
+def test_plan_golden(epsilon, delta, calibration, stddev, threshold):
+    result = run(
+        *("plan", "-e", epsilon, "-d", delta, "-a", "policy-gaussian", "--max-items-per-user", 100),
+        *("--calibration", calibration, "--json"),
+    )
+    assert result.exit_code == 0
+    plan = json.loads(result.stdout)
+    assert stddev[0] <= plan["stddev"] <= stddev[1]
+    assert threshold[0] <= plan["threshold"] <= threshold[1]
+    assert plan["cutoff"] == pytest.approx(plan["threshold"] + 3 * plan["stddev"])
+    assert plan["parameters"]["max_items_per_user"] == 100
+    assert plan["parameters"]["calibration"] == calibration
+    assert plan["delta_used"] <= float(delta)
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_plan_shows_the_numbers_of_every_algorithm(name):
+    shown = run("plan", *BUDGET, "-a", name)
+    assert shown.exit_code == 0, shown.output
+    assert "No data was read" in shown.stdout
+    planned = dpunion.plan(name, epsilon=2.0, delta=1e-4)
+    assert f"{planned.threshold:.6g}" in shown.stdout
+    as_json = json.loads(run("plan", *BUDGET, "-a", name, "--json").stdout)
+    assert as_json == json.loads(json.dumps(planned.to_dict()))
+    assert as_json["algorithm"] == name
+    assert (as_json["epsilon"], as_json["delta"]) == (2.0, 1e-4)
+
+
+def test_plan_takes_the_parameters():
+    result = run(
+        *("plan", *BUDGET, "-a", "policy-laplace", "--passes", 2, "--cutoff-margin", 4, "--json"),
+        *("--user-order", "smallest-first", "--max-items-per-user", 7),
+    )
+    parameters = json.loads(result.stdout)["parameters"]
+    assert parameters == {
+        "max_items_per_user": 7,
+        "calibration": "published",
+        "cutoff_margin": 4.0,
+        "passes": 2,
+        "user_order": "smallest-first",
+    }
+
+
+# --- release -------------------------------------------------------------------------------------------------------
+
+PRINTED = ["=formula", "\\x1b[31mred", "alpha", "beta", "gamma", "line\\nbreak", "mañana"]
+
+
+def test_release_prints_the_items_and_nothing_else_to_stdout(posts):
+    done = process("release", posts, *COLUMNS, *BUDGET)
+    assert done.returncode == 0
+    # Bytewise by item; escapes are made afterwards.
+    assert sorted(done.stdout.splitlines()) == sorted(PRINTED)
+    assert "Released 7 items to standard output." in done.stderr
+    assert "(2, 0.0001)-differentially private" in done.stderr
+    assert "\x1b" not in done.stdout + done.stderr
+
+
+def test_release_is_quiet_when_stderr_is_no_terminal(posts, tmp_path):
+    done = process("release", posts, *COLUMNS, *BUDGET, "--out", tmp_path / "a.txt")
+    assert done.stdout == ""
+    for stage in ("reading", "planning", "selecting", "writing"):
+        assert stage not in done.stderr
+    assert "\r" not in done.stderr
+    assert len(done.stderr.splitlines()) == 1 + len(Release((), dpunion.plan(epsilon=1.0, delta=1e-6), True).statement.splitlines())
+
+
+def test_release_prints_utf8_in_any_locale(posts):
+    for setting in ({"PYTHONIOENCODING": "ascii"}, {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}):
+        command = [sys.executable, "-c", "from dpunion.cli import main; main()", "release", posts]
+        done = subprocess.run(
+            [*command, *COLUMNS, *BUDGET], capture_output=True, check=False, env={**os.environ, **setting}
+        )
+        assert done.returncode == 0, done.stderr
+        assert "mañana\n".encode() in done.stdout
+
+
+def test_release_writes_every_format(posts, tmp_path):
+    paths = [tmp_path / f"out{suffix}" for suffix in WRITERS]
+    result = run("release", posts, *COLUMNS, *BUDGET, *(part for path in paths for part in ("--out", path)))
+    assert result.exit_code == 0, result.output
+    assert result.stdout == ""
+    assert "Released 7 items to" in result.stderr
+    assert all(path.exists() for path in paths)
+    assert Release.from_json((tmp_path / "out.json").read_text()).items == tuple(sorted(ITEMS))
+
+
+def test_release_overwrites_with_force_only(posts, tmp_path):
+    path = tmp_path / "out.txt"
+    path.write_text("old")
+    assert_error(run("release", posts, *COLUMNS, *BUDGET, "--out", path), 4, "exists already", "--force")
+    assert path.read_text() == "old"
+    assert run("release", posts, *COLUMNS, *BUDGET, "--out", path, "--force").exit_code == 0
+    assert path.read_text() != "old"
+
+
+def test_release_json(posts):
+    result = run("release", posts, *COLUMNS, *BUDGET, "--json")
+    values = json.loads(result.stdout)
+    assert set(values) == {"format", "private", "statement", "plan", "items"}
+    assert values["format"] == FORMAT
+    assert values["private"] is True
+    assert "NOT PRIVATE" not in values["statement"]
+    assert values["items"] == sorted(ITEMS)
+    assert result.stderr == ""
+
+
+def test_release_json_beside_a_file_names_it_and_counts(posts, tmp_path):
+    path = tmp_path / "out.csv"
+    values = json.loads(run("release", posts, *COLUMNS, *BUDGET, "--json", "--out", path).stdout)
+    assert set(values) == {"format", "private", "statement", "plan", "released", "written"}
+    assert values["released"] == len(ITEMS)
+    assert values["written"] == [str(path)]
+
+
+def test_a_test_key_is_stamped_everywhere(posts, tmp_path):
+    path = tmp_path / "out.json"
+    key = ("--unsafe-test-key", 1)
+    shown = run("release", posts, *COLUMNS, *BUDGET, *key)
+    assert "NOT PRIVATE" in shown.stderr
+    values = json.loads(run("release", posts, *COLUMNS, *BUDGET, *key, "--json", "--out", path).stdout)
+    for stamped in (values, json.loads(path.read_text())):
+        assert stamped["private"] is False
+        assert stamped["statement"].startswith("NOT PRIVATE")
+    again = run("release", posts, *COLUMNS, *BUDGET, *key)
+    assert again.stdout == shown.stdout
+
+
+def test_texts_are_split_into_words(tmp_path):
+    path = tmp_path / "texts.jsonl"
+    path.write_text("".join(json.dumps({"id": i, "body": "Don't panic, PANIC!"}) + "\n" for i in range(100)))
+    result = run("release", path, "--user", "id", "--text", "body", *BUDGET)
+    assert result.stdout.splitlines() == ["don't", "panic"]
+
+
+def test_several_files_and_patterns_are_one_source(tmp_path):
+    for part in range(3):
+        rows = "".join(f"u{i},common\n" for i in range(part * 40, part * 40 + 40))
+        (tmp_path / f"part{part}.csv").write_text("author,word\n" + rows)
+    alone = [run("release", tmp_path / f"part{i}.csv", *COLUMNS, "-e", 1, "-d", "1e-12") for i in range(3)]
+    together = run("release", tmp_path / "part*.csv", *COLUMNS, "-e", 1, "-d", "1e-12")
+    listed = run("release", *(tmp_path / f"part{i}.csv" for i in range(3)), *COLUMNS, "-e", 1, "-d", "1e-12")
+    assert {result.exit_code for result in [*alone, together, listed]} == {0}
+    assert together.stdout == listed.stdout == "common\n"
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_release_with_every_algorithm(posts, name):
+    result = run("release", posts, *COLUMNS, "-e", 20, "-d", "1e-4", "-a", name, "--json")
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["plan"]["algorithm"] == name
+
+
+def test_no_rows_give_an_empty_release(tmp_path):
+    path = tmp_path / "empty.csv"
+    path.write_text("author,word\n")
+    out = tmp_path / "out.parquet"
+    result = run("release", path, *COLUMNS, *BUDGET, "--out", out)
+    assert result.exit_code == 0, result.output
+    assert "Released 0 items" in result.stderr
+    assert pq.read_table(out).to_pydict() == {"item": []}
+    assert run("release", path, *COLUMNS, *BUDGET).stdout == ""
+
+
+def test_a_file_without_anything_is_damaged(tmp_path):
+    path = tmp_path / "nothing.csv"
+    path.write_bytes(b"")
+    assert_error(run("release", path, *COLUMNS, *BUDGET), 3, "no header", "column names")
+
+
+def test_rows_without_a_user_are_refused_or_dropped(tmp_path):
+    path = tmp_path / "nulls.csv"
+    path.write_text("author,word\n,orphan\n" + "".join(f"u{i},common\n" for i in range(100)))
+    assert_error(run("release", path, *COLUMNS, *BUDGET), 3, "null")
+    dropped = run("release", path, *COLUMNS, *BUDGET, "--null-users", "drop")
+    assert dropped.stdout == "common\n"
+
+
+# --- errors --------------------------------------------------------------------------------------------------------
+
+
+def test_a_misspelt_column_is_guessed(posts):
+    assert_error(run("release", posts, "--user", "auhtor", "--item", "word", *BUDGET), 3, "'auhtor'", "'author'?")
+    assert_error(run("release", posts, "--user", "author", "--item", "wrod", *BUDGET), 3, "'wrod'", "'word'?")
+
+
+def test_a_missing_file():
+    assert_error(run("release", "no-such.parquet", *COLUMNS, *BUDGET), 3, "no-such.parquet", "Check the path")
+    assert_error(run("release", "no-such-*.csv", *COLUMNS, *BUDGET), 3, "No file matches", "pattern")
+
+
+def test_an_unknown_format(tmp_path):
+    path = tmp_path / "data.xlsx"
+    path.write_bytes(b"")
+    assert_error(run("release", path, *COLUMNS, *BUDGET), 3, "'.xlsx'", ".parquet")
+
+
+@pytest.mark.parametrize("command", ["plan", "release"])
+@pytest.mark.parametrize("epsilon", ["nan", "inf", "-inf", "0", "-1", "1e308", "51", "1e-9"])
+def test_a_bad_epsilon(command, epsilon):
+    more = ("no-such.parquet", *COLUMNS) if command == "release" else ()
+    assert_error(run(command, *more, f"--epsilon={epsilon}", "-d", "1e-6"), 2, "'epsilon'")
+
+
+@pytest.mark.parametrize("command", ["plan", "release"])
+@pytest.mark.parametrize("delta", ["nan", "inf", "0", "-1e-6", "1", "1.5", "1e-300"])
+def test_a_bad_delta(command, delta):
+    more = ("no-such.parquet", *COLUMNS) if command == "release" else ()
+    assert_error(run(command, *more, "-e", "1", f"--delta={delta}"), 2, "'delta'")
+
+
+def test_a_budget_that_is_no_number():
+    result = run("plan", "-e", "much", "-d", "1e-6")
+    assert result.exit_code == 2
+    assert "--epsilon" in result.stderr
+
+
+@pytest.mark.parametrize("missing", ["--epsilon", "--delta", "--user"])
+def test_nothing_private_has_a_default(posts, missing):
+    given = {"--epsilon": "1", "--delta": "1e-6", "--user": "author", "--item": "word"}
+    arguments = [part for name, value in given.items() if name != missing for part in (name, value)]
+    result = run("release", posts, *arguments)
+    assert result.exit_code == 2
+    assert missing in result.stderr
+
+
+@pytest.mark.parametrize("columns", [(), ("--item", "word", "--text", "body")], ids=["neither", "both"])
+def test_items_or_texts(posts, columns):
+    assert_error(run("release", posts, "--user", "author", *columns, *BUDGET), 2, "exactly one of --item and --text")
+
+
+@pytest.mark.parametrize("name", RESEARCH_POLICIES)
+@pytest.mark.parametrize("command", ["plan", "release"])
+def test_research_policies_are_refused_with_the_reason(posts, command, name):
+    more = (posts, *COLUMNS) if command == "release" else ()
+    assert_error(run(command, *more, *BUDGET, "-a", name), 2, name, "cannot be released", "for study only")
+
+
+def test_an_unknown_algorithm(posts):
+    assert_error(run("release", posts, *COLUMNS, *BUDGET, "-a", "magic"), 2, "'magic'", "policy-gaussian")
+
+
+@pytest.mark.parametrize(
+    ("name", "option", "value"),
+    [
+        ("weighted-gaussian", "--passes", "2"),
+        ("count-laplace", "--cutoff-margin", "2"),
+        ("weighted-laplace", "--user-order", "random"),
+    ],
+)
+def test_a_parameter_of_another_algorithm(posts, name, option, value):
+    parameter = option.removeprefix("--").replace("-", "_")
+    result = run("release", posts, *COLUMNS, *BUDGET, "-a", name, option, value)
+    assert_error(result, 2, f"{name} has no parameter {parameter!r}", "It has: max_items_per_user")
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "name"),
+    [
+        ("--max-items-per-user", "0", "max_items_per_user"),
+        ("--max-items-per-user", "1000000", "max_items_per_user"),
+        ("--passes", "0", "passes"),
+        ("--cutoff-margin", "nan", "cutoff_margin"),
+        ("--calibration", "wishful", "calibration"),
+        ("--user-order", "richest-first", "user_order"),
+    ],
+)
+def test_a_parameter_out_of_range(posts, option, value, name):
+    result = run("release", posts, *COLUMNS, *BUDGET, "-a", "policy-gaussian", option, value)
+    assert_error(result, 2, repr(name))
+
+
+@pytest.mark.parametrize(("option", "value"), [("--null-users", "keep"), ("--normalize", "upper")])
+def test_an_unknown_choice(posts, option, value):
+    name = option.removeprefix("--").replace("-", "_")
+    assert_error(run("release", posts, *COLUMNS, *BUDGET, option, value), 2, repr(value), repr(name))
+
+
+def test_a_column_of_floats_is_no_user(tmp_path):
+    path = tmp_path / "floats.parquet"
+    pq.write_table(pa.table({"author": [1.5, math.nan], "word": ["a", "b"]}), path)
+    assert_error(run("release", path, *COLUMNS, *BUDGET), 3, "author", "double")
+
+
+def test_a_mistake_of_ours_is_called_one(posts, monkeypatch):
+    from dpunion import pipeline
+    from dpunion.errors import SensitivityMismatch
+
+    def fail(*_given):
+        raise SensitivityMismatch("the test says so")
+
+    monkeypatch.setattr(pipeline.local, "select", fail)
+    assert_error(run("release", posts, *COLUMNS, *BUDGET), 1, "bug in dpunion", "No release was made")
+
+
+def test_too_little_memory(posts, monkeypatch):
+    from dpunion import pipeline
+
+    def fail(*_given, **_options):
+        raise MemoryError
+
+    monkeypatch.setattr(pipeline, "encode", fail)
+    assert_error(run("release", posts, *COLUMNS, *BUDGET), 3, "memory")
+
+
+# --- demo ----------------------------------------------------------------------------------------------------------
+
+
+def test_demo_works_anywhere_and_says_what_it_did(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    result = run("demo", "--out", "words.csv")
+    assert result.exit_code == 0, result.output
+    lines = (tmp_path / "words.csv").read_text().splitlines()
+    assert lines[0] == "item"
+    assert len(lines) > 50
+    assert f"{len(lines) - 1:,} items in all" in result.stdout
+    assert "Written to words.csv" in result.stdout
+    assert "(1, 1e-06)-differentially private" in result.stdout
+    assert lines[1] in result.stdout
+
+
+def test_demo_refuses_a_bad_output_first(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    result = run("demo", "--out", "words.xlsx")
+    assert_error(result, 2, "'.xlsx'")

@@ -1,0 +1,59 @@
+"""The published policies that are not private: the counterexamples, from the empty histogram."""
+
+import numpy as np
+import pytest
+
+from dpunion.kernels.descent import descend_l2
+from dpunion.research import Greedy, L1DescentL2Budget, study_weights
+
+
+def groups_and_an_extra_user(extra: bool):
+    """Six users {A_ij} for each of 80 items; maybe one user with all 90; one user {A_i1..A_i8, B_i} per group."""
+    users = [[group * 9 + j] for group in range(10) for j in range(8) for _ in range(6)]
+    if extra:
+        users.append(list(range(90)))
+    users += [[group * 9 + j for j in range(9)] for group in range(10)]
+    offsets = np.concatenate([[0], np.cumsum([len(items) for items in users])])
+    return offsets.astype(np.int64), np.array([item for items in users for item in items], np.int32)
+
+
+def distance(policy_weights):
+    with_extra, without = (policy_weights(*groups_and_an_extra_user(extra)) for extra in (True, False))
+    return float(np.linalg.norm(with_extra - without))
+
+
+def test_l1_descent_with_an_l2_budget_moves_neighbours_1_697_apart():
+    moved = distance(lambda o, i: study_weights(L1DescentL2Budget(), o, i, 90, 6.0 + 1.0 / 3.0))
+    assert 1.69 <= moved <= 1.70
+
+
+def test_l2_descent_does_not():
+    def weights(offsets, items):
+        histogram = np.zeros(90)
+        descend_l2(offsets, items, histogram, 6.0 + 1.0 / 3.0, 1.0)
+        return histogram
+
+    assert distance(weights) <= 1.0
+
+
+def test_one_step_of_l1_descent_with_an_l2_budget_expands():
+    """x = (9.3, 0), x' = (9.4, 0.1): 0.141 apart before the update, 0.186 after, with the cutoff at 10."""
+    offsets, items = np.array([0, 2], np.int64), np.array([0, 1], np.int32)
+    from dpunion.kernels.study import descend_l1_with_l2_budget
+
+    after = [np.array([9.3, 0.0]), np.array([9.4, 0.1])]
+    for histogram in after:
+        descend_l1_with_l2_budget(offsets, items, histogram, 10.0, 1.0)
+    assert np.linalg.norm(after[0] - after[1]) == pytest.approx(0.186, abs=5e-4)
+
+
+def test_greedy_redirects_every_later_user():
+    """All later users hold both items; greedy follows whoever came first, so each widens the gap by 2."""
+    later = 5
+
+    def weights(extra):
+        users = ([[1]] if extra else []) + [[0, 1]] * later
+        offsets = np.concatenate([[0], np.cumsum([len(items) for items in users])]).astype(np.int64)
+        return study_weights(Greedy(), offsets, np.array([i for u in users for i in u], np.int32), 2, 10.0)
+
+    assert np.abs(weights(extra=True) - weights(extra=False)).sum() == pytest.approx(2 * later + 1)

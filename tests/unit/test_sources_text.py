@@ -1,0 +1,189 @@
+"""CSV, TSV and JSON Lines: what is accepted, and that small blocks read like large ones."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dpunion.errors import DamagedSource, DpunionError, UnknownColumn, UnsupportedType
+from dpunion.sources import ValueKind, blocks, open_rows
+from dpunion.sources.blocks import Block, read_blocks
+from dpunion.sources.delimited import check_quotes, header_end, parse, ragged, row_end
+from dpunion.sources.locate import data_file
+
+
+def read(path: Path, user: Any = "u", value: Any = "v") -> list[tuple[str, str]]:
+    with open_rows(path, user=user, value=value, kind=ValueKind.TEXT) as batches:
+        return [pair for b in batches for pair in zip(b.users.to_pylist(), b.values.to_pylist(), strict=True)]
+
+
+@pytest.mark.parametrize(
+    ("text", "rows"),
+    [
+        ("u,v\n1,a\n2,b", [("1", "a"), ("2", "b")]),
+        ("\ufeffu,v\r\n1,a\r\n", [("1", "a")]),
+        ("u,v\r1,a\r2,b\r", [("1", "a"), ("2", "b")]),
+        ('"u","v"\n"1","a,b"\n2,"c\nd"\n3,"e""f"\n4,""""\n', [("1", "a,b"), ("2", "c\nd"), ("3", 'e"f'), ("4", '"')]),
+        ('\n\nu,"v"\n\n1,a\n\n\r\n2,b\n', [("1", "a"), ("2", "b")]),
+        ("u,v", []),
+        ("u,v\n", []),
+        ('u,v\n1,""\n2,\n', []),
+        ("u,v\n 1 , a \n", [(" 1 ", " a ")]),
+        ("u,v,w,w\n1,a,x,y\n", [("1", "a")]),
+        ('"v\nw",u,v\nx,1,a\n', [("1", "a")]),
+        ("u,v\n1,a\u2028b\x0bc\x85d\n", [("1", "a\u2028b\x0bc\x85d")]),
+        ("u,v\n1,NULL\n2,NaN\n3,2024-01-01\n", [("1", "NULL"), ("2", "NaN"), ("3", "2024-01-01")]),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("size", [4, 16, 1 << 20])
+def test_valid_csv(tmp_path: Path, text: str, rows: list, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dpunion.sources.delimited.BLOCK_BYTES", size)
+    monkeypatch.setattr("dpunion.sources.delimited.HEADER_BYTES", size)
+    (tmp_path / "d.csv").write_bytes(text.encode())
+    assert read(tmp_path / "d.csv") == rows
+
+
+FIELDS = st.text(st.sampled_from('a,"\n\r\t é☃'), max_size=6)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.tuples(FIELDS, FIELDS), max_size=8), st.sampled_from([3, 7, 64, 1 << 16]))
+def test_csv_round_trip_in_blocks_of_any_size(tmp_path_factory: Any, pairs: list, size: int) -> None:
+    """What Python's csv module writes is read back, wherever the blocks are cut."""
+    out = io.StringIO(newline="")
+    writer = csv.writer(out)
+    writer.writerow(["u", "v"])
+    writer.writerows([["id" + u, v] for u, v in pairs])
+    path = tmp_path_factory.mktemp("csv") / "d.csv"
+    path.write_bytes(out.getvalue().encode())
+    found = list(read_blocks(data_file(path), row_end, lambda _: None, size))
+    assert b"".join(block.data for block in found) == path.read_bytes()
+    rows = []
+    for i, block in enumerate(found):
+        start = header_end(block) if i == 0 else 0
+        users, values = parse(Block(block.data[start:], 1, ""), ",", 2, 0, 1)
+        rows += zip(users.to_pylist(), values.to_pylist(), strict=True)
+    assert rows == [("id" + u, v) for u, v in pairs]
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.text(st.sampled_from('a,"\n'), max_size=14))
+def test_the_quote_rule_is_the_strict_grammar(text: str) -> None:
+    """check_quotes accepts a text exactly if every field is quoted as RFC 4180 says."""
+    try:
+        check_quotes(Block(text.encode(), 1, "f"), ",")
+        accepted = True
+    except DamagedSource:
+        accepted = False
+    assert accepted == is_rfc4180(text)
+
+
+def is_rfc4180(text: str) -> bool:
+    """Walk the grammar letter by letter."""
+    state = "start"
+    for letter in text:
+        match state, letter:
+            case (("start" | "plain" | "closed"), ("," | "\n")):
+                state = "start"
+            case "start", '"':
+                state = "inside"
+            case (("plain" | "closed"), '"') if state == "plain":
+                return False
+            case "inside", '"':
+                state = "closed"
+            case "closed", '"':
+                state = "inside"
+            case "closed", _:
+                return False
+            case "inside", _:
+                pass
+            case _:
+                state = "plain"
+    return state != "inside"
+
+
+def test_ragged_rows_are_found_past_quoted_line_ends() -> None:
+    block = Block(b'1,"a\nb,c"\n\n2,b\n3\n4,5,6\n', 10, "file 'f'")
+    assert "line 14:" in str(ragged(block, ",", 2))
+
+
+def test_rows_longer_than_a_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    long = "x" * 3_000_000
+    rows = [("1", long), ("2", long + "\n" + long), ("3", "c")]
+    for name, text in {
+        "d.csv": f'u,v\n1,{long}\n2,"{long}\n{long}"\n3,c\n',
+        "d.jsonl": "\n".join(json.dumps({"u": u, "v": v}) for u, v in rows),
+    }.items():  # fmt: skip
+        (tmp_path / name).write_text(text)
+        monkeypatch.setattr("dpunion.sources.delimited.BLOCK_BYTES", 1 << 16)
+        assert read(tmp_path / name) == rows
+    monkeypatch.setattr(blocks, "LONGEST_ROW", 1 << 20)
+    with pytest.raises(DamagedSource, match="line 2: a row is longer than 1 MiB"):
+        read(tmp_path / "d.csv")
+
+
+@pytest.mark.parametrize(
+    ("lines", "rows"),
+    [
+        ("", []),
+        ("\n  \n", []),
+        ('{"u":"1","v":"a"}\r\n\n  {"v":"b","u":"2","w":[{"x":null}]}  \n', [("1", "a"), ("2", "b")]),
+        ('{"u":"1"}\n{"u":"2","v":"b"}\n', [("2", "b")]),
+        ('{"u":"1","v":null}\n', []),
+        ('{"u":"2024-01-01","v":"2024-01-01 00:00:00"}\n', [("2024-01-01", "2024-01-01 00:00:00")]),
+        ('{"u":"1","v":"a","w":1}\n{"u":"2","v":"b","w":"x"}\n', [("1", "a"), ("2", "b")]),
+        ('{"u":"1","v":[]}\n{"u":"2","v":null}\n{"u":"3","v":["a","b"]}\n', [("3", "a"), ("3", "b")]),
+        ('{"u":"1","v":"} null {"}\n', [("1", "} null {")]),
+        ('{"u":"1","v":"\\u00e9\\ud83d\\ude00\\n\\u0000"}\n', [("1", "é😀\n\0")]),
+        ('\ufeff{"u":"1","v":"a"}\n', [("1", "a")]),
+        ('{"u":1,"v":"a"}\n{"u":-0,"v":"b"}\n', [("1", "a"), ("0", "b")]),
+    ],
+)
+def test_valid_json_lines(tmp_path: Path, lines: str, rows: list) -> None:
+    (tmp_path / "d.jsonl").write_bytes(lines.encode())
+    assert read(tmp_path / "d.jsonl") == rows
+
+
+def small_blocks(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    function = blocks.read_blocks
+    monkeypatch.setattr("dpunion.sources.jsonlines.read_blocks", lambda f, e, p: function(f, e, p, size))
+
+
+def test_json_types_are_learned_late_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    small_blocks(monkeypatch, 64)
+    lines = ['{"u":"1","v":null}'] * 50 + ['{"u":"1"}'] * 50 + ['{"u":"2","v":["a"]}'] * 50
+    (tmp_path / "d.jsonl").write_text("\n".join(lines))
+    assert read(tmp_path / "d.jsonl") == [("2", "a")] * 50
+    (tmp_path / "d.jsonl").write_text("\n".join([*lines, '{"u":"2","v":"a"}']))
+    with pytest.raises(UnsupportedType, match=r"Mixed types: in .*, line 151, column 'v'"):
+        read(tmp_path / "d.jsonl")
+
+
+def test_a_key_that_no_row_has_is_found_missing_at_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    small_blocks(monkeypatch, 64)
+    (tmp_path / "d.jsonl").write_text("\n".join(['{"u":"1","w":{"v":"v"},"x":"v"}'] * 50))
+    with pytest.raises(UnknownColumn, match=r"no column 'v'.*'u', 'w', 'x'"):
+        read(tmp_path / "d.jsonl")
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(st.text(min_size=1, max_size=4), st.text(max_size=5)), max_size=6), st.booleans())
+def test_json_round_trip(tmp_path_factory: Any, pairs: list, ascii_only: bool) -> None:  # noqa: FBT001
+    path = tmp_path_factory.mktemp("json") / "d.jsonl"
+    text = "\n".join(json.dumps({"u": u, "v": v}, ensure_ascii=ascii_only) for u, v in pairs)
+    try:
+        path.write_bytes(text.encode())
+    except UnicodeEncodeError:
+        return
+    if any("\ud800" <= letter <= "\udfff" for pair in pairs for text in pair for letter in text):
+        with pytest.raises(DpunionError):
+            read(path)
+    else:
+        assert read(path) == [(u, v) for u, v in pairs if v]
