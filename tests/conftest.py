@@ -4,9 +4,10 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-import postgres_server
 import pytest
 from hypothesis import HealthCheck, settings
+
+import postgres_server
 
 settings.register_profile(
     "house", deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow], print_blob=True
@@ -25,6 +26,6 @@ def shared_data() -> Path:
 
 @pytest.fixture(scope="session")
 def postgres_url() -> Iterator[str]:
-    """The URL, password included, of an empty database on a PostgreSQL server of this session; or a skip that says why."""
+    """The URL, with password, of a database on a PostgreSQL server of this session; or a skip that says why."""
     with postgres_server.running_server() as url:
         yield url

@@ -117,18 +117,14 @@ def check(classes: list[int], pairs: list[tuple[int, int]]) -> None:
 
 def flat(name: str, numbers: list[int]) -> str:
     """Return the assignment of a tuple of numbers as source text."""
-    body = textwrap.fill(
-        ", ".join(map(str, numbers)) + ",", 110, initial_indent="    ", subsequent_indent="    "
-    )
+    body = textwrap.fill(", ".join(map(str, numbers)) + ",", 110, initial_indent="    ", subsequent_indent="    ")
     return f"{name}: tuple[int, ...] = (\n{body}\n)\n"
 
 
 def main() -> None:
     """Write the module."""
     if unicodedata.unidata_version != VERSION:
-        raise SystemExit(
-            f"This Python has Unicode {unicodedata.unidata_version}: run with Python 3.11 ({VERSION})."
-        )
+        raise SystemExit(f"This Python has Unicode {unicodedata.unidata_version}: run with Python 3.11 ({VERSION}).")
     joining = second_characters()
     classes = [class_of(code, joining) for code in range(sys.maxunicode + 1)]
     pairs = lower_pairs()

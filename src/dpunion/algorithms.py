@@ -127,7 +127,7 @@ class _Laplace(_Algorithm):
         object.__setattr__(self, "calibration", as_choice("calibration", self.calibration, Calibration))
         if self.calibration is Calibration.EXACT:
             raise BadParameter(
-                f"{self.name} has no separate exact calibration: its published constants are already exact to a part in 1/delta.",
+                f"{self.name} has no separate exact calibration: its published constants are already exact.",
                 "Leave 'calibration' out, or choose a Gaussian algorithm.",
             )
 
@@ -366,7 +366,7 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
 }
 
 
-def algorithm_named(name: str, **parameters: Any) -> Algorithm:
+def algorithm_named(name: str, /, **parameters: Any) -> Algorithm:
     """Build the algorithm called `name`, naming what is wrong with a parameter it does not have."""
     kind = ALGORITHMS.get(name)
     if kind is None:

@@ -225,6 +225,15 @@ def release_command(
     normalize: Annotated[
         str, typer.Option(help="nfc, nfc-lower or exact: what is done to items first.", rich_help_panel=DATA)
     ] = "nfc",
+    memory_limit: Annotated[
+        str | None,
+        typer.Option(
+            "--memory-limit",
+            help="For example 2GB; beyond it rows wait on disk, privately.",
+            rich_help_panel=DATA,
+            show_default=False,
+        ),
+    ] = None,
     out: Annotated[
         list[Path] | None,
         typer.Option(
@@ -275,6 +284,7 @@ def release_command(
             algorithm=chosen,
             null_users=null_users,
             normalize=normalize,
+            memory_limit=memory_limit,
             unsafe_test_key=unsafe_test_key,
             progress=progress,
         )
@@ -445,4 +455,6 @@ def _print_plan(planned: Plan) -> None:
 
 def main() -> None:
     """Run the command line."""
+    # pyarrow imports an installed pandas at its first conversion, which costs half a second and is never needed here.
+    sys.modules.setdefault("pandas", None)  # type: ignore[arg-type]
     app()

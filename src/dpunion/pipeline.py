@@ -58,7 +58,8 @@ def release(
     algorithm: an algorithm or its name; Funnel() when left out.
     null_users: "refuse" or "drop" rows that do not say whose they are.
     normalize: "nfc", "nfc-lower" or "exact", applied to items before duplicates are dropped.
-    memory_limit: bytes, or text like "2GB"; beyond it rows wait in nameless private files. Default: a share of the machine.
+    memory_limit: bytes, or text like "2GB" (a share of the machine when left out); beyond it rows wait in nameless
+    private files.
     unsafe_test_key: fixes the randomness, for tests; the result is stamped NOT PRIVATE.
 
     Guarantees:

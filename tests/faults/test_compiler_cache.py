@@ -149,9 +149,7 @@ def test_a_file_in_the_way(tmp_path):
 
 
 def mounted(folder, options):
-    done = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", options, "tmpfs", folder], capture_output=True, check=False
-    )
+    done = subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", folder], capture_output=True, check=False)
     if done.returncode:
         pytest.skip("mounting is not permitted here")
 

@@ -18,6 +18,7 @@ import re
 import subprocess
 import sys
 import traceback
+from pathlib import Path
 
 import pandas as pd
 import pyarrow as pa
@@ -30,7 +31,8 @@ from dpunion.engines import local
 from dpunion.pipeline import publish
 from dpunion.randomness import Purpose, RunKey
 from dpunion.releases import FORMAT, WRITERS
-from dpunion.sources.encoding import Normalization, StringTable, encode
+from dpunion.sources.encoding import Normalization, encode
+from dpunion.sources.strings import StringTable
 
 PEOPLE, POPULAR, RARE = 400, 30, 500
 POPULAR_ITEMS = [f"popular-{i:02}" for i in range(POPULAR)]
@@ -69,9 +71,7 @@ def source(table, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def release(source):
-    released = dpunion.release(
-        str(source), user="who", item="what", algorithm=dpunion.WeightedGaussian(), **BUDGET
-    )
+    released = dpunion.release(str(source), user="who", item="what", algorithm=dpunion.WeightedGaussian(), **BUDGET)
     assert released.items == tuple(POPULAR_ITEMS)
     return released
 
@@ -183,14 +183,17 @@ def columns_of(path):
 
 
 def test_files_have_the_permitted_columns_and_no_others(written):
-    assert columns_of(written) == {
-        ".parquet": ["pyarrow.Field<item: string>"],
-        ".arrow": ["pyarrow.Field<item: string>"],
-        ".csv": ["item"],
-        ".jsonl": ["item"],
-        ".txt": [],
-        ".json": ["format", "items", "plan", "private", "statement"],
-    }[written.suffix]
+    assert (
+        columns_of(written)
+        == {
+            ".parquet": ["pyarrow.Field<item: string>"],
+            ".arrow": ["pyarrow.Field<item: string>"],
+            ".csv": ["item"],
+            ".jsonl": ["item"],
+            ".txt": [],
+            ".json": ["format", "items", "plan", "private", "statement"],
+        }[written.suffix]
+    )
 
 
 def test_text_files_hold_the_items_and_nothing_else(release, tmp_path):
@@ -262,8 +265,7 @@ def test_the_command_line_prints_no_canary(source, tmp_path):
         assert_clean(done.stderr.replace(CANARY_FILE.encode(), b""))
         assert POPULAR_ITEMS[0].encode() in done.stdout or "--out" in arguments
     for path in out:
-        with open(path, "rb") as file:
-            assert_clean(file.read())
+        assert_clean(Path(path).read_bytes())
 
 
 def run(*arguments, **options):

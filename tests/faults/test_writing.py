@@ -10,6 +10,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -71,7 +72,7 @@ def finish(process):
     return process.returncode, err.decode()
 
 
-# --- kill -9 -----------------------------------------------------------------------------------------------------
+# --- kill -9 ------------------------------------------------------------------------------------------------
 
 PAUSING_WRITE = """
     import os, sys, time
@@ -124,7 +125,7 @@ def test_killed_while_writing(out, where, old):
     assert [(path.suffix, path.stat().st_mode & 0o077) for path in left] == [(".tmp", 0)] * (where != "replaced")
 
 
-# --- Ctrl-C ------------------------------------------------------------------------------------------------------
+# --- Ctrl-C -------------------------------------------------------------------------------------------------
 
 PAUSING_RELEASE = """
     import sys, time
@@ -287,7 +288,7 @@ def test_interrupted_in_the_middle_of_a_real_file(tmp_path, out, suffix):
     assert list(out.iterdir()) == []
 
 
-# --- no space ----------------------------------------------------------------------------------------------------
+# --- no space -----------------------------------------------------------------------------------------------
 
 
 @contextlib.contextmanager
@@ -363,13 +364,11 @@ def test_no_space_on_the_command_line(data, out):
     assert list(out.iterdir()) == []
 
 
-@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full here")
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
 def test_no_space_behind_standard_output(data):
     command = [sys.executable, "-c", "from dpunion.cli import main; main()", "release", data]
-    with open("/dev/full", "wb") as full:
-        done = subprocess.run(
-            [*command, *OPTIONS], stdout=full, stderr=subprocess.PIPE, check=False
-        )
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run([*command, *OPTIONS], stdout=full, stderr=subprocess.PIPE, check=False)
     assert done.returncode == 4
     assert b"standard output" in done.stderr
     assert b"bug" not in done.stderr
@@ -409,7 +408,7 @@ def test_a_failing_sync_is_no_success(out, monkeypatch):
     assert list(out.iterdir()) == []
 
 
-# --- refused before data is read -----------------------------------------------------------------------------------
+# --- refused before data is read ----------------------------------------------------------------------------
 
 
 class Untouchable:
@@ -522,7 +521,7 @@ def test_a_folder_of_somebody_else_is_refused(tmp_path):
         {"delta": 1.0},
         {"algorithm": "greedy"},
         {"algorithm": "no-such"},
-        {"algorithm": object()},
+        {"algorithm": 3},
         {"null_users": "maybe"},
         {"normalize": "upper"},
         {"item": "a", "text": "b"},

@@ -5,6 +5,7 @@ or formats, and whichever kind of source they come from.
 """
 
 import functools
+import itertools
 import json
 import tempfile
 import unicodedata
@@ -64,7 +65,7 @@ def layouts(draw):
     rows = draw(st.permutations(repeated))
     cuts = sorted(draw(st.lists(st.integers(0, len(rows)), max_size=3)))
     bounds = [0, *cuts, len(rows)]
-    return pairs, [rows[a:b] for a, b in zip(bounds[:-1], bounds[1:], strict=True)]
+    return pairs, [rows[a:b] for a, b in itertools.pairwise(bounds)]
 
 
 @settings(max_examples=20)
@@ -199,7 +200,7 @@ def test_texts_are_the_union_of_their_words(database, key):
 
 def test_names_of_users_do_not_choose_items():
     """Over many keys, renaming the users leaves the mean size of the release where it was."""
-    database = {user: ITEMS for user in USERS}
+    database = dict.fromkeys(USERS, ITEMS)
     renamed = {user[::-1]: items for user, items in database.items()}
     keys = range(100)
     one = sum(len(released(database, key)) for key in keys) / len(keys)

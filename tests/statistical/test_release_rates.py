@@ -120,9 +120,7 @@ def test_dp_sips_passes_as_often_as_one_of_its_rounds_lets_it(people):
     planned = plan("dp-sips")
 
     def probability(scale=1.0, factor=1.0):
-        chances = (
-            stats.norm.sf((one.threshold * factor - people) / (one.stddev * scale)) for one in planned.rounds
-        )
+        chances = (stats.norm.sf((one.threshold * factor - people) / (one.stddev * scale)) for one in planned.rounds)
         return 1.0 - math.prod(1.0 - chance for chance in chances)
 
     count = released_count("dp-sips", people, 1)
@@ -222,7 +220,7 @@ def test_the_limit_halves_a_group_of_four():
     kept = np.arange(people + 1)
     odds = stats.binom.pmf(kept, people, 0.5)
     chances = stats.norm.sf((planned.threshold - kept * share("weighted-gaussian", LIMIT)) / planned.scale)
-    # Items of one group share their people, so their counts vary less than independent ones: the test is on the safe side.
+    # Items of one group share their people, so counts vary less than independent ones: this is the safe side.
     assert verdict(count, float(odds @ chances)) > ACCEPT
     unbounded = stats.norm.sf((planned.threshold - people * share("weighted-gaussian", 4)) / planned.scale)
     assert verdict(count, unbounded) < ACCEPT

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpunion.calibration.funnel import (
-    ROUNDED,
     GUARD,
+    ROUNDED,
     FunnelHints,
     FunnelShape,
     calibrate_funnel,

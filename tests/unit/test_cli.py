@@ -62,7 +62,7 @@ def assert_error(result, code, *words):
     assert "Traceback" not in result.stderr
 
 
-# --- help ----------------------------------------------------------------------------------------------------------
+# --- help ---------------------------------------------------------------------------------------------------
 
 
 def test_version():
@@ -136,16 +136,14 @@ def test_the_exit_codes_are_those_of_the_errors():
     assert dpunion.CannotWrite.exit_code == 4
 
 
-# --- start-up ------------------------------------------------------------------------------------------------------
+# --- start-up -----------------------------------------------------------------------------------------------
 
 HEAVY = ("numpy", "numba", "pyarrow", "pandas", "polars", "duckdb", "scipy")
 
 
 def loaded_after(code):
     tail = f"\nimport sys; print(*[name for name in {HEAVY!r} if name in sys.modules])"
-    done = subprocess.run(
-        [sys.executable, "-c", code + tail], capture_output=True, text=True, check=True, timeout=60
-    )
+    done = subprocess.run([sys.executable, "-c", code + tail], capture_output=True, text=True, check=True, timeout=60)
     return done.stdout.split("\n")[-2].split()
 
 
@@ -171,7 +169,7 @@ def test_the_check_sees_what_is_loaded():
     assert "numpy" in loaded_after("import dpunion; dpunion.plan")
 
 
-# --- plan ----------------------------------------------------------------------------------------------------------
+# --- plan ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -226,7 +224,18 @@ def test_plan_takes_the_parameters():
     }
 
 
-# --- release -------------------------------------------------------------------------------------------------------
+def test_plan_takes_any_parameter_by_name():
+    result = run("plan", *BUDGET, "--set", "rounds=3", "--set", "keep-fraction=0.9", "--json")
+    parameters = json.loads(result.stdout)["parameters"]
+    assert (parameters["rounds"], parameters["keep_fraction"]) == (3, 0.9)
+
+
+@pytest.mark.parametrize("setting", ["nonsense", "=3", "rounds=", "rounds=many", "rounds=2.5", "keep_fraction=nan", "name=3"])
+def test_plan_refuses_what_is_no_parameter(setting):
+    assert_error(run("plan", *BUDGET, "-a", "funnel", "--set", setting), 2, "funnel")
+
+
+# --- release ------------------------------------------------------------------------------------------------
 
 PRINTED = ["=formula", "\\x1b[31mred", "alpha", "beta", "gamma", "line\\nbreak", "mañana"]
 
@@ -247,7 +256,9 @@ def test_release_is_quiet_when_stderr_is_no_terminal(posts, tmp_path):
     for stage in ("reading", "planning", "selecting", "writing"):
         assert stage not in done.stderr
     assert "\r" not in done.stderr
-    assert len(done.stderr.splitlines()) == 1 + len(Release((), dpunion.plan(epsilon=1.0, delta=1e-6), True).statement.splitlines())
+    assert len(done.stderr.splitlines()) == 1 + len(
+        Release((), dpunion.plan(epsilon=1.0, delta=1e-6), True).statement.splitlines()
+    )
 
 
 def test_release_prints_utf8_in_any_locale(posts):
@@ -361,7 +372,7 @@ def test_rows_without_a_user_are_refused_or_dropped(tmp_path):
     assert dropped.stdout == "common\n"
 
 
-# --- errors --------------------------------------------------------------------------------------------------------
+# --- errors -------------------------------------------------------------------------------------------------
 
 
 def test_a_misspelt_column_is_guessed(posts):
@@ -488,7 +499,7 @@ def test_too_little_memory(posts, monkeypatch):
     assert_error(run("release", posts, *COLUMNS, *BUDGET), 3, "memory")
 
 
-# --- demo ----------------------------------------------------------------------------------------------------------
+# --- demo ---------------------------------------------------------------------------------------------------
 
 
 def test_demo_works_anywhere_and_says_what_it_did(tmp_path, monkeypatch):

@@ -1,5 +1,6 @@
 """Rows -> contributions: numbering, normalising, dropping duplicates, bounding, ordering."""
 
+import itertools
 import unicodedata
 from collections import Counter
 
@@ -13,8 +14,9 @@ from scipy import stats
 import dpunion
 from dpunion.algorithms import UserOrder
 from dpunion.randomness import Purpose, RunKey
-from dpunion.sources import encoding
-from dpunion.sources.encoding import Normalization, StringTable, encode, string_buffers
+from dpunion.sources import encoding, strings
+from dpunion.sources.encoding import Normalization, encode
+from dpunion.sources.strings import StringTable, string_buffers
 
 KEY = RunKey.for_tests(1)
 SEED = np.uint64(12345)
@@ -27,9 +29,7 @@ def encoded(batches, *, key=KEY, limit=100, order=UserOrder.RANDOM, normalize=No
         (pa.array([user for user, _ in batch], pa.string()), pa.array([item for _, item in batch], pa.string()))
         for batch in batches
     ]
-    return encode(
-        arrays, key, max_items_per_user=limit, user_order=order, normalization=normalize, split_words=split
-    )
+    return encode(arrays, key, max_items_per_user=limit, user_order=order, normalization=normalize, split_words=split)
 
 
 def names(table):
@@ -44,7 +44,7 @@ def sets(contributions):
     return [frozenset(label[item] for item in contributions.items[start:stop]) for start, stop in bounds]
 
 
-# --- StringTable -----------------------------------------------------------------------------------------------------
+# --- StringTable --------------------------------------------------------------------------------------------
 
 
 @given(batches=st.lists(words, max_size=4))
@@ -56,7 +56,7 @@ def test_strings_are_numbered_by_first_appearance(batches):
         assert numbers.dtype == np.int32
         assert numbers.tolist() == [expected.setdefault(word, len(expected)) for word in batch]
     offsets, data = table.buffers()
-    found = [data[a:b].tobytes().decode() for a, b in zip(offsets[:-1], offsets[1:], strict=True)]
+    found = [data[a:b].tobytes().decode() for a, b in itertools.pairwise(offsets)]
     assert found == list(expected)
 
 
@@ -96,12 +96,12 @@ def test_slices_show_their_own_strings_only(kind, offset, length):
     whole = pa.array(["a", "", "ccc", "dé"], kind)
     part = whole.slice(offset, length)
     offsets, data = string_buffers(part)
-    found = [data[a:b].tobytes().decode() for a, b in zip(offsets[:-1], offsets[1:], strict=True)]
+    found = [data[a:b].tobytes().decode() for a, b in itertools.pairwise(offsets)]
     assert found == part.to_pylist()
 
 
 def test_too_many_distinct_values_are_refused(monkeypatch):
-    monkeypatch.setattr(encoding, "MAX_ITEMS", 100)
+    monkeypatch.setattr(strings, "MAX_ITEMS", 100)
     with pytest.raises(dpunion.BadSource, match="more than 100 distinct values"):
         StringTable(SEED, capacity=2).number(pa.array([str(i) for i in range(1000)]))
 
@@ -112,7 +112,7 @@ def test_too_many_users_are_refused(monkeypatch):
         encoded([[(str(i), "item") for i in range(4)]])
 
 
-# --- encode ----------------------------------------------------------------------------------------------------------
+# --- encode -------------------------------------------------------------------------------------------------
 
 pairs = st.lists(
     st.tuples(st.sampled_from("uvwxyz"), st.sampled_from(["a", "b", "c", "d", "é", "e\u0301", "A"])), max_size=60
@@ -239,9 +239,7 @@ def test_normalizations(normalize, expected):
 def test_texts_are_split():
     rows = [("u", "To be, or not"), ("v", ""), ("v", "to BE"), ("w", "...")]
     contributions = encoded([rows], split=True)
-    assert Counter(sets(contributions)) >= Counter(
-        [frozenset({"to", "be", "or", "not"}), frozenset({"to", "be"})]
-    )
+    assert Counter(sets(contributions)) >= Counter([frozenset({"to", "be", "or", "not"}), frozenset({"to", "be"})])
     assert set(names(contributions.table)) == {"to", "be", "or", "not"}
 
 

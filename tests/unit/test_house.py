@@ -14,7 +14,7 @@ import dpunion
 PACKAGE = Path(dpunion.__file__).parent
 TESTS = Path(__file__).parents[1]
 SOURCES = sorted(PACKAGE.rglob("*.py"))
-FEWEST_TESTS = 300
+FEWEST_TESTS = 800
 
 # Kernels that never see private data: pure mathematics, tables and the compiler.
 PUBLIC_KERNELS = {"certificates", "compiler", "normal", "unicode_words", "walks"}
@@ -41,7 +41,7 @@ def test_there_is_something_to_check():
     assert len(SOURCES) > 30
 
 
-# --- Guarantees --------------------------------------------------------------------------------------------------------
+# --- Guarantees ---------------------------------------------------------------------------------------------
 
 
 def public_functions(path):
@@ -51,10 +51,11 @@ def public_functions(path):
 def kernel_entries():
     """Yield the kernels that modules outside kernels/ use: (module, function)."""
     outside = [path for path in SOURCES if path.parent.name != "kernels"]
-    used = {word for path in outside for name in (*imported(tree(path)), *dotted(tree(path))) for word in [last(name)]}
+    used = {".".join(name.split(".")[-2:]) for path in outside for name in (*imported(tree(path)), *dotted(tree(path)))}
     for path in sorted((PACKAGE / "kernels").glob("*.py")):
         if path.stem not in PUBLIC_KERNELS and not path.stem.startswith(("reference", "_")):
-            yield from ((path.stem, node) for node in public_functions(path) if node.name in used and node.args.args)
+            called = [node for node in public_functions(path) if f"{path.stem}.{node.name}" in used]
+            yield from ((path.stem, node) for node in called if node.args.args)
 
 
 def engine_entries():
@@ -65,10 +66,6 @@ def engine_entries():
             texts = [ast.unparse(argument.annotation) for argument in given if argument.annotation is not None]
             if any(SENSITIVE.search(text) for text in texts):
                 yield path.stem, node
-
-
-def last(name):
-    return name.rsplit(".", 1)[-1]
 
 
 def imported(parsed):
@@ -111,7 +108,7 @@ def test_the_main_path_says_what_it_guarantees(name):
     assert "Guarantees:" in getattr(pipeline, name).__doc__
 
 
-# --- names -------------------------------------------------------------------------------------------------------------
+# --- names --------------------------------------------------------------------------------------------------
 
 
 def test_the_public_names_are_sorted_and_exist():
@@ -150,7 +147,7 @@ def test_all_lists_are_sorted_and_true(source):
         assert hasattr(loaded, name)
 
 
-# --- text --------------------------------------------------------------------------------------------------------------
+# --- text ---------------------------------------------------------------------------------------------------
 
 
 def test_modules_begin_well(source):
@@ -167,12 +164,13 @@ def test_nothing_is_unfinished_or_printed(source):
     text = source.read_text()
     for word in ("TODO", "FIXME", "XXX", "NotImplementedError"):
         assert not re.search(rf"\b{word}\b", text), word
-    calls = [node for node in ast.walk(tree(source)) if isinstance(node, ast.Call)]
+    nodes = list(ast.walk(tree(source)))
+    calls = [node for node in nodes if isinstance(node, ast.Call)]
     assert not [node for node in calls if isinstance(node.func, ast.Name) and node.func.id == "print"]
-    classes = [node for node in ast.walk(tree(source)) if isinstance(node, ast.ClassDef)]
+    classes = [node for node in nodes if isinstance(node, ast.ClassDef)]
     protocols = [node for node in classes if "Protocol" in map(ast.unparse, node.bases)]
     shapes = {node for protocol in protocols for node in protocol.body}
-    stubs = [node for node in ast.walk(tree(source)) if is_stub(node) and node not in shapes]
+    stubs = [node for node in nodes if is_stub(node) and node not in shapes]
     assert not stubs, [node.name for node in stubs]
 
 
@@ -212,7 +210,7 @@ def test_there_is_no_drawer_for_everything():
     assert not {path.stem for path in SOURCES} & {"utils", "util", "helpers", "misc", "common"}
 
 
-# --- randomness, logs and files ------------------------------------------------------------------------------------------
+# --- randomness, logs and files -----------------------------------------------------------------------------
 
 
 def test_randomness_has_one_home(source):
@@ -220,9 +218,9 @@ def test_randomness_has_one_home(source):
     if str(place) in RANDOM_HOMES:
         return
     used = {*imported(tree(source)), *dotted(tree(source))}
-    assert not used & {"secrets", "os.urandom", "os.getrandom", "uuid", "uuid.uuid4"}
+    assert not used & {"secrets", "os.getrandom", "uuid", "uuid.uuid4", "random", "random.Random"}
     if place.parts[0] not in PUBLIC_RANDOM_HOMES:
-        assert not used & {"random", "numpy.random", "np.random", "random.Random"}
+        assert not used & {"numpy.random", "np.random", "os.urandom"}
         assert not [name for name in used if name.startswith(("np.random.", "numpy.random."))]
 
 
@@ -233,8 +231,10 @@ def test_the_home_of_randomness_asks_the_operating_system():
 
 
 def test_nothing_is_logged_or_warned(source):
-    """Logs and warnings go where nobody looks for private data."""
-    assert not set(imported(tree(source))) & {"logging", "warnings"}
+    """Logs and warnings go where nobody looks for private data; the one warning is of a password in an address."""
+    used = set(imported(tree(source)))
+    assert "logging" not in used
+    assert "warnings" not in used or source.name == "databases.py"
 
 
 def test_no_network(source):
@@ -250,7 +250,7 @@ def test_nothing_is_pickled_or_evaluated(source):
     assert not called & {"eval", "exec", "os.system", "compile"}
 
 
-# --- tests -------------------------------------------------------------------------------------------------------------
+# --- tests --------------------------------------------------------------------------------------------------
 
 KERNELS = sorted(path.stem for path in (PACKAGE / "kernels").glob("*.py") if path.stem != "__init__")
 ENGINES = sorted(path.stem for path in (PACKAGE / "engines").glob("*.py") if path.stem != "__init__")
@@ -287,6 +287,6 @@ def test_no_test_file_is_lost():
     )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     collected = [line for line in done.stdout.splitlines() if "::" in line]
-    assert len(collected) >= FEWEST_TESTS
+    assert len([line for line in collected if Path(__file__).name not in line]) >= FEWEST_TESTS
     files = {line.split("::")[0].rsplit("/", 1)[-1] for line in collected}
     assert files == {path.name for path in TESTS.rglob("test_*.py")}

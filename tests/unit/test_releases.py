@@ -69,9 +69,7 @@ def undefused(cell):
 READERS = {
     ".parquet": lambda raw: pq.read_table(io.BytesIO(raw))["item"].to_pylist(),
     ".arrow": lambda raw: pa.ipc.open_file(io.BytesIO(raw)).read_all()["item"].to_pylist(),
-    ".csv": lambda raw: [
-        undefused(row[0]) for row in list(csv.reader(io.StringIO(raw.decode(), newline="")))[1:]
-    ],
+    ".csv": lambda raw: [undefused(row[0]) for row in list(csv.reader(io.StringIO(raw.decode(), newline="")))[1:]],
     ".jsonl": lambda raw: [json.loads(line)["item"] for line in raw.decode().split("\n")[:-1]],
     ".txt": lambda raw: [unescaped(line) for line in raw.decode().split("\n")[:-1]],
     ".json": lambda raw: json.loads(raw)["items"],
@@ -272,16 +270,19 @@ def test_the_longest_name_can_be_written(tmp_path):
 def test_a_failing_writer_leaves_the_old_file(tmp_path):
     target = tmp_path / "out.txt"
     target.write_text("old")
-    with pytest.raises(RuntimeError), atomic_file(target) as file:
-        file.write(b"new")
-        raise RuntimeError
+
+    def fail():
+        with atomic_file(target) as file:
+            file.write(b"new")
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail()
     assert target.read_text() == "old"
     assert list(tmp_path.iterdir()) == [target]
 
 
 def test_items_are_sorted_by_their_bytes():
     items = ["Z", "a", "é", "中", "😀", "\uffff"]
-    released = dpunion.release(
-        {f"user{i}": items for i in range(100)}, epsilon=5.0, delta=1e-3, unsafe_test_key=1
-    )
+    released = dpunion.release({f"user{i}": items for i in range(100)}, epsilon=5.0, delta=1e-3, unsafe_test_key=1)
     assert list(released.items) == sorted(items, key=lambda item: item.encode())

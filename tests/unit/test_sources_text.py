@@ -175,7 +175,7 @@ def test_a_key_that_no_row_has_is_found_missing_at_the_end(tmp_path: Path, monke
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(st.text(min_size=1, max_size=4), st.text(max_size=5)), max_size=6), st.booleans())
-def test_json_round_trip(tmp_path_factory: Any, pairs: list, ascii_only: bool) -> None:  # noqa: FBT001
+def test_json_round_trip(tmp_path_factory: Any, pairs: list, ascii_only: bool) -> None:
     path = tmp_path_factory.mktemp("json") / "d.jsonl"
     text = "\n".join(json.dumps({"u": u, "v": v}, ensure_ascii=ascii_only) for u, v in pairs)
     try:

@@ -7,6 +7,7 @@ kernels compile afresh in each process instead (slower start, same results).
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import os
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numba
+import numba.core.caching
 import numba.core.config
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -23,16 +25,35 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 def kernel(function: F) -> F:
     """Compile `function` to machine code that runs without the interpreter lock."""
+    compiled = numba.njit(nogil=True, error_model="numpy")(function)
     directory = cache_directory()
-    if directory is None:
-        return cast("F", numba.njit(nogil=True, error_model="numpy")(function))
-    before = numba.core.config.CACHE_DIR
-    # subtle: numba chooses the cache's place while decorating, so the setting is ours only for this call.
-    numba.core.config.CACHE_DIR = str(directory)
-    try:
-        return cast("F", numba.njit(nogil=True, error_model="numpy", cache=True)(function))
-    finally:
-        numba.core.config.CACHE_DIR = before
+    if directory is not None:
+        before = numba.core.config.CACHE_DIR
+        # subtle: a cache chooses its place when it is made, so the setting is ours only for this call.
+        numba.core.config.CACHE_DIR = str(directory)
+        try:
+            compiled._cache = ForgivingCache(function)  # noqa: SLF001 - what numba's own cache=True does
+        finally:
+            numba.core.config.CACHE_DIR = before
+    return cast("F", compiled)
+
+
+class ForgivingCache(numba.core.caching.FunctionCache):  # type: ignore[misc]
+    """A cache whose faults cost time only: damaged files are dropped, and a full disk keeps nothing."""
+
+    def load_overload(self, signature: Any, target: Any) -> Any:
+        """Return the compiled function, or None if it must be compiled."""
+        try:
+            return super().load_overload(signature, target)
+        except Exception:  # noqa: BLE001 - whatever a damaged pickle raises
+            with contextlib.suppress(OSError):
+                self.flush()
+            return None
+
+    def save_overload(self, signature: Any, data: Any) -> None:
+        """Keep the compiled function, if that can be done."""
+        with contextlib.suppress(OSError):
+            super().save_overload(signature, data)
 
 
 @functools.cache

@@ -197,9 +197,7 @@ def blake2b_digests(offsets: npt.NDArray[np.int64], data: npt.NDArray[np.uint8],
 # --------------------------------------------------------------------------------------------- ChaCha20
 
 # "expand 32-byte k", little-endian (RFC 8439, section 2.3).
-CHACHA_0, CHACHA_1, CHACHA_2, CHACHA_3 = (
-    np.uint32(w) for w in (0x61707865, 0x3320646E, 0x79622D32, 0x6B206574)
-)
+CHACHA_0, CHACHA_1, CHACHA_2, CHACHA_3 = (np.uint32(w) for w in (0x61707865, 0x3320646E, 0x79622D32, 0x6B206574))
 
 
 @kernel
@@ -386,11 +384,7 @@ def table_hash(data: npt.NDArray[np.uint8], start: int, stop: int, seed: np.uint
         a, b = read4(data, begin), read4(data, end - U4)
     elif size > U0:
         # One to three bytes: the first, the middle and the last name them all, together with the size below.
-        a = (
-            (np.uint64(data[begin]) << U16)
-            | (np.uint64(data[begin + (size >> U1)]) << U8)
-            | np.uint64(data[end - U1])
-        )
+        a = (np.uint64(data[begin]) << U16) | (np.uint64(data[begin + (size >> U1)]) << U8) | np.uint64(data[end - U1])
         b = U0
     else:
         a, b = U0, U0

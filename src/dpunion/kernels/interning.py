@@ -41,6 +41,8 @@ def intern_rows(
     offsets: int32|int64[rows+1] and data: uint8[] are Arrow's; codes: int32[rows], written. slots: uint64[2^k],
     0 = free, else hash tag << 32 | number + 1; table_offsets: int64[capacity+1], table_data: uint8[capacity].
     Returns (rows done, strings in the table). In-place on codes, slots and the table.
+
+    Guarantees: equal bytes get equal numbers, different bytes different ones, whatever their hashes.
     """
     rows = len(offsets) - 1
     mask = np.uint64(len(slots) - 1)
@@ -84,7 +86,10 @@ def intern_rows(
 
 @kernel
 def refill_slots(slots: Uint64s, table_offsets: Int64s, table_data: Uint8s, count: int, seed: np.uint64) -> None:
-    """Enter the first `count` strings of the table into empty `slots` (after growing). In-place."""
+    """Enter the first `count` strings of the table into empty `slots` (after growing). In-place.
+
+    Guarantees: every entered string is found again; the table itself is unchanged.
+    """
     mask = np.uint64(len(slots) - 1)
     for code in range(count):
         hashed = table_hash(table_data, table_offsets[code], table_offsets[code + 1], seed)

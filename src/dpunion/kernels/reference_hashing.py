@@ -39,9 +39,7 @@ def chacha20_block(key: bytes, counter_and_nonce: bytes) -> bytes:
         for column in range(4):
             quarter_round(x, column, 4 + column, 8 + column, 12 + column)
         for diagonal in range(4):
-            quarter_round(
-                x, diagonal, 4 + (diagonal + 1) % 4, 8 + (diagonal + 2) % 4, 12 + (diagonal + 3) % 4
-            )
+            quarter_round(x, diagonal, 4 + (diagonal + 1) % 4, 8 + (diagonal + 2) % 4, 12 + (diagonal + 3) % 4)
     return b"".join(((a + b) & MASK_32).to_bytes(4, "little") for a, b in zip(x, first, strict=True))
 
 

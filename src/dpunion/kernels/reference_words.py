@@ -23,9 +23,7 @@ from dpunion.kernels.unicode_words import (
 def reference_words(text: str) -> list[str]:
     """Return the words of one text."""
     known = "".join(" " if class_of(char) & UNASSIGNED else char for char in text)
-    return [
-        unicodedata.normalize("NFC", lower(word)) for word in matches(unicodedata.normalize("NFC", known))
-    ]
+    return [unicodedata.normalize("NFC", lower(word)) for word in matches(unicodedata.normalize("NFC", known))]
 
 
 def matches(text: str) -> list[str]:

@@ -19,6 +19,13 @@ CONNECTING = (
 )
 """Phrases in libpq's messages about a connection, which has no code yet when it fails."""
 
+SQLITE = (
+    ("disk image is malformed", "SQLITE_CORRUPT"),
+    ("not a database", "SQLITE_NOTADB"),
+    ("is locked", "SQLITE_BUSY"),
+)
+"""Phrases in SQLite's messages, whose codes its driver leaves out."""
+
 REASONS: tuple[tuple[str, type[BadSource], str, str], ...] = (
     ("08", BadSource, "lost the connection", "Try again; mind the network and the server's log."),
     ("22", DamagedSource, "met a value that the query cannot handle", TRY_IT),
@@ -49,6 +56,8 @@ REASONS: tuple[tuple[str, type[BadSource], str, str], ...] = (
     ("service", BadSource, "cannot be found: there is no such service", "Mind PGSERVICEFILE and ~/.pg_service.conf."),
     ("connect", BadSource, "cannot be reached", "Mind host and port, and that the server is running."),
     # SQLite's and DuckDB's
+    ("SQLITE_BUSY", BadSource, "is locked", "Try again when the program that is writing to it has ended."),
+    ("SQLITE", DamagedSource, "is damaged", "Write or copy it again from its origin; nothing of it was used."),
     ("ProgrammingError", BadSource, "does not understand the query", f"Mind its spelling and its names. {TRY_IT}"),
     ("ParserException", BadSource, "does not understand the query", f"Mind its spelling. {TRY_IT}"),
     ("BinderException", BadSource, "does not understand the query", f"Mind the names of columns. {TRY_IT}"),
@@ -90,7 +99,9 @@ class Failure:
             return cls(later.group(1))
         if "Failed to connect" in text:
             return cls(next((code for phrase, code in CONNECTING if phrase in text), "connect"))
-        return cls(type(error).__name__)
+        # subtle: the driver appends the query, in which these phrases may stand too.
+        message = text.partition("\nquery:")[0]
+        return cls(next((code for phrase, code in SQLITE if phrase in message), type(error).__name__))
 
 
 def explained(failure: Failure, where: str) -> BadSource:

@@ -96,6 +96,12 @@ def ask_each(reader: Any, where: str) -> Iterator[Any]:
         yield batch
 
 
+def reader_of(cursor: Any) -> Any:
+    """Return the reader of a cursor's result: the driver manager's own, whose errors have a code, if it can be had."""
+    own = getattr(getattr(cursor, "_results", None), "reader", None)
+    return own if hasattr(own, "read_next_batch") else cursor.fetch_record_batch()
+
+
 def chosen(query: str, width: int, positions: tuple[int, int]) -> str:
     """Return a query for two columns of a query's result, whatever their names."""
     names = ", ".join(f"c{i}" for i in range(width))
@@ -157,7 +163,7 @@ class PostgreSQLSession:
             if type_.removeprefix("_") not in POSTGRESQL_TYPES:
                 shown = type_.split("<", maxsplit=1)[0]
                 raise UnsupportedType(
-                    f"Column {names[position]!r} of {self._where} has type {shown}, whose values have no one text each.",
+                    f"Column {names[position]!r} of {self._where} has type {shown}: its values have no one text each.",
                     AS_TEXT.format(names[position]),
                 )
         return list(schema.types)
@@ -167,7 +173,7 @@ class PostgreSQLSession:
         self.types(query, width, positions)
         with self._connection.cursor() as cursor:
             ask(lambda: cursor.execute(chosen(query, width, positions)), self._where)
-            for batch in ask_each(ask(cursor.fetch_record_batch, self._where), self._where):
+            for batch in ask_each(ask(lambda: reader_of(cursor), self._where), self._where):
                 yield batch.column(0), batch.column(1)
 
     def _schema(self, query: str) -> Any:
@@ -253,7 +259,7 @@ class SQLiteSession:
         with self._connection.cursor() as cursor:
             cursor.adbc_statement.set_options(**{"adbc.sqlite.query.batch_rows": str(SQLITE_ROWS)})
             ask(lambda: cursor.execute(query), self._where)
-            yield ask(cursor.fetch_record_batch, self._where)
+            yield ask(lambda: reader_of(cursor), self._where)
 
 
 def original_names(names: list[str]) -> list[str]:
@@ -298,7 +304,8 @@ class DuckDBSession:
 
     def names(self, query: str) -> list[str]:
         """Return the names of the result's columns by binding the query."""
-        return list(ask(lambda: self._connection.sql(f"from (\n{query}\n)").columns, self._where))
+        rows = ask(lambda: self._connection.sql(f"describe (\n{query}\n)").fetchall(), self._where)
+        return [row[0] for row in rows]
 
     def types(self, query: str, width: int, positions: tuple[int, int]) -> list[Any]:
         """Return the Arrow types of two columns."""

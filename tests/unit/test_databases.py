@@ -1,0 +1,506 @@
+"""SQLite, DuckDB and PostgreSQL as sources: what is read, what is refused, and what never shows."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import subprocess
+import sys
+import traceback
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from dpunion.errors import (
+    BadParameter,
+    BadSource,
+    DamagedSource,
+    DpunionError,
+    NullUsers,
+    SourceNotFound,
+    UnknownColumn,
+    UnsupportedType,
+)
+from dpunion.sources import NullUserPolicy, PasswordInUrl, ValueKind, check_source, open_rows
+from dpunion.sources.database_errors import Failure, explained
+from dpunion.sources.databases import database_part, public_name
+from dpunion.sources.drivers import PostgreSQL, original_names
+
+CANARY = "CANARYvalue"
+ALL = "select u, v from t"
+
+
+def read(source: Any, query: str | None = ALL, kind: ValueKind = ValueKind.ITEM, **more: Any) -> list[tuple[str, str]]:
+    columns = {"user": "u", "value": "v"}
+    check_source(source, **columns, kind=kind, query=query)
+    with open_rows(source, **columns, kind=kind, query=query, **more) as batches:
+        return [pair for b in batches for pair in zip(b.users.to_pylist(), b.values.to_pylist(), strict=True)]
+
+
+def refused(source: Any, query: str | None = ALL, **more: Any) -> DpunionError:
+    """Return the error of a source, after checking that neither data nor password is in it."""
+    with pytest.raises(DpunionError) as caught:
+        read(source, query, **more)
+    error = caught.value
+    texts = [f"{e} {e!r}" for e in (error, error.__cause__, error.__context__)] + traceback.format_exception(error)
+    assert not [text for text in texts if CANARY in text or "s%40w" in text or "ss@w" in text]
+    assert error.remedy
+    return error
+
+
+def sqlite_file(path: Path, rows: list[tuple[Any, Any]], columns: str = "u, v") -> Path:
+    connection = sqlite3.connect(path)
+    connection.execute(f"create table t ({columns})")
+    connection.executemany("insert into t values (?, ?)", rows)
+    connection.commit()
+    connection.close()
+    return path
+
+
+def duckdb_file(path: Path, *statements: str) -> Path:
+    with duckdb.connect(path) as connection:
+        for statement in statements:
+            connection.execute(statement)
+    return path
+
+
+@pytest.mark.parametrize("name", ["d.db", "d.sqlite", "d.sqlite3", "d", "d.data"])
+def test_sqlite_files_are_told_by_their_first_bytes(tmp_path: Path, name: str) -> None:
+    path = sqlite_file(tmp_path / name, [("a", "x"), ("b", None), ("c", ""), ("d", "é\0z")])
+    assert read(path) == [("a", "x"), ("d", "é\0z")]
+    assert read(f"sqlite:///{path}") == [("a", "x"), ("d", "é\0z")]
+
+
+def test_urls_of_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    sqlite_file(tmp_path / "odd ?#%41.db", [("a", "x")])
+    duckdb_file(tmp_path / "e.duckdb", "create table t as select 'a' as u, 'x' as v")
+    assert read("sqlite:///odd ?#%41.db") == read("duckdb:///e.duckdb") == read("e.duckdb") == [("a", "x")]
+    with pytest.raises(DamagedSource, match="no SQLite database"):
+        read("sqlite:///e.duckdb")
+    with pytest.raises(SourceNotFound, match=r"no database file 'nope\.db'"):
+        read("sqlite:///nope.db")
+    for url, words in {
+        "sqlite://e.db": "no path",
+        "duckdb:///": "no path",
+        f"mysql://a:{CANARY}@h/d": "'mysql'",
+    }.items():
+        with pytest.raises(BadSource, match=words):
+            read(url)
+    (tmp_path / "f.db").write_bytes(b"")
+    with pytest.raises(DamagedSource, match="no SQLite or DuckDB database"):
+        read("f.db")
+
+
+def test_nulls_before_everything_else_do_not_decide_a_type(tmp_path: Path) -> None:
+    """The SQLite driver takes types from its first batch, where a column of nulls becomes one of integers."""
+    rows: list[tuple[Any, Any]] = [("a", None)] * 70_000 + [("b", "x")]
+    assert read(sqlite_file(tmp_path / "d.db", rows)) == [("b", "x")]
+
+
+def test_integers_of_sqlite(tmp_path: Path) -> None:
+    path = sqlite_file(tmp_path / "d.db", [(1, -(2**63)), (2**63 - 1, None), (7, 0)])
+    assert read(path) == [("1", str(-(2**63))), ("7", "0")]
+    with pytest.raises(UnsupportedType, match="no type to read as text"):
+        read(path, kind=ValueKind.TEXT)
+
+
+@pytest.mark.parametrize("far", [0, 40_000])
+def test_values_of_several_types_in_one_column_of_sqlite(tmp_path: Path, far: int) -> None:
+    """1 and '1' are two values of SQLite, so they must not become one user."""
+    for i, (one, other) in enumerate([("1", 1), (1, "1"), (1, 1.0), ("x", b"x")]):
+        for columns in ([(one, "x")] * (1 + far) + [(other, "x")], [("a", one)] * (1 + far) + [("a", other)]):
+            path = tmp_path / f"{i}.db"
+            path.unlink(missing_ok=True)
+            assert isinstance(refused(sqlite_file(path, columns)), UnsupportedType)
+
+
+def test_types_of_sqlite_without_one_text(tmp_path: Path) -> None:
+    assert "1 and 1.0 would merge" in str(refused(sqlite_file(tmp_path / "1.db", [(1.5, "x")])))
+    assert "binary" in str(refused(sqlite_file(tmp_path / "2.db", [("a", CANARY.encode())])))
+    bad = sqlite_file(tmp_path / "3.db", [("a", "x")])
+    connection = sqlite3.connect(bad)
+    connection.execute("insert into t values ('b', cast(x'ff41' as text))")
+    connection.commit()
+    connection.close()
+    assert isinstance(refused(bad), DamagedSource)
+
+
+def test_missing_users_in_databases(tmp_path: Path) -> None:
+    sqlite_file(tmp_path / "d.db", [("a", "x"), (None, "y"), ("", "z")])
+    duckdb_file(tmp_path / "d.duckdb", "create table t as from (values ('a', 'x'), (null, 'y'), ('', 'z')) t(u, v)")
+    for name in ("d.db", "d.duckdb"):
+        with pytest.raises(NullUsers):
+            read(tmp_path / name)
+        assert read(tmp_path / name, null_users=NullUserPolicy.DROP) == [("a", "x")]
+    assert isinstance(refused(sqlite_file(tmp_path / "n.db", [(None, "x")])), NullUsers)
+
+
+QUERIES = {
+    "semicolon": "select u, v from t ;\n",
+    "comment": "select u, v from t -- all of it",
+    "more columns": "select 1.5 as w, v, u from t",
+    "order": "select u, v from t order by v limit 10",
+    "with": "with s as (select u, v from t) select * from s",
+    "quotes": 'select t.u as "u", t."v" from t where v <> \';\'',
+    "same name elsewhere": "select w, u, v, w from (select u, v, 1 as w from t) as s",
+}
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("databases")
+    return {
+        "sqlite": sqlite_file(folder / "d.db", [("a", "x"), ("b", "y")]),
+        "duckdb": duckdb_file(folder / "d.duckdb", "create table t as from (values ('a','x'), ('b','y')) t(u, v)"),
+    }
+
+
+@pytest.mark.parametrize("case", QUERIES)
+@pytest.mark.parametrize("engine", ["sqlite", "duckdb"])
+def test_queries(files: dict[str, Path], engine: str, case: str) -> None:
+    assert sorted(read(files[engine], QUERIES[case])) == [("a", "x"), ("b", "y")]
+
+
+@pytest.mark.parametrize("engine", ["sqlite", "duckdb"])
+def test_queries_that_are_refused(files: dict[str, Path], engine: str) -> None:
+    before = files[engine].read_bytes()
+    for query in ("selec", "select u from nope", "select nope from t", "select u, v from t; select 1", "select (u",
+                  "delete from t returning u, v", "drop table t", "insert into t values ('c', 'z') returning u, v",
+                  f"select '{CANARY}' from nope", "create table s (u)"):  # fmt: skip
+        assert isinstance(refused(files[engine], query), BadSource), query
+    with pytest.raises(UnknownColumn, match=r"no column 'v'.*'u', 'w'"):
+        read(files[engine], "select u, v as w from t")
+    with pytest.raises(DamagedSource, match="2 columns named 'v'"):
+        read(files[engine], "select u, v, u || 'x' as v from t")
+    assert files[engine].read_bytes() == before
+    assert not list(files[engine].parent.glob("*.tmp"))
+
+
+def test_columns_of_a_query_by_position(files: dict[str, Path]) -> None:
+    for path in files.values():
+        batches = open_rows(path, user=2, value=0, kind=ValueKind.ITEM, query="select v, v, u from t order by u")
+        assert [b.values.to_pylist() for b in batches] == [["x", "y"]]
+
+
+def test_a_query_and_a_database_go_together(files: dict[str, Path], tmp_path: Path) -> None:
+    (tmp_path / "d.csv").write_text("u,v\na,x\n")
+    for query in (None, "", "  ; "):
+        with pytest.raises(BadParameter, match=r"A database needs a query.*--query"):
+            read(files["sqlite"], query)
+        with pytest.raises(BadParameter, match="A database needs a query"):
+            read("postgresql://127.0.0.1:1/nowhere", query)
+    for source in (tmp_path / "d.csv", [("a", "x")], str(tmp_path / "nope.csv"), {"a": ["x"]}, "-"):
+        with pytest.raises(BadParameter, match="no database"):
+            check_source(source, user="u", value="v", kind=ValueKind.ITEM, query=ALL)
+    with pytest.raises(BadParameter, match="in a list"):
+        read([files["sqlite"], tmp_path / "d.csv"])
+
+
+def test_failures_of_sqlite_do_not_quote(tmp_path: Path) -> None:
+    path = sqlite_file(tmp_path / "d.db", [(CANARY, f"{CANARY}{i}") for i in range(40_000)])
+    overflow = f"select u, abs(-9223372036854775807 - (v = '{CANARY}39999')) as v from t"
+    assert isinstance(refused(path, overflow), DamagedSource)
+    assert isinstance(refused(path, "select u, json_extract(v, '$.a') as v from t"), DamagedSource)
+    path.write_bytes(path.read_bytes()[:9000])
+    assert isinstance(refused(path), DamagedSource)
+
+
+def test_failures_of_duckdb_do_not_quote(tmp_path: Path) -> None:
+    rows = f"select 'u' as u, '{CANARY}' || i as v from range(9000) r(i)"
+    path = duckdb_file(tmp_path / "d.duckdb", f"create table t as {rows}")
+    error = refused(path, "select u, v::int as v from t")
+    assert isinstance(error, DamagedSource)
+    assert "ConversionException" in str(error)
+    path.write_bytes(path.read_bytes()[:5000])
+    assert isinstance(refused(path), BadSource)
+
+
+def test_duckdb_reads_nothing_but_its_file(tmp_path: Path) -> None:
+    path = duckdb_file(tmp_path / "d.duckdb", "create table t as select 'a' as u, 'x' as v")
+    (tmp_path / "e.csv").write_text(f"u,v\n{CANARY},x\n")
+    names = ["self", "query", "source"]  # names of our own variables, which DuckDB would find in the stack
+    for query in (f"from read_csv('{tmp_path}/e.csv')", f"from '{tmp_path}/e.csv'", "from read_text('/etc/hostname')",
+                  "install httpfs", "select u, v from t; set lock_configuration = false", "attach 'x.db'",
+                  *(f"from {name}" for name in names)):  # fmt: skip
+        assert isinstance(refused(path, query), BadSource)
+
+
+def test_types_of_duckdb(tmp_path: Path) -> None:
+    path = duckdb_file(
+        tmp_path / "d.duckdb",
+        "create type mood as enum ('sad', 'ok')",
+        "create table t as select 'a' as u, 'ok'::mood as e, ['x', null, 'y'] as l, 7::utinyint as i, true as b,"
+        " date '2024-02-29' as d, 1.50 as n, 1::hugeint as h, now() as z, 'infinity'::date as f",
+    )
+    expected = {"e": ["ok"], "l": ["x", "y"], "i": ["7"], "b": ["true"], "d": ["2024-02-29"]}
+    for column, values in expected.items():
+        assert [v for _, v in read(path, f"select u, {column} as v from t")] == values
+    for column in "nhz":
+        with pytest.raises(UnsupportedType, match="Cast it to text"):
+            check_source(path, user="u", value="v", kind=ValueKind.ITEM, query=f"select u, {column} as v from t")
+    assert "years 1 to 9999" in str(refused(path, "select u, f as v from t"))
+    assert read(path, "select i as u, n::text as v from t") == [("7", "1.50")]
+
+
+def test_sqlite_names_of_equal_columns() -> None:
+    assert original_names(["v", "u", "v:1", "V:2", "w:1", "12:30"]) == ["v", "u", "v", "V", "w:1", "12:30"]
+
+
+MISSING = """
+import sys
+for name in ("adbc_driver_sqlite", "adbc_driver_postgresql", "duckdb"):
+    sys.modules[name] = None
+from dpunion.sources import ValueKind, check_source
+for source in sys.argv[1:]:
+    try:
+        check_source(source, user="u", value="v", kind=ValueKind.ITEM, query="select u, v from t")
+    except Exception as error:
+        print(type(error).__name__, error)
+"""
+
+
+def test_missing_packages_are_named_by_their_extra(files: dict[str, Path]) -> None:
+    command = [sys.executable, "-c", MISSING, *map(str, files.values()), "postgresql://127.0.0.1:1/x"]
+    lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    assert len(lines) == 3
+    for line in lines:
+        assert line.startswith("BadParameter")
+        assert line.endswith("pip install 'dpunion[databases]'.")
+
+
+GROWTH = """
+import resource, sys
+from dpunion.sources import ValueKind, open_rows
+peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
+before, rows = peak(), 0
+for batch in open_rows(sys.argv[1], user="u", value="v", kind=ValueKind.ITEM, query=sys.argv[2]):
+    rows += len(batch.users)
+print(rows, peak() - before)
+"""
+
+
+def growth(source: object, query: str) -> tuple[int, int]:
+    """Return how many rows were read, and by how many MiB the process grew."""
+    command = [sys.executable, "-c", GROWTH, str(source), query]
+    rows, grown = map(int, subprocess.run(command, capture_output=True, text=True, check=True).stdout.split())
+    return rows, grown
+
+
+def test_results_of_files_are_streamed(tmp_path: Path) -> None:
+    """A result of 300 MB does not fit into what the process may grow by."""
+    duckdb_file(tmp_path / "d.duckdb", "create table t as select 'x' as x from range(1000000)")
+    rows, grown = growth(tmp_path / "d.duckdb", "select 'a' as u, repeat('x', 300) || x as v from t")
+    assert rows == 1_000_000
+    assert grown < 200
+    sqlite_file(tmp_path / "d.db", [])
+    numbers = "with recursive r(i) as (select 1 union all select i + 1 from r where i < 100000) select * from r"
+    rows, grown = growth(tmp_path / "d.db", f"select 'a' as u, printf('%03000d', i) as v from ({numbers})")
+    assert rows == 100_000
+    assert grown < 250
+
+
+# PostgreSQL
+
+
+@pytest.fixture
+def no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in list(os.environ):
+        if name.startswith("PG"):
+            monkeypatch.delenv(name)
+
+
+@pytest.fixture
+def postgres(postgres_url: str, no_settings: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The URL without password, which is in PGPASSWORD; table t has two rows."""
+    user, host = postgres_url.split("@")
+    monkeypatch.setenv("PGPASSWORD", "pa:ss@w/rd")
+    url = f"{user.rsplit(':', maxsplit=1)[0]}@{host}"
+    execute(url, "drop table if exists t", "create table t (u text, v text)",
+            "insert into t values ('a', 'x'), ('b', 'é')")  # fmt: skip
+    return url
+
+
+def execute(url: str, *statements: str) -> None:
+    from adbc_driver_postgresql import dbapi
+
+    with dbapi.connect(url) as connection, connection.cursor() as cursor:
+        for statement in statements:
+            cursor.execute(statement)
+        connection.commit()
+
+
+def test_postgres_reads_a_query(postgres: str) -> None:
+    assert read(postgres) == [("a", "x"), ("b", "é")]
+    assert read(postgres.replace("postgresql:", "postgres:")) == [("a", "x"), ("b", "é")]
+    for case, query in QUERIES.items():
+        if case != "order":
+            assert sorted(read(postgres, query)) == [("a", "x"), ("b", "é")], case
+
+
+def test_passwords_as_for_psql(postgres: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    port = postgres.rsplit(":", maxsplit=1)[1].split("/", maxsplit=1)[0]
+    assert "refused the role or its password" in str(refused_with(postgres, monkeypatch, PGPASSWORD=CANARY))
+    assert "28P01" in str(refused_with(postgres, monkeypatch, PGPASSWORD=None))
+    (tmp_path / "pass").write_text(f"127.0.0.1:{port}:people:tester:pa\\:ss@w/rd\n")
+    (tmp_path / "pass").chmod(0o600)
+    monkeypatch.setenv("PGPASSFILE", str(tmp_path / "pass"))
+    assert len(read(postgres)) == 2
+    (tmp_path / "service").write_text(f"[mine]\nhost=127.0.0.1\nport={port}\nuser=tester\ndbname=people\n")
+    monkeypatch.setenv("PGSERVICEFILE", str(tmp_path / "service"))
+    assert len(read("postgresql:///?service=mine")) == 2
+    monkeypatch.setenv("PGSERVICE", "mine")
+    assert len(read("postgresql://")) == 2
+    assert "no such service" in str(refused("postgresql:///?service=other"))
+
+
+def refused_with(url: str, monkeypatch: pytest.MonkeyPatch, **settings: str | None) -> DpunionError:
+    for name, value in settings.items():
+        monkeypatch.delenv(name) if value is None else monkeypatch.setenv(name, value)
+    return refused(url)
+
+
+def test_a_password_in_the_url_works_and_warns_once(postgres_url: str, postgres: str, monkeypatch: Any) -> None:
+    monkeypatch.delenv("PGPASSWORD")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("default")
+        for _ in range(2):
+            assert len(read(postgres_url)) == 2
+    assert [w.category for w in caught] == [PasswordInUrl]
+    text = str(caught[0].message)
+    assert "process listings" in text
+    assert "PGPASSWORD" in text
+    assert ".pgpass" in text
+    assert "s%40w" not in text
+    with pytest.warns(PasswordInUrl):
+        part = database_part(postgres_url, ALL)
+    assert "s%40w" not in f"{part!r} {part} {vars(part)['_driver']!r}"
+    with pytest.warns(PasswordInUrl):
+        assert "28P01" in str(refused(postgres_url.replace("pa%3A", "wrong%3A")))
+    with pytest.warns(PasswordInUrl):
+        assert "42P01" in str(refused(postgres_url, "select u, v from nope"))
+
+
+@pytest.mark.parametrize(
+    ("url", "name"),
+    [
+        ("postgresql://me@db.example.org:5432/people?sslmode=require", "'people' on 'db.example.org'"),
+        ("postgresql://me:secret@db/people", "'people' on 'db'"),
+        ("postgresql:///people", "'people'"),
+        ("postgresql://db", "on 'db'"),
+        ("postgresql://", ""),
+        ("postgresql://me:sec/ret@db/people", ""),
+        ("postgresql://me:s@cret@db/people", ""),
+        ("postgresql://me:s#cret@db/people", ""),
+        ("postgresql://me:s?cret@db/people", ""),
+        ("postgresql://me:secret", ""),
+        ("postgresql://me:@secret/x@db/people", ""),
+        ("postgresql://h1:1,h2:2/people", ""),
+    ],
+)
+def test_public_names_hold_no_password(url: str, name: str) -> None:
+    assert public_name(url) == f"the PostgreSQL database {name}".rstrip()
+
+
+@pytest.mark.parametrize(
+    ("url", "is_password"),
+    [("postgresql://a:b@h/d", True), ("postgresql://h/d?password=b", True), ("postgresql://h/?x=1&sslpassword=b", True),
+     ("postgresql://a:b/c@h/d", True), ("postgresql://a@h:5432/d", False), ("postgresql://h/d?passfile=x", False)],
+)  # fmt: skip
+def test_what_counts_as_a_password_in_a_url(url: str, is_password: bool) -> None:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        database_part(url, ALL)
+    assert bool(caught) == is_password
+
+
+def test_servers_that_cannot_be_reached(no_settings: None) -> None:
+    error = refused("postgresql://tester@127.0.0.1:1/people")
+    assert isinstance(error, BadSource)
+    assert "'people' on '127.0.0.1' cannot be reached" in str(error)
+    assert "not well-formed" in str(refused("postgresql://tester@127.0.0.1:1/%zz"))
+
+
+def test_no_such_database(postgres: str) -> None:
+    assert "3D000" in str(refused(postgres.replace("/people", "/nobodys")))
+
+
+POSTGRES_ITEMS = {"'x'::varchar(3)": ["x"], "'x'::name": ["x"], "7::int2": ["7"], "-7::int8": ["-7"], "true": ["true"],
+                  "date '2024-02-29'": ["2024-02-29"], "null": [], "array['x', null, 'y']": ["x", "y"],
+                  "array[1, 2]": ["1", "2"], "array[]::text[]": []}  # fmt: skip
+POSTGRES_REFUSED = {"1.50": "numeric", "1.5::float8": "float8", "now()": "timestamptz", "'a'::char(3)": "bpchar",
+                    "3::money": "money", "3::oid": "oid", "'\\x00'::bytea": "bytea", "'{}'::jsonb": "jsonb",
+                    "gen_random_uuid()": "uuid", "interval '1 day'": "interval", "row(1, 2)": "record",
+                    "array[1.5]": "_numeric", "inet '1.2.3.4'": "inet", "'[1,2)'::int4range": "unnamed"}  # fmt: skip
+
+
+def test_types_of_postgres(postgres: str) -> None:
+    for value, items in POSTGRES_ITEMS.items():
+        assert [v for _, v in read(postgres, f"select 'a' as u, {value} as v")] == items, value
+    with PostgreSQL(postgres, "the server").session() as session:
+        for value, name in POSTGRES_REFUSED.items():
+            with pytest.raises(UnsupportedType, match=f"'v' of the server has type {name}: .*cast\\(v as text\\)"):
+                session.types(f"select 'a' as u, {value} as v", 2, (0, 1))
+    assert isinstance(refused(postgres, "select 'a' as u, 1.50 as v"), UnsupportedType)
+    assert isinstance(refused(postgres, "select true as u, 'x' as v"), UnsupportedType)
+    assert isinstance(refused(postgres, "select 'a' as u, 7 as v", kind=ValueKind.TEXT), UnsupportedType)
+    assert "years 1 to 9999" in str(refused(postgres, "select 'a' as u, date 'infinity' as v"))
+    assert read(postgres, "select 1 as u, cast(1.50 as text) as v") == [("1", "1.50")]
+
+
+POSTGRES_QUERIES = {
+    "selec": "42601",
+    "select u from nope": "42P01",
+    "select nope from t": "42703",
+    "delete from t": "no column 'u'",
+    "delete from t returning u, v": "42601",
+    "select u, v from t; select 1": "42601",
+    "with s as (delete from t returning u, v) select * from s": "0A000",
+    "select u as v, v, v as u from t": "2 columns named",
+}
+
+
+def test_postgres_queries_that_are_refused(postgres: str) -> None:
+    for query, words in POSTGRES_QUERIES.items():
+        error = refused(postgres, query)
+        assert isinstance(error, BadSource)
+        assert words in str(error)
+    assert len(read(postgres)) == 2
+
+
+def test_a_session_cannot_write(postgres: str) -> None:
+    execute(postgres, "drop sequence if exists numbers", "create sequence numbers")
+    error = refused(postgres, "select 'a' as u, nextval('numbers') as v")
+    assert "was asked to write (25006)" in str(error)
+
+
+def test_values_that_fail_late_are_not_quoted(postgres: str) -> None:
+    late = f"case i when 600000 then ('{CANARY}' || i)::int else i end"
+    error = refused(postgres, f"select 'a' as u, {late} as v from generate_series(1, 700000) as i")
+    assert isinstance(error, DamagedSource)
+    assert "22P02" in str(error)
+
+
+def test_results_of_postgres_are_streamed(postgres: str) -> None:
+    rows, grown = growth(postgres, "select 'a' as u, repeat('x', 3000) || i as v from generate_series(1, 100000) as i")
+    assert rows == 100_000
+    assert grown < 200
+
+
+def test_other_encodings_arrive_as_utf8(postgres: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PGCLIENTENCODING", "LATIN1")
+    assert read(postgres) == [("a", "x"), ("b", "é")]
+
+
+def test_codes_without_an_explanation_still_name_no_text() -> None:
+    class Odd(Exception):
+        sqlstate = f"{CANARY}"
+
+    error = explained(Failure.of(Odd(CANARY)), "the database")
+    assert "(Odd)" in str(error)
+    assert CANARY not in str(error)
+    assert explained(Failure("22012"), "the database").exit_code == 3

@@ -1,0 +1,207 @@
+"""Standard input as a source: every format that can be streamed, and the same strictness as for files."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from dpunion.errors import BadParameter, BadSource, DamagedSource, NullUsers, UnknownColumn, UnsupportedType
+from dpunion.sources import ValueKind, check_source, open_rows, standard_input
+
+CANARY = "CANARYvalue"
+ROWS = [("001", "a,b"), ("1", "x\ty"), ("Ünï", 'q"q'), ("z" * 40, "line\nbreak")] * 50
+Pipe = Callable[[bytes], None]
+
+
+@pytest.fixture
+def pipe(monkeypatch: pytest.MonkeyPatch) -> Pipe:
+    """Put bytes on standard input."""
+    return lambda data: monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
+
+
+def read(user: str = "u", value: str = "v", **more: Any) -> list[tuple[str, str]]:
+    with open_rows("-", user=user, value=value, kind=ValueKind.ITEM, **more) as batches:
+        return [pair for b in batches for pair in zip(b.users.to_pylist(), b.values.to_pylist(), strict=True)]
+
+
+def check(user: str = "u", value: str = "v", **more: Any) -> None:
+    check_source("-", user=user, value=value, kind=ValueKind.ITEM, **more)
+
+
+def csv(mark: str = ",") -> bytes:
+    def quoted(text: str) -> str:
+        return '"' + text.replace('"', '""') + '"'
+
+    return "".join(f"{mark.join(map(quoted, row))}\n" for row in [("u", "v"), *ROWS]).encode()
+
+
+def jsonl() -> bytes:
+    return b"\n \n" + "\n".join(json.dumps({"u": u, "v": v}) for u, v in ROWS).encode()
+
+
+def arrow(new: Any = pa.ipc.new_stream) -> bytes:
+    table = pa.table({"w": [1.5] * len(ROWS), "v": [v for _, v in ROWS], "u": [u for u, _ in ROWS]})
+    out = io.BytesIO()
+    with new(out, table.schema) as writer:
+        writer.write_table(table, max_chunksize=30)
+    return out.getvalue()
+
+
+def parquet() -> bytes:
+    out = io.BytesIO()
+    pq.write_table(pa.table({"u": ["a"], "v": ["x"]}), out)
+    return out.getvalue()
+
+
+def zstd(data: bytes) -> bytes:
+    return bytes(pa.compress(data, codec="zstd").to_pybytes())
+
+
+INPUTS: dict[str, tuple[bytes, str | None]] = {
+    "csv": (csv(), None),
+    "csv said": (csv(), "csv"),
+    "csv with mark": (b"\xef\xbb\xbf" + csv(), None),
+    "csv.gz": (gzip.compress(csv()), None),
+    "tsv": (csv("\t"), "tsv"),
+    "tsv.zst": (zstd(csv("\t")), "tsv"),
+    "jsonl": (jsonl(), None),
+    "jsonl said": (jsonl(), "jsonl"),
+    "jsonl.zst": (zstd(jsonl()), None),
+    "arrow": (arrow(), None),
+    "arrow said": (arrow(), "arrow"),
+}
+
+
+@pytest.mark.parametrize("case", INPUTS)
+@pytest.mark.parametrize("size", [64, 1 << 20])
+def test_every_format(pipe: Pipe, case: str, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dpunion.sources.delimited.BLOCK_BYTES", size)
+    monkeypatch.setattr("dpunion.sources.delimited.HEADER_BYTES", size)
+    data, said = INPUTS[case]
+    pipe(data)
+    for _ in range(3):
+        check(input_format=said)
+    assert read(input_format=said) == ROWS
+    with pytest.raises(BadSource, match="was read before"):
+        read(input_format=said)
+
+
+@pytest.mark.parametrize("case", INPUTS)
+def test_unknown_columns_are_refused_and_nothing_is_lost(pipe: Pipe, case: str) -> None:
+    data, said = INPUTS[case]
+    pipe(data)
+    with pytest.raises(UnknownColumn):
+        check(value="q", input_format=said)
+    with pytest.raises(UnknownColumn):
+        read(value="q", input_format=said)
+    assert read(input_format=said) == ROWS
+
+
+def test_inputs_larger_than_what_is_kept(pipe: Pipe) -> None:
+    rows = [(str(i), "x" * 100) for i in range(200_000)]
+    data = ("u,v\n" + "".join(f"{u},{v}\n" for u, v in rows)).encode()
+    pipe(data)
+    check()
+    tape = standard_input.current_tape()
+    assert 0 < len(tape.kept) < 1 << 20
+    assert read() == rows
+    assert not tape.kept
+
+
+def test_tabs_need_to_be_said(pipe: Pipe) -> None:
+    pipe(b"u\tv\na\tx\n")
+    with pytest.raises(UnknownColumn, match=r"standard input \(read as csv\)"):
+        check()
+    assert read(input_format="tsv") == [("a", "x")]
+
+
+@pytest.mark.parametrize(
+    ("data", "said", "words"),
+    [
+        (parquet(), None, "Parquet file.*Name the file itself"),
+        (parquet(), "csv", "Parquet file"),
+        (gzip.compress(parquet()), None, "Parquet file"),
+        (arrow(pa.ipc.new_file), None, "Arrow file.*Arrow stream"),
+        (gzip.compress(arrow()), None, "packed with gzip"),
+        (csv(), "parquet", "Parquet cannot be read"),
+        (csv(), "xlsx", "must be one of csv, tsv, jsonl, arrow"),
+        (csv(), "arrow", "damaged"),
+        (jsonl(), "csv", "Neither|quote"),
+        (b"", None, "no header line"),
+    ],
+)
+def test_inputs_that_are_refused(pipe: Pipe, data: bytes, said: str | None, words: str) -> None:
+    pipe(data)
+    with pytest.raises((BadSource, BadParameter), match=words):
+        check(input_format=said)
+
+
+BAD = {
+    "ragged": (f"u,v\n{CANARY},x\n{CANARY}\n".encode(), DamagedSource, r"standard input \(read as csv\), line 3"),
+    "quote": (f'u,v\n{CANARY},"x\n'.encode(), DamagedSource, "line 2: a quote is never closed"),
+    "not utf-8": (f"u,v\n{CANARY},".encode() + b"\xff\n", DamagedSource, "line 2: the text is not UTF-8"),
+    "nul": (f"u,v\n{CANARY},\0\n".encode(), DamagedSource, "NUL"),
+    "json": (f'{{"u":"{CANARY}","v":"x"}}\n{{"u":\n'.encode(), DamagedSource, "line 2"),
+    "json type": (f'{{"u":"a","v":"{CANARY}"}}\n{{"u":1,"v":"x"}}\n'.encode(), UnsupportedType, "line 2"),
+    "no user": (f"u,v\n,{CANARY}\n".encode(), NullUsers, "null_users"),
+    "cut gzip": (gzip.compress(csv())[:-9], DamagedSource, "damaged"),
+    "cut zstd": (zstd(csv())[:-9], DamagedSource, "damaged"),
+    "cut arrow": (arrow()[:-8], DamagedSource, "does not end"),
+    "cut arrow body": (arrow()[:-200], DamagedSource, "damaged"),
+    "arrow and more": (arrow() + b"x", DamagedSource, "does not end"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_the_strict_checks_hold(pipe: Pipe, case: str) -> None:
+    data, kind, words = BAD[case]
+    pipe(data)
+    with pytest.raises(kind, match=words) as caught:
+        read()
+    assert CANARY not in str(caught.value)
+    assert caught.value.__context__ is None
+
+
+def test_nothing_piped_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = io.TextIOWrapper(io.BytesIO())
+    terminal.buffer.isatty = lambda: True
+    for stdin in (None, terminal):
+        monkeypatch.setattr(sys, "stdin", stdin)
+        with pytest.raises(BadSource, match="Nothing is piped"):
+            check()
+
+
+def test_the_format_is_said_of_standard_input_only(tmp_path: Any) -> None:
+    (tmp_path / "d.csv").write_text("u,v\n")
+    for source in (tmp_path / "d.csv", pa.table({"u": ["a"], "v": ["x"]})):
+        with pytest.raises(BadParameter, match="told by its suffix"):
+            check_source(source, user="u", value="v", kind=ValueKind.ITEM, input_format="csv")
+
+
+REAL = """
+from dpunion.sources import ValueKind, check_source, open_rows
+names = {"user": "u", "value": "v", "kind": ValueKind.ITEM}
+seen = []
+check_source("-", **names)
+rows = sum(len(batch.users) for batch in open_rows("-", **names, on_progress=seen.append))
+print(rows, seen == sorted(seen), seen[-1], len(seen) > 2)
+"""
+
+
+@pytest.mark.parametrize("how", ["pipe", "file"])
+def test_a_real_standard_input(tmp_path: Any, how: str) -> None:
+    path = tmp_path / "d"
+    path.write_bytes(b"u,v\n" + b"somebody,something\n" * 1_000_000)
+    with path.open("rb") as file:
+        given: dict[str, Any] = {"stdin": file} if how == "file" else {"input": path.read_bytes()}
+        done = subprocess.run([sys.executable, "-c", REAL], capture_output=True, check=True, **given)
+    assert done.stdout.decode().split() == ["1000000", "True", "1.0", str(how == "file")]
