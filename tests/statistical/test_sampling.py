@@ -43,9 +43,7 @@ def test_coins_have_their_probability(
 
 @pytest.mark.parametrize(("factor", "verdict"), [(1.0, True), (1.05, False), (0.95, False)])
 @pytest.mark.parametrize("above", [-3.0, -1.0, 0.5, 1.0, 2.5])
-def test_gaussian_decisions_have_the_probability_of_noise_and_threshold(
-    above: float, factor: float, *, verdict: bool
-):
+def test_gaussian_decisions_have_the_probability_of_noise_and_threshold(above: float, factor: float, *, verdict: bool):
     """Against scipy's normal distribution; a standard deviation 5 % off must be noticed."""
     weights = np.full(MANY, 10.0 + above * 2.0)
     released = sampling.decide_gaussian(weights, 10.0, 2.0, COIN_WORDS)
@@ -55,18 +53,14 @@ def test_gaussian_decisions_have_the_probability_of_noise_and_threshold(
 
 @pytest.mark.parametrize(("factor", "verdict"), [(1.0, True), (1.05, False), (0.95, False)])
 @pytest.mark.parametrize("above", [-5.0, -1.0, 0.5, 1.0, 4.0])
-def test_laplace_decisions_have_the_probability_of_noise_and_threshold(
-    above: float, factor: float, *, verdict: bool
-):
+def test_laplace_decisions_have_the_probability_of_noise_and_threshold(above: float, factor: float, *, verdict: bool):
     weights = np.full(MANY, 10.0 + above * 2.0)
     released = sampling.decide_laplace(weights, 10.0, 2.0, COIN_WORDS)
     chance = stats.laplace.sf(10.0, loc=weights[0], scale=2.0 * factor)
     assert binomial_passes(int(released.sum()), MANY, chance) == verdict
 
 
-@pytest.mark.parametrize(
-    ("scale", "shift", "verdict"), [(1.0, 0.0, True), (1.05, 0.0, False), (1.0, 0.01, False)]
-)
+@pytest.mark.parametrize(("scale", "shift", "verdict"), [(1.0, 0.0, True), (1.05, 0.0, False), (1.0, 0.01, False)])
 def test_normals_pass_kolmogorov_smirnov(scale: float, shift: float, *, verdict: bool):
     ordered = stats.norm.cdf(np.sort(NORMALS * scale + shift))
     steps = np.arange(MANY + 1) / MANY
@@ -92,10 +86,7 @@ def test_normals_have_the_far_tail_under_a_lens():
     beyond = np.exp(stats.norm.logsf(np.abs(draws)) + 41 * np.log(2.0))
     assert np.abs(draws).min() > 6.9
     assert stats.kstest(beyond, "uniform").pvalue > PASSES
-    assert (
-        stats.kstest(np.exp(stats.norm.logsf(np.abs(draws) * 1.001) + 41 * np.log(2.0)), "uniform").pvalue
-        < PASSES
-    )
+    assert stats.kstest(np.exp(stats.norm.logsf(np.abs(draws) * 1.001) + 41 * np.log(2.0)), "uniform").pvalue < PASSES
 
 
 def bits(words: np.ndarray) -> np.ndarray:
@@ -144,9 +135,7 @@ def test_bounding_keeps_each_item_equally_often():
     """Each of 20,000 users keeps the 5 of 20 items with the smallest SipHash: chi-squared over the items."""
     users = KEY.words(Purpose.BOUND, 0, COUNTERS[:20_000])
     items = KEY.digests(Purpose.ITEM, np.arange(21, dtype=np.int64), np.arange(20, dtype=np.uint8))
-    priority = np.array(
-        [[hashing.siphash24(k0, k1, m0, m1) for m0, m1 in items] for k0, k1 in users], dtype=np.uint64
-    )
+    priority = np.array([[hashing.siphash24(k0, k1, m0, m1) for m0, m1 in items] for k0, k1 in users], dtype=np.uint64)
     kept = np.argsort(priority, axis=1)[:, :5]
     counts = np.bincount(kept.ravel(), minlength=20)
     # Each user keeps exactly 5, so counts have covariance -1/19 of their variance: hence the factor 19/20.

@@ -230,7 +230,9 @@ def test_plan_takes_any_parameter_by_name():
     assert (parameters["rounds"], parameters["keep_fraction"]) == (3, 0.9)
 
 
-@pytest.mark.parametrize("setting", ["nonsense", "=3", "rounds=", "rounds=many", "rounds=2.5", "keep_fraction=nan", "name=3"])
+@pytest.mark.parametrize(
+    "setting", ["nonsense", "=3", "rounds=", "rounds=many", "rounds=2.5", "keep_fraction=nan", "name=3"]
+)
 def test_plan_refuses_what_is_no_parameter(setting):
     assert_error(run("plan", *BUDGET, "-a", "funnel", "--set", setting), 2, "funnel")
 

@@ -73,9 +73,7 @@ def test_no_byte_of_the_key_is_shown(make):
 
 
 @pytest.mark.parametrize("make", [RunKey.fresh, lambda: RunKey.for_tests(3)])
-@pytest.mark.parametrize(
-    "attempt", [pickle.dumps, copy.copy, copy.deepcopy, lambda k: pickle.dumps(k, protocol=0)]
-)
+@pytest.mark.parametrize("attempt", [pickle.dumps, copy.copy, copy.deepcopy, lambda k: pickle.dumps(k, protocol=0)])
 def test_keys_are_neither_pickled_nor_copied(make, attempt):
     key = make()
     with pytest.raises(BadParameter, match="export_for_closure") as caught:
@@ -279,14 +277,10 @@ def test_coin_boundary_is_exact(probability: float):
 @settings(max_examples=300, deadline=None)
 @given(st.floats(0.0, 1.0), st.integers(0, 2**64 - 1), st.integers(0, 2**64 - 1), st.integers(-2, 2))
 def test_coin_equals_its_twin(probability: float, high: int, low: int, near: int):
-    assert sampling.hits(probability, np.uint64(high), np.uint64(low)) == reference_hashing.hits(
-        probability, high, low
-    )
+    assert sampling.hits(probability, np.uint64(high), np.uint64(low)) == reference_hashing.hits(probability, high, low)
     edge = min(max(Fraction(probability) * 2**128 // 1 + near, 0), 2**128 - 1)
     words = split(edge)
-    assert sampling.hits(probability, *words) == reference_hashing.hits(
-        probability, int(words[0]), int(words[1])
-    )
+    assert sampling.hits(probability, *words) == reference_hashing.hits(probability, int(words[0]), int(words[1]))
 
 
 def test_certain_and_impossible_coins():
@@ -429,9 +423,7 @@ def test_normals_read_sign_and_tail_from_the_words(tail: int):
     words = np.array([[high << 1 | 1, low], [high << 1, low]], dtype=np.uint64)
     up, down = sampling.normals(words)
     assert up == -down
-    assert up == pytest.approx(
-        sampling.inverse_upper_tail(float(Fraction(2 * tail + 1, 2**129))), rel=1e-15, abs=1e-16
-    )
+    assert up == pytest.approx(sampling.inverse_upper_tail(float(Fraction(2 * tail + 1, 2**129))), rel=1e-15, abs=1e-16)
     assert up >= 0.0
 
 
