@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import pwd
 import shutil
@@ -27,17 +28,24 @@ shared_buffers = 32MB
 
 def find_binaries() -> Path:
     """Return the folder of the server's programs, installing Debian's package if we may; else skip, saying why."""
+    if newest_binaries() is None and os.geteuid() == 0 and shutil.which("apt-get"):
+        with Path(tempfile.gettempdir(), "dpunion-install-postgres.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # one worker of the test run installs, the others wait
+            if newest_binaries() is None:
+                install()
     newest = newest_binaries()
-    if newest is None and os.geteuid() == 0 and shutil.which("apt-get"):
-        environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-        for arguments in (["update"], ["install", "-y", "--no-install-recommends", "postgresql"]):
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                command = ["apt-get", "-o", "DPkg::Lock::Timeout=120", *arguments]
-                subprocess.run(command, timeout=300, env=environment, capture_output=True, check=False)
-        newest = newest_binaries()
     if newest is None:
         pytest.skip("no PostgreSQL server is installed, and it cannot be installed here")
     return newest
+
+
+def install() -> None:
+    """Try to install Debian's package."""
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    for arguments in (["update"], ["install", "-y", "--no-install-recommends", "postgresql"]):
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            command = ["apt-get", "-o", "DPkg::Lock::Timeout=120", *arguments]
+            subprocess.run(command, timeout=300, env=environment, capture_output=True, check=False)
 
 
 def newest_binaries() -> Path | None:

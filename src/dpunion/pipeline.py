@@ -1,15 +1,21 @@
 """The main path: from a source of (user, item) rows to a private release. Read this file first.
 
 plan     every number is fixed, from public parameters only
+reserve  the budget is charged in the ledger, when there is one, before any data is read
 read     rows -> contributions: normalised, without duplicates, at most so many items of each user
 select   weigh the items, flip one coin for each
-publish  the chosen items, sorted, as plain strings
+publish  the chosen items, sorted, as plain strings; written whole or not at all; the charge is settled
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+import contextlib
+import hashlib
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,11 +27,17 @@ from dpunion.engines import local
 from dpunion.errors import BadParameter
 from dpunion.plans import Plan, plan_release
 from dpunion.randomness import RunKey
-from dpunion.releases import Release
+from dpunion.releases import Release, check_target
 from dpunion.sources import NullUserPolicy, ValueKind, open_rows
+from dpunion.sources.databases import public_name
 from dpunion.sources.encoding import Normalization, encode
+from dpunion.sources.known import Known, known_items
 from dpunion.sources.rowstore import as_bytes
 
+if TYPE_CHECKING:
+    from dpunion.ledger import Reservation
+
+PathLike = str | os.PathLike[str]
 Progress = Callable[[str, float | None], None]
 """Told the stage, and while reading the part of the input's bytes that was read; never anything about values."""
 
@@ -44,75 +56,211 @@ def release(
     epsilon: float,
     delta: float,
     algorithm: object = None,
+    query: str | None = None,
+    input_format: str | None = None,
     null_users: str | NullUserPolicy = NullUserPolicy.REFUSE,
     normalize: str | Normalization = Normalization.NFC,
+    known: Any = None,
+    include_known: bool = False,
+    out: PathLike | Sequence[PathLike] = (),
+    overwrite: bool = False,
+    ledger: PathLike | None = None,
+    dataset: str | None = None,
+    charge_again: bool = False,
     memory_limit: int | str | None = None,
     unsafe_test_key: int | None = None,
     progress: Progress | None = None,
 ) -> Release:
     """Release as many items as possible of the union of the users' sets.
 
-    source: a path, a list of paths or a pattern (Parquet, Arrow IPC, CSV, TSV, JSONL; .gz and .zst); any object with
-    `__arrow_c_stream__` (pandas, polars, pyarrow, DuckDB); an iterable of (user, item) pairs; a mapping user -> items.
+    source: a path, a list of paths or a pattern (Parquet, Arrow IPC, CSV, TSV, JSONL; .gz, .zst), a folder of Parquet
+    files, "-" for standard input (with input_format), a database (with query); any object with `__arrow_c_stream__`
+    (pandas, polars, pyarrow, DuckDB); an iterable of (user, item) pairs; a mapping user -> items.
     user, item: the columns. text: instead of item, a column of texts that are split into words.
     algorithm: an algorithm or its name; Funnel() when left out.
     null_users: "refuse" or "drop" rows that do not say whose they are.
     normalize: "nfc", "nfc-lower" or "exact", applied to items before duplicates are dropped.
+    known: a public list (a file, an earlier Release, texts) to leave out of every set, so that the budget finds new
+    items; include_known adds it to the result.
+    out: files to write, by suffix; overwrite allows replacing them.
+    ledger, dataset: where the budget is kept; charged before reading. charge_again allows the same release once more.
     memory_limit: bytes, or text like "2GB" (a share of the machine when left out); beyond it rows wait in nameless
     private files.
     unsafe_test_key: fixes the randomness, for tests; the result is stamped NOT PRIVATE.
 
     Guarantees:
     - (epsilon, delta)-differential privacy for adding or removing one user and all of that user's rows;
-    - a bad budget, algorithm or option is refused before any data is read.
+    - a bad budget, algorithm, option or output is refused before any data is read;
+    - with a ledger, the budget is charged before any data is read, and a crash counts as spent.
     """
     planned = plan(algorithm, epsilon=epsilon, delta=delta)
-    nulls = as_choice("null_users", null_users, NullUserPolicy)
-    normalization = as_choice("normalize", normalize, Normalization)
-    kind, value = _value_column(item, text)
-    limit = as_bytes(memory_limit)
+    reading = Reading(
+        source=source,
+        user=user,
+        kind=_kind(item, text),
+        value=item if text is None else text,
+        query=query,
+        input_format=input_format,
+        null_users=as_choice("null_users", null_users, NullUserPolicy),
+        normalization=as_choice("normalize", normalize, Normalization),
+        known=None if known is None else known_items(known),
+        memory_limit=as_bytes(memory_limit),
+    )
+    if include_known and reading.known is None:
+        raise BadParameter("There is no known list to include.", "Name it with 'known' (--known), or leave this out.")
+    targets = checked_targets(out, overwrite=overwrite)
     key = RunKey.fresh() if unsafe_test_key is None else RunKey.for_tests(unsafe_test_key)
     tell = progress or _silent
 
+    with reserved(ledger, dataset, planned, reading, charge_again=charge_again, test_key=key.is_test) as reservation:
+        contributions = read(reading, planned, key, tell, reservation)
+        tell("selecting", None)
+        released = publish(planned, contributions, key, reading.known if include_known else None)
+        released = Release(released.items, planned, released.private, _notes(reservation, reading.known, include_known))
+        tell("writing", None)
+        written = [released.write(target, overwrite=overwrite) for target in targets]
+        if reservation is not None:
+            digest = None if written else hashlib.sha256("\0".join(released.items).encode()).hexdigest()
+            reservation.settle(written, digest=digest)
+    return released
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What is read and how: public, except for what `source` holds."""
+
+    source: Any
+    user: str | None
+    kind: ValueKind
+    value: str | None
+    query: str | None
+    input_format: str | None
+    null_users: NullUserPolicy
+    normalization: Normalization
+    known: Known | None
+    memory_limit: int | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the public facts that tell one release from another; objects in memory have no name."""
+        names = self.source if isinstance(self.source, (list, tuple)) else [self.source]
+        named = all(isinstance(name, (str, os.PathLike)) for name in names)
+        return {
+            "sources": [_named(str(name)) for name in names] if named else ["in memory"],
+            "user": self.user,
+            self.kind.value: self.value,
+            "query": self.query,
+            "null_users": self.null_users.value,
+            "normalize": self.normalization.value,
+            "known": None if self.known is None else self.known.sha256,
+        }
+
+
+def read(
+    reading: Reading, planned: Plan, key: RunKey, tell: Progress, reservation: Reservation | None
+) -> Contributions:
+    """Read the source into bounded contributions.
+
+    Guarantees: columns and types are checked before the reservation says that reading begins.
+    """
+    algorithm = planned.algorithm
     tell("reading", 0.0)
     with open_rows(
-        source, user=user, value=value, kind=kind, null_users=nulls, on_progress=lambda done: tell("reading", done)
+        reading.source,
+        user=reading.user,
+        value=reading.value,
+        kind=reading.kind,
+        query=reading.query,
+        input_format=reading.input_format,
+        null_users=reading.null_users,
+        on_progress=lambda done: tell("reading", done),
     ) as rows:
-        contributions = encode(
-            ((batch.users, batch.values) for batch in rows),
+        if reservation is not None:
+            reservation.start_reading()
+        return encode(
+            rows,
             key,
-            max_items_per_user=planned.algorithm.max_items_per_user if planned.algorithm.bounds_once else MAX_ITEMS,
-            user_order=getattr(planned.algorithm, "user_order", UserOrder.RANDOM),
-            normalization=normalization,
-            split_words=kind is ValueKind.TEXT,
-            memory_limit=limit,
+            max_items_per_user=algorithm.max_items_per_user if algorithm.bounds_once else MAX_ITEMS,
+            user_order=getattr(algorithm, "user_order", UserOrder.RANDOM),
+            normalization=reading.normalization,
+            split_words=reading.kind is ValueKind.TEXT,
+            known=() if reading.known is None else reading.known.items,
+            memory_limit=reading.memory_limit,
         )
-    tell("selecting", None)
-    return publish(planned, contributions, key)
 
 
-def publish(planned: Plan, contributions: Contributions, key: RunKey) -> Release:
-    """Select by the plan and turn the chosen items into a release.
+def publish(planned: Plan, contributions: Contributions, key: RunKey, known: Known | None = None) -> Release:
+    """Select by the plan and turn the chosen items, and the known list when given, into a release.
 
     Guarantees:
     - the items are copied out one by one and sorted by bytes; nothing else of the input reaches the release.
     """
-    chosen = local.select(planned, contributions, key)
-    return Release(_texts(contributions.table, chosen), planned, private=not key.is_test)
+    chosen = _texts(contributions.table, local.select(planned, contributions, key))
+    items = tuple(sorted(chosen if known is None else {*chosen, *known.items}))
+    return Release(items, planned, private=not key.is_test)
 
 
-def _texts(table: ItemTable, chosen: Int64s) -> tuple[str, ...]:
+@contextlib.contextmanager
+def reserved(
+    ledger: PathLike | None,
+    dataset: str | None,
+    planned: Plan,
+    reading: Reading,
+    *,
+    charge_again: bool,
+    test_key: bool,
+) -> Iterator[Reservation | None]:
+    """Charge the ledger, when there is one, for as long as the release is made."""
+    if (ledger is None) != (dataset is None):
+        raise BadParameter("A ledger needs the name of a dataset, and the other way round.", "Give both, or neither.")
+    if ledger is None or dataset is None:
+        yield None
+        return
+    from dpunion.ledger import Ledger, fingerprint
+
+    what = fingerprint(**reading.to_dict(), plan=planned.to_dict())
+    book = Ledger.open(ledger)
+    try:
+        with book.reserve(dataset, planned, what, charge_again=charge_again, test_key=test_key) as reservation:
+            yield reservation
+    finally:
+        book.close()
+
+
+def checked_targets(out: PathLike | Sequence[PathLike], *, overwrite: bool) -> list[Path]:
+    """Return the output files, after refusing what cannot be written."""
+    targets = [Path(out)] if isinstance(out, (str, os.PathLike)) else [Path(one) for one in out]
+    for target in targets:
+        check_target(target, overwrite=overwrite)
+    if len({target.resolve() for target in targets}) < len(targets):
+        raise BadParameter("Two outputs name the same file.", "Name each output file once.")
+    return targets
+
+
+def _notes(reservation: Reservation | None, known: Known | None, include_known: bool) -> tuple[str, ...]:  # noqa: FBT001
+    notes = [] if reservation is None else [reservation.sentence]
+    if known is not None:
+        how = "added to it" if include_known else "left out of it"
+        notes.append(f"Items of a known public list (SHA-256 {known.sha256}) were set aside first and are {how}.")
+    return tuple(notes)
+
+
+def _texts(table: ItemTable, chosen: Int64s) -> list[str]:
     starts, stops = table.offsets[chosen].tolist(), table.offsets[chosen + 1].tolist()
     data = np.ascontiguousarray(table.data)
-    return tuple(sorted(data[start:stop].tobytes().decode() for start, stop in zip(starts, stops, strict=True)))
+    return sorted(data[start:stop].tobytes().decode() for start, stop in zip(starts, stops, strict=True))
 
 
-def _value_column(item: str | None, text: str | None) -> tuple[ValueKind, str | None]:
+def _kind(item: str | None, text: str | None) -> ValueKind:
     if item is not None and text is not None:
         raise BadParameter(
             "Both 'item' and 'text' were given.", "Use 'item' for ready items or 'text' for texts to split into words."
         )
-    return (ValueKind.TEXT, text) if text is not None else (ValueKind.ITEM, item)
+    return ValueKind.ITEM if text is None else ValueKind.TEXT
+
+
+def _named(source: str) -> str:
+    """Return a source's name without anything secret."""
+    return public_name(source) if source.startswith(("postgresql://", "postgres://")) else source
 
 
 def _silent(_stage: str, _done: float | None) -> None:

@@ -10,7 +10,7 @@ import contextlib
 import json
 import os
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -28,12 +28,14 @@ ROWS_PER_GROUP = 1 << 16
 class Release:
     """What may be published.
 
-    items: sorted by their UTF-8 bytes. private: False when a test key was used.
+    items: sorted by their UTF-8 bytes. private: False when a test key was used. notes: further public sentences of the
+    statement: the ledger entry, the known list.
     """
 
     items: tuple[str, ...]
     plan: Plan
     private: bool
+    notes: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.items)
@@ -44,7 +46,7 @@ class Release:
     @property
     def statement(self) -> str:
         """Say in plain words what was guaranteed."""
-        return statement(self.plan, private=self.private)
+        return statement(self.plan, private=self.private, notes=self.notes)
 
     def to_json(self) -> str:
         """Return everything as JSON, items included."""
@@ -56,6 +58,7 @@ class Release:
             "format": FORMAT,
             "private": self.private,
             "statement": self.statement,
+            "notes": list(self.notes),
             "plan": self.plan.to_dict(),
             "items": list(self.items),
         }
@@ -68,7 +71,8 @@ class Release:
             values = json.loads(text)
         if not (isinstance(values, dict) and values.get("format") == FORMAT and _is_release(values)):
             raise BadParameter("This is not a release of dpunion.", "Pass the text that Release.to_json returned.")
-        return cls(tuple(sorted(values["items"])), Plan.from_dict(values["plan"]), values["private"])
+        notes = tuple(str(note) for note in values.get("notes", []))
+        return cls(tuple(sorted(values["items"])), Plan.from_dict(values["plan"]), values["private"], notes)
 
     def write(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
         """Write the items in the format of the suffix, whole or not at all; return where.
@@ -94,7 +98,7 @@ def _is_release(values: dict[str, Any]) -> bool:
     )
 
 
-def statement(plan: Plan, *, private: bool) -> str:
+def statement(plan: Plan, *, private: bool, notes: tuple[str, ...] = ()) -> str:
     """Say in plain words what a release with this plan guarantees, and what it does not."""
     epsilon, delta = plan.budget.epsilon, plan.budget.delta
     limit = plan.algorithm.max_items_per_user
@@ -107,6 +111,7 @@ def statement(plan: Plan, *, private: bool) -> str:
         "secret random decisions that were made once and not kept.",
         "It assumes that one user id stands for one person, that the operator is trusted, and that the budget of all "
         "releases from the same data is added up. It does not cover running time or memory use.",
+        *notes,
     ]
     return "\n".join(lines if private else [NOT_PRIVATE, *lines])
 
@@ -211,11 +216,24 @@ def defuse_formula(text: str) -> str:
     return "'" + text if text[:1] in "=+-@\t\r\n'" and text else text
 
 
+def text_array(texts: Sequence[str]) -> Any:
+    """Return the texts as a new Arrow array; pa.array would import an installed pandas, which takes half a second."""
+    from array import array
+    from itertools import accumulate
+
+    import pyarrow as pa
+
+    encoded = [text.encode() for text in texts]
+    offsets = array("q", accumulate(map(len, encoded), initial=0))
+    large = pa.LargeStringArray.from_buffers(len(texts), pa.py_buffer(offsets), pa.py_buffer(b"".join(encoded)))
+    return large.cast(pa.string())
+
+
 def _write_parquet(release: Release, file: IO[bytes]) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    table = pa.table({COLUMN: pa.array(release.items, pa.string())})
+    table = pa.table({COLUMN: text_array(release.items)})
     pq.write_table(
         table,
         file,
@@ -229,7 +247,7 @@ def _write_parquet(release: Release, file: IO[bytes]) -> None:
 def _write_arrow(release: Release, file: IO[bytes]) -> None:
     import pyarrow as pa
 
-    table = pa.table({COLUMN: pa.array(release.items, pa.string())})
+    table = pa.table({COLUMN: text_array(release.items)})
     with pa.ipc.new_file(file, table.schema) as writer:
         writer.write_table(table, max_chunksize=ROWS_PER_GROUP)
 

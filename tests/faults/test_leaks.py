@@ -191,7 +191,7 @@ def test_files_have_the_permitted_columns_and_no_others(written):
             ".csv": ["item"],
             ".jsonl": ["item"],
             ".txt": [],
-            ".json": ["format", "items", "plan", "private", "statement"],
+            ".json": ["columns", "format", "items", "notes", "plan", "private", "statement"],
         }[written.suffix]
     )
 
@@ -221,7 +221,7 @@ def test_json_says_nothing_that_was_not_known_before_the_data(name):
     assert one.pop("items") != other.pop("items")
     assert one == other
     assert one["plan"] == planned.to_dict()
-    assert set(one) == {"format", "private", "statement", "plan"}
+    assert set(one) == {"columns", "format", "notes", "private", "statement", "plan"}
     assert set(one["plan"]) <= PLAN_KEYS
     assert one["format"] == FORMAT
 

@@ -295,7 +295,7 @@ def test_release_overwrites_with_force_only(posts, tmp_path):
 def test_release_json(posts):
     result = run("release", posts, *COLUMNS, *BUDGET, "--json")
     values = json.loads(result.stdout)
-    assert set(values) == {"format", "private", "statement", "plan", "items"}
+    assert set(values) == {"columns", "format", "notes", "private", "statement", "plan", "items"}
     assert values["format"] == FORMAT
     assert values["private"] is True
     assert "NOT PRIVATE" not in values["statement"]
@@ -306,7 +306,7 @@ def test_release_json(posts):
 def test_release_json_beside_a_file_names_it_and_counts(posts, tmp_path):
     path = tmp_path / "out.csv"
     values = json.loads(run("release", posts, *COLUMNS, *BUDGET, "--json", "--out", path).stdout)
-    assert set(values) == {"format", "private", "statement", "plan", "released", "written"}
+    assert set(values) == {"columns", "format", "notes", "private", "statement", "plan", "released", "written"}
     assert values["released"] == len(ITEMS)
     assert values["written"] == [str(path)]
 

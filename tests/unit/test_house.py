@@ -234,7 +234,7 @@ def test_nothing_is_logged_or_warned(source):
     """Logs and warnings go where nobody looks for private data; the one warning is of a password in an address."""
     used = set(imported(tree(source)))
     assert "logging" not in used
-    assert "warnings" not in used or source.name == "databases.py"
+    assert "warnings" not in used or source.name in {"databases.py", "answers.py"}
 
 
 def test_no_network(source):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import os
 from pathlib import Path
 from typing import Any
 
@@ -173,9 +174,16 @@ def test_values_in_folder_names_do_not_show(tmp_path: Path) -> None:
     assert CANARY not in str(caught.value)
 
 
-def test_pipes_are_not_files(tmp_path: Path) -> None:
-    import os
+def test_values_in_the_paths_that_a_pattern_finds_do_not_show(tmp_path: Path) -> None:
+    bad = put(tmp_path / f"u={CANARY}" / "1.parquet", u=["a"], v=["y"])
+    assert read(tmp_path / "*" / "*.parquet") == [("a", "y")]
+    bad.write_bytes(b"PAR1")
+    with pytest.raises(DamagedSource, match=r"u=…/1\.parquet") as caught:
+        read(tmp_path / "*" / "*.parquet")
+    assert CANARY not in str(caught.value)
 
+
+def test_pipes_are_not_files(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "p.csv")
     with pytest.raises(BadSource, match=r"is a pipe.*'-'"):
         read(tmp_path / "p.csv")

@@ -58,6 +58,21 @@ def keep_random(
 
 
 @kernel
+def drop_items(starts: Int64s, grouped: Int32s, sizes: Int64s, unwanted: npt.NDArray[np.bool_]) -> None:
+    """Drop unwanted items from every set. In-place on grouped and sizes; unwanted: bool[items], public.
+
+    Guarantees: each user keeps exactly the user's own other items, in order.
+    """
+    for user in range(len(sizes)):
+        to = starts[user]
+        for i in range(starts[user], starts[user] + sizes[user]):
+            if not unwanted[grouped[i]]:
+                grouped[to] = grouped[i]
+                to += 1
+        sizes[user] = to - starts[user]
+
+
+@kernel
 def gather_users(starts: Int64s, grouped: Int32s, order: Int64s, new_offsets: Int64s, items: Int32s) -> None:
     """Copy each user's items, users in the given order. Writes items: int32[pairs].
 

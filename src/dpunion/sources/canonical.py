@@ -9,6 +9,7 @@
       decimals, binary, structs
     lists of the above              each element    refused           each element (text)
 
+A part of a key of several columns is spelled as an item, but lists are refused.
 Refused types have several spellings for one value (1, 1.0, 1e0; time zones; trailing zeros), or none: whoever
 makes the file chooses one by casting to text there. A column of nulls only has any type.
 """
@@ -36,6 +37,7 @@ class Role(enum.Enum):
     USER = "user"
     ITEM = "item"
     TEXT = "text"
+    KEY = "part of a key"
 
 
 class Kind(enum.Enum):
@@ -51,6 +53,7 @@ KINDS_FOR_ROLE = {
     Role.USER: (Kind.TEXT, Kind.INTEGER),
     Role.ITEM: (Kind.TEXT, Kind.INTEGER, Kind.DATE, Kind.BOOLEAN),
     Role.TEXT: (Kind.TEXT,),
+    Role.KEY: (Kind.TEXT, Kind.INTEGER, Kind.DATE, Kind.BOOLEAN),
 }
 
 
@@ -75,9 +78,14 @@ class Column:
         self._dictionary: Any = None
         self._dictionary_text: Any = None
 
+    @property
+    def parts(self) -> tuple[Column, ...]:
+        """The columns that it is read from: itself."""
+        return (self,)
+
     def expect(self, type_: Any, where: str) -> None:
         """Check that a column type known ahead has a canonical text and the kind of the other files."""
-        if is_list(type_) and self.role is not Role.USER:
+        if is_list(type_) and self.role in (Role.ITEM, Role.TEXT):
             type_ = type_.value_type
         self.see(kind_of(type_, self.role, self.name, where), where)
 
@@ -173,7 +181,9 @@ def remedy_for(type_: Any, role: Role) -> str:
     match role:
         case Role.USER:
             return "Cast it to text or integer in the query that makes the data."
-        case Role.ITEM:
+        case Role.KEY if is_list(type_):
+            return "Unnest the list where the data is made: in a key of several columns each has one value per row."
+        case Role.ITEM | Role.KEY:
             return "Cast it to text, integer, date or boolean in the query that makes the data."
         case Role.TEXT:
             return "Name a column of text, or cast it to text in the query that makes the data."

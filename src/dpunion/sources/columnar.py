@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ import pyarrow.types as pt
 
 from dpunion.errors import DamagedSource
 from dpunion.sources.canonical import Column, Role, is_list
-from dpunion.sources.columns import OnFraction, Wanted, find_column, find_columns
+from dpunion.sources.columns import OnFraction, Wanted, expect_types, find_column, find_columns
 from dpunion.sources.guard import WRITE_AGAIN, attempt, attempt_each
 from dpunion.sources.locate import Partitions
 
@@ -40,24 +40,24 @@ class ParquetPart:
     size: int
     partitions: Partitions = ()
 
-    def check(self, wanted: Wanted, users: Column, values: Column) -> None:
-        """Check the two columns by the file's footer and the names of its folders."""
+    def check(self, wanted: Wanted, columns: Sequence[Column]) -> None:
+        """Check the wanted columns by the file's footer and the names of its folders."""
         schema = self._open([]).schema_arrow
         names = self._names(schema)
-        for position, column in zip(find_columns(names, wanted, self.where), (users, values), strict=True):
+        for position, column in zip(find_columns(names, wanted, self.where), columns, strict=True):
             column.expect(schema.field(position).type if position < len(schema) else pa.string(), self.where)
 
-    def batches(self, wanted: Wanted, on_fraction: OnFraction) -> Iterator[tuple[Any, Any]]:
-        """Yield the two columns; text that is dictionary-encoded in the file stays so."""
+    def batches(self, wanted: Wanted, on_fraction: OnFraction) -> Iterator[tuple[Any, ...]]:
+        """Yield the wanted columns; text that is dictionary-encoded in the file stays so."""
         file = self._open([])
         names = self._names(file.schema_arrow)
-        user, value = find_columns(names, wanted, self.where)
-        told = {i: repeated(dict(self.partitions)[names[i]]) for i in (user, value) if i >= len(file.schema_arrow)}
-        stored = [i for i in (user, value) if i not in told]
+        positions = find_columns(names, wanted, self.where)
+        told = {i: repeated(dict(self.partitions)[names[i]]) for i in positions if i >= len(file.schema_arrow)}
+        stored = [i for i in positions if i not in told]
         total, done = file.metadata.num_rows, 0
-        for rows, arrays in self._stored(file, stored, [user] if wanted.role is Role.TEXT else stored):
+        for rows, arrays in self._stored(file, stored, [positions[0]] if wanted.role is Role.TEXT else stored):
             columns = arrays | {i: array.take(pa.nulls(rows, pa.int32()).fill_null(0)) for i, array in told.items()}
-            yield columns[user], columns[value]
+            yield tuple(columns[i] for i in positions)
             done += rows
             on_fraction(done / max(total, 1))
         if done != total:
@@ -183,24 +183,22 @@ class ArrowPart:
     where: str
     size: int
 
-    def check(self, wanted: Wanted, users: Column, values: Column) -> None:
-        """Check the two columns by the schema at the file's beginning."""
+    def check(self, wanted: Wanted, columns: Sequence[Column]) -> None:
+        """Check the wanted columns by the schema at the file's beginning."""
         with attempt(lambda: pa.OSFile(str(self.path)), self.where) as file:
             schema = attempt(lambda: open_ipc(file, None), self.where).schema
-            user, value = find_columns(schema.names, wanted, self.where)
-            users.expect(schema.field(user).type, self.where)
-            values.expect(schema.field(value).type, self.where)
+            expect_types(schema, wanted, columns, self.where)
 
-    def batches(self, wanted: Wanted, on_fraction: OnFraction) -> Iterator[tuple[Any, Any]]:
-        """Yield the two columns of each record batch; the other columns are not loaded."""
+    def batches(self, wanted: Wanted, on_fraction: OnFraction) -> Iterator[tuple[Any, ...]]:
+        """Yield the wanted columns of each record batch; the other columns are not loaded."""
         with attempt(lambda: pa.OSFile(str(self.path)), self.where) as file:
             names = attempt(lambda: open_ipc(file, None), self.where).schema.names
-            user, value = find_columns(names, wanted, self.where)
-            fields = sorted((user, value))
+            positions = find_columns(names, wanted, self.where)
+            fields = sorted(positions)
             attempt(lambda: file.seek(0), self.where)
             reader = attempt(lambda: open_ipc(file, fields), self.where)
             for batch in attempt_each(lambda: ipc_batches(reader), self.where):
-                yield batch.column(fields.index(user)), batch.column(fields.index(value))
+                yield tuple(batch.column(fields.index(i)) for i in positions)
                 on_fraction(min(file.tell() / max(self.size, 1), 1.0))
 
 

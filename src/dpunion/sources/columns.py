@@ -1,4 +1,4 @@
-"""Which two columns are wanted, and finding them among those there are."""
+"""Which columns are wanted, and finding them among those there are."""
 
 from __future__ import annotations
 
@@ -18,11 +18,24 @@ OnFraction = Callable[[float], None]
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The user and the value column, by name or by position from 0, and the value's role (public)."""
+    """The user and the value columns, by name or by position from 0, and the values' role (public).
+
+    values: one column, or those of a key of several.
+    """
 
     user: str | int
-    value: str | int
+    values: tuple[str | int, ...]
     role: Role
+
+    @property
+    def columns(self) -> tuple[str | int, ...]:
+        """All columns, the user's first."""
+        return self.user, *self.values
+
+    def listed(self) -> str:
+        """All columns for errors."""
+        shown = [repr(column) for column in self.columns]
+        return f"{', '.join(shown[:-1])} and {shown[-1]}"
 
 
 class Part(Protocol):
@@ -38,24 +51,39 @@ class Part(Protocol):
         """Its share of the progress: bytes of files, 1 for all else."""
         ...
 
-    def check(self, wanted: Wanted, users: Column, values: Column) -> None:
+    def check(self, wanted: Wanted, columns: Sequence[Column]) -> None:
         """Refuse unknown columns and unsupported types, as far as can be told without reading rows."""
         ...
 
-    def batches(self, wanted: Wanted, on_fraction: OnFraction) -> Iterator[tuple[Any, Any]]:
-        """Yield pa.Arrays of users and of values, of equal length per batch."""
+    def batches(self, wanted: Wanted, on_fraction: OnFraction) -> Iterator[tuple[Any, ...]]:
+        """Yield pa.Arrays of the wanted columns in their order, of equal length per batch."""
         ...
 
 
-def find_columns(names: Sequence[str], wanted: Wanted, where: str) -> tuple[int, int]:
-    """Return the positions of the user and of the value column."""
-    user, value = find_column(names, wanted.user, where), find_column(names, wanted.value, where)
-    if user == value:
+def find_columns(names: Sequence[str], wanted: Wanted, where: str) -> tuple[int, ...]:
+    """Return the positions of the wanted columns."""
+    positions = tuple(find_column(names, column, where) for column in wanted.columns)
+    check_distinct(wanted, positions)
+    return positions
+
+
+def expect_types(schema: Any, wanted: Wanted, columns: Sequence[Column], where: str) -> None:
+    """Check the wanted columns by an Arrow schema."""
+    for position, column in zip(find_columns(schema.names, wanted, where), columns, strict=True):
+        column.expect(schema.field(position).type, where)
+
+
+def check_distinct(wanted: Wanted, places: Sequence[str | int]) -> None:
+    """Refuse a column that is wanted twice; places: where the wanted columns were found."""
+    user, *values = places
+    if user in values:
+        value = wanted.values[values.index(user)]
         raise BadParameter(
-            f"The user column {wanted.user!r} and the value column {wanted.value!r} are the same.",
+            f"The user column {wanted.user!r} and the value column {value!r} are the same.",
             "Name the column that says whose a row is, and another one that holds the values.",
         )
-    return user, value
+    if len(set(values)) < len(values):
+        raise BadParameter("A key names the same column twice.", "Name each column of the key once.")
 
 
 def find_column(names: Sequence[str], column: str | int, where: str) -> int:

@@ -94,9 +94,6 @@ class Failure:
         if CODE.fullmatch(state):
             return cls(state)
         text = str(error)
-        later = re.search(r"SQLSTATE: ([0-9A-Z]{5})\b", text)
-        if later:
-            return cls(later.group(1))
         if "Failed to connect" in text:
             return cls(next((code for phrase, code in CONNECTING if phrase in text), "connect"))
         # subtle: the driver appends the query, in which these phrases may stand too.

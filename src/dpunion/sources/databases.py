@@ -1,4 +1,4 @@
-"""Databases as sources: a URL or a database file, and a query whose result has the two columns.
+"""Databases as sources: a URL or a database file, and a query whose result has the wanted columns.
 
     postgresql://user@host/database     PostgreSQL; every setting as libpq has it (PGHOST, PGSERVICE, ~/.pgpass …)
     sqlite:///path, a SQLite file       told by its first bytes
@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import re
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -57,17 +57,17 @@ class DatabasePart:
     def __repr__(self) -> str:
         return f"DatabasePart({self.where})"
 
-    def check(self, wanted: Wanted, users: Column, values: Column) -> None:
-        """Check the two columns by what the database says of the query, without running it."""
+    def check(self, wanted: Wanted, columns: Sequence[Column]) -> None:
+        """Check the wanted columns by what the database says of the query, without running it."""
         with self._driver.session() as session:
             names = session.names(self._query)
             positions = find_columns(names, wanted, self.where)
-            for type_, column in zip(session.types(self._query, len(names), positions), (users, values), strict=True):
+            for type_, column in zip(session.types(self._query, len(names), positions), columns, strict=True):
                 if type_ is not None:
                     column.expect(type_, self.where)
 
-    def batches(self, wanted: Wanted, on_fraction: OnFraction) -> Iterator[tuple[Any, Any]]:
-        """Yield the two columns of each batch of the result."""
+    def batches(self, wanted: Wanted, on_fraction: OnFraction) -> Iterator[tuple[Any, ...]]:
+        """Yield the wanted columns of each batch of the result."""
         del on_fraction  # how much is to come, a database does not say
         with self._driver.session() as session:
             names = session.names(self._query)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import csv
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,18 +49,18 @@ class DelimitedPart:
         """The byte between fields."""
         return "\t" if self.file.format is Format.TSV else ","
 
-    def check(self, wanted: Wanted, users: Column, values: Column) -> None:
-        """Check the two columns by the header."""
+    def check(self, wanted: Wanted, columns: Sequence[Column]) -> None:
+        """Check the wanted columns by the header."""
         find_in_header(self._header(), wanted, self.where)
-        users.see(Kind.TEXT, self.where)
-        values.see(Kind.TEXT, self.where)
+        for column in columns:
+            column.see(Kind.TEXT, self.where)
 
-    def batches(self, wanted: Wanted, on_fraction: OnFraction) -> Iterator[tuple[Any, Any]]:
-        """Yield the two columns, a block of rows at a time."""
+    def batches(self, wanted: Wanted, on_fraction: OnFraction) -> Iterator[tuple[Any, ...]]:
+        """Yield the wanted columns, a block of rows at a time."""
         names = self._header()
-        user, value = find_in_header(names, wanted, self.where)
+        positions = find_in_header(names, wanted, self.where)
         blocks = self._without_header(on_fraction, BLOCK_BYTES)
-        yield from parsed(lambda block: parse(block, self.delimiter, len(names), user, value), blocks)
+        yield from parsed(lambda block: parse(block, self.delimiter, len(names), positions), blocks)
 
     def _blocks(self, on_fraction: OnFraction | None, size: int) -> Iterator[Block]:
         return read_blocks(self.file, row_end, on_fraction, size)
@@ -86,23 +86,24 @@ class DelimitedPart:
                 yield Block(block.data[end:], block.line + count_lines(block.data[:end]), block.where)
 
 
-def find_in_header(names: list[str], wanted: Wanted, where: str) -> tuple[int, int]:
-    """Return the positions of the two columns, as `find_columns`, but do not take a row for a header.
+def find_in_header(names: list[str], wanted: Wanted, where: str) -> tuple[int, ...]:
+    """Return the positions of the wanted columns, as `find_columns`, but do not take a row for a header.
 
     subtle: the first line of a file without header is somebody's row. Its fields are listed as column names only
     when one of them is a wanted name, so that it certainly is a header.
     """
-    if wanted.user not in names and wanted.value not in names and not is_in_range(names, wanted):
+    if not any(column in names for column in wanted.columns) and not is_in_range(names, wanted):
+        none = "Neither" if len(wanted.columns) == 2 else "None"
         raise UnknownColumn(
-            f"Neither of the columns {wanted.user!r} and {wanted.value!r} is in the first line of {where}.",
+            f"{none} of the columns {wanted.listed()} is in the first line of {where}.",
             "Check the names, and that the file begins with a header line.",
         )
     return find_columns(names, wanted, where)
 
 
 def is_in_range(names: list[str], wanted: Wanted) -> bool:
-    """Say whether both columns are given as positions that the file has."""
-    return all(isinstance(column, int) and 0 <= column < len(names) for column in (wanted.user, wanted.value))
+    """Say whether all columns are given as positions that the file has."""
+    return all(isinstance(column, int) and 0 <= column < len(names) for column in wanted.columns)
 
 
 def header_end(block: Block) -> int:
@@ -161,12 +162,12 @@ def check_quotes(block: Block, delimiter: str) -> None:
         raise block.damaged("a quote is never closed", position=int(quotes[-1]), remedy=QUOTING)
 
 
-def parse(block: Block, delimiter: str, width: int, user: int, value: int) -> tuple[Any, Any]:
-    """Return two columns of a block as text arrays: utf8[rows] each."""
+def parse(block: Block, delimiter: str, width: int, positions: Sequence[int]) -> tuple[Any, ...]:
+    """Return some columns of a block as text arrays: utf8[rows] each."""
     names = [str(i) for i in range(width)]
-    wanted = [str(user), str(value)]
+    wanted = [str(i) for i in positions]
     if not block.data.strip(b"\r\n"):
-        return pa.array([], pa.string()), pa.array([], pa.string())
+        return tuple(pa.array([], pa.string()) for _ in wanted)
     check_quotes(block, delimiter)
     table = _try_read(block, delimiter, names, wanted)
     if table is None:

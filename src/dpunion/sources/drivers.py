@@ -22,8 +22,7 @@ AS_TEXT = "Cast it to text in the query, for example cast({} as text)."
 
 # PostgreSQL's types with one text for each value. Not char(n), whose trailing blanks mean nothing, nor money and oid,
 # which the driver makes integers, nor numeric, where 1.0 and 1.00 are one value.
-POSTGRESQL_TYPES = {"text", "varchar", "name", "int2", "int4", "int8", "date", "bool"}
-POSTGRESQL_TYPE = b"POSTGRESQL:type"
+POSTGRESQL_TYPES = {"text", "character varying", "name", "smallint", "integer", "bigint", "date", "boolean"}
 
 # What SQLite stores has a type in each row, not in each column.
 SQLITE_KINDS = {1: pa.string(), 2: pa.int64(), 3: pa.float64(), 4: pa.binary()}
@@ -37,8 +36,9 @@ DUCKDB_CONFIGURATION = {
     "enable_external_access": "false",
     "python_enable_replacements": "false",  # a query must not find our own variables
     "temp_directory": "",  # nothing private is spilled to disk
-    "lock_configuration": "true",
 }
+# No progress bar, as standard output is for the release; then nothing can be changed any more.
+DUCKDB_SETTINGS = "set enable_progress_bar = false; set lock_configuration = true"
 
 
 class Session(Protocol):
@@ -48,12 +48,12 @@ class Session(Protocol):
         """Return the names of the result's columns, without running the query."""
         ...
 
-    def types(self, query: str, width: int, positions: tuple[int, int]) -> list[Any]:
-        """Return the Arrow types of two columns of the result, None where only the rows tell."""
+    def types(self, query: str, width: int, positions: tuple[int, ...]) -> list[Any]:
+        """Return the Arrow types of some columns of the result, None where only the rows tell."""
         ...
 
-    def batches(self, query: str, width: int, positions: tuple[int, int]) -> Iterator[tuple[Any, Any]]:
-        """Yield two columns of the result as pa.Arrays, in batches of bounded size."""
+    def batches(self, query: str, width: int, positions: tuple[int, ...]) -> Iterator[tuple[Any, ...]]:
+        """Yield some columns of the result as pa.Arrays, in batches of bounded size."""
         ...
 
 
@@ -102,11 +102,12 @@ def reader_of(cursor: Any) -> Any:
     return own if hasattr(own, "read_next_batch") else cursor.fetch_record_batch()
 
 
-def chosen(query: str, width: int, positions: tuple[int, int]) -> str:
-    """Return a query for two columns of a query's result, whatever their names."""
+def chosen(query: str, width: int, positions: tuple[int, ...]) -> str:
+    """Return a query for some columns of a query's result, whatever their names."""
     names = ", ".join(f"c{i}" for i in range(width))
+    some = ", ".join(f"c{i}" for i in positions)
     # subtle: the line breaks keep a comment at the query's end from swallowing what follows.
-    return f"select c{positions[0]}, c{positions[1]} from (\n{query}\n) as q ({names})"  # noqa: S608 - it is the user's own query
+    return f"select {some} from (\n{query}\n) as q ({names})"  # noqa: S608 - it is the user's own query
 
 
 class PostgreSQL:
@@ -154,31 +155,39 @@ class PostgreSQLSession:
         """Return the names of the result's columns by preparing the query."""
         return list(self._schema(query).names)
 
-    def types(self, query: str, width: int, positions: tuple[int, int]) -> list[Any]:
-        """Return the Arrow types of two columns; refuse types without one text for each value."""
-        names = self._schema(query).names
+    def types(self, query: str, width: int, positions: tuple[int, ...]) -> list[Any]:
+        """Return the Arrow types of some columns; refuse types without one text for each value."""
+        names = self.names(query)
         schema = self._schema(chosen(query, width, positions))
-        for field, position in zip(schema, positions, strict=True):
-            type_ = (field.metadata or {}).get(POSTGRESQL_TYPE, b"unknown").decode()
-            if type_.removeprefix("_") not in POSTGRESQL_TYPES:
-                shown = type_.split("<", maxsplit=1)[0]
+        for position, type_ in zip(positions, self._own_types(query, width, positions), strict=True):
+            if type_.removesuffix("[]") not in POSTGRESQL_TYPES:
                 raise UnsupportedType(
-                    f"Column {names[position]!r} of {self._where} has type {shown}: its values have no one text each.",
+                    f"Column {names[position]!r} of {self._where} has type {type_}: its values have no one text each.",
                     AS_TEXT.format(names[position]),
                 )
         return list(schema.types)
 
-    def batches(self, query: str, width: int, positions: tuple[int, int]) -> Iterator[tuple[Any, Any]]:
-        """Yield two columns of the result."""
+    def batches(self, query: str, width: int, positions: tuple[int, ...]) -> Iterator[tuple[Any, ...]]:
+        """Yield some columns of the result."""
         self.types(query, width, positions)
         with self._connection.cursor() as cursor:
             ask(lambda: cursor.execute(chosen(query, width, positions)), self._where)
             for batch in ask_each(ask(lambda: reader_of(cursor), self._where), self._where):
-                yield batch.column(0), batch.column(1)
+                yield tuple(batch.columns)
 
     def _schema(self, query: str) -> Any:
         with self._connection.cursor() as cursor:
             return ask(lambda: cursor.adbc_execute_schema(query), self._where)
+
+    def _own_types(self, query: str, width: int, positions: tuple[int, ...]) -> tuple[str, ...]:
+        """Return the server's own names of some columns' types; the join makes one row of no row of the result."""
+        none = f"select * from (\n{chosen(query, width, positions)}\n) as s limit 0"  # noqa: S608 - it is the user's own query
+        names = [f"t{i}" for i in range(len(positions))]
+        types = ", ".join(f"pg_typeof({name})::text" for name in names)
+        asked = f"select {types} from (values (1)) as one left join ({none}) as q ({', '.join(names)}) on true"  # noqa: S608 - as above
+        with self._connection.cursor() as cursor:
+            ask(lambda: cursor.execute(asked), self._where)
+            return tuple(ask(cursor.fetchone, self._where))
 
 
 class SQLite:
@@ -220,23 +229,22 @@ class SQLiteSession:
         with self._reading(f"select * from (\n{query}\n) limit 0") as reader:  # noqa: S608 - it is the user's own query
             return original_names(reader.schema.names)
 
-    def types(self, query: str, width: int, positions: tuple[int, int]) -> list[Any]:
+    def types(self, query: str, width: int, positions: tuple[int, ...]) -> list[Any]:
         """Only the rows tell."""
-        del query, width, positions
-        return [None, None]
+        del query, width
+        return [None for _ in positions]
 
-    def batches(self, query: str, width: int, positions: tuple[int, int]) -> Iterator[tuple[Any, Any]]:
-        """Yield two columns of the result, each with the type that all its values of the batch have."""
+    def batches(self, query: str, width: int, positions: tuple[int, ...]) -> Iterator[tuple[Any, ...]]:
+        """Yield some columns of the result, each with the type that all its values of the batch have."""
         names = self.names(query)
         pairs = ", ".join(f"{SQLITE_KIND.format(f'c{i}')}, coalesce(cast(c{i} as text), '')" for i in positions)
         columns = ", ".join(f"c{i}" for i in range(width))
         with self._reading(f"with q ({columns}) as (\n{query}\n) select {pairs} from q") as reader:  # noqa: S608 - as above
             for batch in ask_each(reader, self._where):
-                user, value = (
+                yield tuple(
                     self._typed(batch.column(2 * i), batch.column(2 * i + 1), names[position])
                     for i, position in enumerate(positions)
                 )
-                yield user, value
 
     def _typed(self, kinds: Any, texts: Any, name: str) -> Any:
         """Return a column of the one type that its values have; nulls may be empty texts, which mean the same."""
@@ -292,7 +300,9 @@ class DuckDB:
     def _connect(self) -> Any:
         import duckdb
 
-        return duckdb.connect(str(self._path), read_only=True, config=dict(DUCKDB_CONFIGURATION))
+        connection = duckdb.connect(str(self._path), read_only=True, config=dict(DUCKDB_CONFIGURATION))
+        connection.execute(DUCKDB_SETTINGS)
+        return connection
 
 
 class DuckDBSession:
@@ -307,15 +317,15 @@ class DuckDBSession:
         rows = ask(lambda: self._connection.sql(f"describe (\n{query}\n)").fetchall(), self._where)
         return [row[0] for row in rows]
 
-    def types(self, query: str, width: int, positions: tuple[int, int]) -> list[Any]:
-        """Return the Arrow types of two columns."""
+    def types(self, query: str, width: int, positions: tuple[int, ...]) -> list[Any]:
+        """Return the Arrow types of some columns."""
         none = f"{chosen(query, width, positions)} limit 0"
         return list(ask(lambda: self._connection.sql(none).to_arrow_table().schema.types, self._where))
 
-    def batches(self, query: str, width: int, positions: tuple[int, int]) -> Iterator[tuple[Any, Any]]:
-        """Yield two columns of the result."""
+    def batches(self, query: str, width: int, positions: tuple[int, ...]) -> Iterator[tuple[Any, ...]]:
+        """Yield some columns of the result."""
         reader = ask(
             lambda: self._connection.sql(chosen(query, width, positions)).to_arrow_reader(DUCKDB_ROWS), self._where
         )
         for batch in ask_each(reader, self._where):
-            yield batch.column(0), batch.column(1)
+            yield tuple(batch.columns)

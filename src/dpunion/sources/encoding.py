@@ -8,7 +8,7 @@ from __future__ import annotations
 import enum
 import itertools
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -16,12 +16,12 @@ import pyarrow as pa
 
 from dpunion.algorithms import UserOrder
 from dpunion.calibration.rounding import MAX_USERS
-from dpunion.contributions import Contributions, Int32s, Int64s, ItemTable, Uint8s
+from dpunion.contributions import Bools, Contributions, Int32s, Int64s, ItemTable, Uint8s, offsets_of
 from dpunion.errors import BadSource
 from dpunion.randomness import Purpose, RunKey
 from dpunion.sources.grouping import group_rows
 from dpunion.sources.rowstore import RowStore
-from dpunion.sources.strings import StringTable, string_buffers
+from dpunion.sources.strings import StringTable, as_arrow, string_buffers
 from dpunion.tokens import word_buffers
 
 
@@ -41,12 +41,13 @@ def encode(
     user_order: UserOrder,
     normalization: Normalization,
     split_words: bool,
+    known: Sequence[str] = (),
     memory_limit: int | None = None,
 ) -> Contributions:
     """Read all batches of (users, items or texts) into contributions.
 
     Guarantees:
-    - normalise, then drop duplicates, then bound: in this order, once;
+    - normalise, then drop duplicates, then leave out known items, then bound: in this order, once;
     - the result does not depend on the order of rows, on duplicate rows or on how rows are split into batches;
     - what a user keeps, and where the user stands, depends on that user's own data and the key alone;
     - no user id is in the result;
@@ -74,7 +75,8 @@ def encode(
         del user_table
         table, renumbered = canonical_table(item_table, key, Normalization.EXACT if split_words else normalization)
         del item_table
-        return group_rows(rows, renumbered, user_digests, table, key, max_items_per_user, user_order)
+        unwanted = listed(table, known, key)
+        return group_rows(rows, renumbered, user_digests, table, key, max_items_per_user, user_order, unwanted)
 
 
 def canonical_table(raw: StringTable, key: RunKey, normalization: Normalization) -> tuple[ItemTable, Int32s]:
@@ -94,8 +96,23 @@ def canonical_table(raw: StringTable, key: RunKey, normalization: Normalization)
     rank = np.empty(len(order), np.int32)
     rank[order] = np.arange(len(order), dtype=np.int32)
     strings = pa.LargeStringArray.from_buffers(len(order), pa.py_buffer(offsets), pa.py_buffer(data))
-    new_offsets, new_data = string_buffers(strings.take(pa.array(order)))
+    new_offsets, new_data = string_buffers(strings.take(as_arrow(order)))
     return ItemTable(np.asarray(new_offsets, np.int64), new_data, digests[order]), rank[merged]
+
+
+def listed(table: ItemTable, known: Sequence[str], key: RunKey) -> Bools | None:
+    """Say for each item of the table whether it is on the known list: bool[items], or None without a list.
+
+    Guarantees: an item is on the list when its bytes are, after NFC; the comparison is by 128-bit keyed digests.
+    """
+    if not known:
+        return None
+    forms = {*known, *(unicodedata.normalize("NFC", text) for text in known)}
+    encoded = [text.encode() for text in forms]
+    offsets = offsets_of(np.fromiter(map(len, encoded), np.int64, len(encoded)))
+    digests = key.digests(Purpose.ITEM, offsets, np.frombuffer(b"".join(encoded) or b"\0", np.uint8))
+    wanted = digests.view("u8,u8").ravel()
+    return np.isin(np.ascontiguousarray(table.digests).view("u8,u8").ravel(), wanted)
 
 
 def _is_ascii(data: Uint8s) -> bool:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
 
 from dpunion.errors import UnsupportedType
 from dpunion.sources.canonical import Column
-from dpunion.sources.columns import OnFraction, Wanted, find_columns
+from dpunion.sources.columns import OnFraction, Wanted, expect_types, find_columns
 from dpunion.sources.guard import attempt_each
 
 
@@ -17,7 +17,7 @@ class FramePart:
     """A pandas or polars frame, a pyarrow table or reader, a DuckDB relation, or the like.
 
     Guarantees:
-    - only the two columns are looked at;
+    - only the wanted columns are looked at;
     - a reader that can be read once is not touched by the early check.
     """
 
@@ -26,17 +26,14 @@ class FramePart:
         self.where = f"the {type(source).__name__}"
         self.size = 1
 
-    def check(self, wanted: Wanted, users: Column, values: Column) -> None:
-        """Check the two columns by the schema, if it can be had without running a query or consuming rows."""
+    def check(self, wanted: Wanted, columns: Sequence[Column]) -> None:
+        """Check the wanted columns by the schema, if it can be had without running a query or consuming rows."""
         schema = schema_of(self.source)
-        if schema is None:
-            return
-        user, value = find_columns(schema.names, wanted, self.where)
-        users.expect(schema.field(user).type, self.where)
-        values.expect(schema.field(value).type, self.where)
+        if schema is not None:
+            expect_types(schema, wanted, columns, self.where)
 
-    def batches(self, wanted: Wanted, on_fraction: OnFraction) -> Iterator[tuple[Any, Any]]:
-        """Yield the two columns of each record batch."""
+    def batches(self, wanted: Wanted, on_fraction: OnFraction) -> Iterator[tuple[Any, ...]]:
+        """Yield the wanted columns of each record batch."""
         wanted, frame = narrow(self.source, wanted, self.where)
         reader = opened(frame)
         if reader is None:
@@ -45,9 +42,9 @@ class FramePart:
                 "Give each column one type, for example by casting it to text.",
             )
         total, done = length_of(self.source), 0
-        user, value = find_columns(reader.schema.names, wanted, self.where)
+        positions = find_columns(reader.schema.names, wanted, self.where)
         for batch in attempt_each(lambda: reader, self.where):
-            yield batch.column(user), batch.column(value)
+            yield tuple(batch.column(i) for i in positions)
             done += batch.num_rows
             if total:
                 on_fraction(min(done / total, 1.0))
@@ -68,8 +65,8 @@ def narrow(source: Any, wanted: Wanted, where: str) -> tuple[Wanted, Any]:
     """Leave out the other columns of a pandas frame: converting them could fail, and takes time."""
     if not is_pandas(source):
         return wanted, source
-    user, value = find_columns([str(name) for name in source.columns], wanted, where)
-    return Wanted(0, 1, wanted.role), source.iloc[:, [user, value]]
+    positions = find_columns([str(name) for name in source.columns], wanted, where)
+    return Wanted(0, tuple(range(1, len(positions))), wanted.role), source.iloc[:, list(positions)]
 
 
 def opened(source: Any) -> Any:

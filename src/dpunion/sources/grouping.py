@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 
 from dpunion.algorithms import UserOrder
-from dpunion.contributions import Contributions, Int32s, Int64s, ItemTable, Uint64s, offsets_of
-from dpunion.kernels.bounding import gather_users, keep_random
+from dpunion.contributions import Bools, Contributions, Int32s, Int64s, ItemTable, Uint64s, offsets_of
+from dpunion.kernels.bounding import drop_items, gather_users, keep_random
 from dpunion.kernels.grouping import count_blocks, group_block, pack_rows
 from dpunion.randomness import Purpose, RunKey
 from dpunion.sources.rowstore import Part, RowStore
@@ -26,10 +26,12 @@ def group_rows(
     key: RunKey,
     max_items: int,
     user_order: UserOrder,
+    unwanted: Bools | None = None,
 ) -> Contributions:
     """Turn the stored rows into contributions; the store is empty afterwards.
 
-    renumbered: int32[raw items], the final number of each raw one; user_digests: uint64[users, 2].
+    renumbered: int32[raw items], the final number of each raw one; user_digests: uint64[users, 2]; unwanted:
+    bool[items], public, what to leave out of every set before bounding.
 
     Guarantees:
     - duplicate rows, and the order of rows, change nothing;
@@ -42,6 +44,8 @@ def group_rows(
     for part in rows.parts():
         mine = slice(part.phase, None, part.stride)
         part_starts, part_sizes, grouped = group_part(part, len(user_digests[mine]), renumbered, len(table))
+        if unwanted is not None:
+            drop_items(part_starts, grouped, part_sizes, unwanted)
         heavy = np.flatnonzero(part_sizes > max_items)
         heavy_keys = key.words(Purpose.BOUND, 0, user_digests[mine][heavy])
         keep_random(part_starts, grouped, part_sizes, heavy, heavy_keys, table.digests, max_items)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,7 @@ import pyarrow.json
 from dpunion.errors import BadParameter, DpunionError, UnknownColumn, UnsupportedType
 from dpunion.sources.blocks import Block, parsed, read_blocks
 from dpunion.sources.canonical import Column, is_list
-from dpunion.sources.columns import OnFraction, Wanted, refuse_column
+from dpunion.sources.columns import OnFraction, Wanted, check_distinct, refuse_column
 from dpunion.sources.locate import InputFile
 
 LINES_SHOWN = 100
@@ -40,21 +40,21 @@ class JsonLinesPart:
     where: str
     size: int
 
-    def check(self, wanted: Wanted, users: Column, values: Column) -> None:
-        """Check the two columns by the first block, which is all of a small file."""
+    def check(self, wanted: Wanted, columns: Sequence[Column]) -> None:
+        """Check the wanted columns by the first block, which is all of a small file."""
         learner = Learner(names_of(wanted))
         blocks = self._blocks(None)
         block = next(blocks, None)
         if block is None:
             return
-        for column, type_ in zip((users, values), learner.types_for(block), strict=True):
+        for column, type_ in zip(columns, learner.types_for(block), strict=True):
             if type_ is not None:
                 column.expect(type_, self.where)
         if next(blocks, None) is None:
             learner.finish()
 
-    def batches(self, wanted: Wanted, on_fraction: OnFraction) -> Iterator[tuple[Any, Any]]:
-        """Yield the two columns, a block of lines at a time."""
+    def batches(self, wanted: Wanted, on_fraction: OnFraction) -> Iterator[tuple[Any, ...]]:
+        """Yield the wanted columns, a block of lines at a time."""
         learner = Learner(names_of(wanted))
         tasks = ((block, learner.types_for(block)) for block in self._blocks(on_fraction))
         yield from parsed(lambda task: parse(task[0], learner.names, task[1]), tasks)
@@ -65,12 +65,12 @@ class JsonLinesPart:
 
 
 class Learner:
-    """What is known of the two columns so far: their types, and whether any row has their keys."""
+    """What is known of the wanted columns so far: their types, and whether any row has their keys."""
 
-    def __init__(self, names: tuple[str, str]) -> None:
+    def __init__(self, names: tuple[str, ...]) -> None:
         self.names = names
-        self.types: list[Any] = [None, None]
-        self.found = [False, False]
+        self.types: list[Any] = [None for _ in names]
+        self.found = [False for _ in names]
         self.first: Block | None = None
 
     def types_for(self, block: Block) -> list[Any]:
@@ -93,8 +93,8 @@ class Learner:
             return
         if not any(self.found):
             raise UnknownColumn(
-                f"No row of {self.first.where} has the keys {self.names[0]!r} or {self.names[1]!r}.",
-                "Check the names, and that each line is an object with these two keys.",
+                f"No row of {self.first.where} has the keys {' or '.join(map(repr, self.names))}.",
+                "Check the names, and that each line is an object with these keys.",
             )
         keys: dict[str, None] = {}
         for number, line in itertools.islice(lines_of(self.first), LINES_SHOWN):
@@ -107,16 +107,13 @@ def row_end(block: Block, is_last: bool) -> int:  # noqa: FBT001 - the signature
     return len(block.data) if is_last else block.data.rfind(b"\n") + 1
 
 
-def names_of(wanted: Wanted) -> tuple[str, str]:
-    """Return the two names; JSON objects have no positions."""
-    if isinstance(wanted.user, int) or isinstance(wanted.value, int):
+def names_of(wanted: Wanted) -> tuple[str, ...]:
+    """Return the names of the columns; JSON objects have no positions."""
+    names = tuple(column for column in wanted.columns if isinstance(column, str))
+    if len(names) < len(wanted.columns):
         raise BadParameter("JSON Lines have no column positions.", "Name the columns by their keys.")
-    if wanted.user == wanted.value:
-        raise BadParameter(
-            f"The user column {wanted.user!r} and the value column {wanted.value!r} are the same.",
-            "Name the column that says whose a row is, and another one that holds the values.",
-        )
-    return wanted.user, wanted.value
+    check_distinct(wanted, names)
+    return names
 
 
 def lines_of(block: Block) -> Iterator[tuple[int, bytes]]:
@@ -154,8 +151,8 @@ def distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return row
 
 
-def learn(block: Block, names: tuple[str, str], known: list[Any]) -> list[Any]:
-    """Return the Arrow types of the two columns, None for one that has no value so far."""
+def learn(block: Block, names: tuple[str, ...], known: list[Any]) -> list[Any]:
+    """Return the Arrow types of the wanted columns, None for one that has no value so far."""
     types = list(known)
     for number, line in lines_of(block):
         row = load(block, number, line)
@@ -226,15 +223,15 @@ def check_lines(block: Block) -> int:
     return lines
 
 
-def parse(block: Block, names: tuple[str, str], types: list[Any]) -> tuple[Any, Any]:
-    """Return two columns of a block with their learned types."""
+def parse(block: Block, names: tuple[str, ...], types: list[Any]) -> tuple[Any, ...]:
+    """Return the wanted columns of a block with their learned types."""
     schema = [(name, pa.string() if type_ is None else type_) for name, type_ in zip(names, types, strict=True)]
     lines = check_lines(block)
     table = _try_read(block, pa.schema(schema))
     if table is None or table.num_rows != lines:
         raise explain(block, names, types)
     table = table.combine_chunks()
-    return tuple(table.column(i).chunk(0) if table.num_rows else pa.nulls(0) for i in range(2))
+    return tuple(table.column(i).chunk(0) if table.num_rows else pa.nulls(0) for i in range(len(names)))
 
 
 def _try_read(block: Block, schema: Any) -> Any:
@@ -248,7 +245,7 @@ def _try_read(block: Block, schema: Any) -> Any:
         return None
 
 
-def explain(block: Block, names: tuple[str, str], types: list[Any]) -> DpunionError:
+def explain(block: Block, names: tuple[str, ...], types: list[Any]) -> DpunionError:
     """Return the error for a block that Arrow refused, found by a slow walk over its lines."""
     for number, line in lines_of(block):
         try:

@@ -6,6 +6,7 @@ DuckDB, Polars and Arrow write them: the key is a column of the files below, wit
 
 from __future__ import annotations
 
+import dataclasses
 import enum
 import glob
 import os
@@ -145,7 +146,8 @@ def expand(given: str | os.PathLike[str]) -> list[DataFile]:
         files = [match for match in found if match.is_file()]
         if not files:
             raise SourceNotFound(f"No file matches the pattern {text!r}.", "Check the folder and the pattern.")
-        return [data_file(match) for match in files]
+        # subtle: what a pattern found may have been named after data, in folders like user=somebody.
+        return [dataclasses.replace(data_file(match), label=f"file {shown(match)!r}") for match in files]
     # subtle: a mistyped connection string may hold a password.
     named = "such file" if re.search(r"password|:.*@", text) else f"file {text!r}"
     raise SourceNotFound(f"There is no {named}.", f"Check the path; the current folder is {str(Path.cwd())!r}.")
@@ -176,13 +178,13 @@ def directory_files(root: Path) -> list[DataFile]:
     """
     files: list[DataFile] = []
     for path in sorted(walk(root), key=lambda path: path.relative_to(root).parts):
-        shown = str(Path(root, *(hidden(part) for part in path.relative_to(root).parts)))
+        name = str(root / shown(path.relative_to(root)))
         if FORMATS.get(path.suffix.lower()) is not Format.PARQUET:
             raise BadSource(
-                f"File {shown!r} in directory {str(root)!r} is not a Parquet file.",
+                f"File {name!r} in directory {str(root)!r} is not a Parquet file.",
                 f"Move it away, or name the files to read by a pattern such as {str(root / '**' / '*.parquet')!r}.",
             )
-        label = f"file {shown!r} (number {len(files) + 1} of its directory in order of path)"
+        label = f"file {name!r} (number {len(files) + 1} of its directory in order of path)"
         partitions = partitions_of(path.relative_to(root).parent.parts, label)
         files.append(DataFile(path, Format.PARQUET, Compression.NONE, path.stat().st_size, partitions, label))
     if not files:
@@ -212,10 +214,10 @@ def is_hidden(name: str) -> bool:
     return name.startswith(".") or (name.startswith("_") and "=" not in name)
 
 
-def hidden(part: str) -> str:
-    """Return the name of a folder with the value of a partition left out."""
-    key, mark, _ = part.partition("=")
-    return f"{key}{mark}…" if mark else part
+def shown(path: Path) -> str:
+    """Return a path with the values of partitions left out, for they are data."""
+    pieces = ((part, *part.partition("=")) for part in path.parts[:-1])
+    return str(Path(*(f"{key}=…" if mark else part for part, key, mark, _ in pieces), path.name))
 
 
 def partitions_of(folders: tuple[str, ...], where: str) -> Partitions:

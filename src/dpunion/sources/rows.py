@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
@@ -14,10 +14,14 @@ import pyarrow.compute as pc
 
 from dpunion.errors import BadSource, NullUsers
 from dpunion.sources.canonical import Column, Role, is_list, is_missing_possible, lengths
+from dpunion.sources.composite import LONGEST_PART, KeyColumn
 from dpunion.sources.guard import attempt
 
-MAX_ITEM_BYTES = 4096
-"""Items longer than this many UTF-8 bytes are dropped, row by row; texts may be longer."""
+MAX_ITEM_BYTES = LONGEST_PART
+"""Items longer than this many UTF-8 bytes are dropped, row by row; texts may be longer.
+
+For a key of several columns it is the one text of `composite.join` that counts.
+"""
 
 MAX_USER_BYTES = 4096
 """A user id longer than this many UTF-8 bytes is refused: a column of texts was taken for the ids."""
@@ -72,18 +76,27 @@ class Cleaner:
     - a row is kept or dropped by its own content only, so dropping does not depend on other users' rows;
     - a null or empty user is refused, or its rows are dropped, as the policy says; it is never made a user;
     - null and empty items are dropped, and so are items longer than MAX_ITEM_BYTES (texts have any length);
+    - a key of several columns is dropped when one of its parts is null or empty;
     - every text is valid UTF-8, and each column keeps one kind over all batches and files.
     """
 
-    def __init__(self, user: str, value: str, kind: ValueKind, null_users: NullUserPolicy) -> None:
+    def __init__(self, user: str, value: str | Sequence[str], kind: ValueKind, null_users: NullUserPolicy) -> None:
         self.user = user
         self.kind = kind
         self.null_users = null_users
         self.users = Column(user, Role.USER)
-        self.values = Column(value, kind.role)
+        self.values = Column(value, kind.role) if isinstance(value, str) else KeyColumn(value)
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """The columns to read: the user's, then that of the values or those of the key."""
+        return self.users, *self.values.parts
 
     def clean(self, users: Any, values: Any, where: str) -> Iterator[RowBatch]:
-        """Yield the rows of two raw arrays of equal length, in batches of bounded length."""
+        """Yield the rows of two raw arrays of equal length, in batches of bounded length.
+
+        values: for a key of several columns, the structs that `composite.key_struct` makes of them.
+        """
         size = self.kind.rows_per_batch
         lists = self.values.lists(values, where) if is_list(values.type) else None
         for start in range(0, len(users), size):

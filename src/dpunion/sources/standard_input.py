@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import stat
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +20,7 @@ from dpunion.errors import BadParameter, BadSource, DamagedSource, refuse_choice
 from dpunion.sources.blocks import BYTE_ORDER_MARK, decompressed, read_fully
 from dpunion.sources.canonical import Column
 from dpunion.sources.columnar import END_OF_STREAM, IPC_FILE_MAGIC
-from dpunion.sources.columns import OnFraction, Part, Wanted, find_columns
+from dpunion.sources.columns import OnFraction, Part, Wanted, expect_types, find_columns
 from dpunion.sources.delimited import DelimitedPart
 from dpunion.sources.guard import WRITE_AGAIN, attempt, attempt_each
 from dpunion.sources.jsonlines import JsonLinesPart
@@ -139,23 +139,20 @@ class ArrowInputPart:
     where: str
     size: int
 
-    def check(self, wanted: Wanted, users: Column, values: Column) -> None:
-        """Check the two columns by the schema, which comes first."""
-        schema = self._schema()
-        user, value = find_columns(schema.names, wanted, self.where)
-        users.expect(schema.field(user).type, self.where)
-        values.expect(schema.field(value).type, self.where)
+    def check(self, wanted: Wanted, columns: Sequence[Column]) -> None:
+        """Check the wanted columns by the schema, which comes first."""
+        expect_types(self._schema(), wanted, columns, self.where)
 
-    def batches(self, wanted: Wanted, on_fraction: OnFraction) -> Iterator[tuple[Any, Any]]:
-        """Yield the two columns of each record batch; the other columns are not loaded."""
-        user, value = find_columns(self._schema().names, wanted, self.where)
-        fields = sorted((user, value))
+    def batches(self, wanted: Wanted, on_fraction: OnFraction) -> Iterator[tuple[Any, ...]]:
+        """Yield the wanted columns of each record batch; the other columns are not loaded."""
+        positions = find_columns(self._schema().names, wanted, self.where)
+        fields = sorted(positions)
         options = pa.ipc.IpcReadOptions(included_fields=fields)
         tape = self.tape.start(keep=False)
         raw = pa.PythonFile(tape, mode="r")
         reader = attempt(lambda: pa.ipc.open_stream(raw, options=options), self.where)
         for batch in attempt_each(lambda: iter(reader), self.where):
-            yield batch.column(fields.index(user)), batch.column(fields.index(value))
+            yield tuple(batch.column(fields.index(i)) for i in positions)
             if self.size:
                 on_fraction(min(tape.tell() / self.size, 1.0))
         if tape.tail != END_OF_STREAM or tape.read(1):

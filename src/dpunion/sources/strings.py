@@ -33,8 +33,7 @@ class StringTable:
             dictionary = strings.dictionary
             if self._last is None or not _same_memory(dictionary, self._last[0]):
                 self._last = (dictionary, self.number_buffers(*string_buffers(dictionary)))
-            indices = np.asarray(strings.indices)
-            numbers: Int32s = self._last[1][indices]
+            numbers: Int32s = self._last[1][index_values(strings.indices)]
             return numbers
         return self.number_buffers(*string_buffers(strings))
 
@@ -88,3 +87,20 @@ def string_buffers(strings: pa.Array) -> tuple[Int64s, Uint8s]:
         return np.zeros(len(strings) + 1, dtype), np.empty(0, np.uint8)
     view = np.frombuffer(offsets, dtype)[strings.offset : strings.offset + len(strings) + 1]
     return view, np.frombuffer(data, np.uint8) if data is not None and data.size else np.empty(0, np.uint8)
+
+
+def index_values(indices: pa.Array) -> Int64s:
+    """Return the values of an integer array without nulls, not copied.
+
+    subtle: np.asarray and pa.array import an installed pandas at their first use, which costs half a second.
+    """
+    dtype = np.dtype(indices.type.to_pandas_dtype())
+    data = indices.buffers()[1]
+    if data is None or len(indices) == 0:
+        return np.empty(0, np.int64)
+    return np.frombuffer(data, dtype)[indices.offset : indices.offset + len(indices)]
+
+
+def as_arrow(numbers: Int64s) -> pa.Array:
+    """Return int64 numbers as an Arrow array, not copied."""
+    return pa.Array.from_buffers(pa.int64(), len(numbers), [None, pa.py_buffer(np.ascontiguousarray(numbers))])

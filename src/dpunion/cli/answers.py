@@ -1,0 +1,122 @@
+"""What a person sees: errors as two sentences and an exit code, progress on a terminal, results on standard output."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import signal
+import sys
+import traceback
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NoReturn, ParamSpec
+
+import typer
+
+from dpunion.errors import CannotWrite, DpunionError, InternalError
+
+P = ParamSpec("P")
+
+INTERRUPTED = 130
+
+_interrupts: list[int] = []
+
+
+def answering(command: Callable[P, None]) -> Callable[P, None]:
+    """Turn what a command raises into one clear message and its exit code; private values never show."""
+
+    @functools.wraps(command)
+    def wrapped(*args: P.args, **kwargs: P.kwargs) -> None:
+        _interrupts.clear()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, _interrupt)
+        warnings.showwarning = _show_warning
+        try:
+            command(*args, **kwargs)
+        except DpunionError as error:
+            fail(error.what, error.remedy, error.exit_code)
+        except InternalError as error:
+            fail(str(error), "", error.exit_code)
+        except KeyboardInterrupt:
+            fail("Interrupted.", "Nothing was released and nothing is left behind.", INTERRUPTED)
+        except MemoryError:
+            fail("There is not enough memory for this input.", "Use a machine with more memory or fewer rows.", 3)
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit(0) from None
+        except Exception as error:  # noqa: BLE001 - the text of an unknown error may hold private values
+            if _interrupts:
+                fail("Interrupted.", "Nothing was released and nothing is left behind.", INTERRUPTED)
+            place = traceback.extract_tb(error.__traceback__)[-1]
+            fail(
+                f"Unexpected {type(error).__name__} at {Path(place.filename).name}:{place.lineno}. "
+                "Its text is withheld, as it may hold private values.",
+                "This is a bug in dpunion: please report this line. No release was made.",
+                InternalError.exit_code,
+            )
+
+    return wrapped
+
+
+def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
+    """Print our warnings as one line; those of libraries are for developers."""
+    if type(message).__module__.startswith("dpunion"):
+        typer.echo(f"Note: {message}", err=True)
+
+
+def _interrupt(number: int, _frame: object) -> NoReturn:
+    """Raise KeyboardInterrupt, and remember it: pyarrow swallows one that comes while it looks for pandas."""
+    _interrupts.append(number)
+    raise KeyboardInterrupt
+
+
+def _stop_if_interrupted() -> None:
+    if _interrupts:
+        raise KeyboardInterrupt
+
+
+def fail(what: str, remedy: str, code: int) -> NoReturn:
+    """Print what was wrong and what to do about it, and leave with the exit code."""
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(stderr=True, soft_wrap=True)
+    console.print(Text("Error: ", style="bold red") + Text(what, style="default"))
+    if remedy:
+        console.print(Text("  " + remedy))
+    raise typer.Exit(code) from None
+
+
+@contextlib.contextmanager
+def progress_bar() -> Iterator[Callable[[str, float | None], None]]:
+    """Show a bar on a terminal's stderr, nothing elsewhere; each step is also where a lost interrupt is noticed."""
+    if not sys.stderr.isatty():
+        yield lambda _stage, _done: _stop_if_interrupted()
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
+
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("planning", total=None)
+
+        def show(stage: str, done: float | None) -> None:
+            _stop_if_interrupted()
+            bar.update(task, description=stage, completed=done or 0.0, total=None if done is None else 1.0)
+
+        yield show
+
+
+def print_result(text: str) -> None:
+    """Write to standard output as UTF-8, whatever the locale; a full disk behind it is the user's to mend."""
+    problem: str | None = None
+    try:
+        typer.echo(text.encode("utf-8", "surrogateescape"), nl=False)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        problem = os.strerror(error.errno) if error.errno else type(error).__name__
+    if problem is not None:
+        raise CannotWrite(f"Writing to standard output failed: {problem}.", "Free some space, or use --out.")

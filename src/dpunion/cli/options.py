@@ -1,0 +1,118 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from dpunion.cli.configuration import use_configuration
+
+MODEL = "The privacy"
+DATA = "The data"
+OUTPUT = "The output"
+TUNING = "The algorithm"
+
+Epsilon = Annotated[
+    float, typer.Option("--epsilon", "-e", help="How much one person may change the odds.", rich_help_panel=MODEL)
+]
+Delta = Annotated[
+    float,
+    typer.Option(
+        "--delta", "-d", help="Chance of exceeding that; well below 1 / number of people.", rich_help_panel=MODEL
+    ),
+]
+AlgorithmName = Annotated[
+    str, typer.Option("--algorithm", "-a", help="See 'Algorithms' below.", rich_help_panel=TUNING)
+]
+MaxItems = Annotated[
+    int | None,
+    typer.Option(help="At most this many items of each person count.", rich_help_panel=TUNING, show_default=False),
+]
+CalibrationName = Annotated[
+    str | None,
+    typer.Option("--calibration", help="exact (default) or published.", rich_help_panel=TUNING, show_default=False),
+]
+CutoffMargin = Annotated[
+    float | None,
+    typer.Option(
+        help="Policies: the cutoff lies so many noise scales above the threshold.",
+        rich_help_panel=TUNING,
+        show_default=False,
+    ),
+]
+Passes = Annotated[
+    int | None,
+    typer.Option(help="Policies: how often each person is visited.", rich_help_panel=TUNING, show_default=False),
+]
+Order = Annotated[
+    str | None,
+    typer.Option(
+        "--user-order", help="Policies: random or smallest-first.", rich_help_panel=TUNING, show_default=False
+    ),
+]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="NAME=VALUE",
+        help="Any other parameter of the algorithm, for example rounds=3.",
+        rich_help_panel=TUNING,
+        show_default=False,
+    ),
+]
+Config = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        callback=use_configuration,
+        is_eager=True,
+        help="A TOML file with any of these options; what is said here wins.",
+        rich_help_panel=DATA,
+        show_default=False,
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.", rich_help_panel=OUTPUT)]
+
+ALGORITHM_HELP = (
+    "[bold]Algorithms[/bold]: funnel, policy-gaussian, policy-laplace, weighted-gaussian, weighted-laplace, "
+    "count-gaussian, count-laplace, dp-sips, optimal-single-item."
+)
+
+
+def build_algorithm(
+    name: str,
+    max_items_per_user: int | None,
+    calibration: str | None,
+    cutoff_margin: float | None,
+    passes: int | None,
+    user_order: str | None,
+    settings: list[str] | None,
+) -> Any:
+    """Build the algorithm from its options, refusing what it does not have."""
+    from dpunion.algorithms import algorithm_named
+    from dpunion.research import RESEARCH_POLICIES, refuse_research
+
+    if name in RESEARCH_POLICIES:
+        refuse_research(RESEARCH_POLICIES[name])
+    given: dict[str, Any] = {
+        "max_items_per_user": max_items_per_user,
+        "calibration": calibration,
+        "cutoff_margin": cutoff_margin,
+        "passes": passes,
+        "user_order": user_order,
+    }
+    for setting in settings or []:
+        key, _, value = setting.partition("=")
+        given[key.strip().replace("-", "_")] = _plain_value(value.strip())
+    return algorithm_named(name, **{key: value for key, value in given.items() if value is not None})
+
+
+def _plain_value(text: str) -> int | float | str:
+    """Return the number the text spells, or the text."""
+    for kind in (int, float):
+        with contextlib.suppress(ValueError):
+            return kind(text)
+    return text

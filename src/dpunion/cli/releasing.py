@@ -1,0 +1,290 @@
+"""The commands release, plan and demo."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from dpunion.cli.answers import answering, print_result, progress_bar
+from dpunion.cli.configuration import record_configuration
+from dpunion.cli.options import (
+    ALGORITHM_HELP,
+    DATA,
+    MODEL,
+    OUTPUT,
+    TUNING,
+    AlgorithmName,
+    AsJson,
+    CalibrationName,
+    Config,
+    CutoffMargin,
+    Delta,
+    Epsilon,
+    MaxItems,
+    Order,
+    Passes,
+    Settings,
+    build_algorithm,
+)
+
+if TYPE_CHECKING:
+    from dpunion.errors import AlreadyReleased
+    from dpunion.plans import Plan
+    from dpunion.releases import Release
+
+FIRST_LINES = 12
+
+RELEASE_HELP = f"""Release as many items as possible of the union of people's sets, privately.
+
+SOURCE is one or more files or quoted patterns: Parquet, Arrow IPC, CSV, TSV or JSONL (also .gz, .zst); a folder of
+Parquet files; a database (postgresql://..., SQLite or DuckDB file) with --query; or - for standard input.
+
+[bold]Examples[/bold]
+
+  [cyan]dpunion release posts.parquet --user author --item word -e 1 -d 1e-6 --out vocabulary.parquet[/cyan]
+
+  [cyan]dpunion release 'logs/*.csv.gz' --user uid --item query -e 2 -d 1e-7 > queries.txt[/cyan]
+
+  [cyan]dpunion release reviews.jsonl --user id --text body -e 1 -d 1e-6 --out words.csv --out words.json[/cyan]
+
+  [cyan]dpunion release new.csv -u id -i word -e 1 -d 1e-6 --known old.parquet --ledger budget.db --dataset posts[/cyan]
+
+{ALGORITHM_HELP}
+
+[bold]Exit codes[/bold]: 0 done, 1 a bug in dpunion, 2 a bad option, 3 bad data, 4 cannot write, 5 the ledger refused,
+130 interrupted."""
+
+PLAN_HELP = f"""Show every number of a release before any data is read.
+
+[bold]Examples[/bold]
+
+  [cyan]dpunion plan -e 1 -d 1e-6[/cyan]
+
+  [cyan]dpunion plan -e 3 -d 1e-5 --algorithm weighted-gaussian --calibration published --json[/cyan]
+
+{ALGORITHM_HELP}"""
+
+
+@answering
+def release_command(
+    source: Annotated[list[str], typer.Argument(metavar="SOURCE...", help="What to read.", show_default=False)],
+    epsilon: Epsilon,
+    delta: Delta,
+    user: Annotated[
+        str, typer.Option("--user", "-u", help="The column that says whose row it is.", rich_help_panel=DATA)
+    ],
+    item: Annotated[str | None, typer.Option("--item", "-i", help="The column of items.", rich_help_panel=DATA)] = None,
+    text: Annotated[
+        str | None,
+        typer.Option("--text", "-t", help="Instead: a column of texts, split into words.", rich_help_panel=DATA),
+    ] = None,
+    query: Annotated[
+        str | None, typer.Option("--query", help="What to read of a database, in SQL.", rich_help_panel=DATA)
+    ] = None,
+    input_format: Annotated[
+        str | None,
+        typer.Option("--input-format", help="What standard input holds: csv, tsv, jsonl, arrow.", rich_help_panel=DATA),
+    ] = None,
+    null_users: Annotated[
+        str, typer.Option(help="refuse or drop rows that do not say whose they are.", rich_help_panel=DATA)
+    ] = "refuse",
+    normalize: Annotated[
+        str, typer.Option(help="nfc, nfc-lower or exact: what is done to items first.", rich_help_panel=DATA)
+    ] = "nfc",
+    known: Annotated[
+        Path | None,
+        typer.Option("--known", help="A public list to leave out, so that new items are found.", rich_help_panel=DATA),
+    ] = None,
+    include_known: Annotated[
+        bool, typer.Option("--include-known", help="Add the known list to the result.", rich_help_panel=DATA)
+    ] = False,
+    memory_limit: Annotated[
+        str | None,
+        typer.Option(
+            "--memory-limit",
+            help="For example 2GB; beyond it rows wait on disk, privately.",
+            rich_help_panel=DATA,
+            show_default=False,
+        ),
+    ] = None,
+    out: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--out",
+            "-o",
+            help="Where to write: .parquet .csv .jsonl .txt .arrow, or .json with the plan too. May be repeated.",
+            rich_help_panel=OUTPUT,
+            show_default=False,
+        ),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite the output.", rich_help_panel=OUTPUT)] = False,
+    as_json: AsJson = False,
+    ledger: Annotated[
+        str | None,
+        typer.Option("--ledger", help="Charge this ledger: a file or postgresql://...", rich_help_panel=MODEL),
+    ] = None,
+    dataset: Annotated[
+        str | None, typer.Option("--dataset", help="The dataset's name in the ledger.", rich_help_panel=MODEL)
+    ] = None,
+    charge_again: Annotated[
+        bool,
+        typer.Option("--charge-again", help="Make the same release once more, charging again.", rich_help_panel=MODEL),
+    ] = False,
+    algorithm: AlgorithmName = "funnel",
+    max_items_per_user: MaxItems = None,
+    calibration: CalibrationName = None,
+    cutoff_margin: CutoffMargin = None,
+    passes: Passes = None,
+    user_order: Order = None,
+    settings: Settings = None,
+    unsafe_test_key: Annotated[
+        int | None,
+        typer.Option(help="Fix the randomness, for tests. The result is NOT PRIVATE.", rich_help_panel=TUNING),
+    ] = None,
+    config: Config = None,  # noqa: ARG001 - its callback has filled in the defaults
+) -> None:
+    """Release as many items as possible of the union of people's sets, privately."""
+    from dpunion.errors import AlreadyReleased, BadParameter
+    from dpunion.pipeline import release
+
+    if (item is None) == (text is None):
+        raise BadParameter(
+            "Give exactly one of --item and --text.",
+            "Name the column of items, or the column of texts to split into words.",
+        )
+    chosen = build_algorithm(algorithm, max_items_per_user, calibration, cutoff_margin, passes, user_order, settings)
+    targets = out or []
+    options: dict[str, Any] = {
+        "user": user,
+        "item": item,
+        "text": text,
+        "epsilon": epsilon,
+        "delta": delta,
+        "query": query,
+        "input_format": input_format,
+        "null_users": null_users,
+        "normalize": normalize,
+        "known": known,
+        "include_known": include_known,
+        "memory_limit": memory_limit,
+        "ledger": ledger,
+        "dataset": dataset,
+        "charge_again": charge_again,
+        "unsafe_test_key": unsafe_test_key,
+    }
+    try:
+        with progress_bar() as progress:
+            # A single source that is no file is a database or standard input, which are not listed.
+            where: Any = source[0] if len(source) == 1 else source
+            released = release(where, algorithm=chosen, out=targets, overwrite=force, progress=progress, **options)
+    except AlreadyReleased as already:
+        _answer_again(already)
+        return
+    record_configuration(targets, source, chosen, options)
+    _answer(released, targets, as_json=as_json)
+
+
+def _answer_again(already: AlreadyReleased) -> None:
+    """Point to the stored release when its files are still what was written; else pass the refusal on."""
+    from dpunion.ledger import is_intact
+
+    places = [path for path, _ in already.outputs if path]
+    if not places or not all(is_intact(output) for output in already.outputs):
+        raise already
+    typer.echo(f"This release was made before, as entry {already.entry}: {', '.join(places)}.", err=True)
+    typer.echo("Nothing was charged. Use --charge-again to make it once more.", err=True)
+
+
+@answering
+def plan_command(
+    epsilon: Epsilon,
+    delta: Delta,
+    as_json: AsJson = False,
+    algorithm: AlgorithmName = "funnel",
+    max_items_per_user: MaxItems = None,
+    calibration: CalibrationName = None,
+    cutoff_margin: CutoffMargin = None,
+    passes: Passes = None,
+    user_order: Order = None,
+    settings: Settings = None,
+) -> None:
+    """Show every number of a release before any data is read."""
+    from dpunion.pipeline import plan
+
+    chosen = build_algorithm(
+        algorithm, max_items_per_user, calibration, cutoff_margin, passes, user_order, settings or []
+    )
+    planned = plan(chosen, epsilon=epsilon, delta=delta)
+    if as_json:
+        typer.echo(json.dumps(planned.to_dict(), indent=1))
+    else:
+        _print_plan(planned)
+
+
+@answering
+def demo_command(
+    out: Annotated[Path, typer.Option("--out", "-o", help="Where to write the release.")] = Path(
+        "demo-release.parquet"
+    ),
+) -> None:
+    """Make a private release from the bundled sample and show what it looks like.
+
+    The sample says which Debian package depends on which; a package plays the part of a person.
+    """
+    from rich.console import Console
+
+    from dpunion.pipeline import release
+    from dpunion.releases import check_target, escape_controls
+    from dpunion.samples import debian_depends
+
+    check_target(out, overwrite=True)
+    console = Console(highlight=False, soft_wrap=True)
+    command = f"dpunion release debian_depends.parquet --user user --item item --epsilon 1 --delta 1e-6 --out {out}"
+    console.print(f"[bold]$ {command}[/bold]\n")
+    with progress_bar() as progress:
+        released = release(debian_depends(), user="user", item="item", epsilon=1.0, delta=1e-6, progress=progress)
+        released.write(out, overwrite=True)
+    for name in released.items[:FIRST_LINES]:
+        console.print("  " + escape_controls(name), markup=False)
+    console.print(f"  ... {len(released):,} items in all\n", markup=False)
+    console.print(f"Written to {out}\n", markup=False, style="bold")
+    console.print(released.statement, markup=False)
+
+
+def _answer(released: Release, targets: list[Path], *, as_json: bool) -> None:
+    from dpunion.releases import escape_controls
+
+    if as_json:
+        values = released.to_dict()
+        if targets:
+            values["released"] = len(values.pop("items"))
+            values["written"] = [str(target) for target in targets]
+        print_result(json.dumps(values, ensure_ascii=False, indent=1) + "\n")
+        return
+    if not targets:
+        print_result("".join(escape_controls(name) + "\n" for name in released.items))
+    places = " and ".join(str(target) for target in targets) or "standard output"
+    typer.echo(f"Released {len(released):,} items to {places}.\n{released.statement}", err=True)
+
+
+def _print_plan(planned: Plan) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    values = planned.to_dict()
+    parameters = values.pop("parameters")
+    sensitivity = values.pop("sensitivity")
+    table = Table(show_header=False, box=None, pad_edge=False)
+    rounds = values.pop("rounds", [])
+    for name, value in (values | {f"  {key}": value for key, value in parameters.items()}).items():
+        table.add_row(name.replace("_", " "), f"{value:.6g}" if isinstance(value, float) else str(value))
+    for number, one in enumerate(rounds, 1):
+        numbers = ", ".join(f"{key} {value:.4g}" for key, value in one.items())
+        table.add_row(f"round {number}", numbers)
+    table.add_row("sensitivity", f"{sensitivity['norm']} norm at most {sensitivity['bound']:.6g}")
+    console = Console(highlight=False)
+    console.print(table)
+    console.print("\nNo data was read. These numbers are public.", style="dim")

@@ -1,0 +1,141 @@
+"""What a dataset may spend in all, and what one release costs: the composition rules, proved in docs/ledger.md.
+
+Additive: epsilons and deltas of all releases are summed (basic composition).
+Tight: every release is, but for an event of probability `novelty`, a Gaussian mechanism with ratio mu of sensitivity to
+stddev, up to `rounding` of privacy loss. The three numbers mu^2, novelty and rounding are summed, and the caps are
+fixed when the account is opened, so that the total holds even if each budget is chosen after seeing earlier releases.
+"""
+
+from __future__ import annotations
+
+import math
+
+from dpunion.algorithms import CountGaussian, DpSips, Funnel, PolicyGaussian, WeightedGaussian
+from dpunion.budget import SMALLEST_DELTA, SMALLEST_EPSILON, Budget
+from dpunion.calibration.gaussian import GUARD, normal_quantile_above
+from dpunion.calibration.rounding import ALL_FLOORS, COLLISION, EPSILON_SLACK, calibration_target
+from dpunion.errors import BadParameter
+from dpunion.kernels.normal import gaussian_delta
+from dpunion.ledger.amounts import (
+    DELTA_UNITS,
+    EPSILON_UNITS,
+    MU_SQUARED_UNITS,
+    Amounts,
+    Composition,
+    computed_up,
+    spoken,
+)
+from dpunion.plans import Plan
+
+# The part of a tight account's delta that is set aside for items that only one person holds. The Gaussian part needs
+# little: its delta falls so fast that ten times less of it costs a tenth of mu^2.
+NOVELTY_SHARE = 0.9
+# A tight account sets aside this part of epsilon for the rounding of decisions, and at most 1/64: 2048 releases.
+ROUNDING_PART = 256
+LARGEST_ROUNDING = EPSILON_UNITS // 64
+
+LARGEST_TOTAL = {Composition.ADDITIVE: 1e6, Composition.TIGHT: 100.0}
+
+
+def account_caps(
+    epsilon: float, delta: float, composition: Composition, novelty_share: float = NOVELTY_SHARE
+) -> Amounts:
+    """Return what all releases of a dataset may add up to, rounded down."""
+    _check_total("epsilon", epsilon, SMALLEST_EPSILON, LARGEST_TOTAL[composition])
+    _check_total("delta", delta, SMALLEST_DELTA, math.nextafter(1.0, 0.0))
+    _check_total("novelty_share", novelty_share, 0.01, 0.99)
+    whole = Amounts(
+        epsilon=spoken("epsilon", epsilon, EPSILON_UNITS, up=False),
+        delta=spoken("delta", delta, DELTA_UNITS, up=False),
+    )
+    if composition is Composition.ADDITIVE:
+        return whole
+    rounding = min(whole.epsilon // ROUNDING_PART, LARGEST_ROUNDING)
+    novelty = math.floor(whole.delta * novelty_share)
+    low, high = 0, MU_SQUARED_UNITS
+    while _holds(Amounts(whole.epsilon, whole.delta, high, novelty, rounding), GUARD):
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        if _holds(Amounts(whole.epsilon, whole.delta, middle, novelty, rounding), GUARD):
+            low = middle
+        else:
+            high = middle
+    return Amounts(whole.epsilon, whole.delta, low, novelty, rounding)
+
+
+def caps_hold(caps: Amounts, composition: Composition) -> bool:
+    """Say whether releases that add up to `caps` keep the promised epsilon and delta."""
+    return composition is Composition.ADDITIVE or _holds(caps, 0.0)
+
+
+def _holds(caps: Amounts, guard: float) -> bool:
+    """Check e^(rounding/2) (delta_G(epsilon - rounding; mu) + novelty) <= delta (docs/ledger.md, theorem 3)."""
+    rounding = caps.rounding / EPSILON_UNITS
+    mu = math.sqrt(caps.mu_squared / MU_SQUARED_UNITS)
+    gaussian = gaussian_delta(caps.epsilon / EPSILON_UNITS - rounding, mu)
+    total = math.exp(rounding / 2.0) * (gaussian + caps.novelty / DELTA_UNITS)
+    return total * (1.0 + guard) <= caps.delta / DELTA_UNITS
+
+
+def charge_for_plan(plan: Plan) -> Amounts:
+    """Return what a release with this plan costs, in either composition, rounded up."""
+    base = 1.0 + plan.rounding_slack
+    # The noise was raised by the slack because rounding may raise the sensitivity by it: the ratio is the unraised one.
+    mu = plan.sensitivity.bound * base / plan.scale
+    match plan.algorithm:
+        case WeightedGaussian() | PolicyGaussian() | CountGaussian():
+            # The certificate's delta is at least the chance of t novel items alone, for every t.
+            return charge_for_gaussian(plan.budget, mu, plan.delta_used)
+        case Funnel():
+            # Theorem A: delta_G(epsilon; mu_t) + p_t <= delta_used, and mu_t^2 >= (1 - c_1^2) mu^2 for every t.
+            epsilon, _ = calibration_target(plan.budget.epsilon, plan.budget.delta)
+            least = gaussian_delta(epsilon, mu * math.sqrt(1.0 - plan.algorithm.first_share))
+            return charge_for_gaussian(plan.budget, mu, plan.delta_used - least * (1.0 - GUARD))
+        case DpSips():
+            # Half of delta is shared out over the rounds for novel items; the rounds' 1/stddev^2 add up to mu^2.
+            return charge_for_gaussian(plan.budget, mu, plan.budget.delta / 2.0)
+        case _:
+            return charge_for_budget(plan.budget)
+
+
+def charge_for_gaussian(budget: Budget, mu: float, novelty: float, rounding: float = EPSILON_SLACK) -> Amounts:
+    """Return the cost of a Gaussian release of dpunion: sensitivity/stddev = mu, but for an event of chance `novelty`.
+
+    rounding: the privacy loss that its float64 decisions may add, both worlds together (`calibration.rounding`); the
+    floors of its coins and a collision of digests are further events.
+    """
+    rare = novelty * (1.0 + GUARD) + ALL_FLOORS + COLLISION
+    return Amounts(
+        epsilon=spoken("epsilon", budget.epsilon, EPSILON_UNITS, up=True),
+        delta=spoken("delta", budget.delta, DELTA_UNITS, up=True),
+        mu_squared=computed_up("mu", mu * mu, MU_SQUARED_UNITS),
+        novelty=computed_up("novelty", rare, DELTA_UNITS),
+        rounding=computed_up("rounding", rounding, EPSILON_UNITS),
+    )
+
+
+def charge_for_budget(budget: Budget) -> Amounts:
+    """Return the cost of any (epsilon, delta)-private release.
+
+    Such a release is, but for an event of chance delta, no worse than randomised response with epsilon (Kairouz, Oh &
+    Viswanath 2015), which is no worse than a Gaussian with Pr[Z > mu/2] = 1/(1 + e^epsilon)
+    (docs/ledger.md, lemma 2). Rounding is within (epsilon, delta) already.
+    """
+    tail = 1.0 / (1.0 + math.exp(budget.epsilon)) * (1.0 - 1e-12)
+    mu = 2.0 * normal_quantile_above(tail)
+    return Amounts(
+        epsilon=spoken("epsilon", budget.epsilon, EPSILON_UNITS, up=True),
+        delta=spoken("delta", budget.delta, DELTA_UNITS, up=True),
+        mu_squared=computed_up("mu", mu * mu, MU_SQUARED_UNITS),
+        novelty=spoken("delta", budget.delta, DELTA_UNITS, up=True),
+    )
+
+
+def _check_total(name: str, value: object, low: float, high: float) -> None:
+    good = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    if not good or not low <= float(value) <= high:  # type: ignore[arg-type]
+        raise BadParameter(
+            f"The {name!r} parameter of a dataset must be a number from {low:g} to {high:g}. Got {value!r} instead.",
+            f"Choose {name!r} in this range; it is what all releases together may use.",
+        )

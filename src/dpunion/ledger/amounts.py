@@ -1,0 +1,94 @@
+"""Budgets as whole numbers: sums are exact, and every conversion rounds to the private side."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+from dpunion.errors import BadParameter
+
+EPSILON_UNITS = 10**9
+DELTA_UNITS = 10**18
+MU_SQUARED_UNITS = 10**15
+# What a database's 64-bit integer can surely hold, sums of caps and charges included.
+LARGEST_UNITS = 4 * 10**18
+
+
+class Composition(enum.Enum):
+    """How the releases of a dataset add up."""
+
+    ADDITIVE = "additive"
+    TIGHT = "tight"
+
+
+@dataclass(frozen=True, slots=True)
+class Amounts:
+    """What a release costs or a dataset may spend, in whole units.
+
+    epsilon: of 1e-9. delta: of 1e-18. The other three are what tight composition adds up (docs/ledger.md):
+    mu_squared: of 1e-15, the squared sensitivity over stddev. novelty: of 1e-18, the chance that an item shows that
+    only one person holds. rounding: of 1e-9, the privacy loss of float64 decisions.
+    """
+
+    epsilon: int = 0
+    delta: int = 0
+    mu_squared: int = 0
+    novelty: int = 0
+    rounding: int = 0
+
+    def __add__(self, other: Amounts) -> Amounts:
+        return Amounts(*(mine + theirs for mine, theirs in zip(self.values(), other.values(), strict=True)))
+
+    def __neg__(self) -> Amounts:
+        return Amounts(*(-mine for mine in self.values()))
+
+    def __sub__(self, other: Amounts) -> Amounts:
+        return self + (-other)
+
+    def values(self) -> tuple[int, int, int, int, int]:
+        """Return the numbers in the order of the fields."""
+        return self.epsilon, self.delta, self.mu_squared, self.novelty, self.rounding
+
+    def stored(self, composition: Composition) -> Amounts:
+        """Return what a row keeps: additive accounts have no use for the rest, whose sum would have no bound."""
+        return Amounts(self.epsilon, self.delta) if composition is Composition.ADDITIVE else self
+
+    def fits(self, cap: Amounts, composition: Composition) -> bool:
+        """Say whether this much is within `cap`, by the numbers that the composition adds up."""
+        return all(getattr(self, name) <= getattr(cap, name) for name in COUNTED[composition])
+
+
+COUNTED = {
+    Composition.ADDITIVE: ("epsilon", "delta"),
+    Composition.TIGHT: ("mu_squared", "novelty", "rounding"),
+}
+FIELDS = tuple(field.name for field in dataclasses.fields(Amounts))
+
+
+def spoken(name: str, value: float, units: int, *, up: bool) -> int:
+    """Turn a number that a person wrote into whole units: charges up, totals down.
+
+    subtle: the number meant is the shortest decimal that spells the float, so that ten times 0.1 are 1. It may lie half
+    an ulp below the float; calibration keeps 2^-17 of epsilon and of delta in reserve, which is far more.
+    """
+    exact = Fraction(repr(float(value))) * units
+    return _checked(name, math.ceil(exact) if up else math.floor(exact))
+
+
+def computed_up(name: str, value: float, units: int) -> int:
+    """Turn a computed number into whole units, up, with a guard for the rounding of its formula."""
+    return _checked(name, math.ceil(Fraction(value) * (1 + Fraction(1, 10**12)) * units))
+
+
+def _checked(name: str, units: int) -> int:
+    if not 0 <= units <= LARGEST_UNITS:
+        raise BadParameter(f"The {name!r} parameter is out of a ledger's range.", f"Choose a smaller {name!r}.")
+    return units
+
+
+def decimal(units: int, per_one: int) -> str:
+    """Write whole units as a short number for people."""
+    return f"{units / per_one:.9g}"

@@ -1,0 +1,249 @@
+"""The rows of a ledger: a chain of hashes, and what replaying it says about every dataset and entry."""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from dpunion.ledger.amounts import COUNTED, DELTA_UNITS, EPSILON_UNITS, FIELDS, Amounts, Composition
+
+CHAIN = "dpunion-ledger/1"
+NO_HASH = "0" * 64
+COLUMNS = ("sequence", "kind", "dataset", "entry", *FIELDS, "fingerprint", "details", "written", "hash")
+_TEXTS = frozenset({"kind", "dataset", "fingerprint", "details", "written", "hash"})
+
+
+class Kind(enum.Enum):
+    """What a row says happened."""
+
+    OPENED = "opened"
+    RESERVED = "reserved"
+    SETTLED = "settled"
+    CANCELLED = "cancelled"
+
+
+class EntryState(enum.Enum):
+    """How far a release has come; all but cancelled ones are spent."""
+
+    UNSETTLED = "unsettled"
+    SETTLED = "settled"
+    CANCELLED = "cancelled"
+
+
+class BrokenChain(Exception):
+    """A row that cannot be as it is; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One row.
+
+    entry: the sequence of the reservation that a settled or cancelled row is about, else 0. amounts: the caps of an
+    opened dataset, the charge of a reservation, minus the charge of a cancelled one. details: JSON, for people.
+    written: the writer's clock, for people; nothing depends on it.
+    """
+
+    sequence: int
+    kind: Kind
+    dataset: str
+    entry: int
+    amounts: Amounts
+    fingerprint: str
+    details: str
+    written: str
+    hash: str = ""
+
+    @classmethod
+    def from_row(cls, row: tuple[Any, ...]) -> Event:
+        """Read a row of the table; raise BrokenChain when a value has no business there."""
+        values = dict(zip(COLUMNS, row, strict=True))
+        for name, value in values.items():
+            # subtle: SQLite would let anybody put text into an integer column.
+            if type(value) is not (str if name in _TEXTS else int):
+                raise BrokenChain(f"its {name} is of the wrong type")
+        try:
+            kind = Kind(values["kind"])
+        except ValueError:
+            kind = None
+        if kind is None:
+            raise BrokenChain("its kind is unknown")
+        amounts = Amounts(*(values[name] for name in FIELDS))
+        rest = {name: values[name] for name in COLUMNS if name not in FIELDS and name != "kind"}
+        return cls(kind=kind, amounts=amounts, **rest)
+
+    def row(self) -> tuple[Any, ...]:
+        """Return the values in the order of the table's columns."""
+        head = (self.sequence, self.kind.value, self.dataset, self.entry)
+        return (*head, *self.amounts.values(), self.fingerprint, self.details, self.written, self.hash)
+
+    def hash_after(self, previous: str) -> str:
+        """Return SHA-256 of the previous row's hash and this row, written as a JSON list of lists."""
+        text = json.dumps([CHAIN, previous, self.row()[:-1]], separators=(",", ":"))
+        return hashlib.sha256(text.encode("ascii")).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """A dataset's budget: its name, how releases add up, what they may add up to and what they have."""
+
+    name: str
+    composition: Composition
+    caps: Amounts
+    spent: Amounts = field(default_factory=Amounts)
+
+    @property
+    def remaining(self) -> Amounts:
+        """Return what is left."""
+        return self.caps - self.spent
+
+    def covers(self, charge: Amounts) -> bool:
+        """Say whether the charge fits into what is left."""
+        return (self.spent + charge).fits(self.caps, self.composition)
+
+    @classmethod
+    def opened_by(cls, event: Event) -> Account:
+        """Return the account that an opened row describes."""
+        try:
+            return cls(event.dataset, Composition(json.loads(event.details)["composition"]), event.amounts)
+        except (KeyError, TypeError, ValueError):
+            pass
+        raise BrokenChain("it opens a dataset without saying how its releases add up")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the account for people: totals, and what is left of each number that is added up."""
+        values: dict[str, Any] = {
+            "dataset": self.name,
+            "composition": self.composition.value,
+            "epsilon": self.caps.epsilon / EPSILON_UNITS,
+            "delta": self.caps.delta / DELTA_UNITS,
+        }
+        if self.composition is Composition.ADDITIVE:
+            left = self.remaining
+            return values | {
+                "epsilon_left": left.epsilon / EPSILON_UNITS,
+                "delta_left": left.delta / DELTA_UNITS,
+            }
+        for name in COUNTED[self.composition]:
+            cap = getattr(self.caps, name)
+            values[f"{name}_left_share"] = getattr(self.remaining, name) / cap if cap else 0.0
+        return values
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A release in the ledger: number, dataset, charge, state, and the (path, sha256) of what was written."""
+
+    number: int
+    dataset: str
+    charge: Amounts
+    fingerprint: str
+    state: EntryState
+    written: str
+    details: dict[str, Any]
+    outputs: tuple[tuple[str, str], ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the entry for people."""
+        return {
+            "entry": self.number,
+            "dataset": self.dataset,
+            "state": self.state.value,
+            "epsilon": self.charge.epsilon / EPSILON_UNITS,
+            "delta": self.charge.delta / DELTA_UNITS,
+            "algorithm": self.details.get("plan", {}).get("algorithm", ""),
+            "written": self.written,
+            "outputs": [{"path": path, "sha256": digest} for path, digest in self.outputs],
+        }
+
+
+@dataclass(slots=True)
+class Book:
+    """What the rows say when they are read from the first to the last."""
+
+    accounts: dict[str, Account] = field(default_factory=dict)
+    entries: dict[int, Entry] = field(default_factory=dict)
+    sequence: int = 0
+    head: str = NO_HASH
+
+    def read(self, event: Event) -> None:
+        """Take the next row, or raise BrokenChain with the reason why it cannot be the next."""
+        if event.sequence != self.sequence + 1:
+            raise BrokenChain(f"row {self.sequence + 1} is missing or out of order")
+        if event.hash != event.hash_after(self.head):
+            raise BrokenChain("its hash does not follow from the row and the one before")
+        match event.kind:
+            case Kind.OPENED:
+                self._open(event)
+            case Kind.RESERVED:
+                self._reserve(event)
+            case Kind.SETTLED | Kind.CANCELLED:
+                self._close(event)
+        self.sequence, self.head = event.sequence, event.hash
+
+    def _open(self, event: Event) -> None:
+        if event.dataset in self.accounts:
+            raise BrokenChain("it opens a dataset for the second time")
+        self.accounts[event.dataset] = Account.opened_by(event)
+
+    def _reserve(self, event: Event) -> None:
+        account = self.accounts.get(event.dataset)
+        if account is None:
+            raise BrokenChain("it spends from a dataset that was never opened")
+        if min(event.amounts.values()) < 0 or not account.covers(event.amounts):
+            raise BrokenChain("it grants more than was left")
+        details = _details(event)
+        self._spend(account, event.amounts)
+        self.entries[event.sequence] = Entry(
+            number=event.sequence,
+            dataset=event.dataset,
+            charge=event.amounts,
+            fingerprint=event.fingerprint,
+            state=EntryState.UNSETTLED,
+            written=event.written,
+            details=details,
+        )
+
+    def _close(self, event: Event) -> None:
+        entry = self.entries.get(event.entry)
+        if entry is None or entry.dataset != event.dataset or entry.state is not EntryState.UNSETTLED:
+            raise BrokenChain("it closes an entry that is not open")
+        cancels = event.kind is Kind.CANCELLED
+        if event.amounts != (-entry.charge if cancels else Amounts()):
+            raise BrokenChain("it gives back another amount than was taken")
+        self._spend(self.accounts[event.dataset], event.amounts)
+        state = EntryState.CANCELLED if cancels else EntryState.SETTLED
+        self.entries[event.entry] = Entry(
+            number=entry.number,
+            dataset=entry.dataset,
+            charge=entry.charge,
+            fingerprint=entry.fingerprint,
+            state=state,
+            written=entry.written,
+            details=entry.details,
+            outputs=outputs_in(event.details),
+        )
+
+    def _spend(self, account: Account, amounts: Amounts) -> None:
+        self.accounts[account.name] = Account(account.name, account.composition, account.caps, account.spent + amounts)
+
+
+def _details(event: Event) -> dict[str, Any]:
+    try:
+        values = json.loads(event.details)
+    except ValueError:
+        values = None
+    if not isinstance(values, dict):
+        raise BrokenChain("its details cannot be read")
+    return values
+
+
+def outputs_in(details: str) -> tuple[tuple[str, str], ...]:
+    """Return the (path, sha256) pairs that a settled row names; a cancelled one names none."""
+    try:
+        return tuple((str(path), str(digest)) for path, digest in json.loads(details).get("outputs", []))
+    except (AttributeError, TypeError, ValueError):
+        pass
+    raise BrokenChain("its details cannot be read")

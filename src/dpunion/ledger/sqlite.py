@@ -1,0 +1,230 @@
+"""A ledger in an SQLite file: the default, for one machine."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import sqlite3
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from dpunion.errors import DamagedLedger, LedgerError
+from dpunion.ledger.store import LONGEST_WAIT, TABLE, VERSION, Session, Store, table_definition
+
+APPLICATION = 0x6470756E  # "dpun": lets `file` and SQLite know whose file it is
+
+# Where SQLite's locks cannot be relied upon, or its shared memory cannot exist.
+# fmt: off
+NETWORK_FILE_SYSTEMS = frozenset({
+    "nfs", "nfs4", "cifs", "smb3", "smbfs", "ncpfs", "afs", "ceph", "lustre", "gpfs", "beegfs", "ocfs2", "gfs2",
+    "9p", "davfs", "fuse.sshfs", "fuse.s3fs", "fuse.rclone", "fuse.glusterfs", "fuse.ceph", "fuse.davfs2",
+})
+# fmt: on
+
+NEXT = f"SELECT COALESCE(MAX(sequence), 0) + 1 FROM {TABLE}"  # noqa: S608 - constants only
+SCHEMA = (
+    table_definition("INTEGER"),
+    f"CREATE TRIGGER {TABLE}_no_update BEFORE UPDATE ON {TABLE} "
+    "BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END",
+    f"CREATE TRIGGER {TABLE}_no_delete BEFORE DELETE ON {TABLE} "
+    "BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END",
+    # subtle: INSERT OR REPLACE deletes without asking the trigger above.
+    f"CREATE TRIGGER {TABLE}_in_order BEFORE INSERT ON {TABLE} "
+    f"WHEN NEW.sequence IS NOT ({NEXT}) "
+    "BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END",
+    f"PRAGMA application_id = {APPLICATION}",
+    f"PRAGMA user_version = {VERSION}",
+)
+
+
+class SqliteStore(Store):
+    """A ledger in a file.
+
+    subtle: nothing here opens the file itself once it exists. Closing any descriptor of a file drops all locks that
+    this process holds on it, those of an SQLite connection in another thread included.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path.absolute()
+        self.name = path.name
+
+    def __repr__(self) -> str:
+        return f"SqliteStore({str(self.path)!r})"
+
+    def prepare(self, *, create: bool) -> None:
+        if create:
+            self._make_file()
+        problem = self._unusable()
+        if problem is not None:
+            raise LedgerError(*problem)
+        with self._session(write=create) as session:
+            if create and not session.run("SELECT 1 FROM sqlite_master LIMIT 1"):
+                for statement in SCHEMA:
+                    session.run(statement)
+            self._check_identity(session)
+
+    @contextlib.contextmanager
+    def transaction(self, *, write: bool) -> Iterator[Session]:
+        with self._session(write=write) as session:
+            self._check_identity(session)
+            yield session
+
+    def close(self) -> None:
+        return None
+
+    def check_storage(self) -> str | None:
+        with self._session(write=False) as session:
+            findings = session.run("PRAGMA integrity_check(1)")
+        return None if findings == [("ok",)] else "SQLite finds the file malformed"
+
+    @contextlib.contextmanager
+    def _session(self, *, write: bool) -> Iterator[_SqliteSession]:
+        """Open a connection for this one transaction: none is held over a fork or between reserving and settling."""
+        problem: LedgerError | None = None
+        try:
+            connection = sqlite3.connect(
+                f"file:{quote(str(self.path))}?mode=rw", uri=True, timeout=LONGEST_WAIT, isolation_level=None
+            )
+            with contextlib.closing(connection):
+                session = _SqliteSession(connection)
+                session.set_up()
+                session.run("BEGIN IMMEDIATE" if write else "BEGIN")
+                try:
+                    yield session
+                    session.run("COMMIT")
+                finally:
+                    if connection.in_transaction:
+                        with contextlib.suppress(sqlite3.Error):
+                            connection.execute("ROLLBACK")
+        except sqlite3.Error as error:
+            problem = self._explain(error)
+        if problem is not None:
+            raise problem
+
+    def _make_file(self) -> None:
+        """Create an empty file that only its owner may read, unless there is one."""
+        problem: str | None = None
+        try:
+            os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
+            _sync_folder(self.path.parent)
+        except FileExistsError:
+            pass
+        except OSError as error:
+            problem = os.strerror(error.errno) if error.errno else type(error).__name__
+        if problem is not None:
+            raise LedgerError(f"The ledger {self.path} cannot be created: {problem}.", "Choose another place.")
+
+    def _unusable(self) -> tuple[str, str] | None:
+        try:
+            status = self.path.stat()
+        except OSError:
+            return (
+                f"There is no ledger at {self.path}.",
+                "Open one with `dpunion ledger open`, or check the path.",
+            )
+        if not self.path.is_file():
+            return f"The ledger {self.path} is not a file.", "Check the path."
+        if status.st_nlink != 1:
+            return (
+                f"The ledger {self.path} has more than one name (hard links).",
+                "Its journal would be looked for under the wrong one: remove the other names.",
+            )
+        kind = file_system(self.path)
+        if kind in NETWORK_FILE_SYSTEMS:
+            return (
+                f"The ledger {self.path} is on a network file system ({kind}), where locks cannot be relied upon.",
+                "Keep it on a local disk, or use a PostgreSQL ledger.",
+            )
+        return None
+
+    def _check_identity(self, session: Session) -> None:
+        application, version = session.run("PRAGMA application_id")[0][0], session.run("PRAGMA user_version")[0][0]
+        if application != APPLICATION:
+            raise DamagedLedger(f"{self.path} is not a ledger of dpunion.", "Check the path.")
+        if version != VERSION:
+            raise LedgerError(f"The ledger {self.path} has format {version}.", "Use a newer dpunion.")
+
+    def _explain(self, error: sqlite3.Error) -> LedgerError:
+        """Turn an error of SQLite into ours: its kind only, never its text."""
+        code = getattr(error, "sqlite_errorname", type(error).__name__)
+        for start, what, remedy in _REASONS:
+            if code.startswith(start):
+                kind = DamagedLedger if start in _DAMAGE else LedgerError
+                return kind(f"The ledger {self.path} {what}.", remedy)
+        return LedgerError(
+            f"The ledger {self.path} failed ({code}).", "Nothing was granted; run `dpunion ledger verify`."
+        )
+
+
+_REASONS = (
+    ("SQLITE_BUSY", f"was busy for {LONGEST_WAIT} seconds", "Nothing was granted; try again."),
+    ("SQLITE_FULL", "cannot be written: the disk is full", "Nothing was granted; free some space."),
+    ("SQLITE_READONLY", "cannot be written", "Nothing was granted; mind the file's and folder's permissions."),
+    ("SQLITE_CANTOPEN", "cannot be opened", "Mind the file's and folder's permissions."),
+    ("SQLITE_PERM", "cannot be opened", "Mind the file's and folder's permissions."),
+    ("SQLITE_IOERR", "cannot be read or written: the disk failed or is full", "Nothing was granted; mind the disk."),
+    ("SQLITE_NOTADB", "is not an SQLite file", "Check the path, or restore the file from a backup."),
+    ("SQLITE_CORRUPT", "is damaged", "Restore it from a backup, and charge by hand what was released since."),
+    ("SQLITE_CONSTRAINT", "refused a row", "Nothing was granted; run `dpunion ledger verify`."),
+)
+_DAMAGE = frozenset({"SQLITE_NOTADB", "SQLITE_CORRUPT"})
+
+
+class _SqliteSession:
+    """A connection inside a transaction."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def run(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
+        return self._connection.execute(sql, values).fetchall()
+
+    def set_up(self) -> None:
+        """Ask for durable commits, and for no checkpoint beside a writer.
+
+        subtle: SQLite before 3.51.3 can corrupt a file in WAL mode when checkpoints and a commit of several connections
+        coincide (sqlite.org/wal.html, "WAL-reset bug"). Without automatic checkpoints only the last connection to close
+        makes one, alone.
+        """
+        self.run("PRAGMA wal_autocheckpoint = 0")
+        self.run("PRAGMA journal_mode = WAL")
+        self.run("PRAGMA synchronous = FULL")
+        if sys.platform == "darwin":
+            self.run("PRAGMA fullfsync = ON")
+            self.run("PRAGMA checkpoint_fullfsync = ON")
+        self.run("PRAGMA trusted_schema = OFF")
+
+
+def file_system(path: Path, table: str | None = None) -> str | None:
+    """Return the type of the file system that `path` is on, or None where that cannot be told (not on Linux)."""
+    if table is None:
+        if not sys.platform.startswith("linux"):
+            return None
+        try:
+            table = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="surrogateescape")
+        except OSError:
+            return None
+    found: tuple[int, str | None] = (-1, None)
+    target = path.resolve()
+    for line in table.splitlines():
+        left, dash, right = line.partition(" - ")
+        fields, kind = left.split(" "), right.split(" ")[0]
+        if not dash or len(fields) < 5:
+            continue
+        mount = re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), fields[4])
+        # A later mount hides an earlier one on the same place.
+        if target.is_relative_to(mount) and len(mount) >= found[0]:
+            found = (len(mount), kind)
+    return found[1]
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
