@@ -3,10 +3,10 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test lint format reproduce clean
+.PHONY: help demo test lint format reproduce audit benchmark benchmark-large benchmark-billion clean
 
 help:  ## Show the targets
-	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
 
 demo: $(VENV)/.run  ## Install, then make a private release from the bundled sample
 	@$(BIN)/dpunion demo
@@ -24,6 +24,21 @@ format: $(VENV)/.dev  ## Format the code
 
 reproduce: $(VENV)/.dev  ## Print release sizes beside the papers' tables
 	@$(BIN)/python benchmarks/release_sizes.py
+
+audit: $(VENV)/.dev  ## Search policies for flaws, audit releases, run mutants (about half an hour)
+	@$(BIN)/dpunion audit policy research --expect-violation
+	@$(BIN)/dpunion audit policy shipped --seconds 120
+	@$(BIN)/dpunion audit release --trials 100000 --mutants
+	@DPUNION_AUDIT_SCALE=16 $(BIN)/python -m pytest tests/statistical/test_funnel_novelty.py
+
+benchmark: $(VENV)/.dev  ## Time a release against DuckDB and polars on 8.6M pairs
+	@$(BIN)/python benchmarks/speed.py
+
+benchmark-large: $(VENV)/.dev  ## The same with 77M pairs too, grouped and shuffled
+	@$(BIN)/python benchmarks/speed.py --large
+
+benchmark-billion: $(VENV)/.dev  ## One billion pairs, dpunion alone
+	@$(BIN)/python benchmarks/speed.py --billion
 
 clean:  ## Remove the environment and caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -237,7 +237,9 @@ class PolicyGaussian(_Gaussian):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Funnel(_Algorithm):
-    """Several noisy rounds, each dropping what is hopeless and aiming the rest where it is needed (docs/guarantees.md).
+    """Several noisy rounds, each dropping what is hopeless and aiming the rest where it is needed.
+
+    The proof is in docs/guarantees-funnel.md.
 
     rounds: more rounds aim better but each is noisier. first_share: the part of the (squared) budget spent on finding
     out what is hopeless; more also lowers the price of novel items. keep_fraction, keep_margin: an item stays while

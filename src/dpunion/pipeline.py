@@ -27,8 +27,8 @@ from dpunion.engines import local
 from dpunion.errors import BadParameter
 from dpunion.plans import Plan, plan_release
 from dpunion.randomness import RunKey
-from dpunion.releases import Release, check_target
-from dpunion.sources import NullUserPolicy, ValueKind, open_rows
+from dpunion.releases import COLUMN, Release, check_target
+from dpunion.sources import NullUserPolicy, ValueKind, composite, open_rows
 from dpunion.sources.databases import public_name
 from dpunion.sources.encoding import Normalization, encode
 from dpunion.sources.known import Known, known_items
@@ -51,7 +51,7 @@ def release(
     source: Any,
     *,
     user: str | None = None,
-    item: str | None = None,
+    item: str | Sequence[str] | None = None,
     text: str | None = None,
     epsilon: float,
     delta: float,
@@ -77,6 +77,8 @@ def release(
     files, "-" for standard input (with input_format), a database (with query); any object with `__arrow_c_stream__`
     (pandas, polars, pyarrow, DuckDB); an iterable of (user, item) pairs; a mapping user -> items.
     user, item: the columns. text: instead of item, a column of texts that are split into words.
+    item may be a list of columns: their combinations are then released, as tuples; a row without a value in one of them
+    is left out. In pairs and mappings such an item is a tuple, and the list names its parts.
     algorithm: an algorithm or its name; Funnel() when left out.
     null_users: "refuse" or "drop" rows that do not say whose they are.
     normalize: "nfc", "nfc-lower" or "exact", applied to items before duplicates are dropped.
@@ -94,16 +96,18 @@ def release(
     - with a ledger, the budget is charged before any data is read, and a crash counts as spent.
     """
     planned = plan(algorithm, epsilon=epsilon, delta=delta)
+    key_columns = _key_columns(item)
+    columns = key_columns if isinstance(key_columns, tuple) else (COLUMN,)
     reading = Reading(
         source=source,
         user=user,
         kind=_kind(item, text),
-        value=item if text is None else text,
+        value=key_columns if text is None else text,
         query=query,
         input_format=input_format,
         null_users=as_choice("null_users", null_users, NullUserPolicy),
         normalization=as_choice("normalize", normalize, Normalization),
-        known=None if known is None else known_items(known),
+        known=None if known is None else known_items(known, columns),
         memory_limit=as_bytes(memory_limit),
     )
     if include_known and reading.known is None:
@@ -115,13 +119,13 @@ def release(
     with reserved(ledger, dataset, planned, reading, charge_again=charge_again, test_key=key.is_test) as reservation:
         contributions = read(reading, planned, key, tell, reservation)
         tell("selecting", None)
-        released = publish(planned, contributions, key, reading.known if include_known else None)
-        released = Release(released.items, planned, released.private, _notes(reservation, reading.known, include_known))
+        released = publish(planned, contributions, key, reading.known if include_known else None, columns)
+        notes = _notes(reservation, reading.known, include_known, columns)
+        released = Release(released.items, planned, released.private, notes, columns)
         tell("writing", None)
         written = [released.write(target, overwrite=overwrite) for target in targets]
         if reservation is not None:
-            digest = None if written else hashlib.sha256("\0".join(released.items).encode()).hexdigest()
-            reservation.settle(written, digest=digest)
+            reservation.settle(written, digest=None if written else _digest(released))
     return released
 
 
@@ -132,7 +136,7 @@ class Reading:
     source: Any
     user: str | None
     kind: ValueKind
-    value: str | None
+    value: str | tuple[str, ...] | None
     query: str | None
     input_format: str | None
     null_users: NullUserPolicy
@@ -147,7 +151,7 @@ class Reading:
         return {
             "sources": [_named(str(name)) for name in names] if named else ["in memory"],
             "user": self.user,
-            self.kind.value: self.value,
+            self.kind.value: list(self.value) if isinstance(self.value, tuple) else self.value,
             "query": self.query,
             "null_users": self.null_users.value,
             "normalize": self.normalization.value,
@@ -188,15 +192,22 @@ def read(
         )
 
 
-def publish(planned: Plan, contributions: Contributions, key: RunKey, known: Known | None = None) -> Release:
+def publish(
+    planned: Plan,
+    contributions: Contributions,
+    key: RunKey,
+    known: Known | None = None,
+    columns: tuple[str, ...] = (COLUMN,),
+) -> Release:
     """Select by the plan and turn the chosen items, and the known list when given, into a release.
 
     Guarantees:
     - the items are copied out one by one and sorted by bytes; nothing else of the input reaches the release.
     """
     chosen = _texts(contributions.table, local.select(planned, contributions, key))
-    items = tuple(sorted(chosen if known is None else {*chosen, *known.items}))
-    return Release(items, planned, private=not key.is_test)
+    texts = chosen if known is None else {*chosen, *known.items}
+    items = sorted(texts) if len(columns) == 1 else sorted(map(composite.split, texts))
+    return Release(tuple(items), planned, private=not key.is_test, columns=columns)
 
 
 @contextlib.contextmanager
@@ -236,8 +247,15 @@ def checked_targets(out: PathLike | Sequence[PathLike], *, overwrite: bool) -> l
     return targets
 
 
-def _notes(reservation: Reservation | None, known: Known | None, include_known: bool) -> tuple[str, ...]:  # noqa: FBT001
-    notes = [] if reservation is None else [reservation.sentence]
+def _notes(
+    reservation: Reservation | None,
+    known: Known | None,
+    include_known: bool,  # noqa: FBT001
+    columns: tuple[str, ...],
+) -> tuple[str, ...]:
+    notes = [] if len(columns) == 1 else [f"Each item is a combination of values of {', '.join(map(repr, columns))}."]
+    if reservation is not None:
+        notes.append(reservation.sentence)
     if known is not None:
         how = "added to it" if include_known else "left out of it"
         notes.append(f"Items of a known public list (SHA-256 {known.sha256}) were set aside first and are {how}.")
@@ -250,7 +268,27 @@ def _texts(table: ItemTable, chosen: Int64s) -> list[str]:
     return sorted(data[start:stop].tobytes().decode() for start, stop in zip(starts, stops, strict=True))
 
 
-def _kind(item: str | None, text: str | None) -> ValueKind:
+def _digest(released: Release) -> str:
+    """Return the SHA-256 of a release that no file holds."""
+    texts = released.items if len(released.columns) == 1 else map(composite.join, released.items)
+    return hashlib.sha256("\0".join(texts).encode()).hexdigest()
+
+
+def _key_columns(item: Any) -> Any:
+    """Return one column as it is and several as a tuple; refuse what names no columns."""
+    if item is None or isinstance(item, (str, int)):
+        return item
+    if not isinstance(item, (list, tuple)) or not item or not all(isinstance(name, str) for name in item):
+        raise BadParameter(
+            "The 'item' parameter must be the name of a column or a list of names.",
+            "Name the column of items, or all columns that make a key together.",
+        )
+    if len(set(item)) < len(item):
+        raise BadParameter("Two columns of 'item' have the same name.", "Name each column of the key once.")
+    return item[0] if len(item) == 1 else tuple(item)
+
+
+def _kind(item: object, text: str | None) -> ValueKind:
     if item is not None and text is not None:
         raise BadParameter(
             "Both 'item' and 'text' were given.", "Use 'item' for ready items or 'text' for texts to split into words."

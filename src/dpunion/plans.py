@@ -178,7 +178,7 @@ def _unit_norm(algorithm: WeightedGaussian | PolicyGaussian, epsilon: float, del
 def _funnel_plan(algorithm: Funnel, budget: Budget, epsilon: float, delta: float) -> Plan:
     """Plan Funnel: stddev and threshold by Theorems A and B, then both raised for rounding."""
     shape = funnel_shape(algorithm)
-    found = calibrate_with_hints(epsilon, delta, shape)
+    found = calibrate_with_hints(epsilon, rounding.funnel_target(budget.epsilon, delta), shape)
     slack = rounding.funnel_slack(found.stddev, found.threshold, shape)
     stddev, threshold = found.stddev * (1.0 + slack), found.threshold * (1.0 + slack)
     lines = (*shape.keep_lines(stddev, threshold), threshold)

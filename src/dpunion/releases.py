@@ -28,14 +28,16 @@ ROWS_PER_GROUP = 1 << 16
 class Release:
     """What may be published.
 
-    items: sorted by their UTF-8 bytes. private: False when a test key was used. notes: further public sentences of the
-    statement: the ledger entry, the known list.
+    items: sorted by their UTF-8 bytes: texts, or for keys of several columns tuples of texts. private: False when a
+    test key was used. notes: further public sentences of the statement: the ledger entry, the known list. columns: the
+    names of the key's columns, with which the items are written.
     """
 
-    items: tuple[str, ...]
+    items: tuple[Any, ...]
     plan: Plan
     private: bool
     notes: tuple[str, ...] = ()
+    columns: tuple[str, ...] = (COLUMN,)
 
     def __len__(self) -> int:
         return len(self.items)
@@ -47,6 +49,10 @@ class Release:
     def statement(self) -> str:
         """Say in plain words what was guaranteed."""
         return statement(self.plan, private=self.private, notes=self.notes)
+
+    def rows(self) -> Iterator[tuple[str, ...]]:
+        """Yield each item as one text for each column."""
+        return iter(self.items) if len(self.columns) > 1 else ((item,) for item in self.items)
 
     def to_json(self) -> str:
         """Return everything as JSON, items included."""
@@ -60,7 +66,8 @@ class Release:
             "statement": self.statement,
             "notes": list(self.notes),
             "plan": self.plan.to_dict(),
-            "items": list(self.items),
+            "columns": list(self.columns),
+            "items": [list(item) for item in self.items] if len(self.columns) > 1 else list(self.items),
         }
 
     @classmethod
@@ -72,7 +79,9 @@ class Release:
         if not (isinstance(values, dict) and values.get("format") == FORMAT and _is_release(values)):
             raise BadParameter("This is not a release of dpunion.", "Pass the text that Release.to_json returned.")
         notes = tuple(str(note) for note in values.get("notes", []))
-        return cls(tuple(sorted(values["items"])), Plan.from_dict(values["plan"]), values["private"], notes)
+        columns = tuple(values.get("columns", (COLUMN,)))
+        items = values["items"] if len(columns) == 1 else map(tuple, values["items"])
+        return cls(tuple(sorted(items)), Plan.from_dict(values["plan"]), values["private"], notes, columns)
 
     def write(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
         """Write the items in the format of the suffix, whole or not at all; return where.
@@ -89,13 +98,23 @@ class Release:
 
 
 def _is_release(values: dict[str, Any]) -> bool:
-    items = values.get("items")
+    items, columns = values.get("items"), values.get("columns", [COLUMN])
     return (
         isinstance(items, list)
-        and all(isinstance(item, str) for item in items)
+        and _are_texts(columns)
+        and len(set(columns)) == len(columns) > 0
+        and (
+            _are_texts(items)
+            if len(columns) == 1
+            else all(_are_texts(item) and len(item) == len(columns) for item in items)
+        )
         and isinstance(values.get("private"), bool)
         and isinstance(values.get("plan"), dict)
     )
+
+
+def _are_texts(values: Any) -> bool:
+    return isinstance(values, list) and all(isinstance(value, str) for value in values)
 
 
 def statement(plan: Plan, *, private: bool, notes: tuple[str, ...] = ()) -> str:
@@ -208,6 +227,11 @@ def escape_controls(text: str) -> str:
     )
 
 
+def text_line(row: Sequence[str]) -> str:
+    """Return an item's texts on one line, escaped, with tabs between them."""
+    return "\t".join(map(escape_controls, row))
+
+
 def defuse_formula(text: str) -> str:
     """Return the text with an apostrophe before anything a spreadsheet would run, and before a leading apostrophe.
 
@@ -229,13 +253,19 @@ def text_array(texts: Sequence[str]) -> Any:
     return large.cast(pa.string())
 
 
-def _write_parquet(release: Release, file: IO[bytes]) -> None:
+def _table(release: Release) -> Any:
+    """Return the items as a new Arrow table, one column of texts for each column of the key."""
     import pyarrow as pa
+
+    rows = list(release.rows())
+    return pa.table({name: text_array([row[i] for row in rows]) for i, name in enumerate(release.columns)})
+
+
+def _write_parquet(release: Release, file: IO[bytes]) -> None:
     import pyarrow.parquet as pq
 
-    table = pa.table({COLUMN: text_array(release.items)})
     pq.write_table(
-        table,
+        _table(release),
         file,
         compression="zstd",
         use_dictionary=False,
@@ -247,7 +277,7 @@ def _write_parquet(release: Release, file: IO[bytes]) -> None:
 def _write_arrow(release: Release, file: IO[bytes]) -> None:
     import pyarrow as pa
 
-    table = pa.table({COLUMN: text_array(release.items)})
+    table = _table(release)
     with pa.ipc.new_file(file, table.schema) as writer:
         writer.write_table(table, max_chunksize=ROWS_PER_GROUP)
 
@@ -259,19 +289,19 @@ def _csv_field(text: str) -> str:
 
 
 def _write_csv(release: Release, file: IO[bytes]) -> None:
-    file.write(f"{COLUMN}\n".encode())
-    for item in release.items:
-        file.write(_csv_field(defuse_formula(item)).encode() + b"\n")
+    for row in (release.columns, *release.rows()):
+        file.write(",".join(_csv_field(defuse_formula(text)) for text in row).encode() + b"\n")
 
 
 def _write_jsonl(release: Release, file: IO[bytes]) -> None:
-    for item in release.items:
-        file.write(json.dumps({COLUMN: item}, ensure_ascii=False).encode() + b"\n")
+    for row in release.rows():
+        values = dict(zip(release.columns, row, strict=True))
+        file.write(json.dumps(values, ensure_ascii=False).encode() + b"\n")
 
 
 def _write_txt(release: Release, file: IO[bytes]) -> None:
-    for item in release.items:
-        file.write(escape_controls(item).encode() + b"\n")
+    for row in release.rows():
+        file.write(text_line(row).encode() + b"\n")
 
 
 def _write_json(release: Release, file: IO[bytes]) -> None:

@@ -87,7 +87,7 @@ def intern(strings, seed, slots):
 def test_descend_ball(users, targets, radius, part):
     offsets, items = csr(users)
     gaps, twin = np.array(targets), list(targets)
-    descent.descend_ball(offsets, items, gaps, radius, part * radius)
+    descent.descend_ball(offsets, items, gaps, radius, part * radius, 0)
     reference.descend_ball(users, twin, radius, part * radius)
     np.testing.assert_allclose(gaps, twin, rtol=1e-9, atol=1e-9)
 
@@ -96,11 +96,25 @@ def test_descend_ball(users, targets, radius, part):
 def test_the_projection_stays_in_its_set(targets, radius, part):
     gaps = np.array(targets)
     cap = part * radius
-    descent.descend_ball(*csr([list(range(len(targets)))]), gaps, radius, cap)
+    descent.descend_ball(*csr([list(range(len(targets)))]), gaps, radius, cap, 0)
     moved = np.array(targets) - gaps
     assert np.linalg.norm(moved) <= radius * (1 + 1e-14) + 1e-15
     assert moved.min() >= 0.0
     assert moved.max() <= cap * (1 + 1e-15) + 1e-15
+
+
+@pytest.mark.parametrize("caps", [3, 9, 49])
+def test_a_whole_number_of_caps_is_given_out_exactly(caps):
+    """1/b^2 whole: large gaps take the caps, and next to nothing is left for the small ones."""
+    radius = 0.5
+    cap = radius / np.sqrt(caps)
+    gaps = np.concatenate([np.full(caps, 5.0), np.full(4, 1e-8)])
+    before = gaps.copy()
+    offsets, items = csr([list(range(len(gaps)))])
+    descent.descend_ball(offsets, items, gaps, np.sqrt(caps) * cap, cap, caps)
+    moved = before - gaps
+    np.testing.assert_allclose(moved[:caps], cap, rtol=1e-9)
+    assert np.linalg.norm(moved) <= radius * (1 + 1e-12)
 
 
 @given(

@@ -1,4 +1,4 @@
-"""docs/guarantees.md: every place in the code or the tests that it names exists."""
+"""The proofs in docs/: every place in the code or the tests that they name exists."""
 
 import re
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-DOCUMENT = ROOT / "docs" / "guarantees.md"
+TEXTS = {name: (ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("guarantees.md", "guarantees-funnel.md")}
 REFERENCE = re.compile(r"`([\w./-]+\.py)(?:::([\w.]+))?`")
 
 
@@ -27,21 +27,29 @@ def problem(root, path, name):
     return None if re.search(defined, file.read_text(encoding="utf-8"), re.MULTILINE) else f"{path} has no {name}"
 
 
-@pytest.mark.parametrize(("path", "name"), references(DOCUMENT.read_text(encoding="utf-8")))
+@pytest.mark.parametrize(("path", "name"), references("".join(TEXTS.values())))
 def test_what_the_guarantees_refer_to_exists(path, name):
     assert problem(ROOT, path, name) is None
 
 
-def test_proofs_name_code_and_tests():
-    paths = [path for path, _ in references(DOCUMENT.read_text(encoding="utf-8"))]
+@pytest.mark.parametrize("document", TEXTS)
+def test_proofs_name_code_and_tests(document):
+    paths = [path for path, _ in references(TEXTS[document])]
     assert sum(path.startswith("src/dpunion/") for path in paths) >= 20
     assert sum(path.startswith("tests/") for path in paths) >= 20
 
 
-def test_no_backticked_python_file_escapes_the_check():
+@pytest.mark.parametrize("document", TEXTS)
+def test_no_backticked_python_file_escapes_the_check(document):
     """A reference with a slip in it would not be looked up: each backticked text with .py in it must match."""
-    quoted = re.findall(r"`([^`\n]*\.py[^`\n]*)`", DOCUMENT.read_text(encoding="utf-8"))
+    quoted = re.findall(r"`([^`\n]*\.py[^`\n]*)`", TEXTS[document])
     assert [text for text in quoted if not REFERENCE.fullmatch(f"`{text}`")] == []
+
+
+@pytest.mark.parametrize("document", TEXTS)
+def test_links_between_documents_lead_somewhere(document):
+    linked = re.findall(r"\]\(([^)#:]+)\)", TEXTS[document])
+    assert [target for target in linked if not (ROOT / "docs" / target).is_file()] == []
 
 
 def test_wrong_references_are_found(tmp_path):

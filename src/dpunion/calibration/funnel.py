@@ -1,6 +1,6 @@
 """Funnel's noise and threshold: the smallest certified threshold, over how delta is split.
 
-docs/guarantees.md, Theorem A: with t novel items the release is (epsilon, delta)-private for delta = max_t
+docs/guarantees-funnel.md, Theorem A: with t novel items the release is (epsilon, delta)-private for delta = max_t
 [delta_G(epsilon; mu_t) + p_t], where p_t bounds the chance that a novel item is released. In round 1 every
 novel item gets the same gift y, at least what any shared item gets, so the shared items move by s_1 with
 s_1^2 <= min(c_1^2 - t y^2, (max_items - t) y^2) <= c_1^2 (1 - t/max_items), and mu_t^2 = (1 - c_1^2 +
@@ -52,7 +52,7 @@ COARSE = 400
 # Pieces of the range of round 1's gift, where the joint form of Theorem A is needed.
 PIECES = 100
 # With rounding a novel item may get a little less than the shared ones in round 1. For every slack up to 0.01 the
-# shared move still obeys s_1^2 <= c_1^2 (1 - 0.98^2 t / items): see docs/guarantees.md, "Rounding".
+# shared move still obeys s_1^2 <= c_1^2 (1 - 0.98^2 t / items): see docs/guarantees-funnel.md, "Rounding".
 ROUNDED = 0.98**2
 SHARES = (
     0.5,
@@ -150,7 +150,7 @@ def calibrate_funnel(
     gaussian_share: float | None = None,
     hints: FunnelHints | None = None,
 ) -> FunnelCalibration:
-    """Return the noise and the smallest threshold certified by Theorem A (docs/guarantees.md).
+    """Return the noise and the smallest threshold certified by Theorem A (docs/guarantees-funnel.md).
 
     extra_mu_squared is the sum of 1/stddev^2 of further Gaussian releases composed with this one.
     plain_sum gives delta_G(1/stddev) + p_t, without the relief that novel items bring to the shared ones.
@@ -346,7 +346,7 @@ def _first_guess(task: _Task, stddev: float) -> float:
 def _from_hints(task: _Task, hints: FunnelHints, wanted: float | None) -> FunnelCalibration | None:
     """Return the calibration that the hints describe, if it is certified and wastes nothing; else None."""
     usable = all(math.isfinite(number) and number > 0.0 for number in (hints.stddev, hints.threshold))
-    fitting = all(len(each) == task.shape.rounds - 1 and min(each) >= 0.0 for each in hints.prices)
+    fitting = all(len(each) == task.shape.rounds - 1 and all(price >= 0.0 for price in each) for each in hints.prices)
     if not usable or not fitting or (task.method is NoveltyMethod.LAGRANGIAN and not hints.prices):
         return None
     share = float(task.gaussian_deltas(hints.stddev, np.ones(1))[0]) / task.delta

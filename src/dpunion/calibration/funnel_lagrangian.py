@@ -1,6 +1,6 @@
 """The chance that Funnel releases a novel item, by pricing each round's budget: valid for every item cap.
 
-docs/guarantees.md, the Lagrangian bound. Whatever a round gives t novel items, the sum of y^2 is at most
+docs/guarantees-funnel.md, the Lagrangian bound. Whatever a round gives t novel items, the sum of y^2 is at most
 c_r^2. With a price lambda_r >= 0 on y^2 the items separate: p_t <= sum_r lambda_r c_r^2 + t E[J_2(S_1)],
 where J_r(s) is the best chance to be released from score s, minus the prices paid. Any prices are valid
 (weak duality), so several sets are tried and the smallest result is taken, for each t. Round 1 gives every

@@ -1,6 +1,6 @@
 """The chance that Funnel releases an item only one user kept: follow the crowd of that user's other items.
 
-docs/guarantees.md, Theorem B. A user with t novel items shares each round's budget among those still alive,
+docs/guarantees-funnel.md, Theorem B. A user with t novel items shares each round's budget among those still alive,
 so a surviving item gains when its companions die. Companions' noise is independent of the item's, and what
 they need is bounded below by their pure-noise walks: before round r, n_r companions have stayed inside the
 windows (keep line, cut_j] of all earlier rounds, and each of them needs at least m_r = cutoff - b f_(r-1) -
@@ -158,7 +158,7 @@ def interpolated(
 def novelty_bounds(stddev: float, threshold: float, shape: FunnelShape, *, cells: int = FINE) -> NDArray[np.float64]:
     """Return p_t for t = 0..max_items_per_user: a bound on the chance that one of t novel items is released.
 
-    Deterministic; float64[max_items_per_user + 1], p_0 = 0 (docs/guarantees.md, Theorem B).
+    Deterministic; float64[max_items_per_user + 1], p_0 = 0 (docs/guarantees-funnel.md, Theorem B).
     """
     novel = np.arange(1, shape.max_items_per_user + 1)
     bound = WalkNovelty(stddev, threshold, shape, cells)
@@ -186,7 +186,8 @@ class _Crowd:
             for start, done, most in zip(starts, spent, most_needs, strict=True)
         ]
         survival = walks.stay_chances(np.array(starts), np.array(windows), step, stddevs)
-        survival = np.minimum.accumulate(survival)  # rounding could lift one above the one before it
+        # Rounding could lift one above the one before it, or above the truth.
+        survival = np.minimum.accumulate(survival) * (1.0 - 1e-9)
         stay = tuple(
             float(now / before) if before > 0.0 else 0.0
             for before, now in zip((1.0, *survival[:-1]), survival, strict=True)

@@ -13,7 +13,7 @@ MOST_ITEMS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class FunnelShape:
-    """Everything that fixes Funnel besides its noise and threshold; docs/guarantees.md names the symbols.
+    """Everything that fixes Funnel besides its noise and threshold; docs/guarantees-funnel.md names the symbols.
 
     keep_fraction is κ, keep_margin z, cutoff_margin α, item_cap b, max_items_per_user Δ0. The squared share
     of round 1 is first_share; the other rounds split the rest evenly.
@@ -64,6 +64,16 @@ class FunnelShape:
         """rem_r = c_r² + … + c_R²."""
         squares = self.squared_shares
         return tuple(math.fsum(squares[r:]) for r in range(self.rounds))
+
+    @property
+    def caps_in_budget(self) -> tuple[int, float]:
+        """(m, rest): how many full caps fit into a round's budget, m = floor(1/b²), and what is left, 1 − m b².
+
+        A rest below 0.01 is given up: the budget is then taken as exactly m caps, and rest is 0.
+        """
+        caps = int(1.0 / self.item_cap**2 + 1e-9)
+        rest = max(0.0, 1.0 - caps * self.item_cap**2)
+        return (caps, 0.0) if rest < 0.01 else (caps, rest)
 
     def keep_lines(self, stddev: float, threshold: float) -> tuple[float, ...]:
         """κ f_r ρ − z σ √f_r for r = 1..rounds-1: an item stays alive while its score is above them."""

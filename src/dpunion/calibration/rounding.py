@@ -35,6 +35,9 @@ COLLISION = 2.0**-67
 # Beyond this the exact certificates (which allow for 0.01) would not hold, or the noise would grow for nothing.
 LARGEST_L2_SLACK = 0.01
 LARGEST_L1_SLACK = 0.05
+# Funnel: what Theorem F5 of docs/guarantees-funnel.md allows, and the total variation of draws beyond 127 bits.
+LARGEST_SCORE_SPREAD = 580.0
+EXTREME_NORMALS = 2.0**-68
 UNIT_ROUNDOFF = 2.0**-53
 
 
@@ -76,16 +79,42 @@ def funnel_slack(stddev: float, threshold: float, shape: FunnelShape) -> float:
     """Return the slack of Funnel: the largest over its rounds, each relative to the round's own budget.
 
     As l2_descent_slack, with the highest target an alive item can have in place of the cutoff. A score that is alive
-    lies above the keep line, so the need is at most the cutoff minus that line.
+    lies above the keep line, so the need is at most the cutoff minus that line. With a cap the step is less well
+    conditioned, by the part of the budget that is no full cap (docs/guarantees-funnel.md, "Rounding").
     """
     worst = 0.0
+    limit = shape.max_items_per_user
+    rest = shape.caps_in_budget[1]
+    harder = 1.0 if rest == 0.0 else 1.0 / math.sqrt(rest)
     lines = (0.0, *shape.keep_lines(stddev, threshold))
     for budget, remaining, line in zip(shape.shares, shape.remaining, lines, strict=True):
         highest = 1.05 * (shape.cutoff(stddev, threshold) - min(line, 0.0)) * budget / remaining
-        limit = shape.max_items_per_user
-        drift = 0.5 * math.ulp(highest) * math.sqrt(limit) / budget + (limit / 2.0 + 5.0) * UNIT_ROUNDOFF
+        drift = 0.5 * math.ulp(highest) * math.sqrt(limit) / budget + harder * (limit / 2.0 + 5.0) * UNIT_ROUNDOFF
         worst = max(worst, 2.0 * MAX_USERS * drift + l2_coins_slack(stddev, budget))
-    return _checked(worst, shape.max_items_per_user, LARGEST_L2_SLACK)
+    _check_scores(stddev, threshold, shape)
+    return _checked(worst, limit, LARGEST_L2_SLACK)
+
+
+def _check_scores(stddev: float, threshold: float, shape: FunnelShape) -> None:
+    """Refuse shapes whose float64 scores EPSILON_SLACK does not pay for (docs/guarantees-funnel.md, Theorem F5)."""
+    largest = shape.cutoff(stddev, threshold) + (13.2 * math.sqrt(shape.rounds) + shape.keep_margin) * stddev
+    spread = largest / stddev * math.sqrt(sum(1.0 / share for share in shape.squared_shares))
+    if spread > LARGEST_SCORE_SPREAD:
+        raise BadParameter(
+            "Some rounds of this funnel are too small for float64 scores.",
+            "Choose fewer rounds, a first_share nearer to 1/rounds, or smaller margins.",
+        )
+
+
+def funnel_target(epsilon: float, delta: float) -> float:
+    """Return the delta to calibrate Funnel to: what extreme normals of 127 bits add is taken off."""
+    target = delta - (1.0 + math.exp(epsilon)) * EXTREME_NORMALS
+    if target < 0.5 * delta:
+        raise BadParameter(
+            "Funnel's normals are not fine enough for so small a delta at so large an epsilon.",
+            "Choose a larger 'delta', a smaller 'epsilon' or PolicyGaussian.",
+        )
+    return target
 
 
 def _checked(slack: float, max_items: int, largest: float) -> float:

@@ -1,7 +1,8 @@
-"""The command line: release | plan | ledger | demo.
+"""The command line: release | plan | ledger | audit | demo.
 
 Exit codes: 0 done; 1 a bug in dpunion; 2 a bad option or parameter; 3 the data cannot be read as asked;
-4 the output cannot be written; 5 the ledger refused; 130 interrupted (nothing is left behind).
+4 the output cannot be written; 5 the ledger refused, or an
+audit found a violation; 130 interrupted (nothing is left behind).
 
 Everything heavy is imported inside the commands, so that --help answers at once.
 """
@@ -13,6 +14,7 @@ from typing import Annotated
 import typer
 
 import dpunion
+from dpunion.cli.auditing import audit_app
 from dpunion.cli.ledger import ledger_app
 from dpunion.cli.releasing import PLAN_HELP, RELEASE_HELP, demo_command, plan_command, release_command
 
@@ -48,6 +50,7 @@ def _main(
 app.command("release", help=RELEASE_HELP)(release_command)
 app.command("plan", help=PLAN_HELP)(plan_command)
 app.add_typer(ledger_app, name="ledger")
+app.add_typer(audit_app, name="audit")
 app.command("demo")(demo_command)
 
 

@@ -35,6 +35,8 @@ def answering(command: Callable[P, None]) -> Callable[P, None]:
         warnings.showwarning = _show_warning
         try:
             command(*args, **kwargs)
+        except typer.Exit:
+            raise
         except DpunionError as error:
             fail(error.what, error.remedy, error.exit_code)
         except InternalError as error:

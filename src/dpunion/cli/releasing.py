@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dpunion.cli.answers import answering, print_result, progress_bar
-from dpunion.cli.configuration import record_configuration
+from dpunion.cli.configuration import record_configuration, use_configuration
 from dpunion.cli.options import (
     ALGORITHM_HELP,
     DATA,
@@ -19,7 +19,6 @@ from dpunion.cli.options import (
     AlgorithmName,
     AsJson,
     CalibrationName,
-    Config,
     CutoffMargin,
     Delta,
     Epsilon,
@@ -50,6 +49,8 @@ Parquet files; a database (postgresql://..., SQLite or DuckDB file) with --query
 
   [cyan]dpunion release reviews.jsonl --user id --text body -e 1 -d 1e-6 --out words.csv --out words.json[/cyan]
 
+  [cyan]dpunion release visits.csv -u id --item country --item device -e 1 -d 1e-6 --out keys.csv[/cyan]
+
   [cyan]dpunion release new.csv -u id -i word -e 1 -d 1e-6 --known old.parquet --ledger budget.db --dataset posts[/cyan]
 
 {ALGORITHM_HELP}
@@ -68,6 +69,16 @@ PLAN_HELP = f"""Show every number of a release before any data is read.
 {ALGORITHM_HELP}"""
 
 
+def _use_release_configuration(context: typer.Context, path: Path | None) -> Path | None:
+    """Take the options of the TOML file, in which one column of items needs no list."""
+    used = use_configuration(context, path)
+    item = (context.default_map or {}).get("item")
+    if isinstance(item, str):
+        # subtle: an option that may be repeated would take the letters of a text one by one.
+        context.default_map = {**(context.default_map or {}), "item": [item]}
+    return used
+
+
 @answering
 def release_command(
     source: Annotated[list[str], typer.Argument(metavar="SOURCE...", help="What to read.", show_default=False)],
@@ -76,7 +87,16 @@ def release_command(
     user: Annotated[
         str, typer.Option("--user", "-u", help="The column that says whose row it is.", rich_help_panel=DATA)
     ],
-    item: Annotated[str | None, typer.Option("--item", "-i", help="The column of items.", rich_help_panel=DATA)] = None,
+    item: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--item",
+            "-i",
+            help="The column of items; repeat it for keys of several columns.",
+            rich_help_panel=DATA,
+            show_default=False,
+        ),
+    ] = None,
     text: Annotated[
         str | None,
         typer.Option("--text", "-t", help="Instead: a column of texts, split into words.", rich_help_panel=DATA),
@@ -144,13 +164,23 @@ def release_command(
         int | None,
         typer.Option(help="Fix the randomness, for tests. The result is NOT PRIVATE.", rich_help_panel=TUNING),
     ] = None,
-    config: Config = None,  # noqa: ARG001 - its callback has filled in the defaults
+    config: Annotated[  # noqa: ARG001 - its callback has filled in the defaults
+        Path | None,
+        typer.Option(
+            "--config",
+            callback=_use_release_configuration,
+            is_eager=True,
+            help="A TOML file with any of these options; what is said here wins.",
+            rich_help_panel=DATA,
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
     """Release as many items as possible of the union of people's sets, privately."""
     from dpunion.errors import AlreadyReleased, BadParameter
     from dpunion.pipeline import release
 
-    if (item is None) == (text is None):
+    if bool(item) == (text is not None):
         raise BadParameter(
             "Give exactly one of --item and --text.",
             "Name the column of items, or the column of texts to split into words.",
@@ -159,7 +189,7 @@ def release_command(
     targets = out or []
     options: dict[str, Any] = {
         "user": user,
-        "item": item,
+        "item": item[0] if item and len(item) == 1 else item or None,
         "text": text,
         "epsilon": epsilon,
         "delta": delta,
@@ -255,7 +285,7 @@ def demo_command(
 
 
 def _answer(released: Release, targets: list[Path], *, as_json: bool) -> None:
-    from dpunion.releases import escape_controls
+    from dpunion.releases import text_line
 
     if as_json:
         values = released.to_dict()
@@ -265,7 +295,7 @@ def _answer(released: Release, targets: list[Path], *, as_json: bool) -> None:
         print_result(json.dumps(values, ensure_ascii=False, indent=1) + "\n")
         return
     if not targets:
-        print_result("".join(escape_controls(name) + "\n" for name in released.items))
+        print_result("".join(text_line(row) + "\n" for row in released.rows()))
     places = " and ".join(str(target) for target in targets) or "standard output"
     typer.echo(f"Released {len(released):,} items to {places}.\n{released.statement}", err=True)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import numpy.typing as npt
 
@@ -18,7 +20,7 @@ Bools = npt.NDArray[np.bool_]
 
 
 def select_by_funnel(plan: Plan, algorithm: Funnel, contributions: Contributions, key: RunKey) -> Int64s:
-    """Run Funnel: return the numbers of the items to release (docs/guarantees.md, "Funnel").
+    """Run Funnel: return the numbers of the items to release (docs/guarantees-funnel.md).
 
     Guarantees:
     - each user's items are those drawn once, before round 1;
@@ -26,16 +28,19 @@ def select_by_funnel(plan: Plan, algorithm: Funnel, contributions: Contributions
     - each item's noise of each round is a function of the run key, the round and the item's bytes;
     - an item kept by nobody is never released, and scores never leave this function.
     """
-    remaining = funnel_shape(algorithm).remaining
+    shape = funnel_shape(algorithm)
+    caps, rest = shape.caps_in_budget
     digests = contributions.table.digests
     alive = np.zeros(len(contributions.table), np.bool_)
     alive[contributions.items] = True
     scores = np.zeros(len(alive))
     offsets, items = contributions.offsets, contributions.items
-    for number, (one, left) in enumerate(zip(plan.rounds, remaining, strict=True)):
+    for number, (one, left) in enumerate(zip(plan.rounds, shape.remaining, strict=True)):
         targets = funnel_targets(plan, scores, one.budget / left)
         gaps = targets.copy()
-        descend_ball(offsets, items, gaps, one.budget, algorithm.item_cap * one.budget)
+        cap = algorithm.item_cap * one.budget
+        radius, whole = (one.budget, 0) if rest > 0.0 else (math.sqrt(caps) * cap, caps)
+        descend_ball(offsets, items, gaps, radius, cap, whole)
         living = np.flatnonzero(alive)
         weights = (targets - gaps)[living]
         noise = key.normals(number, digests[living])

@@ -76,11 +76,12 @@ def descend_l1(
 
 
 @kernel
-def descend_ball(offsets: Int64s, items: Int32s, gaps: Float64s, radius: float, cap: float) -> None:
+def descend_ball(offsets: Int64s, items: Int32s, gaps: Float64s, radius: float, cap: float, whole: int = 0) -> None:
     """Close each user's gaps by the projection onto {0 <= y <= cap, |y|_2 <= radius}.
 
     gaps: float64[items], each item's own target minus its weight, at least 0; changed in place. The projection of a
-    gap g is min(q g, cap) with the largest q <= 1 for which its norm is at most radius (docs/guarantees.md).
+    gap g is min(q g, cap) with the largest q <= 1 for which its norm is at most radius (docs/guarantees.md). whole:
+    how many caps make up the radius when that is a whole number, radius^2 = whole cap^2; else 0.
 
     Guarantees: one user moves the gaps by at most `radius` in l2 norm and each by at most `cap`; two histograms
     under the same targets never move apart.
@@ -98,14 +99,14 @@ def descend_ball(offsets: Int64s, items: Int32s, gaps: Float64s, radius: float, 
         if squares > radius * radius:
             step = radius / math.sqrt(squares)
         if step * largest > cap:
-            step = capped_step(items[start:stop], gaps, radius, cap)
+            step = capped_step(items[start:stop], gaps, radius, cap, whole)
         for i in range(start, stop):
             gap = gaps[items[i]]
             gaps[items[i]] = max(0.0, gap - min(step * gap, cap))
 
 
 @kernel
-def capped_step(items: Int32s, gaps: Float64s, radius: float, cap: float) -> float:
+def capped_step(items: Int32s, gaps: Float64s, radius: float, cap: float, whole: int) -> float:
     """Return the largest q <= 1 with |min(q gap, cap)|_2 <= radius.
 
     With the m largest gaps at the cap, q solves m cap^2 + q^2 (sum of the other gaps' squares) = radius^2; the m that
@@ -122,7 +123,8 @@ def capped_step(items: Int32s, gaps: Float64s, radius: float, cap: float) -> flo
     for i in range(len(items)):
         below[i + 1] = below[i] + rising[i] * rising[i]
     for capped in range(len(rising)):
-        left = radius * radius - capped * cap * cap
+        # subtle: where the radius is a whole number of caps, their difference would be all rounding.
+        left = radius * radius - capped * cap * cap if whole == 0 else (whole - capped) * cap * cap
         if left <= 0.0:
             return float(cap / rising[len(rising) - capped])
         rest = below[len(rising) - capped]

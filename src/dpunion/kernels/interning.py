@@ -13,6 +13,7 @@ from dpunion.kernels.hashing import table_hash
 
 CODE_MASK = np.uint64(0xFFFFFFFF)
 TAG_MASK = np.uint64(0xFFFFFFFF00000000)
+BLOCK = 256
 
 
 @kernel
@@ -46,41 +47,62 @@ def intern_rows(
     """
     rows = len(offsets) - 1
     mask = np.uint64(len(slots) - 1)
-    for row in range(first, rows):
-        start = offsets[row]
-        length = offsets[row + 1] - start
-        if row > first:
-            before = offsets[row - 1]
-            if start - before == length and same_bytes(data, start, data, before, length):
+    hashes = np.empty(BLOCK, np.uint64)
+    repeated = np.empty(BLOCK, np.bool_)
+    touched = np.uint64(0)
+    for block in range(first, rows, BLOCK):
+        stop = min(block + BLOCK, rows)
+        # subtle: hashing a block and touching its places first lets the processor fetch them all at once; looked up
+        # one by one, each row of a large table would wait for the memory.
+        for row in range(block, stop):
+            start = offsets[row]
+            length = offsets[row + 1] - start
+            repeated[row - block] = (
+                row > first
+                and start - offsets[row - 1] == length
+                and same_bytes(data, start, data, offsets[row - 1], length)
+            )
+            if not repeated[row - block]:
+                hashes[row - block] = table_hash(data, start, start + length, seed)
+        for row in range(stop - block):
+            if not repeated[row]:
+                slot = slots[hashes[row] & mask]
+                if slot != np.uint64(0):
+                    touched ^= np.uint64(table_data[table_offsets[np.int64(slot & CODE_MASK) - 1]])
+        for row in range(block, stop):
+            if repeated[row - block]:
                 codes[row] = codes[row - 1]
                 continue
-        if (
-            2 * (count + 1) > len(slots)
-            or count + 2 > len(table_offsets)
-            or table_offsets[count] + length > len(table_data)
-        ):
-            return row, count
-        hashed = table_hash(data, start, start + length, seed)
-        tag = hashed & TAG_MASK
-        at = hashed & mask
-        while True:
-            slot = slots[at]
-            if slot == np.uint64(0):
-                begin = table_offsets[count]
-                for i in range(length):
-                    table_data[begin + i] = data[start + i]
-                count += 1
-                table_offsets[count] = begin + length
-                slots[at] = tag | np.uint64(count)
-                codes[row] = count - 1
-                break
-            if slot & TAG_MASK == tag:
-                code = np.int64(slot & CODE_MASK) - 1
-                begin = table_offsets[code]
-                if table_offsets[code + 1] - begin == length and same_bytes(data, start, table_data, begin, length):
-                    codes[row] = code
+            start = offsets[row]
+            length = offsets[row + 1] - start
+            if (
+                2 * (count + 1) > len(slots)
+                or count + 2 > len(table_offsets)
+                or table_offsets[count] + length > len(table_data)
+            ):
+                hashes[0] = touched
+                return row, count
+            tag = hashes[row - block] & TAG_MASK
+            at = hashes[row - block] & mask
+            while True:
+                slot = slots[at]
+                if slot == np.uint64(0):
+                    begin = table_offsets[count]
+                    for i in range(length):
+                        table_data[begin + i] = data[start + i]
+                    count += 1
+                    table_offsets[count] = begin + length
+                    slots[at] = tag | np.uint64(count)
+                    codes[row] = count - 1
                     break
-            at = (at + np.uint64(1)) & mask
+                if slot & TAG_MASK == tag:
+                    code = np.int64(slot & CODE_MASK) - 1
+                    begin = table_offsets[code]
+                    if table_offsets[code + 1] - begin == length and same_bytes(data, start, table_data, begin, length):
+                        codes[row] = code
+                        break
+                at = (at + np.uint64(1)) & mask
+    hashes[0] = touched
     return rows, count
 
 

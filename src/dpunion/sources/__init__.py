@@ -7,21 +7,26 @@
     frames       pandas, polars, pyarrow, DuckDB: anything with `__arrow_c_stream__`
     objects      an iterable of (user, value) pairs, a mapping from users to iterables of values
 
+A value may be a key of several columns: then its columns are given as a list, and one text for each key comes out, see
+`composite`. In objects such a key is a tuple, and the list names its parts.
 Whatever the source, the same rows come out: see `rows.Cleaner` for nulls and lengths, `canonical` for types.
 """
 
 from __future__ import annotations
 
+import functools
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, assert_never
 
 from dpunion.errors import BadParameter
 from dpunion.sources.columnar import ArrowPart, ParquetPart
 from dpunion.sources.columns import Part, Wanted
+from dpunion.sources.composite import key_struct
 from dpunion.sources.databases import PasswordInUrl, database_part
 from dpunion.sources.delimited import DelimitedPart
 from dpunion.sources.frames import FramePart, is_frame
+from dpunion.sources.guard import attempt
 from dpunion.sources.jsonlines import JsonLinesPart
 from dpunion.sources.locate import DataFile, Format, locate
 from dpunion.sources.pairs import PAIRS, PairsPart
@@ -49,13 +54,15 @@ __all__ = [
 ]
 
 ColumnName = str | int | None
+ColumnNames = ColumnName | Sequence[str | int]
+"""One column, or the columns of a key."""
 
 
 def open_rows(
     source: Any,
     *,
     user: ColumnName,
-    value: ColumnName,
+    value: ColumnNames,
     kind: ValueKind,
     query: str | None = None,
     input_format: str | None = None,
@@ -64,6 +71,7 @@ def open_rows(
 ) -> Rows:
     """Open a source and return its rows; columns are named or numbered from 0, or None for Python objects.
 
+    value: one column, or a list of columns that make a key together.
     query: what to read of a database, which needs one. input_format: what standard input holds, "csv", "tsv", "jsonl"
     or "arrow", where its first bytes do not tell.
     on_progress gets the fraction of the input that was read, from 0.0 to 1.0, never decreasing.
@@ -72,8 +80,8 @@ def open_rows(
     - unknown files, formats, columns and types are refused before any row is yielded, where the format tells;
     - no error carries a value of the data, neither in its text nor in its causes.
     """
-    cleaner = Cleaner(_label(user, "user"), _label(value, "value"), kind, null_users)
-    wanted, parts = _prepared(source, user, value, cleaner, query, input_format)
+    cleaner, columns = _cleaner(user, value, kind, null_users)
+    wanted, parts = _prepared(source, user, columns, cleaner, query, input_format)
     return Rows(_rows(parts, wanted, cleaner, on_progress or (lambda _: None)))
 
 
@@ -81,7 +89,7 @@ def check_source(
     source: Any,
     *,
     user: ColumnName,
-    value: ColumnName,
+    value: ColumnNames,
     kind: ValueKind,
     query: str | None = None,
     input_format: str | None = None,
@@ -91,8 +99,20 @@ def check_source(
     Guarantees:
     - nothing of a source that can be read only once is lost: what was looked at of standard input is read again.
     """
-    cleaner = Cleaner(_label(user, "user"), _label(value, "value"), kind, NullUserPolicy.REFUSE)
-    _prepared(source, user, value, cleaner, query, input_format)
+    cleaner, columns = _cleaner(user, value, kind, NullUserPolicy.REFUSE)
+    _prepared(source, user, columns, cleaner, query, input_format)
+
+
+def _cleaner(
+    user: ColumnName, value: ColumnNames, kind: ValueKind, null_users: NullUserPolicy
+) -> tuple[Cleaner, tuple[ColumnName, ...]]:
+    """Return the cleaner for the rows, and the value's columns."""
+    columns = (value,) if value is None or isinstance(value, str | int) else tuple(value)
+    labels = [_label(column, "value") for column in columns]
+    if not columns or (len(columns) > 1 and kind is ValueKind.TEXT):
+        raise BadParameter(f"There are {len(columns)} columns of {kind.value}s.", "Name one.")
+    named = labels[0] if len(labels) == 1 else labels
+    return Cleaner(_label(user, "user"), named, kind, null_users), columns
 
 
 def _label(column: ColumnName, default: str) -> str:
@@ -100,7 +120,12 @@ def _label(column: ColumnName, default: str) -> str:
 
 
 def _prepared(
-    source: Any, user: ColumnName, value: ColumnName, cleaner: Cleaner, query: str | None, input_format: str | None
+    source: Any,
+    user: ColumnName,
+    values: tuple[ColumnName, ...],
+    cleaner: Cleaner,
+    query: str | None,
+    input_format: str | None,
 ) -> tuple[Wanted, list[Part]]:
     """Return the checked parts of a source."""
     paths = _paths(source)
@@ -114,15 +139,17 @@ def _prepared(
         if isinstance(source, bytes) or not isinstance(source, Iterable):
             lazy = "Collect it first. " if hasattr(source, "collect") else ""
             raise BadParameter(f"A {type(source).__name__} is not a source.", lazy + PAIRS)
-        if user is not None or value is not None:
+        if user is not None or (values[0] is not None and len(values) == 1):
             raise BadParameter(f"A {type(source).__name__} has no columns to name.", f"Name none. {PAIRS}")
-        return Wanted(0, 1, cleaner.kind.role), [PairsPart(source, cleaner.kind.role)]
-    if user is None or value is None or isinstance(user, bool) or isinstance(value, bool):
+        pairs = PairsPart(source, [part.name for part in cleaner.values.parts], cleaner.values.role)
+        return Wanted(0, tuple(range(1, len(cleaner.columns))), cleaner.values.role), [pairs]
+    named = [column for column in values if isinstance(column, str | int) and not isinstance(column, bool)]
+    if user is None or isinstance(user, bool) or len(named) < len(values):
         raise BadParameter(
             "Files, databases and frames need a user column and a value column.",
             "Name both: the column that says whose a row is, and the one with the values.",
         )
-    wanted = Wanted(user, value, cleaner.kind.role)
+    wanted = Wanted(user, tuple(named), cleaner.values.role)
     parts: list[Part]
     if database is not None:
         parts = [database]
@@ -133,7 +160,7 @@ def _prepared(
     else:
         parts = [_file_part(file) for file in locate(paths)]
     for part in parts:
-        part.check(wanted, cleaner.users, cleaner.values)
+        part.check(wanted, cleaner.columns)
     return wanted, parts
 
 
@@ -170,7 +197,8 @@ def _rows(
         def on_fraction(fraction: float, before: int = before, size: int = part.size) -> None:
             on_progress(min((before + fraction * size) / total, 1.0))
 
-        for users, values in part.batches(wanted, on_fraction):
+        for users, *columns in part.batches(wanted, on_fraction):
+            values = columns[0] if len(columns) == 1 else attempt(functools.partial(key_struct, columns), part.where)
             yield from cleaner.clean(users, values, part.where)
         before += part.size
     on_progress(1.0)

@@ -60,7 +60,7 @@ class DelimitedPart:
         names = self._header()
         positions = find_in_header(names, wanted, self.where)
         blocks = self._without_header(on_fraction, BLOCK_BYTES)
-        yield from parsed(lambda block: parse(block, self.delimiter, len(names), positions), blocks)
+        yield from parsed(lambda block: parse(block, self.delimiter, len(names), *positions), blocks)
 
     def _blocks(self, on_fraction: OnFraction | None, size: int) -> Iterator[Block]:
         return read_blocks(self.file, row_end, on_fraction, size)
@@ -162,7 +162,7 @@ def check_quotes(block: Block, delimiter: str) -> None:
         raise block.damaged("a quote is never closed", position=int(quotes[-1]), remedy=QUOTING)
 
 
-def parse(block: Block, delimiter: str, width: int, positions: Sequence[int]) -> tuple[Any, ...]:
+def parse(block: Block, delimiter: str, width: int, *positions: int) -> tuple[Any, ...]:
     """Return some columns of a block as text arrays: utf8[rows] each."""
     names = [str(i) for i in range(width)]
     wanted = [str(i) for i in positions]

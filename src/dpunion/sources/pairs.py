@@ -1,10 +1,13 @@
-"""Python objects: an iterable of (user, value) pairs, or a mapping from users to their values."""
+"""Python objects: an iterable of (user, value) pairs, or a mapping from users to their values.
+
+A value may be a tuple, when the parts of such keys have names.
+"""
 
 from __future__ import annotations
 
 import datetime as dt
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +19,7 @@ from dpunion.sources.columns import OnFraction, Wanted
 from dpunion.sources.guard import attempt
 
 PAIRS_PER_BATCH = 1 << 17
+NAME_PARTS = ' A tuple can be a key whose parts have names: item=["country", "device"].'
 PAIRS = "Give (user, value) pairs, a mapping from users to lists of values, or files or frames with columns."
 
 
@@ -28,26 +32,28 @@ class PairsPart:
     - errors name types and positions, never values.
     """
 
-    def __init__(self, source: Iterable[Any], role: Role) -> None:
+    def __init__(self, source: Iterable[Any], parts: Sequence[str], role: Role) -> None:
         self.source = source
         self.users = Column("user", Role.USER)
-        self.values = Column("value", role)
+        self.values = tuple(Column(name, role) for name in parts)
         self.where = "the mapping" if isinstance(source, Mapping) else "the pairs"
         self.size = 1
 
-    def check(self, wanted: Wanted, users: Column, values: Column) -> None:
+    def check(self, wanted: Wanted, columns: Sequence[Column]) -> None:
         """Nothing is known before the pairs are read."""
 
-    def batches(self, wanted: Wanted, on_fraction: OnFraction) -> Iterator[tuple[Any, Any]]:
-        """Yield users and values as text arrays: utf8[rows] each, null where the value was None."""
+    def batches(self, wanted: Wanted, on_fraction: OnFraction) -> Iterator[tuple[Any, ...]]:
+        """Yield users and values, or the parts of keys, as text arrays: utf8[rows] each, null for None."""
         del wanted, on_fraction
         pairs = spread(self.source) if isinstance(self.source, Mapping) else iter(self.source)
         first = 0
         while batch := list(itertools.islice(pairs, PAIRS_PER_BATCH)):
             check_pairs(batch, first)
-            first += len(batch)
             users, values = zip(*batch, strict=True)
-            yield self._texts(users, self.users), self._texts(values, self.values)
+            parts = [values] if len(self.values) == 1 else parts_of(values, len(self.values), first)
+            first += len(batch)
+            texts = (self._texts(part, column) for part, column in zip(parts, self.values, strict=True))
+            yield self._texts(users, self.users), *texts
 
     def _texts(self, values: tuple[Any, ...], column: Column) -> Any:
         kinds = {kind_of_class(kind, column.role, self.where) for kind in set(map(type, values))}
@@ -83,6 +89,18 @@ def check_pairs(batch: list[Any], first: int) -> None:
             )
 
 
+def parts_of(keys: tuple[Any, ...], width: int, first: int) -> list[tuple[Any, ...]]:
+    """Return the columns of keys that are tuples of `width` parts, or None; refuse all else."""
+    for i, key in enumerate(keys):
+        if key is not None and not (isinstance(key, tuple | list) and len(key) == width):
+            raise BadParameter(
+                f"The value number {first + i} of the source (counted from 0) is no tuple of {width} parts.",
+                f"Give each value as a tuple of the {width} parts that are named, or name no parts.",
+            )
+    none = (None,) * width
+    return list(zip(*(none if key is None else key for key in keys), strict=True))
+
+
 def kind_of_class(kind: type, role: Role, where: str) -> Kind | None:
     """Return the kind of values of a Python class, or refuse it."""
     found: Kind | None = None
@@ -100,7 +118,7 @@ def kind_of_class(kind: type, role: Role, where: str) -> Kind | None:
         choices = ", ".join(k.value for k in KINDS_FOR_ROLE[role])
         raise UnsupportedType(
             f"A value of {where} has type {kind.__name__}, which cannot be read as {role.value}.",
-            f"Turn it into one of: {choices}.",
+            f"Turn it into one of: {choices}.{NAME_PARTS if issubclass(kind, tuple) else ''}",
         )
     return found
 

@@ -1,0 +1,287 @@
+"""Tiny databases without sampling: the whole law of the output in both worlds, and their exact divergence.
+
+For a fixed order of the users, a release of one round is one independent coin per item; DP-SIPS is a tree of such
+coins; in a Funnel of two rounds the scores after round 1 are independent normals, over which the second round is
+integrated numerically. Bounding is left out: the databases hold no more items per user than the limit.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from typing import assert_never
+
+import numpy as np
+
+from dpunion.algorithms import ALGORITHMS, Algorithm, DpSips, Funnel, OptimalSingleItem
+from dpunion.audit.drawing import table
+from dpunion.budget import Budget
+from dpunion.calibration.gaussian import GUARD
+from dpunion.calibration.optimal import release_probabilities
+from dpunion.calibration.rounding import EPSILON_SLACK
+from dpunion.contributions import Contributions, Float64s, Int32s, Int64s, ItemTable
+from dpunion.engines import local
+from dpunion.engines.rounds import funnel_targets, narrow
+from dpunion.engines.shares import in_weight, l2_shares
+from dpunion.errors import BadParameter
+from dpunion.kernels.descent import descend_ball
+from dpunion.kernels.normal import upper_tail
+from dpunion.kernels.shares import add_shares
+from dpunion.plans import Noise, Plan, Round, funnel_shape, plan_release
+
+User = tuple[int, ...]
+
+# Gauss-Legendre points in each piece, and pieces per standard deviation of a score.
+POINTS = 6
+PIECES_PER_STDDEV = 2.0
+# Beyond so many standard deviations a score does not come (1e-18).
+REACH = 9.0
+
+
+def hockey_stick(one: Float64s, other: Float64s, epsilon: float) -> float:
+    """Return max over events of one(O) - e^epsilon other(O): the exact delta of telling `one` from `other`."""
+    return float(np.maximum(0.0, one - math.exp(epsilon) * other).sum())
+
+
+def csr(users: tuple[User, ...]) -> tuple[Int64s, Int32s]:
+    """Return the users as offsets int64[users+1] and items int32[pairs]."""
+    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum([len(items) for items in users], dtype=np.int64)])
+    return offsets.astype(np.int64), np.array([item for items in users for item in sorted(items)], np.int32)
+
+
+def database(users: tuple[User, ...], size: int, limit: int) -> Contributions:
+    """Return contributions of these users in this order; only what weighing looks at is there."""
+    if any(len(items) > limit or len(set(items)) < len(items) for items in users):
+        raise BadParameter("A user of an exact audit holds too many items, or one twice.", "Use smaller users.")
+    offsets, items = csr(users)
+    nameless = ItemTable(np.zeros(size + 1, np.int64), np.empty(0, np.uint8), np.zeros((size, 2), np.uint64))
+    return Contributions(offsets, items, nameless, np.zeros((len(users), 2), np.uint64), limit)
+
+
+def coin_laws(chances: Float64s) -> Float64s:
+    """Return the law of independent coins over all subsets: chances float64[n, items] -> float64[n, 2^items].
+
+    Bit i of a subset's number says whether item i is in it.
+    """
+    laws = np.ones((len(chances), 1))
+    for item in range(chances.shape[1]):
+        chance = chances[:, item : item + 1]
+        laws = np.concatenate([laws * (1.0 - chance), laws * chance], axis=1)
+    return laws
+
+
+def gaussian_chances(weights: Float64s, threshold: float, stddev: float) -> Float64s:
+    """Return Pr[weight + N(0, stddev^2) > threshold] for each weight, in the same shape."""
+    chances = np.array([upper_tail((threshold - weight) / stddev) for weight in weights.ravel().tolist()])
+    return chances.reshape(weights.shape)
+
+
+def laplace_chances(weights: Float64s, threshold: float, scale: float) -> Float64s:
+    """Return Pr[weight + Laplace(scale) > threshold] for each weight."""
+    tails = 0.5 * np.exp(-np.abs(weights - threshold) / scale)
+    return np.where(weights > threshold, 1.0 - tails, tails)
+
+
+def optimal_chances(plan: Plan, counts: Float64s) -> Float64s:
+    """Return the release probability of OptimalSingleItem for each count (Desfontaines et al. 2022, Thm 1)."""
+    odds = release_probabilities(plan.budget.epsilon - EPSILON_SLACK, plan.budget.delta * (1.0 - GUARD))
+    return np.array([odds[min(int(count), len(odds) - 1)] for count in counts])
+
+
+def release_chances(plan: Plan, users: tuple[User, ...], size: int) -> Float64s:
+    """Return each item's chance in a release of one round, by the engine's own weights: float64[size]."""
+    weights = local.weigh(plan, database(users, size, plan.algorithm.max_items_per_user))
+    match plan.noise:
+        case Noise.GAUSSIAN:
+            chances = gaussian_chances(weights.values, plan.threshold, plan.scale)
+        case Noise.LAPLACE:
+            chances = laplace_chances(weights.values, plan.threshold, plan.scale)
+        case Noise.TRUNCATED_GEOMETRIC:
+            chances = optimal_chances(plan, weights.values)
+        case _:
+            assert_never(plan.noise)
+    return np.where(weights.held, chances, 0.0)
+
+
+def output_law(plan: Plan, users: tuple[User, ...], size: int) -> Float64s:
+    """Return the probability of every output, for users in this order: float64[2^size]."""
+    match plan.algorithm:
+        case Funnel():
+            return funnel_law(plan, plan.algorithm, users, size)
+        case DpSips():
+            law = np.zeros(2**size)
+            _sips_branch(plan, plan.algorithm, users, size, 0, 0, 1.0, law)
+            return law
+        case _:
+            laws: Float64s = coin_laws(release_chances(plan, users, size)[None, :])[0]
+            return laws
+
+
+def _sips_branch(
+    plan: Plan,
+    algorithm: DpSips,
+    users: tuple[User, ...],
+    size: int,
+    number: int,
+    released: int,
+    chance: float,
+    law: Float64s,
+) -> None:
+    """Add what follows from `released` before round `number` to the law: each round's output is a branch."""
+    if number == len(plan.rounds):
+        law[released] += chance
+        return
+    left = tuple(tuple(item for item in items if not released >> item & 1) for items in users)
+    units = np.zeros(size, np.int64)
+    add_shares(*csr(left), l2_shares(algorithm.max_items_per_user), units)
+    one = plan.rounds[number]
+    chances = np.where(units > 0, gaussian_chances(in_weight(units), one.threshold, one.stddev), 0.0)
+    for subset, part in enumerate(coin_laws(chances[None, :])[0].tolist()):
+        if part > 0.0:
+            _sips_branch(plan, algorithm, users, size, number + 1, released | subset, chance * part, law)
+
+
+def funnel_law(plan: Plan, algorithm: Funnel, users: tuple[User, ...], size: int) -> Float64s:
+    """Return the law of the output of a Funnel of one or two rounds: float64[2^size]."""
+    if len(plan.rounds) > 2 or size > 3:
+        raise BadParameter("An exact law of Funnel needs at most 2 rounds and 3 items.", "Use a smaller Funnel.")
+    offsets, items = csr(users)
+    held = np.isin(np.arange(size), items)
+    first = plan.rounds[0]
+    weights = _round_weights(plan, algorithm, 0, offsets, items, np.zeros(size))
+    means, stddev = first.budget * weights, first.budget * first.stddev
+    if len(plan.rounds) == 1:
+        chances = np.where(held, gaussian_chances(means, first.threshold, stddev), 0.0)
+        return np.asarray(coin_laws(chances[None, :])[0])
+    scores, masses, alive = _score_grid(plan, means, stddev, held)
+    second = plan.rounds[1]
+    # Every point of the grid is a copy of the database with items of its own, so one call of the kernels does all.
+    points = len(scores)
+    copied = (items[None, :] + (np.arange(points, dtype=np.int32) * size)[:, None]).ravel().astype(np.int32)
+    sizes = np.tile(np.diff(offsets), points)
+    copied_offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
+    left_offsets, left = narrow(copied_offsets, copied, alive.ravel())
+    more = _round_weights(plan, algorithm, 1, left_offsets, left, scores.ravel()).reshape(points, size)
+    totals = scores + second.budget * more
+    chances = np.where(alive, gaussian_chances(totals, second.threshold, second.budget * second.stddev), 0.0)
+    return np.asarray(masses @ coin_laws(chances))
+
+
+def _round_weights(
+    plan: Plan, algorithm: Funnel, number: int, offsets: Int64s, items: Int32s, scores: Float64s
+) -> Float64s:
+    """Return the weights of one round given the public scores, as the engine computes them."""
+    one: Round = plan.rounds[number]
+    targets = funnel_targets(plan, scores, one.budget / funnel_shape(algorithm).remaining[number])
+    gaps = targets.copy()
+    descend_ball(offsets, items, gaps, one.budget, algorithm.item_cap * one.budget)
+    return targets - gaps
+
+
+def _score_grid(
+    plan: Plan, means: Float64s, stddev: float, held: np.typing.NDArray[np.bool_]
+) -> tuple[Float64s, Float64s, np.typing.NDArray[np.bool_]]:
+    """Return scores float64[points, items], their masses float64[points] and which are alive bool[points, items].
+
+    Each item is below the keep line (one point with all that mass) or at a Gauss-Legendre point above it; pieces end
+    at the cutoff, where the need of an item becomes 0 and the second round has a kink.
+    """
+    if plan.cutoff is None:
+        raise BadParameter("This plan is not one of Funnel.", "Pass a plan of Funnel.")
+    line = plan.rounds[0].threshold
+    top = max(line, float(means.max(initial=0.0)) + REACH * stddev)
+    edges = [line, top]
+    if line < plan.cutoff < top:
+        edges.insert(1, plan.cutoff)
+    nodes, widths = np.polynomial.legendre.leggauss(POINTS)
+    places: list[float] = []
+    lengths: list[float] = []
+    for low, high in itertools.pairwise(edges):
+        pieces = max(1, math.ceil(PIECES_PER_STDDEV * (high - low) / stddev))
+        half = 0.5 * (high - low) / pieces
+        for piece in range(pieces):
+            places += (low + (2 * piece + 1 + nodes) * half).tolist()
+            lengths += (widths * half).tolist()
+    each: list[tuple[Float64s, Float64s]] = []
+    for mean, is_held in zip(means.tolist(), held.tolist(), strict=True):
+        # The first point of an item stands for "not alive".
+        if not is_held:
+            each.append((np.zeros(1), np.ones(1)))
+            continue
+        scaled = (np.array(places) - mean) / stddev
+        density = np.exp(-0.5 * scaled**2) / (math.sqrt(2.0 * math.pi) * stddev) * np.array(lengths)
+        each.append((np.r_[0.0, places], np.r_[upper_tail((mean - line) / stddev), density]))
+    index = np.stack(np.meshgrid(*[np.arange(len(one[0])) for one in each], indexing="ij"), axis=-1)
+    index = index.reshape(-1, len(each))
+    scores = np.stack([one[0][index[:, i]] for i, one in enumerate(each)], axis=1)
+    masses = np.prod(np.stack([one[1][index[:, i]] for i, one in enumerate(each)], axis=1), axis=1)
+    return scores, masses, index > 0
+
+
+def divergence(plan: Plan, rest: tuple[User, ...], extra: User, place: int, size: int) -> float:
+    """Return the exact delta, at the plan's epsilon, of the extra user standing at `place` among the others."""
+    with_extra = output_law(plan, (*rest[:place], extra, *rest[place:]), size)
+    return _either_way(with_extra, output_law(plan, rest, size), plan.budget.epsilon)
+
+
+def _either_way(one: Float64s, other: Float64s, epsilon: float) -> float:
+    return max(hockey_stick(one, other, epsilon), hockey_stick(other, one, epsilon))
+
+
+def supported_databases(plan: Plan, size: int) -> Iterator[tuple[User, ...]]:
+    """Yield small databases with items that nobody, few and enough users hold.
+
+    Every item is held alone by 0, 1 or about a threshold of users; up to two users hold all items.
+    """
+    near = max(2, round(plan.threshold - plan.scale))
+    levels = sorted({0, 1, near, near + max(1, round(plan.scale))})
+    everything = tuple(range(min(size, plan.algorithm.max_items_per_user)))
+    for counts in itertools.combinations_with_replacement(levels, size):
+        alone = tuple((item,) for item, count in enumerate(counts) for _ in range(count))
+        for wide in range(3):
+            yield alone + (everything,) * wide
+
+
+def largest_divergence(plan: Plan, size: int) -> tuple[float, int]:
+    """Return the largest exact delta over the small databases and every extra user, first or last, and how many."""
+    worst, tried = 0.0, 0
+    most = min(size, plan.algorithm.max_items_per_user)
+    extras = [items for count in range(1, most + 1) for items in itertools.combinations(range(size), count)]
+    for rest in supported_databases(plan, size):
+        without = output_law(plan, rest, size)
+        for extra in extras:
+            for users in {(extra, *rest), (*rest, extra)}:
+                worst = max(worst, _either_way(output_law(plan, users, size), without, plan.budget.epsilon))
+                tried += 1
+    return worst, tried
+
+
+def lone_user_delta(plan: Plan, novel: int) -> float:
+    """Return the exact chance that a release of one round shows any of a lone user's novel items, for any number."""
+    chances = release_chances(plan, (tuple(range(novel)),), novel)
+    return float(-np.expm1(np.log1p(-chances).sum()))
+
+
+def exact_algorithms() -> list[Algorithm]:
+    """Return every algorithm small enough for an exact law, at two items per user."""
+    small = [kind(max_items_per_user=2) for kind in ALGORITHMS.values() if kind not in (Funnel, OptimalSingleItem)]
+    return [Funnel(max_items_per_user=2, rounds=2), *small, OptimalSingleItem()]
+
+
+def exact_text(epsilon: float = 1.0, deltas: Sequence[float] = (0.02, 1e-3, 1e-6, 1e-9)) -> str:
+    """Lay out the largest exact delta over the tiny databases, as a part of the claimed one, for each algorithm."""
+    rows = []
+    tried = 0
+    for algorithm in exact_algorithms():
+        row = [algorithm.name + (" (2 rounds)" if isinstance(algorithm, Funnel) else "")]
+        for delta in deltas:
+            worst, count = largest_divergence(plan_release(algorithm, Budget(epsilon, delta)), 2)
+            row.append(f"{worst / delta:.5f}" + (" VIOLATED" if worst > delta else ""))
+            tried += count
+        rows.append(row)
+    return (
+        table(["exact delta / claim", *[f"at {delta:g}" for delta in deltas]], rows)
+        + f"\n\nThe whole law of the output in both worlds of {tried} tiny neighbouring databases, "
+        f"at epsilon {epsilon:g}."
+    )

@@ -1,0 +1,229 @@
+"""Releases with a known mistake in them: what an audit that finds nothing must at least be able to find.
+
+Each mutant is the real system with one part replaced by a mistake that was seen in published code or is easily made.
+Nothing here can be reached from a release.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from dpunion.algorithms import Algorithm, Funnel, PolicyGaussian, WeightedGaussian
+from dpunion.audit.checks import failed_checks
+from dpunion.audit.drawing import table
+from dpunion.audit.trials import Batch, System, encode_for, write_release
+from dpunion.budget import Budget
+from dpunion.calibration.laplace import laplace_quantile_above
+from dpunion.contributions import Contributions, Int64s, ItemTable, Uint64s
+from dpunion.engines import local
+from dpunion.ledger import Ledger
+from dpunion.pipeline import publish
+from dpunion.plans import Plan, plan_release
+from dpunion.randomness import Purpose, RunKey
+from dpunion.sources.strings import string_buffers
+
+BUDGET = Budget(1.0, 0.01)
+# Mistakes in numbers are seen by the exact layer and, independently, in the outcomes.
+NUMBERS = ("numbers are certified", "odds hold")
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """A mistake, and a release that has it.
+
+    checks: those that must notice; budget: one at which it can show; effort: how many times the usual trials it takes
+    to show in the outcomes.
+    """
+
+    name: str
+    system: System
+    algorithm: Algorithm
+    checks: tuple[str, ...]
+    budget: Budget = BUDGET
+    effort: int = 1
+
+
+def less_noise(algorithm: Algorithm, budget: Budget) -> Plan:
+    """Plan with 0.7 of the noise, thresholds unchanged."""
+    plan = plan_release(algorithm, budget)
+    rounds = tuple(dataclasses.replace(one, stddev=0.7 * one.stddev) for one in plan.rounds)
+    return dataclasses.replace(plan, scale=0.7 * plan.scale, rounds=rounds)
+
+
+def lower_threshold(algorithm: Algorithm, budget: Budget) -> Plan:
+    """Plan with nine tenths of the threshold."""
+    plan = plan_release(algorithm, budget)
+    rounds = tuple(dataclasses.replace(one, threshold=0.9 * one.threshold) for one in plan.rounds)
+    return dataclasses.replace(plan, threshold=0.9 * plan.threshold, rounds=rounds)
+
+
+def wrong_tail(algorithm: Algorithm, budget: Budget) -> Plan:
+    """Plan a Gaussian release with the threshold of Laplace noise (as in SmartNoise issue 204)."""
+    plan = plan_release(algorithm, budget)
+    return dataclasses.replace(plan, threshold=1.0 + laplace_quantile_above(budget.delta, 1.0 / budget.epsilon))
+
+
+def plain_encode(plan: Plan, batches: Iterable[Batch], key: RunKey, *, distinct: bool, bounded: bool) -> Contributions:
+    """Group rows by user in the plainest way, with or without dropping duplicates, with or without a bound.
+
+    What is kept beyond the bound is what comes first; users stand in the random order of their digests. The result
+    claims the plan's bound in any case.
+    """
+    users, items = (pa.concat_arrays(column) for column in zip(*batches, strict=True))
+    owners, user_digests = _numbered(users, key, Purpose.USER)
+    numbers, item_digests = _numbered(items, key, Purpose.ITEM)
+    rows = np.lexsort((numbers, owners))
+    owner, number = owners[rows], numbers[rows]
+    if distinct:
+        new = np.r_[True, (owner[1:] != owner[:-1]) | (number[1:] != number[:-1])]
+        owner, number = owner[new], number[new]
+    limit = plan.algorithm.max_items_per_user
+    if bounded:
+        place = np.arange(len(owner)) - np.searchsorted(owner, owner)
+        owner, number = owner[place < limit], number[place < limit]
+    sizes = np.bincount(owner, minlength=len(user_digests)).astype(np.int64)
+    order = np.lexsort((user_digests[:, 1], user_digests[:, 0]))
+    rank = np.empty(len(order), np.int64)
+    rank[order] = np.arange(len(order))
+    rows = np.argsort(rank[owner], kind="stable")
+    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes[order])])
+    names = _distinct(items)
+    name_offsets, data = string_buffers(names)
+    table = ItemTable(name_offsets.astype(np.int64), data, item_digests)
+    return Contributions(offsets, number[rows].astype(np.int32), table, user_digests[order], limit)
+
+
+def _distinct(strings: pa.Array) -> Any:
+    return strings.unique().cast(pa.large_string())
+
+
+def _numbered(strings: pa.Array, key: RunKey, purpose: Purpose) -> tuple[Int64s, Uint64s]:
+    """Return each string's number in order of first appearance, and the digests of the distinct ones."""
+    offsets, data = string_buffers(_distinct(strings))
+    numbers = np.asarray(strings.dictionary_encode().indices, np.int64)
+    return numbers, key.digests(purpose, offsets.astype(np.int64), data)
+
+
+def keep_duplicates(plan: Plan, batches: Iterable[Batch], key: RunKey) -> Contributions:
+    """Forget to drop repeated rows."""
+    return plain_encode(plan, batches, key, distinct=False, bounded=True)
+
+
+def keep_everything(plan: Plan, batches: Iterable[Batch], key: RunKey) -> Contributions:
+    """Forget to bound the items of a user."""
+    return plain_encode(plan, batches, key, distinct=True, bounded=False)
+
+
+class SameNoiseKey(RunKey):
+    """Draws that do not depend on the item: one noise for all."""
+
+    def words(self, purpose: Purpose, round: int, digests: Uint64s) -> Uint64s:  # noqa: A002
+        """Draw for the first item, and give it to all."""
+        return super().words(purpose, round, np.zeros_like(digests))
+
+
+def reuse_noise(plan: Plan, contributions: Contributions, key: RunKey) -> Int64s:
+    """Decide all items by the same draw."""
+    return local.select(plan, contributions, SameNoiseKey.from_closure(key.export_for_closure()))
+
+
+def redraw_noise(plan: Plan, contributions: Contributions, _key: RunKey) -> Int64s:
+    """Decide by draws that are new at every call, as rand() in a lazy engine does."""
+    return local.select(plan, contributions, RunKey.fresh())
+
+
+def seeded_key() -> RunKey:
+    """Return the same key for every release, as numpy.random.seed(42) does."""
+    return RunKey.for_tests(42)
+
+
+def write_in_row_order(plan: Plan, batches: list[Batch], key: RunKey, path: Path) -> None:
+    """Write the right items in the order in which they first appeared in the rows."""
+    chosen = publish(plan, encode_for(plan, batches, key), key)
+    order = [str(item) for _, items in batches for item in items.unique().to_pylist()]
+    path.write_text("item\n" + "".join(f"{item}\n" for item in order if item in set(chosen.items)))
+
+
+def write_with_dictionary(plan: Plan, batches: list[Batch], key: RunKey, path: Path) -> None:
+    """Write the right items by filtering a dictionary column: its dictionary keeps all the others."""
+    if path.suffix != ".parquet":
+        write_release(plan, batches, key, path)
+        return
+    chosen = publish(plan, encode_for(plan, batches, key), key)
+    column: Any = pa.chunked_array([items for _, items in batches]).unique().dictionary_encode()
+    keep = [item in set(chosen.items) for item in column.to_pylist()]
+    pq.write_table(pa.table({"item": column.filter(pa.array(keep))}), path)
+
+
+def charge_after_release(ledger: Ledger, dataset: str, plan: Plan, read: Callable[[], Batch], path: Path) -> None:
+    """Read and write first, and pay when all went well."""
+    write_release(plan, [read()], RunKey.fresh(), path)
+    with ledger.reserve(dataset, plan, "audit") as reservation:
+        reservation.settle([path])
+
+
+def mutants() -> list[Mutant]:
+    """Return all mutants, each with the checks that must notice it."""
+    weighted, policy = WeightedGaussian(max_items_per_user=3), PolicyGaussian(max_items_per_user=3)
+    funnel, wider = Funnel(max_items_per_user=3), WeightedGaussian(max_items_per_user=10)
+    same, keyed = ("items are independent",), ("decisions are keyed",)
+    return [
+        Mutant("noise x 0.7", System(plan=less_noise), weighted, NUMBERS),
+        Mutant("noise x 0.7, funnel", System(plan=less_noise), funnel, NUMBERS, effort=3),
+        Mutant("threshold - 10 %", System(plan=lower_threshold), weighted, NUMBERS),
+        Mutant("threshold - 10 %, funnel", System(plan=lower_threshold), funnel, ("numbers are certified",)),
+        Mutant("no deduplication", System(encode=keep_duplicates), wider, ("odds hold",)),
+        Mutant("wrong tail formula", System(plan=wrong_tail), weighted, NUMBERS, Budget(3.0, 0.005)),
+        Mutant("no bound on items", System(encode=keep_everything), policy, ("odds hold",)),
+        Mutant("noise reused across items", System(select=reuse_noise), weighted, same),
+        Mutant("noise reused across items, funnel", System(select=reuse_noise), funnel, same),
+        Mutant("seeded randomness", System(new_key=seeded_key), weighted, ("keys are fresh",)),
+        Mutant("insertion-order output", System(write=write_in_row_order), weighted, ("order is canonical",)),
+        Mutant("leftover dictionary", System(write=write_with_dictionary), weighted, ("files hold the release only",)),
+        Mutant("charge after release", System(charge=charge_after_release), weighted, ("budget is charged first",)),
+        Mutant("redrawn noise", System(select=redraw_noise), weighted, keyed),
+        Mutant("redrawn noise, funnel", System(select=redraw_noise), funnel, keyed),
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class MutantResult:
+    """A mutant and the evidence of the checks that noticed it."""
+
+    mutant: Mutant
+    evidence: dict[str, str]
+
+    @property
+    def caught(self) -> bool:
+        """Say whether every check that must notice the mistake did."""
+        return set(self.evidence) >= set(self.mutant.checks)
+
+
+def run_mutants(trials: int = 60_000, some: Iterable[Mutant] | None = None) -> list[MutantResult]:
+    """Run each mutant against the checks that must notice it."""
+    return [
+        MutantResult(each, failed_checks(each.system, each.algorithm, each.budget, trials * each.effort, each.checks))
+        for each in (mutants() if some is None else some)
+    ]
+
+
+def mutants_text(results: list[MutantResult]) -> str:
+    """Lay out which mutants were caught, and by what."""
+    rows = [
+        [
+            result.mutant.name,
+            "caught  " if result.caught else "SURVIVED",
+            "; ".join(f"{name}: {evidence}" for name, evidence in result.evidence.items()),
+        ]
+        for result in results
+    ]
+    width = max(len(row[2]) for row in rows)
+    return table(["mutant", "verdict", "what failed".ljust(width)], [[*row[:2], row[2].ljust(width)] for row in rows])

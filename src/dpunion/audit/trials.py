@@ -1,0 +1,143 @@
+"""Many independent trials of a tiny database in one run of the real code.
+
+The trials are disjoint copies: every copy has its own users and its own items. What the engine does to a copy depends
+on that copy alone: bounding and visiting order are keyed by the user's name and compare users of the same copy only
+where their items meet; a policy's update touches the user's own items; every coin and every normal is a keyed
+function of the item's name. So one run over n copies is n runs, through `encode` and `local.select` as a release
+goes, at millions of coins per second. That draws of different items are independent is itself a check (`checks.py`),
+not an assumption.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from dpunion.algorithms import Algorithm, UserOrder
+from dpunion.audit.worlds import TRACKED, User
+from dpunion.budget import Budget
+from dpunion.calibration.rounding import MAX_ITEMS
+from dpunion.contributions import Contributions, Int64s, Uint8s
+from dpunion.engines import local
+from dpunion.ledger import Ledger
+from dpunion.pipeline import publish
+from dpunion.plans import Plan, plan_release
+from dpunion.randomness import RunKey
+from dpunion.sources.encoding import Normalization, encode
+
+Batch = tuple[pa.Array, pa.Array]
+
+HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
+TRIAL_DIGITS = 8
+NUMBER_DIGITS = 4
+WIDTH = TRIAL_DIGITS + NUMBER_DIGITS
+# So many rows go through one run; more trials take more runs, each with its own key.
+ROWS_PER_RUN = 2_000_000
+MOST_COUNTED = 3
+
+
+def encode_for(plan: Plan, batches: Iterable[Batch], key: RunKey) -> Contributions:
+    """Encode rows as `dpunion.release` does."""
+    return encode(
+        batches,
+        key,
+        max_items_per_user=plan.algorithm.max_items_per_user if plan.algorithm.bounds_once else MAX_ITEMS,
+        user_order=getattr(plan.algorithm, "user_order", UserOrder.RANDOM),
+        normalization=Normalization.NFC,
+        split_words=False,
+    )
+
+
+def write_release(plan: Plan, batches: list[Batch], key: RunKey, path: Path) -> None:
+    """Make a release and write it, as `dpunion release` does."""
+    publish(plan, encode_for(plan, batches, key), key).write(path)
+
+
+def charged_release(ledger: Ledger, dataset: str, plan: Plan, read: Callable[[], Batch], path: Path) -> None:
+    """Make a release that is entered in a ledger: reserve, then read, then write, then settle."""
+    key = RunKey.fresh()
+    with ledger.reserve(dataset, plan, "audit") as reservation:
+        reservation.start_reading()
+        write_release(plan, [read()], key, path)
+        reservation.settle([path])
+
+
+@dataclass(frozen=True, slots=True)
+class System:
+    """The parts of a release that an audit exercises; the defaults are the real ones, a mutant replaces one."""
+
+    plan: Callable[[Algorithm, Budget], Plan] = plan_release
+    encode: Callable[[Plan, Iterable[Batch], RunKey], Contributions] = encode_for
+    select: Callable[[Plan, Contributions, RunKey], Int64s] = local.select
+    new_key: Callable[[], RunKey] = RunKey.fresh
+    write: Callable[[Plan, list[Batch], RunKey, Path], None] = write_release
+    charge: Callable[[Ledger, str, Plan, Callable[[], Batch], Path], None] = charged_release
+
+
+def repeatable_keys(seed: int) -> Callable[[], RunKey]:
+    """Return a source of fixed keys, each different, for audits that must repeat exactly."""
+    numbers = iter(range(seed * 1_000_000, (seed + 1) * 1_000_000))
+    return lambda: RunKey.for_tests(next(numbers))
+
+
+def names(trials: Int64s, numbers: Int64s) -> pa.Array:
+    """Return fixed-width names: the trial and the number, in hexadecimal."""
+    digits = np.empty((len(trials), WIDTH), np.uint8)
+    for place in range(TRIAL_DIGITS):
+        digits[:, place] = HEX[(trials >> (4 * (TRIAL_DIGITS - 1 - place))) & 15]
+    for place in range(NUMBER_DIGITS):
+        digits[:, TRIAL_DIGITS + place] = HEX[(numbers >> (4 * (NUMBER_DIGITS - 1 - place))) & 15]
+    ends = np.arange(len(trials) + 1, dtype=np.int32) * WIDTH
+    return pa.StringArray.from_buffers(len(trials), pa.py_buffer(ends), pa.py_buffer(digits))
+
+
+def parsed(data: Uint8s) -> tuple[Int64s, Int64s]:
+    """Return the trials and numbers of names: data is uint8[n, WIDTH]."""
+    values = data.astype(np.int64)
+    values = np.where(values >= ord("a"), values - ord("a") + 10, values - ord("0"))
+    powers = 16 ** np.arange(TRIAL_DIGITS - 1, -1, -1)
+    return values[:, :TRIAL_DIGITS] @ powers, values[:, TRIAL_DIGITS:] @ powers[-NUMBER_DIGITS:]
+
+
+def copies(users: tuple[User, ...], trials: int) -> Batch:
+    """Return the rows of `trials` disjoint copies of a database."""
+    owner = np.array([number for number, items in enumerate(users) for _ in items], np.int64)
+    items = np.array([item for held in users for item in held], np.int64)
+    trial = np.repeat(np.arange(trials), len(owner))
+    return names(trial, np.tile(owner, trials)), names(trial, np.tile(items, trials))
+
+
+def chosen_names(contributions: Contributions, chosen: Int64s) -> tuple[Int64s, Int64s]:
+    """Return the trials and item numbers of the chosen items, all of whose names have the fixed width."""
+    data: Any = np.ascontiguousarray(contributions.table.data)[: len(contributions.table) * WIDTH]
+    return parsed(data.reshape(-1, WIDTH)[chosen])
+
+
+def outcomes(system: System, plan: Plan, users: tuple[User, ...], trials: int) -> Int64s:
+    """Run the database `trials` times; return what came out of each: int64[trials].
+
+    The code holds one bit for each of the first TRACKED items, and above them how many others came out, up to
+    MOST_COUNTED.
+    """
+    if not users:
+        return np.zeros(trials, np.int64)
+    per_run = max(1, ROWS_PER_RUN // sum(map(len, users)))
+    runs = [_one_run(system, plan, users, min(per_run, trials - first)) for first in range(0, trials, per_run)]
+    return np.concatenate(runs)
+
+
+def _one_run(system: System, plan: Plan, users: tuple[User, ...], trials: int) -> Int64s:
+    key = system.new_key()
+    contributions = system.encode(plan, [copies(users, trials)], key)
+    trial, item = chosen_names(contributions, system.select(plan, contributions, key))
+    tracked = item < TRACKED
+    codes = np.zeros(trials, np.int64)
+    np.bitwise_or.at(codes, trial[tracked], np.left_shift(1, item[tracked]))
+    others = np.bincount(trial[~tracked], minlength=trials)
+    result: Int64s = codes + (np.minimum(others, MOST_COUNTED) << TRACKED)
+    return result

@@ -1,0 +1,63 @@
+"""The empirical audit of every algorithm: no bound exceeds its claim, and the audit has the power to see it if one did.
+
+Keys are fixed, so verdicts repeat; a fresh key would pass with probability above 1 - 1e-6. `make audit` runs
+DPUNION_AUDIT_SCALE times as many trials.
+"""
+
+import os
+
+import pytest
+
+from dpunion.algorithms import Funnel, PolicyGaussian, UserOrder, WeightedGaussian, WeightedLaplace
+from dpunion.audit import audit_release, checks
+from dpunion.audit.empirical import audited_algorithms, detectable
+from dpunion.audit.trials import System, repeatable_keys
+from dpunion.budget import Budget
+
+SCALE = int(os.environ.get("DPUNION_AUDIT_SCALE", "1"))
+ALGORITHMS = [
+    *audited_algorithms(2),
+    PolicyGaussian(max_items_per_user=2, passes=2, user_order=UserOrder.SMALLEST_FIRST),
+    Funnel(max_items_per_user=2, item_cap=0.5, rounds=3),
+]
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS, ids=[f"{i}-{one.name}" for i, one in enumerate(ALGORITHMS)])
+def test_no_claim_is_refuted(algorithm):
+    report = audit_release(
+        [algorithm], epsilon=1.0, delta=0.02, trials=4_000 * SCALE, system=System(new_key=repeatable_keys(1))
+    )
+    assert report.violations == []
+    result = report.results[0]
+    # Not nothing was measured: some pair surely tells the worlds apart. How far depends on the trials (`could show`).
+    assert result.worst_epsilon.epsilon_bound > 0.0
+
+
+def test_the_bounds_come_near_the_claim_where_it_is_used_up():
+    """Weighted Laplace spends all of epsilon on an item at the threshold and all of delta on a lone user."""
+    algorithm = WeightedLaplace(max_items_per_user=1)
+    report = audit_release(
+        [algorithm], epsilon=1.0, delta=0.02, trials=60_000 * SCALE, system=System(new_key=repeatable_keys(2))
+    )
+    result = report.results[0]
+    assert 0.75 <= result.worst_epsilon.epsilon_bound <= 1.0
+    assert 0.013 <= result.worst_delta.delta_bound <= 0.02
+    assert result.worst_delta.pair.rest == ()
+    text = report.text()
+    assert "weighted-laplace" in text
+    assert "holds" in text
+    assert f"{result.worst_delta.delta_bound:.5f}" in text
+    assert "could show" in text
+
+
+@pytest.mark.parametrize(("trials", "least"), [(10_000, 0.84), (100_000, 0.945), (1_000_000, 0.98)])
+def test_what_could_be_shown_grows_with_the_trials(trials, least):
+    epsilon, delta = detectable(Budget(1.0, 1e-2), trials, 1e-6)
+    assert least <= epsilon <= 1.0
+    assert 0.01 < delta <= 0.01 * (1.0 + 100.0 / trials**0.5)
+
+
+@pytest.mark.parametrize("algorithm", [WeightedGaussian(max_items_per_user=3), Funnel(max_items_per_user=3)])
+def test_an_honest_release_passes_every_other_check(algorithm):
+    names = [name for name in checks.CHECKS if name != "odds hold"]
+    assert checks.failed_checks(System(), algorithm, Budget(1.0, 0.01), 0, names) == {}

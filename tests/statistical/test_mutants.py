@@ -1,0 +1,67 @@
+"""Releases with a known mistake in them are all caught, each by the checks that are there for it."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from dpunion.algorithms import WeightedGaussian
+from dpunion.audit.mutants import mutants, mutants_text, plain_encode, run_mutants
+from dpunion.audit.trials import System, copies, encode_for, repeatable_keys
+from dpunion.budget import Budget
+from dpunion.engines import local
+from dpunion.plans import plan_release
+from dpunion.randomness import RunKey
+
+MUTANTS = mutants()
+WANTED = {
+    "noise x 0.7",
+    "threshold - 10 %",
+    "no deduplication",
+    "wrong tail formula",
+    "no bound on items",
+    "noise reused across items",
+    "seeded randomness",
+    "insertion-order output",
+    "leftover dictionary",
+    "charge after release",
+    "redrawn noise",
+}
+# A mistake that shows at once does not need many trials.
+TRIALS = {"no bound on items": 10_000}
+
+
+def test_every_mistake_is_there():
+    assert {mutant.name.split(",")[0] for mutant in MUTANTS} == WANTED
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_the_mutant_is_caught(mutant):
+    if mutant.system.new_key is RunKey.fresh:
+        repeatable = dataclasses.replace(mutant.system, new_key=repeatable_keys(5))
+        mutant = dataclasses.replace(mutant, system=repeatable)
+    (result,) = run_mutants(TRIALS.get(mutant.name, 40_000), [mutant])
+    assert result.caught, result.evidence
+    text = mutants_text([result])
+    assert mutant.name in text
+    assert "caught" in text
+
+
+def test_a_release_without_a_mistake_survives_as_a_mutant():
+    honest = dataclasses.replace(MUTANTS[0], name="none", system=System(new_key=repeatable_keys(6)))
+    (result,) = run_mutants(4_000, [honest])
+    assert not result.caught
+    assert result.evidence == {}
+    assert "SURVIVED" in mutants_text([result])
+
+
+def test_the_plain_encoding_is_right_when_nothing_is_forgotten():
+    """So that what the two encoding mutants forget is all that is wrong with them."""
+    plan = plan_release(WeightedGaussian(max_items_per_user=3), Budget(1.0, 0.01))
+    rows = [copies(((0, 1), (1, 1, 2), (0,)), 50)]
+    key = RunKey.for_tests(1)
+    weights = []
+    for data in (plain_encode(plan, rows, key, distinct=True, bounded=True), encode_for(plan, rows, key)):
+        order = np.lexsort((data.table.digests[:, 1], data.table.digests[:, 0]))
+        weights.append(local.weigh(plan, data).values[order])
+    assert np.array_equal(*weights)
