@@ -100,6 +100,8 @@ def contenders(path: Path, out: Path, *, limit: str | None, peers: bool) -> dict
     cli = [str(Path(python).with_name("dpunion")), "release", str(path), "--user", "user", "--item", "item"]
     cli += ["--epsilon", EPSILON, "--delta", DELTA, "--out", str(out), "--force"]
     found = {"dpunion": cli}
+    if peers and not limit:
+        found["dpunion, policy-gaussian"] = [*cli, "--algorithm", "policy-gaussian", "--max-items-per-user", "300"]
     if limit:
         found[f"dpunion, limit {limit}"] = [*cli, "--memory-limit", limit]
     if peers:

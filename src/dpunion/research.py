@@ -13,7 +13,7 @@ import numpy as np
 from dpunion.algorithms import check_real, check_whole
 from dpunion.contributions import Float64s, Int32s, Int64s
 from dpunion.errors import NotPrivate
-from dpunion.kernels.study import descend_l1_with_l2_budget, fill_greedily
+from dpunion.kernels.study import descend_l1_with_l2_budget, fill_greedily, fill_in_order
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,9 +52,22 @@ class L1DescentL2Budget(_ResearchPolicy):
     )
 
 
-ResearchPolicy = Greedy | L1DescentL2Budget
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GreedyByOwnCounts(_ResearchPolicy):
+    """The "GW" of Carvalho et al. 2022: fill the user's own most frequent items first, without a limit on items."""
 
-RESEARCH_POLICIES: dict[str, type[ResearchPolicy]] = {kind.name: kind for kind in (Greedy, L1DescentL2Budget)}
+    name: ClassVar[str] = "gw"
+    why: ClassVar[str] = (
+        "its threshold (Carvalho et al. 2022) covers one newly exposed item, but several items that the user does not "
+        "own can become exposed through one user"
+    )
+
+
+ResearchPolicy = Greedy | GreedyByOwnCounts | L1DescentL2Budget
+
+RESEARCH_POLICIES: dict[str, type[ResearchPolicy]] = {
+    kind.name: kind for kind in (Greedy, GreedyByOwnCounts, L1DescentL2Budget)
+}
 
 
 def refuse_research(policy: ResearchPolicy | type[ResearchPolicy]) -> NoReturn:
@@ -68,12 +81,15 @@ def refuse_research(policy: ResearchPolicy | type[ResearchPolicy]) -> NoReturn:
 def study_weights(policy: ResearchPolicy, offsets: Int64s, items: Int32s, item_count: int, cutoff: float) -> Float64s:
     """Return the weights the policy gives, for study: float64[item_count]. NOT private, noised or not.
 
-    offsets: int64[users+1]; items: int32[pairs], user u holds items[offsets[u]:offsets[u+1]].
+    offsets: int64[users+1]; items: int32[pairs], user u holds items[offsets[u]:offsets[u+1]], for GW in the order in
+    which they are to be filled.
     """
     weights = np.zeros(item_count)
     match policy:
         case Greedy():
             fill_greedily(offsets, items, weights, cutoff, 1.0)
+        case GreedyByOwnCounts():
+            fill_in_order(offsets, items, weights, cutoff, 1.0)
         case L1DescentL2Budget():
             descend_l1_with_l2_budget(offsets, items, weights, cutoff, 1.0)
         case _:

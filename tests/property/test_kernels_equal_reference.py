@@ -39,6 +39,7 @@ def test_research_policies(users, cutoff):
     for kernel, slow in (
         (study.descend_l1_with_l2_budget, reference.descend_l1_with_l2_budget),
         (study.fill_greedily, reference.fill_greedily),
+        (study.fill_in_order, reference.fill_in_order),
     ):
         weights, twin = np.zeros(10), [0.0] * 10
         kernel(offsets, items, weights, cutoff, 1.0)

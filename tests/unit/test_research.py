@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dpunion.kernels.descent import descend_l2
-from dpunion.research import Greedy, L1DescentL2Budget, study_weights
+from dpunion.research import Greedy, GreedyByOwnCounts, L1DescentL2Budget, study_weights
 
 
 def groups_and_an_extra_user(extra: bool):
@@ -57,3 +57,15 @@ def test_greedy_redirects_every_later_user():
         return study_weights(Greedy(), offsets, np.array([i for u in users for i in u], np.int32), 2, 10.0)
 
     assert np.abs(weights(extra=True) - weights(extra=False)).sum() == pytest.approx(2 * later + 1)
+
+
+def test_gw_exposes_items_of_others():
+    """Two more users fill the first item of all others, who then turn to items nobody had given weight before."""
+
+    def support(extra):
+        users = ([[0], [0]] if extra else []) + [[0, 1], [0, 2], [0, 3]]
+        offsets = np.concatenate([[0], np.cumsum([len(items) for items in users])]).astype(np.int64)
+        weights = study_weights(GreedyByOwnCounts(), offsets, np.array([i for u in users for i in u], np.int32), 4, 2.0)
+        return set(np.flatnonzero(weights).tolist())
+
+    assert support(extra=True) - support(extra=False) == {1, 2}

@@ -92,6 +92,16 @@ def fill_greedily(users: Iterable[Sequence[int]], weights: list[float], cutoff: 
             left -= given
 
 
+def fill_in_order(users: Iterable[Sequence[int]], weights: list[float], cutoff: float, budget: float) -> None:
+    """Twin of study.fill_in_order (NOT private)."""
+    for items in users:
+        left = budget
+        for item in items:
+            given = min(max(0.0, cutoff - weights[item]), left)
+            weights[item] += given
+            left -= given
+
+
 def _common_raise(gaps: Sequence[float], budget: float, power: int) -> float:
     """Return lambda with sum min(gap, lambda)^power = budget^power, or the largest gap when all fit.
 

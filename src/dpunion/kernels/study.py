@@ -62,3 +62,20 @@ def fill_greedily(offsets: Int64s, items: Int32s, weights: Float64s, cutoff: flo
             left -= given
             if left <= 0.0:
                 break
+
+
+@kernel
+def fill_in_order(offsets: Int64s, items: Int32s, weights: Float64s, cutoff: float, budget: float) -> None:
+    """Fill each user's items to the cutoff in the order in which they stand until the l1 budget is spent (GW).
+
+    Carvalho et al. 2022: the order is that of the user's own item counts, most frequent first.
+    Guarantees: none. Items the user does not own can become exposed: docs/guarantees.md, "Errata".
+    """
+    for user in range(len(offsets) - 1):
+        left = budget
+        for i in range(offsets[user], offsets[user + 1]):
+            given = min(max(0.0, cutoff - weights[items[i]]), left)
+            weights[items[i]] += given
+            left -= given
+            if left <= 0.0:
+                break

@@ -24,7 +24,7 @@ from dpunion.sources.strings import string_buffers
 
 SEPARATOR, ESCAPE = "\x1f", "\\"
 ESCAPES = ((ESCAPE, ESCAPE + ESCAPE), (SEPARATOR, ESCAPE + "_"))
-"""What is written for what; the backslash comes first, for the others add some."""
+"""What is written for what; the backslash comes first, for the other escape adds one."""
 
 LONGEST_PART = 4096
 """Parts longer than this many UTF-8 bytes count as missing: no item is that long."""
@@ -86,7 +86,8 @@ def key_struct(columns: Sequence[Any]) -> Any:
 def join_columns(parts: Sequence[Any]) -> Any:
     """Return the keys of columns of canonical text: large_utf8[rows], null where a part is null or empty."""
     # subtle: large, for a few short entries of dictionaries can be more than 2 GiB when each row has its own.
-    return pc.binary_join_element_wise(*map(written, parts), SEPARATOR, null_handling="emit_null")
+    between = pa.scalar(SEPARATOR, pa.large_string())
+    return pc.binary_join_element_wise(*map(written, parts), between, null_handling="emit_null")
 
 
 def written(texts: Any) -> Any:
