@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     )
     from dpunion.budget import Budget
     from dpunion.errors import BadParameter, BadSource, CannotWrite, DpunionError, NotPrivate
+    from dpunion.ngrams import NgramRelease, Ngrams, plan_ngrams, release_ngrams
     from dpunion.pipeline import plan, release
     from dpunion.plans import Plan
     from dpunion.releases import Release
@@ -44,6 +45,8 @@ _HOMES = {
     "DpSips": "algorithms",
     "DpunionError": "errors",
     "Funnel": "algorithms",
+    "NgramRelease": "ngrams",
+    "Ngrams": "ngrams",
     "NotPrivate": "errors",
     "OptimalSingleItem": "algorithms",
     "Plan": "plans",
@@ -53,7 +56,9 @@ _HOMES = {
     "WeightedGaussian": "algorithms",
     "WeightedLaplace": "algorithms",
     "plan": "pipeline",
+    "plan_ngrams": "ngrams",
     "release": "pipeline",
+    "release_ngrams": "ngrams",
 }
 
 __all__ = [
@@ -66,6 +71,8 @@ __all__ = [
     "DpSips",
     "DpunionError",
     "Funnel",
+    "NgramRelease",
+    "Ngrams",
     "NotPrivate",
     "OptimalSingleItem",
     "Plan",
@@ -76,7 +83,9 @@ __all__ = [
     "WeightedLaplace",
     "__version__",
     "plan",
+    "plan_ngrams",
     "release",
+    "release_ngrams",
 ]
 
 

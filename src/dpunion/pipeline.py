@@ -33,9 +33,14 @@ from dpunion.sources.databases import public_name
 from dpunion.sources.encoding import Normalization, encode
 from dpunion.sources.known import Known, known_items
 from dpunion.sources.rowstore import as_bytes
+from dpunion.sources.token_streams import encode_ngrams
+from dpunion.tokens import SplitFunction, Splitting, Tokenizer, check_splitting
 
 if TYPE_CHECKING:
-    from dpunion.ledger import Reservation
+    from dpunion.ledger import Amounts, Reservation
+
+LONGEST_NGRAM = 10
+PLAIN = Splitting()
 
 PathLike = str | os.PathLike[str]
 Progress = Callable[[str, float | None], None]
@@ -60,6 +65,11 @@ def release(
     input_format: str | None = None,
     null_users: str | NullUserPolicy = NullUserPolicy.REFUSE,
     normalize: str | Normalization = Normalization.NFC,
+    ngrams: str | tuple[int, int] | None = None,
+    tokenizer: str | Tokenizer | SplitFunction = Tokenizer.WORDS,
+    drop_urls: bool = False,
+    sentences: bool = False,
+    locale: str = "en",
     known: Any = None,
     include_known: bool = False,
     out: PathLike | Sequence[PathLike] = (),
@@ -82,6 +92,9 @@ def release(
     algorithm: an algorithm or its name; Funnel() when left out.
     null_users: "refuse" or "drop" rows that do not say whose they are.
     normalize: "nfc", "nfc-lower" or "exact", applied to items before duplicates are dropped.
+    ngrams: with text, lengths like "1-3": all n-grams of these lengths are items, as one set.
+    tokenizer: "words", "whitespace", "treebank", "icu" (with locale) or a function from a text to its tokens; drop_urls
+    leaves out web addresses; with sentences, n-grams do not cross the end of a sentence.
     known: a public list (a file, an earlier Release, texts) to leave out of every set, so that the budget finds new
     items; include_known adds it to the result.
     out: files to write, by suffix; overwrite allows replacing them.
@@ -109,14 +122,18 @@ def release(
         normalization=as_choice("normalize", normalize, Normalization),
         known=None if known is None else known_items(known, columns),
         memory_limit=as_bytes(memory_limit),
+        lengths=lengths_of(ngrams),
+        splitting=splitting_of(tokenizer, drop_urls=drop_urls, sentences=sentences, locale=locale),
     )
+    _check_text_options(reading)
     if include_known and reading.known is None:
         raise BadParameter("There is no known list to include.", "Name it with 'known' (--known), or leave this out.")
     targets = checked_targets(out, overwrite=overwrite)
     key = RunKey.fresh() if unsafe_test_key is None else RunKey.for_tests(unsafe_test_key)
     tell = progress or _silent
 
-    with reserved(ledger, dataset, planned, reading, charge_again=charge_again, test_key=key.is_test) as reservation:
+    facts = reading.to_dict() | {"plan": planned.to_dict()}
+    with reserved(ledger, dataset, planned, facts, charge_again=charge_again, test_key=key.is_test) as reservation:
         contributions = read(reading, planned, key, tell, reservation)
         tell("selecting", None)
         released = publish(planned, contributions, key, reading.known if include_known else None, columns)
@@ -143,6 +160,13 @@ class Reading:
     normalization: Normalization
     known: Known | None
     memory_limit: int | None
+    lengths: tuple[int, int] = (1, 1)
+    splitting: Splitting = PLAIN
+
+    @property
+    def plain_words(self) -> bool:
+        """Say whether texts are split into single words in the plain way, straight into numbers."""
+        return self.lengths == (1, 1) and self.splitting == PLAIN
 
     def to_dict(self) -> dict[str, Any]:
         """Return the public facts that tell one release from another; objects in memory have no name."""
@@ -156,6 +180,8 @@ class Reading:
             "null_users": self.null_users.value,
             "normalize": self.normalization.value,
             "known": None if self.known is None else self.known.sha256,
+            "lengths": list(self.lengths),
+            "splitting": [self.splitting.name, self.splitting.drop_urls, self.splitting.sentences],
         }
 
 
@@ -180,11 +206,24 @@ def read(
     ) as rows:
         if reservation is not None:
             reservation.start_reading()
+        limit = algorithm.max_items_per_user if algorithm.bounds_once else MAX_ITEMS
+        order = getattr(algorithm, "user_order", UserOrder.RANDOM)
+        if not reading.plain_words:
+            return encode_ngrams(
+                rows,
+                key,
+                shortest=reading.lengths[0],
+                longest=reading.lengths[1],
+                max_items_per_user=limit,
+                user_order=order,
+                splitting=reading.splitting,
+                normalization=reading.normalization,
+            )
         return encode(
             rows,
             key,
-            max_items_per_user=algorithm.max_items_per_user if algorithm.bounds_once else MAX_ITEMS,
-            user_order=getattr(algorithm, "user_order", UserOrder.RANDOM),
+            max_items_per_user=limit,
+            user_order=order,
             normalization=reading.normalization,
             split_words=reading.kind is ValueKind.TEXT,
             known=() if reading.known is None else reading.known.items,
@@ -214,13 +253,13 @@ def publish(
 def reserved(
     ledger: PathLike | None,
     dataset: str | None,
-    planned: Plan,
-    reading: Reading,
+    charge: Plan | Amounts,
+    facts: dict[str, Any],
     *,
     charge_again: bool,
     test_key: bool,
 ) -> Iterator[Reservation | None]:
-    """Charge the ledger, when there is one, for as long as the release is made."""
+    """Charge the ledger, when there is one, for as long as the release is made; `facts` tell it from others."""
     if (ledger is None) != (dataset is None):
         raise BadParameter("A ledger needs the name of a dataset, and the other way round.", "Give both, or neither.")
     if ledger is None or dataset is None:
@@ -228,10 +267,11 @@ def reserved(
         return
     from dpunion.ledger import Ledger, fingerprint
 
-    what = fingerprint(**reading.to_dict(), plan=planned.to_dict())
     book = Ledger.open(ledger)
     try:
-        with book.reserve(dataset, planned, what, charge_again=charge_again, test_key=test_key) as reservation:
+        with book.reserve(
+            dataset, charge, fingerprint(**facts), charge_again=charge_again, test_key=test_key
+        ) as reservation:
             yield reservation
     finally:
         book.close()
@@ -299,6 +339,44 @@ def _kind(item: object, text: str | None) -> ValueKind:
 def _named(source: str) -> str:
     """Return a source's name without anything secret."""
     return public_name(source) if source.startswith(("postgresql://", "postgres://")) else source
+
+
+def lengths_of(ngrams: str | tuple[int, int] | None) -> tuple[int, int]:
+    """Return the shortest and longest n-grams asked for: "2", "1-3", (1, 3), or nothing for single words."""
+    if ngrams is None:
+        return 1, 1
+    parts = ngrams.split("-") if isinstance(ngrams, str) else list(ngrams)
+    with contextlib.suppress(ValueError, TypeError):
+        shortest, longest = int(parts[0]), int(parts[-1])
+        if 1 <= shortest <= longest <= LONGEST_NGRAM and len(parts) <= 2:
+            return shortest, longest
+    raise BadParameter(
+        f"The 'ngrams' parameter must be lengths from 1 to {LONGEST_NGRAM}, like 1-3. Got {ngrams!r} instead.",
+        "Write the shortest and the longest length.",
+    )
+
+
+def splitting_of(
+    tokenizer: str | Tokenizer | SplitFunction, *, drop_urls: bool, sentences: bool, locale: str
+) -> Splitting:
+    """Return how texts become documents of tokens; refuse a tokenizer that is unknown or not installed."""
+    chosen = as_choice("tokenizer", tokenizer, Tokenizer) if isinstance(tokenizer, str) else tokenizer
+    splitting = Splitting(chosen, drop_urls=drop_urls, sentences=sentences, locale=locale)
+    check_splitting(splitting)
+    return splitting
+
+
+def _check_text_options(reading: Reading) -> None:
+    if reading.plain_words:
+        return
+    if reading.kind is not ValueKind.TEXT:
+        raise BadParameter(
+            "n-grams and tokenizers are for texts.", "Name the column of texts with 'text' (--text), or leave them out."
+        )
+    if reading.known is not None:
+        raise BadParameter(
+            "A known list cannot be combined with n-grams or another tokenizer yet.", "Leave 'known' (--known) out."
+        )
 
 
 def _silent(_stage: str, _done: float | None) -> None:

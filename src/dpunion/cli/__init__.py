@@ -1,4 +1,4 @@
-"""The command line: release | plan | ledger | audit | demo.
+"""The command line: release | ngrams | plan | report | ledger | audit | demo.
 
 Exit codes: 0 done; 1 a bug in dpunion; 2 a bad option or parameter; 3 the data cannot be read as asked;
 4 the output cannot be written; 5 the ledger refused, or an
@@ -16,7 +16,9 @@ import typer
 import dpunion
 from dpunion.cli.auditing import audit_app
 from dpunion.cli.ledger import ledger_app
+from dpunion.cli.ngrams import NGRAMS_HELP, ngrams_command
 from dpunion.cli.releasing import PLAN_HELP, RELEASE_HELP, demo_command, plan_command, release_command
+from dpunion.cli.reporting import REPORT_HELP, report_command
 
 __all__ = ["RELEASE_HELP", "app", "main"]
 
@@ -48,7 +50,9 @@ def _main(
 
 
 app.command("release", help=RELEASE_HELP)(release_command)
+app.command("ngrams", help=NGRAMS_HELP)(ngrams_command)
 app.command("plan", help=PLAN_HELP)(plan_command)
+app.command("report", help=REPORT_HELP)(report_command)
 app.add_typer(ledger_app, name="ledger")
 app.add_typer(audit_app, name="audit")
 app.command("demo")(demo_command)

@@ -15,7 +15,7 @@ from typing import NoReturn, ParamSpec
 
 import typer
 
-from dpunion.errors import CannotWrite, DpunionError, InternalError
+from dpunion.errors import AlreadyReleased, CannotWrite, DpunionError, InternalError
 
 P = ParamSpec("P")
 
@@ -122,3 +122,14 @@ def print_result(text: str) -> None:
         problem = os.strerror(error.errno) if error.errno else type(error).__name__
     if problem is not None:
         raise CannotWrite(f"Writing to standard output failed: {problem}.", "Free some space, or use --out.")
+
+
+def answer_again(already: AlreadyReleased) -> None:
+    """Point to the stored release when its files are still what was written; else pass the refusal on."""
+    from dpunion.ledger import is_intact
+
+    places = [path for path, _ in already.outputs if path]
+    if not places or not all(is_intact(output) for output in already.outputs):
+        raise already
+    typer.echo(f"This release was made before, as entry {already.entry}: {', '.join(places)}.", err=True)
+    typer.echo("Nothing was charged. Use --charge-again to make it once more.", err=True)

@@ -47,7 +47,7 @@ def use_configuration(context: typer.Context, path: Path | None) -> Path | None:
 
 
 ALIASES = {"set": "settings", "json": "as_json"}
-LISTS = {"source", "out", "settings"}
+LISTS = {"source", "out", "settings", "item"}
 
 
 def without_credentials(text: str) -> str:
@@ -62,8 +62,9 @@ def record_configuration(targets: Iterable[Path], sources: list[str], algorithm:
     """
     values: dict[str, Any] = {"source": [without_credentials(source) for source in sources]}
     values |= {key: value for key, value in options.items() if value is not None and value is not False}
-    values |= {"algorithm": algorithm.name}
-    values |= {"set": [f"{key}={value}" for key, value in algorithm.parameters().items()]}
+    if algorithm is not None:
+        values |= {"algorithm": algorithm.name}
+        values |= {"set": [f"{key}={value}" for key, value in algorithm.parameters().items()]}
     lines = [f"{key.replace('_', '-')} = {_toml(value)}" for key, value in values.items()]
     text = "# Private: how this release was made. Not part of the release.\n" + "\n".join(lines) + "\n"
     for target in targets:

@@ -63,6 +63,51 @@ Settings = Annotated[
         show_default=False,
     ),
 ]
+TokenizerName = Annotated[
+    str,
+    typer.Option("--tokenizer", help="Texts: words, whitespace, treebank or icu.", rich_help_panel=DATA),
+]
+DropUrls = Annotated[bool, typer.Option("--drop-urls", help="Texts: leave out web addresses.", rich_help_panel=DATA)]
+Sentences = Annotated[
+    bool, typer.Option("--sentences", help="n-grams do not cross the end of a sentence.", rich_help_panel=DATA)
+]
+UserColumn = Annotated[
+    str, typer.Option("--user", "-u", help="The column that says whose row it is.", rich_help_panel=DATA)
+]
+Query = Annotated[str | None, typer.Option("--query", help="What to read of a database, in SQL.", rich_help_panel=DATA)]
+InputFormat = Annotated[
+    str | None,
+    typer.Option("--input-format", help="What standard input holds: csv, tsv, jsonl, arrow.", rich_help_panel=DATA),
+]
+NullUsersChoice = Annotated[
+    str, typer.Option("--null-users", help="refuse or drop rows that do not say whose they are.", rich_help_panel=DATA)
+]
+Out = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--out",
+        "-o",
+        help="Where to write: .parquet .csv .jsonl .txt .arrow, or .json with the plan too. May be repeated.",
+        rich_help_panel=OUTPUT,
+        show_default=False,
+    ),
+]
+Force = Annotated[bool, typer.Option("--force", help="Overwrite the output.", rich_help_panel=OUTPUT)]
+LedgerPlace = Annotated[
+    str | None,
+    typer.Option("--ledger", help="Charge this ledger: a file or postgresql://...", rich_help_panel=MODEL),
+]
+DatasetName = Annotated[
+    str | None, typer.Option("--dataset", help="The dataset's name in the ledger.", rich_help_panel=MODEL)
+]
+ChargeAgain = Annotated[
+    bool,
+    typer.Option("--charge-again", help="Make the same release once more, charging again.", rich_help_panel=MODEL),
+]
+TestKey = Annotated[
+    int | None,
+    typer.Option(help="Fix the randomness, for tests. The result is NOT PRIVATE.", rich_help_panel=TUNING),
+]
 Config = Annotated[
     Path | None,
     typer.Option(

@@ -8,29 +8,40 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dpunion.cli.answers import answering, print_result, progress_bar
-from dpunion.cli.configuration import record_configuration, use_configuration
+from dpunion.cli.answers import answer_again, answering, print_result, progress_bar
+from dpunion.cli.configuration import record_configuration
 from dpunion.cli.options import (
     ALGORITHM_HELP,
     DATA,
-    MODEL,
     OUTPUT,
-    TUNING,
     AlgorithmName,
     AsJson,
     CalibrationName,
+    ChargeAgain,
+    Config,
     CutoffMargin,
+    DatasetName,
     Delta,
+    DropUrls,
     Epsilon,
+    Force,
+    InputFormat,
+    LedgerPlace,
     MaxItems,
+    NullUsersChoice,
     Order,
+    Out,
     Passes,
+    Query,
+    Sentences,
     Settings,
+    TestKey,
+    TokenizerName,
+    UserColumn,
     build_algorithm,
 )
 
 if TYPE_CHECKING:
-    from dpunion.errors import AlreadyReleased
     from dpunion.plans import Plan
     from dpunion.releases import Release
 
@@ -64,19 +75,11 @@ PLAN_HELP = f"""Show every number of a release before any data is read.
 
   [cyan]dpunion plan -e 1 -d 1e-6[/cyan]
 
+  [cyan]dpunion plan -e 1 -d 1e-6 --html budget.html[/cyan]
+
   [cyan]dpunion plan -e 3 -d 1e-5 --algorithm weighted-gaussian --calibration published --json[/cyan]
 
 {ALGORITHM_HELP}"""
-
-
-def _use_release_configuration(context: typer.Context, path: Path | None) -> Path | None:
-    """Take the options of the TOML file, in which one column of items needs no list."""
-    used = use_configuration(context, path)
-    item = (context.default_map or {}).get("item")
-    if isinstance(item, str):
-        # subtle: an option that may be repeated would take the letters of a text one by one.
-        context.default_map = {**(context.default_map or {}), "item": [item]}
-    return used
 
 
 @answering
@@ -84,9 +87,7 @@ def release_command(
     source: Annotated[list[str], typer.Argument(metavar="SOURCE...", help="What to read.", show_default=False)],
     epsilon: Epsilon,
     delta: Delta,
-    user: Annotated[
-        str, typer.Option("--user", "-u", help="The column that says whose row it is.", rich_help_panel=DATA)
-    ],
+    user: UserColumn,
     item: Annotated[
         list[str] | None,
         typer.Option(
@@ -101,16 +102,16 @@ def release_command(
         str | None,
         typer.Option("--text", "-t", help="Instead: a column of texts, split into words.", rich_help_panel=DATA),
     ] = None,
-    query: Annotated[
-        str | None, typer.Option("--query", help="What to read of a database, in SQL.", rich_help_panel=DATA)
-    ] = None,
-    input_format: Annotated[
+    ngrams: Annotated[
         str | None,
-        typer.Option("--input-format", help="What standard input holds: csv, tsv, jsonl, arrow.", rich_help_panel=DATA),
+        typer.Option("--ngrams", help="Texts: n-grams of these lengths, like 1-3, as one set.", rich_help_panel=DATA),
     ] = None,
-    null_users: Annotated[
-        str, typer.Option(help="refuse or drop rows that do not say whose they are.", rich_help_panel=DATA)
-    ] = "refuse",
+    tokenizer: TokenizerName = "words",
+    drop_urls: DropUrls = False,
+    sentences: Sentences = False,
+    query: Query = None,
+    input_format: InputFormat = None,
+    null_users: NullUsersChoice = "refuse",
     normalize: Annotated[
         str, typer.Option(help="nfc, nfc-lower or exact: what is done to items first.", rich_help_panel=DATA)
     ] = "nfc",
@@ -130,29 +131,12 @@ def release_command(
             show_default=False,
         ),
     ] = None,
-    out: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--out",
-            "-o",
-            help="Where to write: .parquet .csv .jsonl .txt .arrow, or .json with the plan too. May be repeated.",
-            rich_help_panel=OUTPUT,
-            show_default=False,
-        ),
-    ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite the output.", rich_help_panel=OUTPUT)] = False,
+    out: Out = None,
+    force: Force = False,
     as_json: AsJson = False,
-    ledger: Annotated[
-        str | None,
-        typer.Option("--ledger", help="Charge this ledger: a file or postgresql://...", rich_help_panel=MODEL),
-    ] = None,
-    dataset: Annotated[
-        str | None, typer.Option("--dataset", help="The dataset's name in the ledger.", rich_help_panel=MODEL)
-    ] = None,
-    charge_again: Annotated[
-        bool,
-        typer.Option("--charge-again", help="Make the same release once more, charging again.", rich_help_panel=MODEL),
-    ] = False,
+    ledger: LedgerPlace = None,
+    dataset: DatasetName = None,
+    charge_again: ChargeAgain = False,
     algorithm: AlgorithmName = "funnel",
     max_items_per_user: MaxItems = None,
     calibration: CalibrationName = None,
@@ -160,21 +144,8 @@ def release_command(
     passes: Passes = None,
     user_order: Order = None,
     settings: Settings = None,
-    unsafe_test_key: Annotated[
-        int | None,
-        typer.Option(help="Fix the randomness, for tests. The result is NOT PRIVATE.", rich_help_panel=TUNING),
-    ] = None,
-    config: Annotated[  # noqa: ARG001 - its callback has filled in the defaults
-        Path | None,
-        typer.Option(
-            "--config",
-            callback=_use_release_configuration,
-            is_eager=True,
-            help="A TOML file with any of these options; what is said here wins.",
-            rich_help_panel=DATA,
-            show_default=False,
-        ),
-    ] = None,
+    unsafe_test_key: TestKey = None,
+    config: Config = None,  # noqa: ARG001 - its callback has filled in the defaults
 ) -> None:
     """Release as many items as possible of the union of people's sets, privately."""
     from dpunion.errors import AlreadyReleased, BadParameter
@@ -193,6 +164,10 @@ def release_command(
         "text": text,
         "epsilon": epsilon,
         "delta": delta,
+        "ngrams": ngrams,
+        "tokenizer": tokenizer,
+        "drop_urls": drop_urls,
+        "sentences": sentences,
         "query": query,
         "input_format": input_format,
         "null_users": null_users,
@@ -211,21 +186,10 @@ def release_command(
             where: Any = source[0] if len(source) == 1 else source
             released = release(where, algorithm=chosen, out=targets, overwrite=force, progress=progress, **options)
     except AlreadyReleased as already:
-        _answer_again(already)
+        answer_again(already)
         return
     record_configuration(targets, source, chosen, options)
     _answer(released, targets, as_json=as_json)
-
-
-def _answer_again(already: AlreadyReleased) -> None:
-    """Point to the stored release when its files are still what was written; else pass the refusal on."""
-    from dpunion.ledger import is_intact
-
-    places = [path for path, _ in already.outputs if path]
-    if not places or not all(is_intact(output) for output in already.outputs):
-        raise already
-    typer.echo(f"This release was made before, as entry {already.entry}: {', '.join(places)}.", err=True)
-    typer.echo("Nothing was charged. Use --charge-again to make it once more.", err=True)
 
 
 @answering
@@ -233,6 +197,16 @@ def plan_command(
     epsilon: Epsilon,
     delta: Delta,
     as_json: AsJson = False,
+    html: Annotated[
+        Path | None,
+        typer.Option(
+            "--html",
+            help="Draw how likely an item is released, by the number of people who hold it, into this page.",
+            rich_help_panel=OUTPUT,
+            show_default=False,
+        ),
+    ] = None,
+    force: Force = False,
     algorithm: AlgorithmName = "funnel",
     max_items_per_user: MaxItems = None,
     calibration: CalibrationName = None,
@@ -248,6 +222,12 @@ def plan_command(
         algorithm, max_items_per_user, calibration, cutoff_margin, passes, user_order, settings or []
     )
     planned = plan(chosen, epsilon=epsilon, delta=delta)
+    if html is not None:
+        from dpunion.report import check_page, plan_page, write_page
+
+        check_page(html, overwrite=force)
+        write_page(html, plan_page(planned), overwrite=force)
+        typer.echo(f"Written to {html}.", err=True)
     if as_json:
         typer.echo(json.dumps(planned.to_dict(), indent=1))
     else:

@@ -1,0 +1,199 @@
+"""One budget over several lengths of n-grams: noise per length, and the thresholds on public candidates.
+
+Length 1 is a set union and pays for novel items. Lengths 2 and more are Gaussian mechanisms on a public set (the
+candidates that the released shorter n-grams leave), so they cost delta_G only: together with length 1 the squared
+distances add up (docs/ngrams.md, "Why it is private").
+
+Shares f_1 + ... + f_T = 1: every length has stddev_k = base / sqrt(f_k), so that the squared mu of all lengths is
+1/base^2, that of one Gaussian release with stddev `base`.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from dpunion.algorithms import Calibration
+from dpunion.calibration import gaussian
+from dpunion.calibration.funnel import calibrate_funnel
+from dpunion.calibration.funnel_shape import FunnelShape
+from dpunion.errors import InternalError
+from dpunion.kernels.certificates import unit_norm_delta
+from dpunion.kernels.normal import upper_tail
+
+# The part of delta that Funnel's Gaussian noise gets at length 1, novel items getting the rest: a public choice, near
+# the best at every budget tried.
+FUNNEL_GAUSSIAN_SHARE = 0.95
+# The parts of delta tried for the noise of Weighted and Policy Gaussian at length 1.
+PARTS = (0.9, 0.97, 0.99, 0.995, 0.998)
+COARSE = 40
+FEWEST_NODES = 160
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Composition:
+    """Noise of every length, and length 1's threshold with the delta that the whole release uses."""
+
+    stddevs: tuple[float, ...]
+    threshold: float
+    delta_used: float
+
+
+def geometric_shares(longest: int, ratio: float) -> tuple[float, ...]:
+    """Return each length's part of the (squared) budget, each `ratio` times the one before; they sum to 1."""
+    raw = [ratio**i for i in range(longest)]
+    return tuple(part / math.fsum(raw) for part in raw)
+
+
+@functools.lru_cache(maxsize=64)
+def compose_unit_norm(
+    epsilon: float, delta: float, max_items: int, shares: tuple[float, ...], calibration: Calibration
+) -> Composition:
+    """Compose Weighted or Policy Gaussian at length 1 with Gaussian releases on public candidates.
+
+    EXACT: the certificate of docs/guarantees.md with mu^2 = (1 - t b^2)/stddev_1^2 + sum_k 1/stddev_k^2.
+    PUBLISHED: half of delta for all the noise, half for novel items (Kim et al. 2021, Alg. 1).
+    """
+    if calibration is Calibration.PUBLISHED:
+        base = gaussian.gaussian_stddev(epsilon, delta / 2.0, 1.0)
+        first = base / math.sqrt(shares[0])
+        threshold = gaussian.spread_threshold(first, delta / 2.0, max_items)
+        return Composition(tuple(base / math.sqrt(share) for share in shares), threshold, delta)
+    if len(shares) == 1:
+        found = gaussian.exact_unit_norm(epsilon, delta, max_items)
+        return Composition((found.scale,), found.threshold, found.delta_used)
+    return min((_certified(epsilon, delta, max_items, shares, part) for part in PARTS), key=lambda one: one.threshold)
+
+
+def _certified(epsilon: float, delta: float, max_items: int, shares: tuple[float, ...], part: float) -> Composition:
+    """Give the noise of all lengths `part` of delta, and find the smallest threshold whose certificate holds.
+
+    The other lengths' noise is there also when all of a user's items are novel, so unlike in a release of one length
+    the two pure cases cannot both have the whole of delta.
+    """
+    base = gaussian.gaussian_stddev(epsilon, part * delta, 1.0)
+    first, others = base / math.sqrt(shares[0]), math.fsum(shares[1:]) / base**2
+    allowed = delta * (1.0 - gaussian.GUARD)
+
+    def used(threshold: float, cells: int) -> float:
+        return unit_norm_delta(epsilon, first, threshold, max_items, cells, others)[0]
+
+    start = gaussian.spread_threshold(first, delta, max_items)
+    # The coarse certificate only finds the place; it is never below the fine one.
+    near = _smallest(lambda at: used(at, COARSE) <= allowed, start - 1e-3 * first, start + 1e-3 * first)
+    threshold = _smallest(lambda at: used(at, gaussian.CELLS) <= allowed, near - 1e-2 * first, near)
+    stddevs = tuple(base / math.sqrt(share) for share in shares)
+    return Composition(stddevs, threshold, used(threshold, gaussian.CELLS))
+
+
+def _smallest(passes: Callable[[float], bool], low: float, high: float) -> float:
+    """Return a point where the monotone `passes` holds, at most a relative 1e-6 above the smallest one."""
+    step = high - low
+    while not passes(high):
+        low, high = high, high + step
+        step *= 2.0
+        if step > 1e9:
+            raise InternalError("a composition does not converge")
+    while high - low > 1e-6 * max(1e-3, abs(high)):
+        middle = 0.5 * (low + high)
+        low, high = (low, middle) if passes(middle) else (middle, high)
+    return high
+
+
+@functools.lru_cache(maxsize=64)
+def compose_funnel(epsilon: float, delta: float, shape: FunnelShape, shares: tuple[float, ...]) -> Composition:
+    """Compose Funnel at length 1 with Gaussian releases on public candidates.
+
+    Theorem A of docs/guarantees.md with mu^2 = (1 - c_1^2 t/max_items)/stddev_1^2 + sum_k 1/stddev_k^2.
+    """
+    base = gaussian.gaussian_stddev(epsilon, FUNNEL_GAUSSIAN_SHARE * delta, 1.0)
+    found = calibrate_funnel(
+        epsilon,
+        delta,
+        shape,
+        extra_mu_squared=math.fsum(shares[1:]) / base**2,
+        gaussian_share=FUNNEL_GAUSSIAN_SHARE,
+    )
+    later = tuple(base / math.sqrt(share) for share in shares[1:])
+    return Composition((found.stddev, *later), found.threshold, found.delta_used)
+
+
+def spurious_tail(rate: float, released: int, candidates: int) -> float:
+    """Return the chance that a candidate nobody holds may have: rate * min(1, |S_{k-1}|/|V_k|) (Kim et al. 2021).
+
+    So about rate * min(|V_k|, |S_{k-1}|) n-grams are spurious. Free of budget: both sizes are known from the output.
+    """
+    return rate * min(1.0, released / candidates)
+
+
+def candidate_threshold(stddev: float, tail: float) -> float:
+    """Return the threshold that pure noise exceeds with probability at most `tail`."""
+    return stddev * gaussian.normal_quantile_above(tail)
+
+
+@functools.lru_cache(maxsize=8)
+def _quadrature(nodes: int) -> tuple[Floats, Floats]:
+    points, weights = np.polynomial.legendre.leggauss(nodes)
+    return points, weights
+
+
+def _nodes(shape: FunnelShape) -> int:
+    """Return how many nodes resolve the narrowest step, next to how far the walk has spread by then."""
+    steps = zip(shape.shares[1:], shape.spent[1:], strict=True)
+    return max(FEWEST_NODES, math.ceil(max((50.0 * math.sqrt(done) / c for c, done in steps), default=0.0)))
+
+
+@functools.lru_cache(maxsize=256)
+def walk_tail(stddev: float, threshold: float, shape: FunnelShape) -> float:
+    """Return the chance that pure noise survives every round of a funnel and ends above its threshold.
+
+    The score after round r is S_{r-1} + c_r stddev Z_r, of variance f_r stddev^2, dropped below the keep line of its
+    round. Backwards: J_R(s) = Pr[s + c_R stddev Z > threshold] and J_r(s) = integral over s' above the keep line of
+    J_{r+1}(s') times the normal density. Between the line and where the density is nil the integrand is analytic, so
+    Gauss-Legendre quadrature converges faster than any power; tests hold it to a relative 1e-10.
+    """
+    budgets = shape.shares
+    lines = shape.keep_lines(stddev, threshold)
+    points, weights = _quadrature(_nodes(shape))
+    # Values of the function after round r at the nodes of that round, from the last round back to the first.
+    later_nodes: list[tuple[Floats, Floats]] = []
+    for number, line in enumerate(lines):
+        spread = stddev * math.sqrt(shape.spent[number])
+        top = max(line + spread, threshold, 12.0 * spread)
+        scale = 0.5 * (top - line)
+        later_nodes.append((line + scale * (points + 1.0), scale * weights))
+    values = None
+    for number in range(len(budgets) - 1, -1, -1):
+        width = budgets[number] * stddev
+        starts = later_nodes[number - 1][0] if number else np.zeros(1)
+        if values is None:
+            values = np.array([upper_tail((threshold - start) / width) for start in starts])
+            continue
+        nodes, parts = later_nodes[number]
+        offset = (nodes[None, :] - starts[:, None]) / width
+        density = np.exp(-0.5 * offset * offset) / (width * math.sqrt(2.0 * math.pi))
+        values = density @ (parts * values)
+    if values is None:
+        raise AssertionError("a funnel without rounds")
+    return float(values[0])
+
+
+@functools.lru_cache(maxsize=64)
+def walk_threshold(stddev: float, tail: float, shape: FunnelShape) -> float:
+    """Return a threshold whose walk_tail is at most `tail`, at most a relative 1e-9 above the smallest."""
+    high = candidate_threshold(stddev, tail)  # the last step alone: no walk passes it more often
+    low = 0.0 if high > 0.0 else high - stddev
+    while high - low > 1e-9 * max(stddev, abs(high)):
+        middle = 0.5 * (low + high)
+        if walk_tail(stddev, middle, shape) <= tail:
+            high = middle
+        else:
+            low = middle
+    return high

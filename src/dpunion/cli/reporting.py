@@ -1,0 +1,42 @@
+"""The command report."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dpunion.cli.answers import answering
+from dpunion.cli.options import OUTPUT, Force
+
+REPORT_HELP = """Turn a release into one page that people can read: what was released, what was guaranteed and how.
+
+[bold]Examples[/bold]
+
+  [cyan]dpunion release posts.parquet -u author -i word -e 1 -d 1e-6 --out release.json[/cyan]
+
+  [cyan]dpunion report release.json --out release.html[/cyan]
+
+The page needs no network, works on a phone, in the dark and in print."""
+
+
+@answering
+def report_command(
+    release: Annotated[Path, typer.Argument(help="A release written as .json.", show_default=False)],
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="The page; beside the release when left out.", rich_help_panel=OUTPUT),
+    ] = None,
+    force: Force = False,
+) -> None:
+    """Turn a release into a page."""
+    from dpunion.errors import SourceNotFound
+    from dpunion.report import check_page, read_release, release_page, write_page
+
+    target = out or release.with_suffix(".html")
+    check_page(target, overwrite=force)
+    if not release.is_file():
+        raise SourceNotFound(f"There is no file {release}.", "Write a release as .json first, with --out release.json.")
+    write_page(target, release_page(read_release(release.read_text("utf-8", "replace"))), overwrite=force)
+    typer.echo(f"Written to {target}.", err=True)

@@ -1,0 +1,234 @@
+"""Streams of tokens to n-grams, over integers: a stream is int32 codes, in which -1 ends a document.
+
+An n-gram is known by where it starts. Its code at length k comes from the codes of its two parts of length k-1,
+which start there and one position later; so no string is ever built, and whatever has a part that was not released
+is -1 and drops out.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dpunion.contributions import Int32s, Int64s, Uint8s, Uint64s
+from dpunion.kernels.compiler import kernel
+
+END = -1
+FREE = np.uint64(0xFFFFFFFFFFFFFFFF)
+U32 = np.uint64(32)
+MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
+MIX_2 = np.uint64(0x94D049BB133111EB)
+
+
+@kernel
+def count_documents(counts: Int64s, users: Int32s, sizes: Int64s) -> None:
+    """Add the room that each document takes, its tokens and its end, to its user's sizes: int64[users]. In-place.
+
+    counts: int64[documents], tokens of each; users: int32[documents].
+
+    Guarantees: the order of documents does not matter; a document without tokens takes no room.
+    """
+    for document in range(len(counts)):
+        if counts[document] > 0:
+            sizes[users[document]] += counts[document] + 1
+
+
+@kernel
+def scatter_documents(
+    counts: Int64s, users: Int32s, tokens: Int32s, renumbered: Int32s, heads: Int64s, stream: Int32s
+) -> None:
+    """Copy each document behind the head of its user's part of the stream, renumbered and ended by -1. In-place.
+
+    tokens: int32[sum of counts]; heads: int64[users]; stream: int32[all sizes].
+
+    Guarantees: a user's part of the stream holds that user's documents only.
+    """
+    at = 0
+    for document in range(len(counts)):
+        if counts[document] == 0:
+            continue
+        to = heads[users[document]]
+        for _ in range(counts[document]):
+            stream[to] = renumbered[tokens[at]]
+            to += 1
+            at += 1
+        stream[to] = END
+        heads[users[document]] = to + 1
+
+
+@kernel
+def spread_pair(pair: np.uint64, seed: np.uint64) -> np.uint64:
+    """Mix the bits of a pair for a hash table (splitmix64's finaliser, seeded); the table compares the pairs."""
+    x = pair ^ seed
+    x = (x ^ (x >> np.uint64(30))) * MIX_1
+    x = (x ^ (x >> np.uint64(27))) * MIX_2
+    return x ^ (x >> np.uint64(31))
+
+
+@kernel
+def number_pairs(
+    grams: Int32s,
+    first: int,
+    codes: Int32s,
+    slots: Uint64s,
+    numbers: Int32s,
+    pairs: Uint64s,
+    count: int,
+    seed: np.uint64,
+) -> tuple[int, int]:
+    """Number the pairs (grams[i], grams[i+1]) in order of first appearance; stop when the table must grow.
+
+    grams: int32[n], ending with -1; codes: int32[n], written, -1 where a part is missing. slots: uint64[2^m], FREE or a
+    pair, prefix << 32 | suffix; numbers: int32[2^m]; pairs: uint64[capacity], by number. Returns (done, pairs).
+
+    Guarantees: two positions have the same code exactly when both their parts have the same codes; nothing crosses the
+    end of a document.
+    """
+    mask = np.uint64(len(slots) - 1)
+    last = len(grams) - 1
+    for i in range(first, last):
+        if grams[i] < 0 or grams[i + 1] < 0:
+            codes[i] = END
+            continue
+        if 2 * (count + 1) > len(slots) or count + 1 > len(pairs):
+            return i, count
+        pair = (np.uint64(grams[i]) << U32) | np.uint64(grams[i + 1])
+        at = spread_pair(pair, seed) & mask
+        while slots[at] != FREE and slots[at] != pair:
+            at = (at + np.uint64(1)) & mask
+        if slots[at] == FREE:
+            slots[at] = pair
+            numbers[at] = count
+            pairs[count] = pair
+            count += 1
+        codes[i] = numbers[at]
+    if last >= 0:
+        codes[last] = END
+    return len(grams), count
+
+
+@kernel
+def refill_pairs(slots: Uint64s, numbers: Int32s, pairs: Uint64s, count: int, seed: np.uint64) -> None:
+    """Enter the first `count` pairs into slots that are all FREE (after growing). In-place on slots and numbers.
+
+    Guarantees: every pair keeps its number.
+    """
+    mask = np.uint64(len(slots) - 1)
+    for number in range(count):
+        at = spread_pair(pairs[number], seed) & mask
+        while slots[at] != FREE:
+            at = (at + np.uint64(1)) & mask
+        slots[at] = pairs[number]
+        numbers[at] = number
+
+
+@kernel
+def renumber(codes: Int32s, renumbered: Int32s) -> None:
+    """Replace each code that is not -1 by renumbered[code], which may be -1. In-place.
+
+    Guarantees: positions stay where they are.
+    """
+    for i in range(len(codes)):
+        if codes[i] >= 0:
+            codes[i] = renumbered[codes[i]]
+
+
+@kernel
+def compact(offsets: Int64s, codes: Int32s, new_offsets: Int64s) -> int:
+    """Squeeze each run of -1 to a single one, none at a user's start; returns the new length. In-place on codes.
+
+    offsets: int64[users+1]; new_offsets: int64[users+1], written.
+
+    Guarantees: two codes are neighbours afterwards exactly when they were before; users stay apart.
+    """
+    to = 0
+    for user in range(len(offsets) - 1):
+        new_offsets[user] = to
+        begin = to
+        for i in range(offsets[user], offsets[user + 1]):
+            if codes[i] >= 0 or (to > begin and codes[to - 1] >= 0):
+                codes[to] = codes[i]
+                to += 1
+    new_offsets[len(offsets) - 1] = to
+    return to
+
+
+@kernel
+def collect(offsets: Int64s, codes: Int32s, new_offsets: Int64s, grouped: Int32s) -> None:
+    """Copy each user's codes that are not -1 to grouped: int32[how many there are]; new_offsets: int64[users+1].
+
+    Guarantees: each user gets that user's own codes only, repeats included.
+    """
+    to = 0
+    for user in range(len(offsets) - 1):
+        new_offsets[user] = to
+        for i in range(offsets[user], offsets[user + 1]):
+            if codes[i] >= 0:
+                grouped[to] = codes[i]
+                to += 1
+    new_offsets[len(offsets) - 1] = to
+
+
+@kernel
+def join_texts(
+    offsets: Int64s,
+    data: Uint8s,
+    token_offsets: Int64s,
+    token_data: Uint8s,
+    prefixes: Int32s,
+    last: Int32s,
+    new_offsets: Int64s,
+    new_data: Uint8s,
+) -> None:
+    """Write prefix, space, last token of each n-gram to new_data[new_offsets[i]:new_offsets[i+1]].
+
+    prefixes: int32[n], numbers of the strings (offsets, data); last: int32[n], numbers of the tokens.
+
+    Guarantees: exactly new_offsets[-1] bytes are written.
+    """
+    for i in range(len(prefixes)):
+        to = new_offsets[i]
+        for at in range(offsets[prefixes[i]], offsets[prefixes[i] + 1]):
+            new_data[to] = data[at]
+            to += 1
+        new_data[to] = 32
+        to += 1
+        for at in range(token_offsets[last[i]], token_offsets[last[i] + 1]):
+            new_data[to] = token_data[at]
+            to += 1
+
+
+@kernel
+def lay_beside(offsets: Int64s, codes: Int32s, renumbered: Int32s, number: int, total: int, out: Int32s) -> None:
+    """Copy each user's codes, renumbered, to the user's part `number` of `total` equal parts. In-place on out.
+
+    offsets: int64[users+1]; codes: int32[n]; out: int32[n * total], in which user u starts at total * offsets[u].
+
+    Guarantees: each user's part holds that user's own codes only.
+    """
+    for user in range(len(offsets) - 1):
+        start = offsets[user]
+        size = offsets[user + 1] - start
+        to = total * start + number * size
+        for i in range(size):
+            code = codes[start + i]
+            if code >= 0:
+                code = renumbered[code]
+            out[to + i] = code
+
+
+@kernel
+def sort_unique(offsets: Int64s, grouped: Int32s, sizes: Int64s, first: int, last: int) -> None:
+    """Sort the codes of users first..last-1 and drop repeats; sizes: int64[users] gets what is left. In-place.
+
+    Guarantees: repeats change nothing; the order inside a user is canonical.
+    """
+    for user in range(first, last):
+        start = offsets[user]
+        stop = offsets[user + 1]
+        grouped[start:stop].sort()
+        kept = start
+        for i in range(start, stop):
+            if kept == start or grouped[kept - 1] != grouped[i]:
+                grouped[kept] = grouped[i]
+                kept += 1
+        sizes[user] = kept - start

@@ -1,0 +1,185 @@
+"""The public candidates V_k: n-grams whose prefix and suffix of length k-1 are both released (Kim et al. 2021).
+
+V_k is never written out. Released n-grams of length k-1 that end in y may be followed by those that begin with y, so
+V_k is a union of rectangles, one for each y of length k-2; counting it, naming its i-th member and finding a member's
+number are sums and divisions over these rectangles.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from dpunion.contributions import Int32s, Int64s, Uint64s
+from dpunion.errors import InternalError
+from dpunion.randomness import Purpose, RunKey
+
+FIXED_POINT = 320
+UNIFORM_BITS = 128
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Level:
+    """The released n-grams of one length, public; number g is prefixes[g] and suffixes[g] of the length below.
+
+    prefixes, suffixes: int32[n], rising as pairs (zeros at length 1, where all tokens share the empty part);
+    last: int32[n], the number of the last token at length 1; digests: uint64[n, 2], a keyed function of the text.
+    """
+
+    length: int
+    prefixes: Int32s
+    suffixes: Int32s
+    last: Int32s
+    digests: Uint64s
+
+    def __len__(self) -> int:
+        return len(self.last)
+
+    @classmethod
+    def empty(cls, length: int) -> Level:
+        """Return the level of a length at which nothing was released."""
+        nothing = np.zeros(0, np.int32)
+        return cls(length, nothing, nothing, nothing, np.zeros((0, 2), np.uint64))
+
+
+class Candidates:
+    """V_k of a level of length k-1, as rectangles: all of it is public.
+
+    Guarantees:
+    - `count` is exactly |V_k|, and `at` a one-to-one map from 0..count-1 onto V_k, whose inverse is `index`.
+    """
+
+    def __init__(self, level: Level) -> None:
+        groups = 1 + int(max(level.prefixes.max(initial=0), level.suffixes.max(initial=0)))
+        # A released n-gram is a prefix in the rectangle of its own suffix, and a suffix in that of its own prefix.
+        self._rows, self._row_starts, self._row_places = _grouped(level.suffixes, groups)
+        self._columns, self._column_starts, self._column_places = _grouped(level.prefixes, groups)
+        self._row_groups, self._column_groups = level.suffixes, level.prefixes
+        self._widths = np.diff(self._column_starts)
+        areas = np.diff(self._row_starts) * self._widths
+        self._starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(areas)])
+        self.count = int(self._starts[-1])
+
+    def at(self, indices: Int64s) -> Uint64s:
+        """Return members by number, as pairs prefix << 32 | suffix: uint64[n]."""
+        group = np.searchsorted(self._starts, indices, side="right") - 1
+        row, column = np.divmod(indices - self._starts[group], self._widths[group])
+        prefixes = self._rows[self._row_starts[group] + row]
+        suffixes = self._columns[self._column_starts[group] + column]
+        return (prefixes.astype(np.uint64) << np.uint64(32)) | suffixes.astype(np.uint64)
+
+    def index(self, pairs: Uint64s) -> Int64s:
+        """Return the numbers of members: int64[n]; a pair that is no member is our mistake."""
+        prefixes, suffixes = halves(pairs)
+        group = self._row_groups[prefixes]
+        if np.any(group != self._column_groups[suffixes]):
+            raise InternalError("an n-gram that is no candidate")
+        row = self._row_places[prefixes] - self._row_starts[group]
+        column = self._column_places[suffixes] - self._column_starts[group]
+        numbers: Int64s = self._starts[group] + row * self._widths[group] + column
+        return numbers
+
+
+def halves(pairs: Uint64s) -> tuple[Int64s, Int64s]:
+    """Return the prefix and the suffix of each pair: int64[n] each."""
+    return (pairs >> np.uint64(32)).astype(np.int64), (pairs & np.uint64(0xFFFFFFFF)).astype(np.int64)
+
+
+def _grouped(groups: Int32s, count: int) -> tuple[Int64s, Int64s, Int64s]:
+    """Return the members sorted by group, where each group starts, and each member's place."""
+    order = np.argsort(groups, kind="stable")
+    starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(np.bincount(groups, minlength=count))])
+    places = np.empty(len(order), np.int64)
+    places[order] = np.arange(len(order))
+    return order, starts, places
+
+
+def draw_unsupported(
+    candidates: Candidates, supported: Uint64s, chance: float, key: RunKey, draw_round: int
+) -> Uint64s:
+    """Toss a coin of probability `chance` for every candidate that nobody kept; return those that passed.
+
+    supported: uint64[n], the distinct candidates that somebody kept, as pairs. Returns rising pairs.
+
+    Guarantees:
+    - every unsupported candidate passes with probability `chance`, independently, up to 2^-128 for each block of
+      about 1/chance of them; so their number is binomial and, given it, they are drawn without replacement;
+    - no supported candidate is returned.
+    """
+    held = np.sort(candidates.index(supported))
+    left = candidates.count - len(held)
+    ranks = bernoulli_positions(left, chance, key, draw_round)
+    # The j-th unsupported candidate is j plus the number of supported ones before it.
+    skipped = np.searchsorted(held - np.arange(len(held)), ranks, side="right")
+    return np.sort(candidates.at(ranks + skipped))
+
+
+def bernoulli_positions(total: int, chance: float, key: RunKey, draw_round: int) -> Int64s:
+    """Return which of 0..total-1 come up when each is drawn with probability `chance`: rising int64.
+
+    The positions are cut into blocks of 2^b, about 1/chance. How many of a block come up is drawn from the binomial
+    distribution, by inversion of 128 random bits against a cumulative table in exact integers; which ones, by drawing
+    distinct b-bit numbers. The last block reaches beyond `total`; what falls there is ignored, which changes nothing
+    for the others as all positions are independent.
+    """
+    if not 0.0 <= chance < 1.0:
+        raise InternalError("a probability is not within [0, 1)")
+    if total <= 0 or chance == 0.0:
+        return np.zeros(0, np.int64)
+    bits = min(max(0, int(1.0 / chance).bit_length() - 1), total.bit_length())
+    blocks = (total + (1 << bits) - 1) >> bits
+    table = binomial_table(1 << bits, chance)
+    counters = np.zeros((blocks, 2), np.uint64)
+    counters[:, 0] = np.arange(blocks, dtype=np.uint64)
+    words = key.words(Purpose.SPURIOUS, 2 * draw_round, counters)
+    found: list[int] = []
+    for block, (high, low) in enumerate(words.tolist()):
+        uniform = high << 64 | low
+        if uniform < table[0]:
+            continue
+        number = next(j for j, below in enumerate(table) if uniform < below)
+        found.extend((block << bits) + place for place in _distinct(number, bits, block, key, 2 * draw_round + 1))
+    inside = np.array(sorted(found), np.int64)
+    return inside[inside < total]
+
+
+def _distinct(number: int, bits: int, block: int, key: RunKey, draw_round: int) -> list[int]:
+    """Return `number` distinct uniform numbers of `bits` bits, from the words of the counters (i, block)."""
+    chosen: list[int] = []
+    counter = 0
+    while len(chosen) < number:
+        words = key.words(Purpose.SPURIOUS, draw_round, np.array([[counter, block]], np.uint64))
+        place = int(words[0, 0]) & ((1 << bits) - 1)
+        if place not in chosen:
+            chosen.append(place)
+        counter += 1
+    return chosen
+
+
+def binomial_table(trials: int, chance: float) -> list[int]:
+    """Return floor(2^128 Pr[Binomial(trials, chance) <= j]) for j = 0, 1, ..., the last being 2^128.
+
+    In integers of 320 bits: `chance` is taken as the exact rational that the float is, and the error of each entry,
+    from at most 400 truncated multiplications of relative size 2^-300, is far below the 2^-128 of the result.
+    """
+    one = 1 << FIXED_POINT
+    probability = Fraction(chance)
+    keep = one - one * probability.numerator // probability.denominator
+    term, power = one, trials
+    while power:  # keep ** trials, by squaring
+        if power & 1:
+            term = term * keep >> FIXED_POINT
+        keep = keep * keep >> FIXED_POINT
+        power >>= 1
+    odds_top, odds_bottom = probability.numerator, probability.denominator - probability.numerator
+    table, total = [], 0
+    for j in range(trials + 1):
+        total += term
+        table.append(total >> (FIXED_POINT - UNIFORM_BITS))
+        term = term * (trials - j) * odds_top // ((j + 1) * odds_bottom)
+        if term >> (FIXED_POINT - UNIFORM_BITS - 32) == 0 and j > trials * chance:
+            break
+    table[-1] = 1 << UNIFORM_BITS
+    return table

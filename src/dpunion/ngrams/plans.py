@@ -1,0 +1,280 @@
+"""What a release of n-grams will do: settings, and every number that is fixed before any data is read."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from dpunion.algorithms import (
+    Calibration,
+    Funnel,
+    PolicyGaussian,
+    WeightedGaussian,
+    algorithm_named,
+    check_real,
+    check_whole,
+)
+from dpunion.budget import Budget
+from dpunion.calibration import rounding
+from dpunion.calibration.composition import (
+    Composition,
+    candidate_threshold,
+    compose_funnel,
+    compose_unit_norm,
+    geometric_shares,
+)
+from dpunion.errors import BadParameter
+from dpunion.plans import Noise, Plan, Round, as_algorithm, funnel_shape
+
+LONGEST = 10
+Gaussians = WeightedGaussian | PolicyGaussian | Funnel
+
+# On public candidates nothing is paid for novel items, so more rounds and a sharper line than Funnel's own are best
+# (tuned on public film reviews).
+LATER = Funnel(max_items_per_user=500, rounds=6, first_share=0.2, keep_margin=0.75)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ngrams:
+    """How n-grams of length 1 to `longest` are released; public parameters only.
+
+    first: the algorithm for single tokens. later: the algorithm for lengths 2 and more, where it runs on the public
+    candidates, or one for each of these lengths. spurious_rate: at each length, n-grams that nobody holds come out by
+    chance, about so many for each released n-gram one shorter; less costs a higher threshold. share_ratio: each
+    length's share of the budget over that of the length before; 1 shares evenly, more favours long n-grams.
+    """
+
+    longest: int = 3
+    first: Gaussians = dataclasses.field(default_factory=Funnel)
+    later: tuple[Gaussians, ...] = (LATER,)
+    spurious_rate: float = 0.01
+    share_ratio: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_whole("n-grams", "longest", self.longest, 1, LONGEST)
+        check_real("n-grams", "spurious_rate", self.spurious_rate, 1e-6, 0.25)
+        check_real("n-grams", "share_ratio", self.share_ratio, 0.1, 10.0)
+        object.__setattr__(self, "first", _gaussian("first", self.first))
+        later = self.later if isinstance(self.later, tuple | list) else (self.later,)
+        if len(later) not in {1, max(1, self.longest - 1)}:
+            raise BadParameter(
+                f"The 'later' parameter has {len(later)} algorithms for the {self.longest - 1} lengths from 2 on.",
+                "Give one for all of them, or one for each.",
+            )
+        object.__setattr__(self, "later", tuple(_gaussian("later", one) for one in later))
+        object.__setattr__(self, "spurious_rate", float(self.spurious_rate))
+        object.__setattr__(self, "share_ratio", float(self.share_ratio))
+
+    @property
+    def shares(self) -> tuple[float, ...]:
+        """Return each length's part of the budget; they sum to 1."""
+        return geometric_shares(self.longest, self.share_ratio)
+
+    def algorithm_at(self, length: int) -> Gaussians:
+        """Return the algorithm of one length."""
+        if length == 1:
+            return self.first
+        return self.later[0] if len(self.later) == 1 else self.later[length - 2]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the settings as plain values."""
+        return {
+            "longest": self.longest,
+            "first": _described(self.first),
+            "later": [_described(one) for one in self.later],
+            "spurious_rate": self.spurious_rate,
+            "share_ratio": self.share_ratio,
+        }
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Ngrams:
+        """Read back what `to_dict` wrote."""
+        return cls(
+            longest=values["longest"],
+            first=algorithm_named(values["first"]["algorithm"], **values["first"]["parameters"]),  # type: ignore[arg-type]
+            later=tuple(algorithm_named(one["algorithm"], **one["parameters"]) for one in values["later"]),  # type: ignore[misc]
+            spurious_rate=values["spurious_rate"],
+            share_ratio=values["share_ratio"],
+        )
+
+
+def published_dpne(longest: int = 3, max_items_per_user: int = 100) -> Ngrams:
+    """Return DPNE with the constants of Kim et al. 2021 (arXiv 2108.02831), corrected as docs/ngrams.md says."""
+    weighted = WeightedGaussian(max_items_per_user=max_items_per_user, calibration=Calibration.PUBLISHED)
+    return Ngrams(longest=longest, first=weighted, later=(weighted,))
+
+
+def _described(algorithm: Gaussians) -> dict[str, Any]:
+    return {"algorithm": algorithm.name, "parameters": algorithm.parameters()}
+
+
+def _gaussian(name: str, algorithm: object) -> Gaussians:
+    """Refuse what does not compose over lengths: Laplace noise, and algorithms without a proof here."""
+    chosen = as_algorithm(algorithm)
+    if not isinstance(chosen, WeightedGaussian | PolicyGaussian | Funnel):
+        raise BadParameter(
+            f"The {name!r} parameter of a release of n-grams must be weighted-gaussian, policy-gaussian or funnel. "
+            f"Got {chosen.name} instead.",
+            "Choose one of these: their noise adds up over the lengths.",
+        )
+    return chosen
+
+
+@dataclass(frozen=True, slots=True)
+class LengthPlan:
+    """The numbers of one length: its part of the budget, its algorithm, its noise (raised for rounding)."""
+
+    length: int
+    share: float
+    algorithm: Gaussians
+    stddev: float
+    rounding_slack: float
+
+
+@dataclass(frozen=True, slots=True)
+class LengthResult:
+    """What is known about one length from the released n-grams alone, hence public.
+
+    candidates: |V_k|, the n-grams that could come out (None at length 1, where anything could). threshold: what pure
+    noise had to exceed. spurious: how many n-grams that nobody kept are to be expected, at most.
+    """
+
+    length: int
+    released: int
+    candidates: int | None
+    threshold: float | None
+    spurious: float
+
+    @classmethod
+    def nothing(cls, length: int) -> LengthResult:
+        """Return the result where there was no candidate."""
+        return cls(length, 0, 0, None, 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class NgramPlan:
+    """What a release of n-grams will do, in public numbers; first is the plan of length 1, with its threshold."""
+
+    settings: Ngrams
+    budget: Budget
+    first: Plan
+    lengths: tuple[LengthPlan, ...]
+    delta_used: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the plan as plain values, for JSON and for people."""
+        return {
+            "epsilon": self.budget.epsilon,
+            "delta": self.budget.delta,
+            "settings": self.settings.to_dict(),
+            "first": self.first.to_dict(),
+            "lengths": [
+                {
+                    "length": one.length,
+                    "share": one.share,
+                    "algorithm": one.algorithm.name,
+                    "max_items_per_user": one.algorithm.max_items_per_user,
+                    "stddev": one.stddev,
+                    "threshold": self.first.threshold if one.length == 1 else self.threshold_rule,
+                    "rounding_slack": one.rounding_slack,
+                }
+                for one in self.lengths
+            ],
+            "delta_used": self.delta_used,
+        }
+
+    @property
+    def threshold_rule(self) -> str:
+        """Say how the thresholds of lengths 2 and more follow from the n-grams released before."""
+        return f"pure noise passes with probability {self.settings.spurious_rate:g} * min(1, shorter / candidates)"
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> NgramPlan:
+        """Read back what `to_dict` wrote: a record of what was done. A new release always plans anew."""
+        try:
+            settings = Ngrams.from_dict(values["settings"])
+            lengths = tuple(
+                LengthPlan(
+                    int(one["length"]),
+                    float(one["share"]),
+                    settings.algorithm_at(int(one["length"])),
+                    float(one["stddev"]),
+                    float(one["rounding_slack"]),
+                )
+                for one in values["lengths"]
+            )
+            budget = Budget(values["epsilon"], values["delta"])
+            return cls(settings, budget, Plan.from_dict(values["first"]), lengths, float(values["delta_used"]))
+        except (KeyError, TypeError, ValueError):
+            problem = BadParameter("This is not a plan of dpunion.", "Pass what NgramPlan.to_dict returned.")
+        raise problem
+
+
+def plan_ngrams(settings: Ngrams, budget: Budget) -> NgramPlan:
+    """Fix every number of a release of n-grams."""
+    # Twice the usual slack for each length: once for its coins, once for the chance of its spurious n-grams.
+    epsilon, delta = budget.epsilon, budget.delta
+    for _ in range(2 * settings.longest):
+        epsilon, delta = rounding.calibration_target(epsilon, delta)
+    first = settings.first
+    if isinstance(first, Funnel):
+        composed = compose_funnel(epsilon, delta, funnel_shape(first), settings.shares)
+    else:
+        composed = compose_unit_norm(epsilon, delta, first.max_items_per_user, settings.shares, first.calibration)
+    opening = _first_plan(first, budget, composed)
+    lengths = [LengthPlan(1, settings.shares[0], first, opening.scale, opening.rounding_slack)]
+    for length in range(2, settings.longest + 1):
+        algorithm, stddev = settings.algorithm_at(length), composed.stddevs[length - 1]
+        slack = _slack(algorithm, stddev, _highest_threshold(stddev, settings.spurious_rate))
+        lengths.append(LengthPlan(length, settings.shares[length - 1], algorithm, stddev * (1.0 + slack), slack))
+    return NgramPlan(settings, budget, opening, tuple(lengths), composed.delta_used)
+
+
+def _highest_threshold(stddev: float, rate: float) -> float:
+    """Return what no threshold on candidates can exceed: |S|/|V| is at least 1/|S| >= 1/MAX_ITEMS."""
+    return candidate_threshold(stddev, rate / rounding.MAX_ITEMS)
+
+
+def _slack(algorithm: Gaussians, stddev: float, threshold: float) -> float:
+    """Return how much rounding can add to the sensitivity, for a threshold at most 5 % above this one."""
+    limit = algorithm.max_items_per_user
+    match algorithm:
+        case WeightedGaussian():
+            return rounding.l2_coins_slack(stddev, 1.0)
+        case PolicyGaussian():
+            highest = 1.05 * (threshold + algorithm.cutoff_margin * stddev)
+            return rounding.l2_descent_slack(highest, limit, algorithm.passes, stddev)
+        case Funnel():
+            return rounding.funnel_slack(stddev, threshold, funnel_shape(algorithm))
+
+
+def _first_plan(algorithm: Gaussians, budget: Budget, composed: Composition) -> Plan:
+    """Plan length 1 with its part of the noise and the threshold of the whole composition."""
+    slack = _slack(algorithm, composed.stddevs[0], composed.threshold)
+    stddev, threshold = composed.stddevs[0] * (1.0 + slack), composed.threshold * (1.0 + slack)
+    margin = getattr(algorithm, "cutoff_margin", None)
+    rounds: tuple[Round, ...] = ()
+    if isinstance(algorithm, Funnel):
+        shape = funnel_shape(algorithm)
+        lines = (*shape.keep_lines(stddev, threshold), threshold)
+        rounds = tuple(Round(budget, stddev, line) for budget, line in zip(shape.shares, lines, strict=True))
+    cutoff = None if margin is None else threshold + margin * stddev
+    if not threshold > 0.0 or not math.isfinite(threshold):
+        raise BadParameter(
+            "This budget is so large that the threshold of length 1 is not positive.",
+            "Choose a smaller 'delta', well below one over the number of people.",
+        )
+    return Plan(
+        algorithm=algorithm,
+        budget=budget,
+        noise=Noise.GAUSSIAN,
+        scale=stddev,
+        threshold=threshold,
+        cutoff=cutoff,
+        sensitivity=algorithm.sensitivity,
+        delta_used=composed.delta_used,
+        rounding_slack=slack,
+        rounds=rounds,
+    )

@@ -1,0 +1,225 @@
+"""NgramRelease: the n-grams with their lengths, the plan and what was guaranteed; and how it is written safely."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from dpunion.errors import BadParameter
+from dpunion.ngrams.plans import LengthResult, NgramPlan
+from dpunion.releases import (
+    NOT_PRIVATE,
+    ROWS_PER_GROUP,
+    atomic_file,
+    check_target,
+    defuse_formula,
+    escape_controls,
+)
+
+FORMAT = "dpunion-ngrams/1"
+COLUMNS = ("ngram", "length")
+
+
+@dataclass(frozen=True, slots=True)
+class NgramRelease:
+    """What may be published.
+
+    ngrams: (text, length), sorted by the text's UTF-8 bytes; a text is the tokens joined by one space. results: what is
+    known about each length. private: False when a test key was used.
+    """
+
+    ngrams: tuple[tuple[str, int], ...]
+    plan: NgramPlan
+    results: tuple[LengthResult, ...]
+    private: bool
+    notes: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.ngrams)
+
+    def __repr__(self) -> str:
+        sizes = ", ".join(f"{one.released} of length {one.length}" for one in self.results)
+        return f"NgramRelease({sizes}, private={self.private})"
+
+    def of_length(self, length: int) -> tuple[str, ...]:
+        """Return the texts of one length."""
+        return tuple(text for text, size in self.ngrams if size == length)
+
+    @property
+    def statement(self) -> str:
+        """Say in plain words what was guaranteed, and which n-grams may be spurious."""
+        return statement(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as plain values, n-grams included."""
+        return {
+            "format": FORMAT,
+            "private": self.private,
+            "statement": self.statement,
+            "notes": list(self.notes),
+            "plan": self.plan.to_dict(),
+            "results": [dataclasses.asdict(one) for one in self.results],
+            "ngrams": [list(one) for one in self.ngrams],
+        }
+
+    def to_json(self) -> str:
+        """Return everything as JSON, n-grams included."""
+        return json.dumps(self.to_dict(), ensure_ascii=False, indent=1) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str) -> NgramRelease:
+        """Read back what `to_json` wrote."""
+        values: Any = None
+        with contextlib.suppress(ValueError):
+            values = json.loads(text)
+        if isinstance(values, dict) and values.get("format") == FORMAT and _is_release(values):
+            with contextlib.suppress(KeyError, TypeError, ValueError):
+                results = tuple(LengthResult(**one) for one in values["results"])
+                rows = tuple((str(ngram), int(length)) for ngram, length in values["ngrams"])
+                notes = tuple(str(note) for note in values.get("notes", []))
+                return cls(rows, NgramPlan.from_dict(values["plan"]), results, values["private"], notes)
+        raise BadParameter(
+            "This is not a release of n-grams of dpunion.", "Pass the text that NgramRelease.to_json returned."
+        )
+
+    def write(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
+        """Write the n-grams in the format of the suffix, whole or not at all; return where.
+
+        Guarantees:
+        - the file appears complete or not at all, also when the process is killed or the disk is full;
+        - it holds the released n-grams and their lengths (and, in JSON, plan and statement) and nothing else.
+        """
+        target = Path(path)
+        check_target(target, overwrite=overwrite)
+        with atomic_file(target) as file:
+            WRITERS[target.suffix.lower()](self, file)
+        return target
+
+
+def _is_release(values: dict[str, Any]) -> bool:
+    rows = values.get("ngrams")
+    return (
+        isinstance(rows, list)
+        and all(isinstance(row, list) and len(row) == 2 and isinstance(row[0], str) for row in rows)
+        and isinstance(values.get("results"), list)
+        and isinstance(values.get("plan"), dict)
+        and isinstance(values.get("private"), bool)
+    )
+
+
+def statement(release: NgramRelease) -> str:
+    """Say in plain words what a release of n-grams guarantees, and what it does not."""
+    plan = release.plan
+    epsilon, delta = plan.budget.epsilon, plan.budget.delta
+    lines = [
+        f"This list is ({epsilon:g}, {delta:g})-differentially private for adding or removing one user, that is all "
+        "texts of one person.",
+        f"Whoever sees it can tell whether a given person's data was used hardly better than by guessing: no outcome "
+        f"becomes more than e^{epsilon:g} times as likely through one person, except with probability {delta:g}.",
+        f"Single tokens were released by {plan.first.algorithm.name}; all of them were written by somebody.",
+        "Every part of a listed n-gram is listed too.",
+    ]
+    if len(plan.lengths) > 1:
+        lines.insert(
+            3,
+            "Longer n-grams were released from those whose two parts one token shorter were released. Any of them may "
+            "be spurious, that is written by nobody; which ones, nobody can know. To be expected: "
+            + ", ".join(
+                f"at most {one.spurious:.3g} of {one.released:,} at length {one.length}"
+                for one in release.results
+                if one.length > 1
+            )
+            + ".",
+        )
+    lines.append(
+        "It assumes that one user id stands for one person, that the operator is trusted, and that the budget of all "
+        "releases from the same data is added up. It does not cover running time or memory use."
+    )
+    lines.extend(release.notes)
+    return "\n".join(lines if release.private else [NOT_PRIVATE, *lines])
+
+
+def closed_under_parts(texts: Iterable[str]) -> tuple[str, ...]:
+    """Keep the n-grams (tokens joined by spaces) whose every shorter part is among the texts too.
+
+    For a set union of all lengths, where that is not so by construction. It only looks at what was released, so it
+    costs no privacy.
+    """
+    everything = set(texts)
+
+    def is_closed(tokens: list[str]) -> bool:
+        count = len(tokens)
+        return all(
+            " ".join(tokens[start : start + size]) in everything
+            for size in range(1, count)
+            for start in range(count - size + 1)
+        )
+
+    return tuple(sorted(text for text in everything if is_closed(text.split(" "))))
+
+
+def _table(release: NgramRelease) -> Any:
+    import pyarrow as pa
+
+    texts = pa.array([text for text, _ in release.ngrams], pa.string())
+    return pa.table({COLUMNS[0]: texts, COLUMNS[1]: pa.array([length for _, length in release.ngrams], pa.int32())})
+
+
+def _write_parquet(release: NgramRelease, file: IO[bytes]) -> None:
+    import pyarrow.parquet as pq
+
+    pq.write_table(
+        _table(release),
+        file,
+        compression="zstd",
+        use_dictionary=False,
+        write_page_checksum=True,
+        row_group_size=ROWS_PER_GROUP,
+    )
+
+
+def _write_arrow(release: NgramRelease, file: IO[bytes]) -> None:
+    import pyarrow as pa
+
+    table = _table(release)
+    with pa.ipc.new_file(file, table.schema) as writer:
+        writer.write_table(table, max_chunksize=ROWS_PER_GROUP)
+
+
+def _write_csv(release: NgramRelease, file: IO[bytes]) -> None:
+    file.write(",".join(COLUMNS).encode() + b"\n")
+    for text, length in release.ngrams:
+        field = defuse_formula(text)
+        if any(character in field for character in '",\r\n'):
+            field = '"' + field.replace('"', '""') + '"'
+        file.write(f"{field},{length}\n".encode())
+
+
+def _write_jsonl(release: NgramRelease, file: IO[bytes]) -> None:
+    for text, length in release.ngrams:
+        file.write(json.dumps({COLUMNS[0]: text, COLUMNS[1]: length}, ensure_ascii=False).encode() + b"\n")
+
+
+def _write_txt(release: NgramRelease, file: IO[bytes]) -> None:
+    for text, _ in release.ngrams:
+        file.write(escape_controls(text).encode() + b"\n")
+
+
+def _write_json(release: NgramRelease, file: IO[bytes]) -> None:
+    file.write(release.to_json().encode())
+
+
+WRITERS: dict[str, Callable[[NgramRelease, IO[bytes]], None]] = {
+    ".parquet": _write_parquet,
+    ".csv": _write_csv,
+    ".jsonl": _write_jsonl,
+    ".txt": _write_txt,
+    ".arrow": _write_arrow,
+    ".json": _write_json,
+}

@@ -1,0 +1,24 @@
+"""One self-contained HTML page for a release, a plan or a study: no network, and nothing of the items is run."""
+
+from __future__ import annotations
+
+from dpunion.report.charts import Axis, Chart, Kind, Scale, Series
+from dpunion.report.pages import check_page, lab_page, read_release, release_page, write_page
+from dpunion.report.planning import plan_page
+from dpunion.report.tables import Section, Table
+
+__all__ = [
+    "Axis",
+    "Chart",
+    "Kind",
+    "Scale",
+    "Section",
+    "Series",
+    "Table",
+    "check_page",
+    "lab_page",
+    "plan_page",
+    "read_release",
+    "release_page",
+    "write_page",
+]

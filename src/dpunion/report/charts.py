@@ -1,0 +1,267 @@
+"""Charts: a Vega-Lite description, drawn once into SVG by the Vega project's own converter.
+
+The drawing is static, so a page needs no chart library, no network and no right to evaluate text, prints sharply, and
+takes its colours from the page's style sheet (dark mode). What the pointer shows is read from the table behind the
+chart. Each chart is drawn twice, for wide and for narrow screens.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+import re
+import xml.etree.ElementTree as ET
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from dpunion.errors import BadParameter
+
+SCHEMA = "https://vega.github.io/schema/vega-lite/v5.json"
+SIZES = {"wide": (800, 340), "narrow": (350, 270)}
+BAR_HEIGHT = {"wide": 22, "narrow": 18}
+COLOURS = 8
+
+
+class Kind(enum.Enum):
+    """How the values are drawn."""
+
+    LINE = "line"
+    BAR = "bar"
+
+
+class Scale(enum.Enum):
+    """How an axis counts."""
+
+    LINEAR = "linear"
+    LOG = "log"
+    PERCENT = "percent"
+    NAMES = "names"
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """What an axis shows."""
+
+    title: str
+    scale: Scale = Scale.LINEAR
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """One line, or the bars of one colour: ys[i] at xs[i]."""
+
+    name: str
+    xs: tuple[float | str, ...]
+    ys: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """A drawing with its words. Bars lie on their side, named by their x.
+
+    short: its name among the charts of a section. smooth: join the points by a monotone curve, not straight.
+    """
+
+    title: str
+    x: Axis
+    y: Axis
+    series: tuple[Series, ...]
+    kind: Kind = Kind.LINE
+    note: str = ""
+    short: str = ""
+    smooth: bool = False
+
+    def __post_init__(self) -> None:
+        for one in self.series:
+            if len(one.xs) != len(one.ys):
+                raise BadParameter(f"A series has {len(one.xs)} places for {len(one.ys)} values.", "Give one each.")
+            if not all(math.isfinite(y) for y in one.ys):
+                raise BadParameter("A series has a value that is not a finite number.", "Leave such values out.")
+        if len({one.name for one in self.series}) < len(self.series):
+            raise BadParameter("Two series of a chart have the same name.", "Name each series differently.")
+
+    @property
+    def places(self) -> tuple[float | str, ...]:
+        """All x values: numbers in rising order, names in the order given."""
+        found = dict.fromkeys(x for one in self.series for x in one.xs)
+        if self.x.scale is Scale.NAMES:
+            return tuple(found)
+        return tuple(sorted(found, key=float))
+
+
+def drawings(chart: Chart) -> dict[str, str]:
+    """Return the chart as SVG elements to stand inside HTML, by the kind of screen."""
+    converter = load("vl_convert")
+    return {screen: cleaned(converter.vegalite_to_svg(specification(chart, screen)), chart, screen) for screen in SIZES}
+
+
+def load(module: str) -> Any:
+    """Import what only pages need, or say how to get it."""
+    import importlib
+
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        problem = BadParameter(f"Pages need {module}, which is not installed.", "Run: pip install 'dpunion[report]'.")
+    raise problem
+
+
+def specification(chart: Chart, screen: str) -> dict[str, Any]:
+    """Return the chart in Vega-Lite; series are known by number, so that no text of theirs is ever interpreted."""
+    width, height = SIZES[screen]
+    places = {place: at for at, place in enumerate(chart.places)}
+    values = [
+        {
+            "place": str(x) if chart.x.scale is Scale.NAMES else float(x),
+            "order": places[x],
+            "value": float(y),
+            "series": at,
+        }
+        for at, one in enumerate(chart.series)
+        for x, y in zip(one.xs, one.ys, strict=True)
+    ]
+    colour = {
+        "field": "series",
+        "type": "nominal",
+        "legend": None,
+        "scale": {
+            "domain": list(range(len(chart.series))),
+            "range": [_marker(at) for at in range(len(chart.series))],
+        },
+    }
+    shape = _lines(chart, height) if chart.kind is Kind.LINE else _bars(chart, screen)
+    shape["encoding"]["color"] = colour
+    return {
+        "$schema": SCHEMA,
+        "width": width,
+        "autosize": {"type": "fit-x", "contains": "padding"},
+        "background": None,
+        "data": {"values": values},
+        "config": {
+            "view": {"stroke": None},
+            "axis": {"labelFontSize": 12, "titleFontSize": 12, "titleFontWeight": 400, "titlePadding": 10},
+            "axisX": {"labelFlush": False, "labelOverlap": "greedy", "labelSeparation": 8},
+        },
+        **shape,
+    }
+
+
+def _lines(chart: Chart, height: int) -> dict[str, Any]:
+    places = [float(place) for place in chart.places]
+    values = [y for one in chart.series for y in one.ys]
+    return {
+        "height": height,
+        "mark": {"type": "line", "interpolate": "monotone" if chart.smooth else "linear"},
+        "encoding": {
+            "x": {"field": "place", "type": "quantitative", **_axis(chart.x, places, grid=False)},
+            "y": {"field": "value", "type": "quantitative", **_axis(chart.y, values, grid=True)},
+        },
+    }
+
+
+def _bars(chart: Chart, screen: str) -> dict[str, Any]:
+    place = {"field": "place", "type": "nominal", "sort": {"field": "order", "op": "min"}}
+    encoding: dict[str, Any] = {
+        "y": {**place, "title": None, "axis": {"labelLimit": 130, "ticks": False, "domain": False, "labelPadding": 8}},
+        "x": {
+            "field": "value",
+            "type": "quantitative",
+            **_axis(chart.y, [y for one in chart.series for y in one.ys], grid=True),
+        },
+    }
+    if len(chart.series) > 1:
+        encoding["yOffset"] = {"field": "series", "type": "nominal"}
+    step = BAR_HEIGHT[screen]
+    shape: dict[str, Any] = {
+        "height": {"step": step, "for": "offset"} if len(chart.series) > 1 else {"step": step * 1.6},
+        "mark": {"type": "bar", "height": {"band": 0.7}},
+        "encoding": encoding,
+    }
+    return shape
+
+
+def _axis(axis: Axis, values: list[float], *, grid: bool) -> dict[str, Any]:
+    scale: dict[str, Any] = {"zero": grid}
+    drawn: dict[str, Any] = {"grid": grid, "tickCount": 6, "format": ",.6~r"}
+    match axis.scale:
+        case Scale.LOG:
+            scale = {"type": "log", "nice": False}
+            drawn = {"grid": grid, "format": ",.6~r", "values": _round_numbers(values)}
+        case Scale.PERCENT:
+            drawn |= {"format": ".0%", "tickCount": 5}
+            if max(values, default=0.0) > 0.6:
+                scale["domain"] = [0.0, 1.0]
+        case Scale.LINEAR | Scale.NAMES:
+            pass
+    return {"title": axis.title, "scale": scale, "axis": drawn}
+
+
+def _round_numbers(values: list[float]) -> list[float]:
+    """Return 1, 2, 5, 10, ... as far as the values go."""
+    low, high = min(values, default=1.0), max(values, default=1.0)
+    if not low > 0.0:
+        raise BadParameter("A logarithmic axis has values that are not above 0.", "Choose a linear axis.")
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    return [step * 10.0**power for power in powers for step in (1, 2, 5) if low <= step * 10.0**power <= high]
+
+
+def _marker(at: int) -> str:
+    """Return a colour that stands for series `at` until the page's own colours take its place."""
+    return f"#0000{at:02x}"
+
+
+def cleaned(svg: str, chart: Chart, screen: str) -> str:
+    """Return the drawing with classes for colours, short numbers, one label for all, and nothing else of use to no one.
+
+    Guarantees: only drawing elements and their geometry are left; text stays text.
+    """
+    root = ET.fromstring(svg)  # noqa: S314 - our own converter's output
+    for element in root.iter():
+        element.tag = element.tag.rpartition("}")[2]
+    colours = {_marker(at): at for at in range(len(chart.series))}
+    for parent, element in list(_pairs(root)):
+        if element.get("display") == "none" or element.get("class") == "background":
+            parent.remove(element)
+            continue
+        _strip(element, colours)
+    width, height = root.get("width", "0"), root.get("height", "0")
+    root.attrib.clear()
+    root.attrib.update(
+        {
+            "class": f"drawing {screen}",
+            "viewBox": f"0 0 {width} {height}",
+            "role": "img",
+            "tabindex": "0",
+            "data-kind": chart.kind.value,
+            "aria-label": f"{chart.title}. The numbers are in the table below.",
+        }
+    )
+    return ET.tostring(root, encoding="unicode")
+
+
+def _pairs(root: ET.Element) -> Iterator[tuple[ET.Element, ET.Element]]:
+    for parent in root.iter():
+        yield from ((parent, child) for child in parent)
+
+
+GEOMETRY = {"d", "transform", "x", "y", "x1", "x2", "y1", "y2", "width", "height", "text-anchor"}
+
+
+def _strip(element: ET.Element, colours: dict[str, int]) -> None:
+    """Keep an element's geometry and role; let its colour become a class."""
+    roles = [word for word in element.get("class", "").split() if word.startswith("role-")]
+    kept = {name: value for name, value in element.attrib.items() if name in GEOMETRY}
+    for name in ("fill", "stroke"):
+        at = colours.get(element.get(name, ""))
+        if at is not None:
+            roles += ["line" if name == "stroke" else "bar", f"s{at % COLOURS}"] + ["dashed"] * (at >= COLOURS)
+            kept["data-series"] = str(at)
+    element.attrib.clear()
+    element.attrib.update({name: _short(value) for name, value in kept.items()})
+    if roles:
+        element.set("class", " ".join(dict.fromkeys(roles)))
+
+
+def _short(value: str) -> str:
+    return re.sub(r"-?\d+\.\d+", lambda found: f"{float(found[0]):.1f}".removesuffix(".0"), value)

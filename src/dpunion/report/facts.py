@@ -1,0 +1,250 @@
+"""What a release's page says: the plan and the guarantee, in words, symbols and tables."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from dpunion.algorithms import Algorithm, DpSips, Funnel, PolicyGaussian, PolicyLaplace
+from dpunion.budget import Budget
+from dpunion.errors import BadParameter
+from dpunion.lab.curves import Company, holders_between, release_curve, saturation
+from dpunion.ngrams.releases import NgramRelease
+from dpunion.plans import Noise, Plan
+from dpunion.releases import NOT_PRIVATE, Release, text_line
+from dpunion.report.charts import Axis, Chart, Kind, Scale, Series
+from dpunion.report.tables import Cell, Section, Table, number, percent
+
+WARNING = "NOT PRIVATE. This list was made with a fixed test key, so nothing is guaranteed. Never publish it."
+STUDY = "A study, not a release: these numbers are not differentially private. Study public or generated data only."
+PROMISE = ", with differential privacy for each person as a whole"
+TESTED = ", for a test"
+SET_SIZES = (1, 10, 100)
+HOLDERS = Axis("people who hold the item", Scale.LOG)
+CHANCE = Axis("chance of release", Scale.PERCENT)
+NAMES = {
+    "max_items_per_user": "items of each person that count, at most",
+    "cutoff_margin": "cutoff margin, in noise scales",
+    "user_order": "order of people",
+    "keep_fraction": "part of the pace an item must keep",
+    "keep_margin": "leeway, in standard deviations",
+    "first_share": "first round's part of the budget",
+    "item_cap": "most of a round's budget for one item",
+    "share_ratio": "each round's part over the next one's",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """Everything a release's page says. items: texts, or (text, number of tokens)."""
+
+    title: str
+    lead: str
+    noun: str
+    facts: tuple[tuple[str, str], ...]
+    guarantee: tuple[str, ...]
+    symbols: dict[str, str]
+    items: list[Any]
+    sections: tuple[Section, ...]
+
+
+def of_release(release: Release) -> Words:
+    """Say everything about a release of items."""
+    plan = release.plan
+    count = len(release)
+    return Words(
+        title=f"{count:,} {'item' if count == 1 else 'items'} released",
+        lead=f"By {plan.algorithm.name}{PROMISE if release.private else TESTED}.",
+        noun="items",
+        facts=key_facts(plan, f"{count:,}"),
+        guarantee=_sentences(release.statement),
+        symbols=symbols(plan.budget),
+        items=list(release.items) if len(release.columns) == 1 else [text_line(row) for row in release.rows()],
+        sections=(spending(plan), *chances(plan), plan_section(plan)),
+    )
+
+
+def of_ngrams(release: NgramRelease) -> Words:
+    """Say everything about a release of n-grams."""
+    plan = release.plan
+    count = len(release)
+    return Words(
+        title=f"{count:,} {'n-gram' if count == 1 else 'n-grams'} released",
+        lead=f"Of up to {plan.settings.longest} tokens{PROMISE if release.private else TESTED}.",
+        noun="n-grams",
+        facts=(
+            ("n-grams", f"{count:,}"),
+            ("epsilon, ε", number(plan.budget.epsilon)),
+            ("delta, δ", number(plan.budget.delta)),
+            ("longest", f"{plan.settings.longest} tokens"),
+        ),
+        guarantee=_sentences(release.statement),
+        symbols=symbols(plan.budget),
+        items=[list(one) for one in release.ngrams],
+        sections=(ngram_lengths(release), plan_section(plan.first, title="The plan for single tokens")),
+    )
+
+
+def _sentences(statement: str) -> tuple[str, ...]:
+    """Return the statement's lines; what a test key means is said elsewhere, and louder."""
+    return tuple(line for line in statement.splitlines() if line != NOT_PRIVATE)
+
+
+def key_facts(plan: Plan, count: str | None = None) -> tuple[tuple[str, str], ...]:
+    """Return the few numbers that come first."""
+    first = () if count is None else (("items", count),)
+    return (
+        *first,
+        ("epsilon, ε", number(plan.budget.epsilon)),
+        ("delta, δ", number(plan.budget.delta)),
+        ("algorithm", plan.algorithm.name),
+        ("items per person, at most", number(plan.algorithm.max_items_per_user)),
+    )
+
+
+def symbols(budget: Budget) -> dict[str, str]:
+    """Return the numbers of the definition (Dwork & Roth 2014, Def. 2.4)."""
+    return {
+        "epsilon": number(budget.epsilon),
+        "delta": number(budget.delta),
+        "factor": number(math.exp(min(budget.epsilon, 700.0))),
+    }
+
+
+def spending(plan: Plan) -> Section:
+    """Say where epsilon and delta went."""
+    rows: list[tuple[Cell, ...]] = [
+        ("ε granted", number(plan.budget.epsilon)),
+        ("δ granted", number(plan.budget.delta)),
+        ("δ used, as certified", f"{number(plan.delta_used)} ({percent(plan.delta_used / plan.budget.delta)} of it)"),
+        ("noise and threshold raised for rounding, by", percent(plan.rounding_slack) if plan.rounding_slack else "0 %"),
+    ]
+    parts: list[Chart | Table] = [Table("The budget", ("what", "value"), tuple(rows))]
+    shares = round_shares(plan)
+    text = "All of it went into one round: each item's weight was compared with the threshold once."
+    if len(shares) > 1:
+        names = tuple(f"round {at}" for at in range(1, len(shares) + 1))
+        parts.append(
+            Chart(
+                "How the rounds share the budget",
+                Axis("round", Scale.NAMES),
+                Axis("part of the (squared) budget", Scale.PERCENT),
+                (Series("share", names, shares),),
+                kind=Kind.BAR,
+            )
+        )
+        text = (
+            f"It was shared by {len(shares)} rounds. Each round adds fresh noise to what people give to the items that "
+            "are still in play."
+        )
+    return Section("How the budget was spent", (text,), tuple(parts))
+
+
+def round_shares(plan: Plan) -> tuple[float, ...]:
+    """Return the part of the budget that each round takes; they sum to 1."""
+    if isinstance(plan.algorithm, DpSips):
+        return plan.algorithm.shares
+    return tuple(one.budget**2 for one in plan.rounds)
+
+
+def chances(plan: Plan) -> tuple[Section, ...]:
+    """Draw how likely an item is to come out; nothing where the model does not reach."""
+    if not has_curve(plan.algorithm) or not is_sound(plan):
+        return ()
+    try:
+        most = max(saturation(plan, set_size=size, company=Company.RARE) for size in SET_SIZES)
+        grid = holders_between(1, max(10, most))
+        curves = [release_curve(plan, set_size=size, company=Company.RARE, holders=grid) for size in SET_SIZES]
+    except BadParameter:
+        return ()
+    series = tuple(
+        Series(
+            f"people with {curve.set_size} {'item' if curve.set_size == 1 else 'items'}",
+            tuple(curve.holders.tolist()),
+            tuple(curve.chances.tolist()),
+        )
+        for curve in curves
+    )
+    text = (
+        "Whether an item is in the list is partly chance, and an item that few people hold is meant to stay out. These "
+        "lines follow from the plan alone, not from the data: the chance that an item comes out, by the number of "
+        "people who hold it, when nobody else holds their other items."
+    )
+    chart = Chart("Chance of release by number of holders", HOLDERS, CHANCE, series, smooth=True)
+    return (Section("What could come out", (text,), (chart,)),)
+
+
+def has_curve(algorithm: Algorithm) -> bool:
+    """Say whether the chance of release is known for this algorithm."""
+    return not (isinstance(algorithm, Funnel) and algorithm.item_cap < 1.0)
+
+
+def is_sound(plan: Plan) -> bool:
+    """Say whether the numbers can be a plan's: one that was read from a file may hold anything."""
+    numbers = [plan.threshold, plan.cutoff or 0.0, *[one.threshold for one in plan.rounds]]
+    positive = [plan.scale, *[one.stddev for one in plan.rounds], *[one.budget for one in plan.rounds]]
+    rounds = getattr(plan.algorithm, "rounds", 0)
+    fills = isinstance(plan.algorithm, Funnel | PolicyGaussian | PolicyLaplace)
+    return (
+        all(math.isfinite(value) for value in [*numbers, *positive])
+        and all(value > 0.0 for value in positive)
+        and len(plan.rounds) == rounds
+        and (plan.cutoff is not None or not fills)
+    )
+
+
+def plan_section(plan: Plan, *, title: str = "The plan") -> Section:
+    """List every number of the plan."""
+    noise = {
+        Noise.GAUSSIAN: "Gaussian, standard deviation",
+        Noise.LAPLACE: "Laplace, scale",
+        Noise.TRUNCATED_GEOMETRIC: "truncated geometric, scale",
+    }
+    rows: list[tuple[str, Cell]] = [
+        ("algorithm", plan.algorithm.name),
+        *[(NAMES.get(name, name.replace("_", " ")), value) for name, value in plan.algorithm.parameters().items()],
+        (f"noise: {noise[plan.noise]}", plan.scale),
+        ("threshold a noisy weight must exceed", plan.threshold),
+    ]
+    if plan.cutoff is not None:
+        rows.append(("cutoff, up to which items are filled", plan.cutoff))
+    norm = {"l1": "ℓ₁", "l2": "ℓ₂"}[plan.sensitivity.norm.value]
+    rows.append((f"one person moves the weights by at most ({norm} norm)", plan.sensitivity.bound))
+    written = tuple((name, number(value)) for name, value in rows)
+    parts: list[Chart | Table] = [Table("Every number of the release", ("what", "value"), written)]
+    if plan.rounds:
+        numbers = [dataclasses.asdict(one) for one in plan.rounds]
+        table = tuple((at, one["budget"], one["stddev"], one["threshold"]) for at, one in enumerate(numbers, 1))
+        columns = ("round", "budget of a person", "standard deviation", "score to exceed")
+        parts.append(Table("The rounds", columns, table))
+    text = "All of it was fixed before any data was read, and is public."
+    return Section(title, (text,), tuple(parts))
+
+
+def ngram_lengths(release: NgramRelease) -> Section:
+    """Say for each length what it got of the budget and what came of it."""
+    plan = release.plan
+    found = {one.length: one for one in release.results}
+    rows: list[tuple[Cell, ...]] = []
+    for one in plan.lengths:
+        result = found.get(one.length)
+        numbers: tuple[Cell, ...] = (None, None, None)
+        if result is not None:
+            numbers = (result.released, result.candidates, result.spurious if one.length > 1 else 0)
+        rows.append((one.length, percent(one.share), one.algorithm.name, one.stddev, *numbers))
+    found_columns = ("released", "candidates", "expected spurious, at most")
+    columns = ("tokens", "part of the budget", "algorithm", "standard deviation", *found_columns)
+    text = (
+        f"The budget is shared by the lengths; the certificate says that δ is {number(plan.delta_used)} of the "
+        f"{number(plan.budget.delta)} granted. Spurious n-grams are ones that nobody wrote: part of what keeps the "
+        "others private."
+    )
+    parts: list[Chart | Table] = [Table("By length", columns, tuple(rows))]
+    if release.results:
+        names = tuple("1 token" if one.length == 1 else f"{one.length} tokens" for one in release.results)
+        counts = tuple(float(one.released) for one in release.results)
+        bars = (Series("released", names, counts),)
+        parts.append(Chart("Released, by length", Axis("length", Scale.NAMES), Axis("n-grams"), bars, kind=Kind.BAR))
+    return Section("How the budget was spent", (text,), tuple(parts))

@@ -1,0 +1,171 @@
+"""Pages: everything in one HTML file, with a policy that forbids it to load or to run anything else."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import functools
+import hashlib
+import importlib.resources
+import json
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from dpunion.errors import BadParameter, CannotWrite
+from dpunion.ngrams.releases import FORMAT as NGRAM_FORMAT
+from dpunion.ngrams.releases import NgramRelease
+from dpunion.releases import Release, atomic_file
+from dpunion.report import facts
+from dpunion.report.charts import Chart, Scale, drawings, load
+from dpunion.report.tables import Cell, Section, Table, number, percent
+
+SUFFIXES = (".html", ".htm")
+# Inside a script block: what could end it or open a comment, and what is invisible or changes the direction of text.
+UNSAFE = re.compile("[<>&\x7f-\x9f\u00ad\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff\ufff9-\ufffb]")
+
+
+def release_page(release: Release | NgramRelease) -> str:
+    """Return the page of a release: items with search and sort, guarantee, budget and plan.
+
+    Guarantees:
+    - the page holds the released items, the plan and what follows from it, and nothing else;
+    - items are data: none is ever parsed as HTML or run.
+    """
+    words = facts.of_ngrams(release) if isinstance(release, NgramRelease) else facts.of_release(release)
+    return _render(
+        title=words.title,
+        lead=words.lead,
+        facts=words.facts,
+        warning=None if release.private else facts.WARNING,
+        guarantee=words.guarantee,
+        symbols=words.symbols,
+        items=words.items,
+        count=len(release),
+        noun=words.noun,
+        data=embedded(words.items),
+        sections=[_shown(section) for section in words.sections],
+    )
+
+
+def lab_page(title: str, sections: Sequence[Section], *, lead: str = "") -> str:
+    """Return a page of a study: charts and tables, and the word that it is no release."""
+    shown = [_shown(section) for section in sections]
+    return _render(title=title, lead=lead, facts=(), warning=facts.STUDY, sections=shown)
+
+
+def public_page(*, title: str, lead: str, key_facts: Sequence[tuple[str, str]], sections: Sequence[Section]) -> str:
+    """Return a page of charts and tables about public numbers, with the most important ones first."""
+    shown = [_shown(section) for section in sections]
+    return _render(title=title, lead=lead, facts=key_facts, warning=None, sections=shown)
+
+
+def read_release(text: str) -> Release | NgramRelease:
+    """Read the JSON of a release of items or of n-grams."""
+    values: Any = None
+    with contextlib.suppress(ValueError):
+        values = json.loads(text)
+    if isinstance(values, dict) and values.get("format") == NGRAM_FORMAT:
+        return NgramRelease.from_json(text)
+    return Release.from_json(text)
+
+
+def check_page(path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
+    """Refuse early a place where no page can be written; return it otherwise."""
+    target = Path(path)
+    if target.suffix.lower() not in SUFFIXES:
+        raise BadParameter(
+            f"A page's suffix must be one of {', '.join(SUFFIXES)}. Got {target.suffix!r} instead.",
+            "Name the page for example report.html.",
+        )
+    if not target.parent.is_dir():
+        raise CannotWrite(f"The folder {target.parent} does not exist.", "Create it, or choose another place.")
+    if target.is_dir() or (target.exists() and not overwrite):
+        raise CannotWrite(
+            f"{target} exists already.", "Choose another name, or allow overwriting (--force, overwrite=True)."
+        )
+    return target
+
+
+def write_page(path: str | os.PathLike[str], html: str, *, overwrite: bool = False) -> Path:
+    """Write a page, whole or not at all; return where."""
+    target = check_page(path, overwrite=overwrite)
+    with atomic_file(target) as file:
+        file.write(html.encode("utf-8", "replace"))
+    return target
+
+
+def embedded(value: object) -> str:
+    """Return a value as JSON that may stand inside a script block of any HTML page.
+
+    Guarantees: no '<', no '&', no line separator, no invisible and no half character is in it; parsed, it is the value.
+    """
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+@functools.cache
+def _resource(name: str) -> str:
+    return (importlib.resources.files("dpunion.report") / "templates" / name).read_text(encoding="utf-8")
+
+
+def _hash(text: str) -> str:
+    """Return what a content security policy calls this very text."""
+    return "'sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() + "'"
+
+
+@functools.cache
+def _environment() -> Any:
+    jinja2 = load("jinja2")
+    environment = jinja2.Environment(
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        loader=jinja2.FunctionLoader(_resource),
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["number"] = number
+    return environment
+
+
+def _render(**context: Any) -> str:
+    from dpunion import __version__
+
+    style, script = _resource("page.css"), _resource("page.js")
+    policy = (
+        f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; img-src data:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    empty: dict[str, Any] = {"guarantee": None, "symbols": None, "items": None, "data": ""}
+    page = _environment().get_template("page.html")
+    return str(page.render(style=style, script=script, policy=policy, version=__version__, **(empty | context)))
+
+
+def _shown(section: Section) -> dict[str, Any]:
+    """Return a section as the template wants it: charts drawn, with the tables behind them."""
+    parts = [_drawn(part) if isinstance(part, Chart) else {"chart": None, "table": part} for part in section.parts]
+    return {
+        "title": section.title,
+        "text": section.text,
+        "choice": section.choice,
+        "first": section.first,
+        "parts": parts,
+    }
+
+
+def _drawn(chart: Chart) -> dict[str, Any]:
+    return {"chart": chart, "drawings": drawings(chart), "table": behind(chart)}
+
+
+def behind(chart: Chart) -> Table:
+    """Return the table behind a chart: a row for each place on the x axis, a column for each series."""
+    write = percent if chart.y.scale is Scale.PERCENT else number
+    known = [dict(zip(one.xs, one.ys, strict=True)) for one in chart.series]
+    rows: list[tuple[Cell, ...]] = []
+    for place in chart.places:
+        label = place if isinstance(place, str) else number(int(place) if float(place).is_integer() else place)
+        rows.append((label, *[write(one[place]) if place in one else None for one in known]))
+    columns = (chart.x.title, *[one.name for one in chart.series])
+    return Table(chart.title, columns, tuple(rows))

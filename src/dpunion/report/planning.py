@@ -1,0 +1,172 @@
+"""The planning page: what a team looks at when it chooses a budget and an algorithm, before there is any data."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Sequence
+
+from dpunion.algorithms import ALGORITHMS, Algorithm
+from dpunion.budget import Budget
+from dpunion.errors import BadParameter
+from dpunion.lab.curves import Company, Curve, holders_between, release_curve, saturation
+from dpunion.plans import Plan, plan_release
+from dpunion.report import facts
+from dpunion.report.charts import Chart, Series
+from dpunion.report.pages import public_page
+from dpunion.report.tables import Cell, Section, Table, number
+
+EPSILONS = (0.5, 1.0, 2.0, 4.0)
+COMPARED = ("funnel", "policy-gaussian", "weighted-gaussian", "dp-sips", "policy-laplace", "count-gaussian")
+TYPICAL = 10
+COMPANIES = {
+    Company.RARE: ("rare", "the others are held by nobody else: the usual long tail"),
+    Company.EQUAL: ("equally popular", "the same people hold all of them"),
+    Company.POPULAR: ("very popular", "so many people hold the others that these need no help"),
+}
+
+
+def plan_page(
+    planned: Plan,
+    *,
+    epsilons: Sequence[float] = EPSILONS,
+    set_sizes: Sequence[int] = facts.SET_SIZES,
+    algorithms: Iterable[str] = COMPARED,
+) -> str:
+    """Return the page of a plan: the chance of release by holders, for several budgets and algorithms; no data."""
+    budgets = sorted({*epsilons, planned.budget.epsilon})
+    by_budget = [plan for plan in (_with_epsilon(planned, one) for one in budgets) if plan is not None]
+    names = [planned.algorithm.name, *[name for name in algorithms if name != planned.algorithm.name]]
+    by_algorithm = [plan for plan in (_with_algorithm(planned, name) for name in names) if plan is not None]
+    return public_page(
+        title="Planning a release",
+        lead="What this budget can do. No data was read: everything here follows from public numbers.",
+        key_facts=facts.key_facts(planned),
+        sections=(
+            needed_section(by_algorithm, set_sizes),
+            budget_section(by_budget, set_sizes),
+            algorithm_section(by_algorithm),
+            model_section(),
+            facts.plan_section(planned),
+        ),
+    )
+
+
+def _with_epsilon(planned: Plan, epsilon: float) -> Plan | None:
+    if epsilon == planned.budget.epsilon:
+        return planned if facts.has_curve(planned.algorithm) else None
+    return _planned(planned.algorithm, Budget(epsilon, planned.budget.delta))
+
+
+def _with_algorithm(planned: Plan, name: str) -> Plan | None:
+    if name == planned.algorithm.name:
+        return planned if facts.has_curve(planned.algorithm) else None
+    return _planned(ALGORITHMS[name](), planned.budget)
+
+
+def _planned(algorithm: Algorithm, budget: Budget) -> Plan | None:
+    """Return the plan; None where this budget has none."""
+    if not facts.has_curve(algorithm):
+        return None
+    with contextlib.suppress(BadParameter):
+        return plan_release(algorithm, budget)
+    return None
+
+
+def _curves(plans: Sequence[Plan], set_size: int, company: Company) -> list[Curve]:
+    """Return the plans' curves over one range of holders: as far as the slowest of them needs."""
+    most = max((saturation(plan, set_size=set_size, company=company) for plan in plans), default=10)
+    grid = holders_between(1, max(10, most))
+    return [release_curve(plan, set_size=set_size, company=company, holders=grid) for plan in plans]
+
+
+def _series(names: Iterable[str], curves: Iterable[Curve]) -> tuple[Series, ...]:
+    pairs = zip(names, curves, strict=True)
+    return tuple(Series(name, tuple(one.holders.tolist()), tuple(one.chances.tolist())) for name, one in pairs)
+
+
+def needed_section(plans: Sequence[Plan], set_sizes: Sequence[int]) -> Section:
+    """Tabulate how many people must hold an item for it to come out."""
+    columns = ["algorithm"]
+    for size in set_sizes:
+        columns += [f"{_things(size)}, 50 %", f"{_things(size)}, 90 %"]
+    curves = {size: _curves(plans, size, Company.RARE) for size in set_sizes}
+    rows: list[tuple[Cell, ...]] = []
+    for at, plan in enumerate(plans):
+        row: list[Cell] = [plan.algorithm.name]
+        for size in set_sizes:
+            row += [curves[size][at].holders_for(0.5), curves[size][at].holders_for(0.9)]
+        rows.append(tuple(row))
+    return Section(
+        "How many people must hold an item",
+        (
+            "About so many people must hold an item for it to come out with a chance of 50 % or 90 %, when each of "
+            "them holds so many items in all and the others are rare. Fewer is better; an item that one person alone "
+            "holds practically never comes out, by design.",
+        ),
+        (Table("Holders needed at this budget", tuple(columns), tuple(rows)),),
+    )
+
+
+def budget_section(plans: Sequence[Plan], set_sizes: Sequence[int]) -> Section:
+    """Draw the chosen algorithm under several budgets."""
+    names = [f"ε = {number(plan.budget.epsilon)}" for plan in plans]
+    charts = tuple(
+        Chart(
+            f"Chance of release, people with {_things(size)}",
+            facts.HOLDERS,
+            facts.CHANCE,
+            _series(names, _curves(plans, size, Company.RARE)),
+            short=_things(size),
+            smooth=True,
+        )
+        for size in set_sizes
+        if plans
+    )
+    name = plans[0].algorithm.name if plans else "this algorithm"
+    text = (
+        f"The same δ, {name} throughout. Doubling ε about halves the number of people that an item needs. Choose the "
+        "smallest ε that still shows what the list is for; the budgets of all releases from the same data add up."
+    )
+    return Section("Which budget?", (text,), charts, choice="items per person", first=len(charts) // 2)
+
+
+def algorithm_section(plans: Sequence[Plan]) -> Section:
+    """Draw several algorithms under the chosen budget, in each company."""
+    names = [plan.algorithm.name for plan in plans]
+    charts = tuple(
+        Chart(
+            f"Chance of release, {TYPICAL} items per person, the others {short}",
+            facts.HOLDERS,
+            facts.CHANCE,
+            _series(names, _curves(plans, TYPICAL, company)),
+            note=f"Here {note}.",
+            short=short,
+            smooth=True,
+        )
+        for company, (short, note) in COMPANIES.items()
+        if plans
+    )
+    text = (
+        "The same ε and δ. What else people hold decides which algorithm does well: policies stop feeding what is "
+        "popular already, and Funnel also what is hopeless. Real data is a mixture; the long tail weighs most."
+    )
+    return Section("Which algorithm?", (text,), charts, choice="the other items are")
+
+
+def model_section() -> Section:
+    """Say what the lines assume."""
+    return Section(
+        "How to read this",
+        (
+            "Each line shows the chance that one item is released when so many people hold it and each of them holds "
+            "the stated number of items in all. Real sets differ in size and share items in every way, so a "
+            "real release lies between these cases.",
+            "The chances follow from the plan: exactly for algorithms of one round, by seeded simulation of the model "
+            "to about one percentage point for Funnel. Where people hold more items than count, each item "
+            "is taken to be kept independently.",
+        ),
+    )
+
+
+def _things(size: int) -> str:
+    return "1 item" if size == 1 else f"{size:,} items"

@@ -1,0 +1,242 @@
+"use strict";
+(() => {
+  const PER_PAGE = matchMedia("(max-width: 40rem)").matches ? 60 : 200, MOST_PRINTED = 5000, LONGEST_SHOWN = 300;
+  const byId = (id) => document.getElementById(id);
+  const make = (tag, className, text) => {
+    const element = document.createElement(tag);
+    if (className) element.className = className;
+    if (text !== undefined) element.textContent = text;
+    return element;
+  };
+
+  // ---- the list of items: only a page of it is ever in the document, and only as text -------------------------
+  const block = byId("data");
+  if (block) showItems(JSON.parse(block.textContent));
+
+  function showItems(values) {
+    const paired = values.length > 0 && Array.isArray(values[0]);
+    const texts = paired ? values.map((one) => one[0]) : values;
+    const tokens = paired ? values.map((one) => one[1]) : null;
+    const noun = byId("count").textContent.trim().split(" ").pop();
+    const search = byId("search"), sort = byId("sort"), list = byId("list");
+    const collator = new Intl.Collator(undefined, { numeric: true });
+    const orders = new Map();
+    let lowered = null, shown = [], page = 0;
+
+    function order(name) {
+      if (!orders.has(name)) orders.set(name, arrange(name));
+      return orders.get(name);
+    }
+    function arrange(name) {
+      if (name === "a-z") return texts.map((_, at) => at).sort((a, b) => collator.compare(texts[a], texts[b]) || a - b);
+      const alphabetic = order("a-z");
+      if (name === "z-a") return alphabetic.slice().reverse();
+      if (name === "most") return alphabetic.slice().sort((a, b) => tokens[b] - tokens[a]);
+      const lengths = texts.map((text) => [...text].length), sign = name === "short" ? 1 : -1;
+      return alphabetic.slice().sort((a, b) => sign * (lengths[a] - lengths[b]));
+    }
+    function update() {
+      const wanted = search.value.toLowerCase();
+      if (wanted && !lowered) lowered = texts.map((text) => text.toLowerCase());
+      const all = order(sort.value);
+      shown = wanted ? all.filter((at) => lowered[at].includes(wanted)) : all;
+      page = 0;
+      draw();
+    }
+    function draw() {
+      const pages = Math.max(1, Math.ceil(shown.length / PER_PAGE));
+      fill(shown.slice(page * PER_PAGE, (page + 1) * PER_PAGE));
+      const total = texts.length.toLocaleString("en"), found = shown.length.toLocaleString("en");
+      byId("count").textContent = search.value ? `${found} of ${total} ${noun}` : `${total} ${noun}`;
+      byId("place").textContent = `page ${page + 1} of ${pages}`;
+      byId("previous").disabled = page === 0;
+      byId("next").disabled = page + 1 >= pages;
+      document.querySelector(".pages").hidden = pages === 1;
+    }
+    function fill(indices) {
+      list.replaceChildren(...indices.map(row));
+    }
+    function row(at) {
+      const line = make("li"), text = texts[at], inner = make("bdi");
+      if (text === "") inner.append(make("span", "blank", "empty"));
+      const letters = [...text];
+      inner.append(...visible(letters.slice(0, LONGEST_SHOWN).join("")));
+      line.append(inner);
+      if (letters.length > LONGEST_SHOWN) {
+        const more = make("button", "", `… all ${letters.length.toLocaleString("en")} characters`);
+        more.type = "button";
+        more.addEventListener("click", () => { inner.replaceChildren(...visible(text)); more.remove(); });
+        line.append(more);
+      }
+      if (tokens) line.append(make("span", "tokens", String(tokens[at])));
+      return line;
+    }
+
+    search.addEventListener("input", update);
+    sort.addEventListener("change", update);
+    byId("previous").addEventListener("click", () => { page -= 1; draw(); });
+    byId("next").addEventListener("click", () => { page += 1; draw(); });
+    document.querySelector(".tools").addEventListener("submit", (event) => event.preventDefault());
+    window.addEventListener("beforeprint", () => fill(shown.slice(0, MOST_PRINTED)));
+    window.addEventListener("afterprint", draw);
+    document.querySelector(".tools").hidden = false;
+    update();
+  }
+
+  // Controls, invisible and direction-changing characters as escapes; joiners stay between letters that need them.
+  function visible(text) {
+    const hidden = /(?<=[\p{L}\p{M}\p{Extended_Pictographic}])[\u200c\u200d](?=[\p{L}\p{Extended_Pictographic}])|[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]|^ +| +$/gu;
+    const parts = [];
+    let from = 0;
+    for (const found of text.matchAll(hidden)) {
+      const letters = found[0];
+      const joiner = (letters === "\u200c" || letters === "\u200d") && /[^\x00-\x7f]$/.test(text.slice(0, found.index));
+      if (joiner) continue;
+      parts.push(text.slice(from, found.index), make("span", "escape", [...letters].map(escaped).join("")));
+      from = found.index + letters.length;
+    }
+    parts.push(text.slice(from));
+    return parts;
+  }
+  function escaped(letter) {
+    const code = letter.codePointAt(0).toString(16);
+    return code.length > 4 ? `\\u{${code}}` : `\\u${code.padStart(4, "0")}`;
+  }
+
+  // ---- one chart of several at a time -------------------------------------------------------------------------
+  for (const group of document.querySelectorAll(".choices")) {
+    const figures = [...group.querySelectorAll("figure")];
+    if (figures.length < 2) continue;
+    const bar = make("div", "choice"), buttons = make("div");
+    buttons.setAttribute("role", "tablist");
+    buttons.setAttribute("aria-label", group.dataset.label);
+    const choose = (chosen) => {
+      figures.forEach((figure, at) => {
+        figure.classList.toggle("other", at !== chosen);
+        buttons.children[at].setAttribute("aria-selected", String(at === chosen));
+        buttons.children[at].tabIndex = at === chosen ? 0 : -1;
+      });
+    };
+    figures.forEach((figure, at) => {
+      const button = make("button", "", figure.dataset.short);
+      button.type = "button";
+      button.setAttribute("role", "tab");
+      button.addEventListener("click", () => choose(at));
+      buttons.append(button);
+    });
+    buttons.addEventListener("keydown", (event) => {
+      const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+      if (!step) return;
+      const now = [...buttons.children].indexOf(document.activeElement);
+      const next = (now + step + figures.length) % figures.length;
+      choose(next);
+      buttons.children[next].focus();
+    });
+    bar.append(make("span", "", group.dataset.label), buttons);
+    group.prepend(bar);
+    choose(Number(group.dataset.first));
+  }
+
+  // ---- values under the pointer: places from the drawing, words from the table behind it ----------------------
+  const tip = byId("tip");
+  for (const drawing of document.querySelectorAll(".drawing")) watch(drawing);
+
+  function watch(drawing) {
+    const table = drawing.closest("figure").querySelector("table");
+    const names = [...table.tHead.rows[0].cells].map((cell) => cell.textContent);
+    const rows = [...table.tBodies[0].rows].map((row) => [...row.cells].map((cell) => cell.textContent));
+    const along = drawing.dataset.kind === "bar" ? "y" : "x";
+    const marks = along === "x" ? vertices() : bars();
+    let current = -1;
+
+    // marks: {row, series, x, y, element}; coordinates of the element's own group.
+    function vertices() {
+      return [...drawing.querySelectorAll(".line")].flatMap((line) => {
+        const series = Number(line.dataset.series);
+        const filled = rows.map((_, at) => at).filter((at) => rows[at][series + 1] !== "–");
+        // Each command of the path ends where a value lies.
+        return line.getAttribute("d").match(/[MLC][^MLC]*/g).map((command, at) => {
+          const [x, y] = command.slice(1).split(",").map(Number).slice(-2);
+          return { row: filled[at], series, x, y, element: line };
+        });
+      });
+    }
+    function bars() {
+      const seen = new Map();
+      return [...drawing.querySelectorAll(".bar")].map((element) => {
+        const series = Number(element.dataset.series), at = seen.get(series) || 0;
+        seen.set(series, at + 1);
+        const filled = rows.map((_, row) => row).filter((row) => rows[row][series + 1] !== "–");
+        return { row: filled[at], series, element };
+      });
+    }
+    function screenPlace(mark) {
+      if (along === "y") {
+        const box = mark.element.getBoundingClientRect();
+        return { x: box.right, y: (box.top + box.bottom) / 2 };
+      }
+      const at = new DOMPoint(mark.x, mark.y).matrixTransform(mark.element.getScreenCTM());
+      return { x: at.x, y: at.y };
+    }
+    function point(event) {
+      const pointer = { x: event.clientX, y: event.clientY };
+      let best = -1, least = Infinity;
+      for (const mark of marks) {
+        const distance = Math.abs(screenPlace(mark)[along] - pointer[along]);
+        if (distance < least) { least = distance; best = mark.row; }
+      }
+      if (best >= 0) show(best, pointer);
+    }
+    function show(row, pointer) {
+      if (row !== current) {
+        clear();
+        current = row;
+        const here = marks.filter((mark) => mark.row === row);
+        for (const mark of here) highlight(mark);
+        const lines = here.map((mark) => {
+          const line = make("div", `s${mark.series % 8}`, names[mark.series + 1]);
+          line.append(make("b", "", rows[row][mark.series + 1]));
+          return line;
+        });
+        const heading = along === "x" ? `${rows[row][0]} ${names[0]}` : rows[row][0];
+        tip.replaceChildren(make("strong", "", heading), ...lines);
+      }
+      tip.hidden = false;
+      const box = tip.getBoundingClientRect(), edge = document.documentElement.clientWidth;
+      const left = pointer.x + 16 + box.width < edge ? pointer.x + 16 : Math.max(4, pointer.x - 16 - box.width);
+      tip.style.left = `${left}px`;
+      tip.style.top = `${Math.max(4, Math.min(pointer.y - box.height / 2, window.innerHeight - box.height - 4))}px`;
+    }
+    function highlight(mark) {
+      if (along === "y") { mark.element.classList.add("on"); return; }
+      const dot = document.createElementNS("http://www.w3.org/2000/svg", "circle");
+      dot.setAttribute("class", `dot s${mark.series % 8}`);
+      dot.setAttribute("cx", mark.x);
+      dot.setAttribute("cy", mark.y);
+      dot.setAttribute("r", 5);
+      mark.element.after(dot);
+    }
+    function clear() {
+      if (current < 0) return;
+      drawing.querySelectorAll(".dot").forEach((dot) => dot.remove());
+      drawing.querySelectorAll(".on").forEach((bar) => bar.classList.remove("on"));
+      current = -1;
+      tip.hidden = true;
+    }
+    function step(event) {
+      const by = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
+      if (event.key === "Escape") clear();
+      if (!by) return;
+      event.preventDefault();
+      const row = Math.max(0, Math.min(rows.length - 1, current < 0 ? 0 : current + by));
+      const mark = marks.find((one) => one.row === row);
+      if (mark) show(row, screenPlace(mark));
+    }
+    drawing.addEventListener("pointermove", point);
+    drawing.addEventListener("pointerdown", point);
+    drawing.addEventListener("pointerleave", (event) => { if (event.pointerType === "mouse") clear(); });
+    document.addEventListener("pointerdown", (event) => { if (!drawing.contains(event.target)) clear(); });
+    drawing.addEventListener("blur", clear);
+    drawing.addEventListener("keydown", step);
+  }
+})();

@@ -1,0 +1,397 @@
+"""Pages in a real browser: complete, inert, and they do what they show. Needs chromium and its driver."""
+
+import json
+import os
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+
+import dpunion
+from dpunion.releases import Release
+from dpunion.report import Axis, Chart, Kind, Scale, Section, Series, Table, lab_page, plan_page, release_page
+
+FLAGS = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-dev-shm-usage",
+    "--hide-scrollbars",
+)
+DESKTOP, PHONE = (1200, 900), (390, 844)
+
+HOSTILE = (
+    "<script>window.hacked = 1</script>",
+    "</script><script>window.hacked = 2</script>",
+    "<img src=x onerror='window.hacked = 3'>",
+    "<!--<script>",
+    '"><b id=injected>bold</b>',
+    "=cmd|' /C calc'!A0",
+    "\x1b[31mred\x1b[0m",
+    "safe\u202egnp.exe",
+    "\u2066isolated\u2069",
+    "two\u2028lines",
+    " spaces ",
+    "",
+    "q\"uote's",
+    "{{7*7}}",
+    "javascript:alert(1)",
+    "می‌خواهم",
+)
+WORDS = tuple(sorted({f"{start}{at}" for at in range(250) for start in ("apple", "Banana", "kiwi ", "é")}))
+PLAN = dpunion.plan("policy-gaussian", epsilon=1.0, delta=1e-6)
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory):
+    """The folder with the pages that are tested."""
+    folder = tmp_path_factory.mktemp("pages")
+    algorithms = ("policy-gaussian", "funnel <b>")
+    bars = Chart(
+        "Items released",
+        Axis("algorithm", Scale.NAMES),
+        Axis("items"),
+        (Series("ε = 3", algorithms, (16_884.0, 21_303.0)), Series("ε = 1", algorithms[1:], (10_221.0,))),
+        kind=Kind.BAR,
+    )
+    table = Table("Items", ("algorithm", "items"), (("funnel", 21_303),))
+    texts = {
+        "release": release_page(Release(WORDS, PLAN, private=True)),
+        "hostile": release_page(Release(tuple(sorted(HOSTILE)), PLAN, private=False)),
+        "huge": release_page(Release(tuple(sorted(f"w{at * 7919 % 100_003}" for at in range(100_000))), PLAN, True)),
+        "plan": plan_page(PLAN, epsilons=(1.0, 2.0), set_sizes=(1, 10), algorithms=("weighted-gaussian", "dp-sips")),
+        "lab": lab_page("A study", [Section("By algorithm", (), (bars, table))]),
+    }
+    for name, text in texts.items():
+        (folder / f"{name}.html").write_text(text, "utf-8")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    """A headless browser that logs its console and all requests; or a skip that says why."""
+    webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
+    binary = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
+    driver = shutil.which("chromedriver")
+    if not binary or not driver:
+        pytest.skip("chromium and chromedriver are not installed (Debian: apt-get install chromium chromium-driver)")
+    options = webdriver.ChromeOptions()
+    options.binary_location = binary
+    for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    started = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
+    try:
+        yield started
+    finally:
+        started.quit()
+
+
+class Page:
+    """One opened page."""
+
+    def __init__(self, browser, path: Path, size=DESKTOP, *, dark=False):
+        self.browser = browser
+        self.address = path.as_uri()
+        metrics = {"width": size[0], "height": size[1], "deviceScaleFactor": 1, "mobile": size == PHONE}
+        browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "", "features": [scheme]})
+        for kind in ("browser", "performance"):
+            browser.get_log(kind)
+        browser.get(self.address)
+
+    def run(self, code, *arguments):
+        return self.browser.execute_script(code, *arguments)
+
+    def find(self, selector):
+        return self.browser.find_element("css selector", selector)
+
+    def shown(self):
+        return self.run("return [...document.querySelectorAll('#list li')].map(line => line.textContent)")
+
+    def text(self, selector):
+        return self.run("return document.querySelector(arguments[0]).textContent", selector)
+
+    def set(self, selector, value, event):
+        code = (
+            "const e = document.querySelector(arguments[0]); e.value = arguments[1];"
+            "e.dispatchEvent(new Event(arguments[2]))"
+        )
+        self.run(code, selector, value, event)
+
+    def requests(self):
+        entries = [json.loads(entry["message"])["message"] for entry in self.browser.get_log("performance")]
+        sent = [entry["params"] for entry in entries if entry["method"] == "Network.requestWillBeSent"]
+        return [one["request"]["url"] for one in sent]
+
+    def hover(self, selector, part_x, part_y=0.5):
+        """Move the mouse over the element, at a part of its width and height."""
+        box = self.run(
+            "const e = document.querySelector(arguments[0]); e.scrollIntoView({block: 'center'});"
+            "const b = e.getBoundingClientRect(); return [b.x, b.y, b.width, b.height]",
+            selector,
+        )
+        place = {"x": box[0] + part_x * box[2], "y": box[1] + part_y * box[3]}
+        self.browser.execute_cdp_cmd("Input.dispatchMouseEvent", {"type": "mouseMoved", **place})
+        return place
+
+    def tip(self):
+        return self.run("return document.getElementById('tip').hidden ? '' : document.getElementById('tip').innerText")
+
+
+@pytest.mark.parametrize("name", ["release", "hostile", "huge", "plan", "lab"])
+def test_no_console_message_and_no_request(browser, pages, name):
+    page = Page(browser, pages / f"{name}.html")
+    page.run("for (const e of document.querySelectorAll('details')) e.open = true")
+    assert browser.get_log("browser") == []
+    assert set(page.requests()) <= {page.address, "data:,"}
+
+
+def test_even_a_script_that_got_in_could_reach_nobody(browser, pages):
+    """The page's policy refuses requests, images and inline handlers: shown by trying them."""
+    page = Page(browser, pages / "release.html")
+    outcome = browser.execute_async_script(
+        "const done = arguments[0]; const image = new Image();"
+        "image.onload = () => done('loaded'); image.onerror = () => "
+        "fetch('http://127.0.0.1:9/').then(() => done('fetched'), () => done('refused'));"
+        "image.src = 'http://127.0.0.1:9/x.png'"
+    )
+    assert outcome == "refused"
+    page.run("document.querySelector('h1').insertAdjacentHTML('beforeend', '<b onclick=\"window.hacked = 1\">x</b>')")
+    page.run("document.querySelector('h1 b').click()")
+    assert page.run("return window.hacked") is None
+    messages = " ".join(entry["message"] for entry in browser.get_log("browser"))
+    assert messages.count("Content Security Policy") >= 3
+
+
+def test_search_narrows_the_list(browser, pages):
+    page = Page(browser, pages / "release.html")
+    assert len(page.shown()) == 200
+    assert page.text("#count") == "1,000 items"
+    page.find("#search").send_keys("BANANA24")
+    expected = {f"Banana{at}" for at in [24, *range(240, 250)]}
+    assert set(page.shown()) == expected
+    assert page.text("#count") == "11 of 1,000 items"
+    page.set("#search", "nothing like that", "input")
+    assert page.shown() == []
+    assert page.text("#count") == "0 of 1,000 items"
+    page.set("#search", "É1", "input")
+    assert set(page.shown()) == {word for word in WORDS if word.startswith("é1")}
+
+
+def test_sort_reorders_the_list(browser, pages):
+    page = Page(browser, pages / "release.html")
+    assert page.shown()[:3] == ["apple0", "apple1", "apple2"]
+    page.set("#sort", "z-a", "change")
+    assert page.shown()[:2] == ["kiwi 249", "kiwi 248"]
+    page.set("#sort", "short", "change")
+    assert page.shown()[:2] == ["é0", "é1"]
+    page.set("#sort", "long", "change")
+    assert page.shown()[0] == "Banana100"
+    page.set("#search", "apple", "input")
+    assert page.shown()[0] == "apple100"
+
+
+def test_every_item_is_on_exactly_one_page(browser, pages):
+    page = Page(browser, pages / "release.html")
+    seen = page.shown()
+    assert page.text("#place") == "page 1 of 5"
+    for _ in range(4):
+        page.find("#next").click()
+        seen += page.shown()
+    assert sorted(seen) == sorted(WORDS)
+    assert page.find("#next").get_attribute("disabled")
+    page.find("#previous").click()
+    assert page.text("#place") == "page 4 of 5"
+
+
+def test_a_hundred_thousand_items_stay_smooth(browser, pages):
+    started = time.monotonic()
+    page = Page(browser, pages / "huge.html")
+    assert len(page.shown()) == 200
+    assert time.monotonic() - started < 10.0
+    code = (
+        "const t = performance.now(), e = document.querySelector(arguments[0]); e.value = arguments[1];"
+        "e.dispatchEvent(new Event(arguments[2])); return performance.now() - t"
+    )
+    for selector, value, event in [("#search", "99", "input"), ("#sort", "long", "change"), ("#search", "", "input")]:
+        assert page.run(code, selector, value, event) < 1000.0
+    assert page.run("return document.querySelectorAll('*').length") < 3000
+
+
+def test_hostile_items_are_inert_and_visible(browser, pages):
+    page = Page(browser, pages / "hostile.html")
+    shown = page.shown()
+    assert len(shown) == len(HOSTILE)
+    assert page.run("return window.hacked") is None
+    assert page.run("return document.querySelector('#list img, #list b, #list script, #injected')") is None
+    assert page.run("return [...document.querySelectorAll('script')].length") == 2
+    for text in ("<script>window.hacked = 1</script>", "=cmd|' /C calc'!A0", "{{7*7}}", "javascript:alert(1)"):
+        assert text in shown
+    assert "\\u001b[31mred\\u001b[0m" in shown
+    assert "safe\\u202egnp.exe" in shown
+    assert "\\u2066isolated\\u2069" in shown
+    assert "two\\u2028lines" in shown
+    assert "\\u0020spaces\\u0020" in shown
+    assert "empty" in shown
+    assert "می‌خواهم" in shown  # a joiner that the word needs is no trick
+    raw = page.run("return document.getElementById('list').textContent")
+    assert not set(raw) & set("\x1b\u202e\u2066\u2069\u2028")
+
+
+def test_a_test_release_says_so_in_sight(browser, pages):
+    page = Page(browser, pages / "hostile.html")
+    warning = page.find(".warning")
+    assert warning.is_displayed()
+    assert warning.text.startswith("NOT PRIVATE")
+    assert warning.location["y"] < 400
+
+
+def test_hovering_a_line_shows_the_values_of_the_table(browser, pages):
+    page = Page(browser, pages / "plan.html")
+    figure = "#part-2 figure:not(.other)"
+    page.hover(f"{figure} .drawing.wide", 0.95)
+    heading, *values = page.tip().split("\n")
+    holders = heading.split(" ")[0]
+    rows = page.run(
+        "return [...document.querySelectorAll(arguments[0])].map(r => [...r.cells].map(c => c.textContent))",
+        f"{figure} tbody tr",
+    )
+    (row,) = [row for row in rows if row[0] == holders]
+    assert heading == f"{holders} people who hold the item"
+    assert values == ["ε = 1", row[1], "ε = 2", row[2]]
+    dots = page.run(
+        "return [...document.querySelectorAll('.dot')].map(d => d.getBoundingClientRect()).map(b => b.x + b.width / 2)"
+    )
+    assert len(dots) == 2
+    assert abs(dots[0] - dots[1]) < 0.5
+    page.hover("h1", 0.5)
+    assert page.tip() == ""
+    assert page.run("return document.querySelectorAll('.dot').length") == 0
+
+
+def test_hover_values_follow_the_pointer(browser, pages):
+    """The place under the pointer is the nearest of the axis: read back from the tick labels' own places."""
+    page = Page(browser, pages / "plan.html")
+    figure = "#part-3 figure:not(.other) .drawing.wide"
+    labels = page.run(
+        "return [...document.querySelectorAll(arguments[0])].filter(t => t.textContent)"
+        ".map(t => { const b = t.getBoundingClientRect(); return [t.textContent, b.x + b.width / 2] })",
+        f"{figure} .role-axis-label text:not([text-anchor=end])",
+    )
+    box = page.run(
+        "const b = document.querySelector(arguments[0]).getBoundingClientRect(); return [b.x, b.width]", figure
+    )
+    assert len(labels) >= 4
+    for label, place in labels:
+        page.hover(figure, (place - box[0]) / box[1])
+        assert float(page.tip().split(" ")[0].replace(",", "")) == pytest.approx(float(label.replace(",", "")), rel=0.2)
+
+
+def test_hovering_bars_shows_values_as_text(browser, pages):
+    page = Page(browser, pages / "lab.html")
+    page.hover(".drawing.wide .bar:nth-of-type(1)", 0.5)
+    assert page.tip().split("\n") == ["policy-gaussian", "ε = 3", "16,884"]
+    page.hover(".drawing.wide", 0.5, 0.62)
+    assert page.tip().split("\n") == ["funnel <b>", "ε = 3", "21,303", "ε = 1", "10,221"]
+
+
+def test_values_are_there_for_the_keyboard_and_for_fingers(browser, pages):
+    page = Page(browser, pages / "lab.html")
+    page.run("document.querySelector('.drawing.wide').focus()")
+    page.find(".drawing.wide").send_keys("\ue015")  # arrow down
+    assert page.tip().startswith("policy-gaussian")
+    page = Page(browser, pages / "plan.html", PHONE)
+    place = page.hover("#part-2 figure:not(.other) .drawing.narrow", 0.9)
+    page.hover("h1", 0.5)
+    assert page.tip() == ""
+    page.hover("#part-2 figure:not(.other) .drawing.narrow", 0.1)
+    browser.execute_cdp_cmd("Input.dispatchTouchEvent", {"type": "touchStart", "touchPoints": [place]})
+    browser.execute_cdp_cmd("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
+    assert "ε = 2" in page.tip()
+
+
+def test_one_chart_at_a_time_is_chosen(browser, pages):
+    page = Page(browser, pages / "plan.html")
+    visible = "return [...document.querySelectorAll('#part-3 figure')].map(f => f.offsetHeight > 0)"
+    assert page.run(visible) == [True, False, False]
+    page.find("#part-3 [role=tab]:nth-child(3)").click()
+    assert page.run(visible) == [False, False, True]
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    assert page.run(visible) == [True, True, True]
+
+
+@pytest.mark.parametrize("name", ["release", "hostile", "plan", "lab"])
+def test_a_phone_needs_no_sideways_scrolling(browser, pages, name):
+    page = Page(browser, pages / f"{name}.html", PHONE)
+    page.run("for (const e of document.querySelectorAll('details')) e.open = true")
+    assert page.run("return document.documentElement.scrollWidth") <= PHONE[0]
+    sizes = page.run(
+        "return [...document.querySelectorAll('.drawing')].map(d => d.getBoundingClientRect().width > 0 ? "
+        "[d.classList.contains('narrow'), d.getScreenCTM().a * 12] : null).filter(Boolean)"
+    )
+    for narrow, letters in sizes:
+        assert narrow
+        assert letters > 10.0
+
+
+@pytest.mark.parametrize("name", ["release", "plan", "lab"])
+def test_dark_mode_is_dark_and_readable(browser, pages, name):
+    light, dark = {}, {}
+    for colours, is_dark in ((light, False), (dark, True)):
+        page = Page(browser, pages / f"{name}.html", dark=is_dark)
+        for key, selector, style in [
+            ("paper", "body", "backgroundColor"),
+            ("ink", "body", "color"),
+            ("axis", ".drawing.wide text", "fill"),
+            ("mark", ".drawing.wide .s0", "stroke" if name != "lab" else "fill"),
+        ]:
+            code = "return getComputedStyle(document.querySelector(arguments[0]))[arguments[1]]"
+            found = page.run(code, selector, style)
+            colours[key] = [int(part) for part in found.removeprefix("rgb(").removesuffix(")").split(",")]
+    assert luminance(light["paper"]) > 0.9
+    assert luminance(dark["paper"]) < 0.02
+    for colours in (light, dark):
+        for key, least in (("ink", 7.0), ("axis", 4.5), ("mark", 3.0)):
+            assert contrast(colours[key], colours["paper"]) > least, key
+
+
+def luminance(colour):
+    """Relative luminance as the Web Content Accessibility Guidelines define it."""
+    parts = [part / 255 for part in colour]
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(one, other):
+    low, high = sorted([luminance(one), luminance(other)])
+    return (high + 0.05) / (low + 0.05)
+
+
+def test_print_shows_all_items_and_no_controls(browser, pages):
+    page = Page(browser, pages / "release.html", dark=True)
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    page.run("window.dispatchEvent(new Event('beforeprint'))")
+    assert len(page.shown()) == len(WORDS)
+    assert not page.find(".tools").is_displayed()
+    page.run("window.dispatchEvent(new Event('afterprint'))")
+    assert len(page.shown()) == 200
+
+
+def test_without_javascript_the_facts_are_there(browser, pages):
+    browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
+    try:
+        page = Page(browser, pages / "release.html")
+        assert "1,000 items released" in page.find("h1").text
+        assert "needs JavaScript" in page.find("#items").text
+        assert not page.find(".tools").is_displayed()
+        assert page.find(".drawing.wide").is_displayed()
+    finally:
+        browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})

@@ -1,0 +1,405 @@
+"""A release of n-grams from end to end: settings, calibration, tokenisers, documents, files and statements."""
+
+import dataclasses
+import json
+import math
+import sys
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from dpunion.algorithms import Calibration, Funnel, PolicyGaussian, WeightedGaussian
+from dpunion.budget import Budget
+from dpunion.calibration import gaussian
+from dpunion.calibration.composition import (
+    compose_funnel,
+    compose_unit_norm,
+    geometric_shares,
+    spurious_tail,
+)
+from dpunion.calibration.funnel_shape import FunnelShape
+from dpunion.errors import BadParameter, CannotWrite, DamagedSource, NotPrivate, UnknownColumn
+from dpunion.kernels.certificates import unit_norm_delta
+from dpunion.kernels.normal import gaussian_delta
+from dpunion.ngrams import (
+    NgramRelease,
+    Ngrams,
+    closed_under_parts,
+    lengths,
+    plan_ngrams,
+    published_dpne,
+    release_ngrams,
+)
+from dpunion.ngrams.plans import LengthPlan
+from dpunion.randomness import RunKey
+from dpunion.sources.encoding import Normalization
+from dpunion.sources.token_streams import read_tokens
+from dpunion.tokens import Splitting, Tokenizer, check_splitting, documents
+
+E10 = math.exp(-10)
+KEY = RunKey.for_tests(4)
+CHEAP = Ngrams(longest=3, first=WeightedGaussian(max_items_per_user=10), later=PolicyGaussian(max_items_per_user=10))
+
+
+def corpus(users=400):
+    """Give everybody one common sentence and one of their own."""
+    return [(f"user{i}", text) for i in range(users) for text in ("The quick brown fox.", f"secret{i} canary{i}")]
+
+
+def released(source=None, **options):
+    common = {"epsilon": 3.0, "delta": 1e-5, "settings": CHEAP, "unsafe_test_key": 5}
+    return release_ngrams(corpus() if source is None else source, **(common | options))
+
+
+# --- what comes out ------------------------------------------------------------------------------------------
+
+
+def test_common_ngrams_come_out_and_private_ones_do_not():
+    release = released()
+    assert set(release.of_length(1)) == {"the", "quick", "brown", "fox"}
+    assert {"the quick", "quick brown", "brown fox"} <= set(release.of_length(2))
+    assert {"the quick brown", "quick brown fox"} <= set(release.of_length(3))
+    assert not any("secret" in text or "canary" in text for text, _ in release.ngrams)
+    assert list(release.ngrams) == sorted(release.ngrams)
+    assert not release.private
+    assert release.statement.startswith("NOT PRIVATE")
+
+
+def test_ngrams_never_cross_a_document():
+    texts = [(f"user{i}", text) for i in range(400) for text in ("alpha beta", "gamma delta")]
+    assert "beta gamma" not in released(texts, settings=tiny_rate()).of_length(2)
+    assert "beta gamma" in released(
+        [(f"user{i}", "alpha beta gamma delta") for i in range(400)], settings=tiny_rate()
+    ).of_length(2)
+
+
+def test_ngrams_do_not_cross_sentences_when_asked():
+    texts = [(f"user{i}", "One two. Three four") for i in range(400)]
+    assert "two three" in released(texts, settings=tiny_rate()).of_length(2)
+    assert "two three" not in released(texts, settings=tiny_rate(), sentences=True).of_length(2)
+
+
+def tiny_rate():
+    return dataclasses.replace(CHEAP, longest=2, spurious_rate=1e-6)
+
+
+def test_the_same_test_key_gives_the_same_release_and_fresh_keys_are_private():
+    assert released() == released()
+    fresh = released(unsafe_test_key=None)
+    assert fresh.private
+    assert "NOT PRIVATE" not in fresh.statement
+
+
+@pytest.mark.parametrize("source", [[], [("u", "")], [("u", "word")]], ids=["nothing", "empty text", "one word"])
+def test_nothing_to_release_is_an_empty_release(source):
+    release = released(source)
+    assert len(release) == 0
+    assert [one.released for one in release.results] == [0, 0, 0]
+    assert [one.candidates for one in release.results] == [None, 0, 0]
+
+
+def test_the_funnel_default_runs():
+    release = released(settings=Ngrams(longest=2))
+    assert "quick brown" in release.of_length(2)
+    assert release.plan.first.algorithm.name == "funnel"
+
+
+def test_a_longer_ngram_than_any_text_is_not_released_for_real():
+    texts = [(f"user{i}", "alpha beta") for i in range(400)]
+    settings = dataclasses.replace(CHEAP, spurious_rate=1e-6)
+    assert released(texts, settings=settings).of_length(3) == ()
+
+
+def test_ngrams_kept_by_nobody_but_held_can_come_out_and_their_places_count(monkeypatch):
+    """With one kept bigram per user, others that are held can be drawn as spurious, and then lead on to trigrams."""
+    text = pa.array(["a b c d"]), pa.array(["a b c d"])
+    stream = read_tokens([text], KEY, Splitting(), Normalization.NFC)
+    tokens, positions, words = lengths.first_level(stream, np.arange(4))
+    plan = LengthPlan(2, 0.5, WeightedGaussian(max_items_per_user=1), 1.0, 0.0)
+    everything = lengths.Candidates(tokens).at(np.arange(16))
+
+    def all_others(candidates, supported, chance, key, draw_round):
+        assert len(supported) == 1
+        return np.setdiff1d(everything, supported)
+
+    monkeypatch.setattr(lengths, "draw_unsupported", all_others)
+    monkeypatch.setattr(lengths, "decide", lambda plan, threshold, contributions, kept, key: kept)
+    level, there, _ = lengths.next_level(plan, 0.01, stream, tokens, tokens, positions, KEY)
+    grams = [f"{words[p]} {words[s]}" for p, s in zip(level.prefixes, level.suffixes, strict=True)]
+    assert len(grams) == 16
+    assert [grams[code] for code in there.codes if code >= 0] == ["a b", "b c", "c d"]
+
+
+def test_progress_names_the_lengths_only():
+    told = []
+    released(progress=lambda stage, done: told.append(stage))
+    assert dict.fromkeys(told) == dict.fromkeys(
+        ["reading", "selecting length 1", "selecting length 2", "selecting length 3"]
+    )
+
+
+# --- tokenisers ----------------------------------------------------------------------------------------------
+
+
+def tokens_of(text, tokenizer, **options):
+    _, (counts, offsets, data) = documents(pa.array([text]), Splitting(tokenizer, **options))
+    raw = data.tobytes()
+    assert counts.tolist() == [len(offsets) - 1]
+    return [raw[start:stop].decode() for start, stop in zip(offsets[:-1], offsets[1:], strict=True)]
+
+
+def test_whitespace_splits_where_python_does():
+    space = "".join(chr(code) for code in range(0x110000) if chr(code).isspace())
+    assert tokens_of(f"  Don't{space}stop!\u200bnow ", Tokenizer.WHITESPACE) == ["Don't", "stop!\u200bnow"]
+
+
+@pytest.mark.parametrize("tokenizer", [Tokenizer.WORDS, Tokenizer.WHITESPACE, str.split])
+def test_urls_are_dropped_when_asked(tokenizer):
+    text = "see https://example.org/a?b=c now WWW.Example.com or ftp://x.y done"
+    assert tokens_of(text, tokenizer, drop_urls=True) == ["see", "now", "or", "done"]
+    assert len(tokens_of(text, tokenizer)) > 4
+
+
+def test_sentences_end_at_marks_and_lines():
+    texts = pa.array(['One two. Three! 3.5 "Four?" five\nsix', "東京。大阪", None, ""])
+    parents, (counts, _, _) = documents(texts, Splitting(Tokenizer.WHITESPACE, sentences=True))
+    assert parents.tolist() == [0, 0, 0, 0, 0, 1, 1, 2, 3]
+    assert counts.tolist() == [2, 1, 2, 1, 1, 1, 1, 0, 0]
+
+
+def test_a_function_is_a_tokeniser_and_its_tokens_are_normalised():
+    texts = [(f"user{i}", "Caf\u0065\u0301-LATTE") for i in range(400)]
+    release = released(texts, tokenizer=lambda text: text.split("-"))
+    assert release.of_length(1) == ("café", "latte")
+    exact = released(texts, tokenizer=lambda text: text.split("-"), normalize="exact")
+    assert set(exact.of_length(1)) == {"LATTE", "Cafe\u0301"}
+
+
+def test_a_function_may_not_return_tokens_with_spaces_or_leak_by_its_errors():
+    with pytest.raises(BadParameter, match="white space"):
+        released(tokenizer=lambda text: [text])
+    with pytest.raises(BadParameter, match="KeyError") as caught:
+        released(tokenizer=lambda text: {}[text])
+    assert "canary" not in str(caught.value)
+    assert caught.value.__cause__ is None
+    assert caught.value.__context__ is None
+
+
+def test_treebank_is_nltks():
+    nltk = pytest.importorskip("nltk", reason="the extra 'text' is not installed")
+    assert nltk.__version__
+    assert tokens_of("I can't stop, really.", Tokenizer.TREEBANK) == ["I", "ca", "n't", "stop", ",", "really", "."]
+
+
+def test_icu_finds_words_without_spaces():
+    pytest.importorskip("icu4py", reason="the extra 'icu' is not installed")
+    assert tokens_of("東京に行きました。", Tokenizer.ICU, locale="ja")[:2] == ["東京", "に"]
+
+
+@pytest.mark.parametrize(("tokenizer", "library"), [("treebank", "nltk.tokenize"), ("icu", "icu4py.breakers")])
+def test_a_missing_library_is_named_before_any_data_is_read(tokenizer, library, monkeypatch):
+    from dpunion import tokens
+
+    tokens.treebank.cache_clear()
+    tokens.icu.cache_clear()
+    monkeypatch.setitem(sys.modules, library, None)
+
+    def unread():
+        raise AssertionError("the data was read")
+        yield
+
+    with pytest.raises(BadParameter, match="pip install"):
+        released(unread(), tokenizer=tokenizer)
+
+
+def test_unknown_tokenisers_are_refused():
+    with pytest.raises(BadParameter, match="words, whitespace"):
+        released(tokenizer="sentencepiece")
+    with pytest.raises(BadParameter, match="name or a function"):
+        check_splitting(Splitting(3))
+
+
+def test_bad_utf8_is_refused_by_every_tokeniser():
+    bad = pa.Array.from_buffers(
+        pa.string(), 1, [None, pa.py_buffer(np.array([0, 2], np.int32)), pa.py_buffer(b"\xff\xfe")]
+    )
+    for tokenizer in (Tokenizer.WORDS, Tokenizer.WHITESPACE, str.split):
+        with pytest.raises(DamagedSource):
+            documents(bad, Splitting(tokenizer))
+
+
+# --- settings and plans --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"longest": 0}, "longest"),
+        ({"longest": 99}, "longest"),
+        ({"spurious_rate": 0.0}, "spurious_rate"),
+        ({"spurious_rate": math.nan}, "spurious_rate"),
+        ({"share_ratio": 0.0}, "share_ratio"),
+        ({"first": "policy-laplace"}, "'first'"),
+        ({"first": "dp-sips"}, "'first'"),
+        ({"later": "count-gaussian"}, "'later'"),
+        ({"longest": 4, "later": ("funnel", "funnel")}, "2 algorithms for the 3 lengths"),
+    ],
+)
+def test_bad_settings_are_refused(options, text):
+    with pytest.raises(BadParameter, match=text):
+        Ngrams(**options)
+
+
+def test_research_policies_are_refused():
+    with pytest.raises(NotPrivate):
+        Ngrams(first="greedy")
+
+
+def test_names_stand_for_algorithms_and_each_length_may_have_its_own():
+    settings = Ngrams(longest=3, first="policy-gaussian", later=("funnel", "weighted-gaussian"))
+    assert [settings.algorithm_at(k).name for k in (1, 2, 3)] == ["policy-gaussian", "funnel", "weighted-gaussian"]
+
+
+def test_bad_columns_and_budgets_are_refused(tmp_path):
+    pq.write_table(pa.table({"who": ["a"], "body": ["b"]}), tmp_path / "t.parquet")
+    with pytest.raises(UnknownColumn):
+        released(tmp_path / "t.parquet", user="who", text="bdy")
+    with pytest.raises(BadParameter):
+        released(epsilon=0.0)
+
+
+def test_a_plan_round_trips_and_needs_no_data():
+    plan = plan_ngrams(CHEAP, Budget(1.0, 1e-6))
+    again = type(plan).from_dict(json.loads(json.dumps(plan.to_dict())))
+    assert again == plan
+    assert [one["length"] for one in plan.to_dict()["lengths"]] == [1, 2, 3]
+    with pytest.raises(BadParameter):
+        type(plan).from_dict({"epsilon": 1.0})
+
+
+# --- calibration ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "published", "exact"), [(3.0, E10, 9.609, 9.01), (1.0, 1e-5, 29.36, 27.53)]
+)
+def test_exact_composition_lowers_the_threshold_of_two_lengths(epsilon, delta, published, exact):
+    shares = geometric_shares(2, 1.0)
+    old = compose_unit_norm(epsilon, delta, 100, shares, Calibration.PUBLISHED)
+    new = compose_unit_norm(epsilon, delta, 100, shares, Calibration.EXACT)
+    assert old.threshold == pytest.approx(published, abs=5e-3)
+    assert new.threshold == pytest.approx(exact, abs=2e-2)
+    assert new.stddevs[0] < old.stddevs[0]
+
+
+@pytest.mark.parametrize("ratio", [1.0, 2.0, 0.5])
+@pytest.mark.parametrize("longest", [1, 2, 4])
+def test_a_composition_stays_within_delta(ratio, longest):
+    shares = geometric_shares(longest, ratio)
+    assert math.fsum(shares) == pytest.approx(1.0, abs=1e-15)
+    found = compose_unit_norm(2.0, 1e-5, 20, shares, Calibration.EXACT)
+    others = math.fsum(1.0 / stddev**2 for stddev in found.stddevs[1:])
+    used, _ = unit_norm_delta(2.0, found.stddevs[0], found.threshold, 20, 2 * gaussian.CELLS, others)
+    assert 0.99e-5 < used <= 1e-5
+
+
+def test_the_funnel_composition_gives_each_length_its_share():
+    shares = geometric_shares(3, 2.0)
+    found = compose_funnel(3.0, E10, FunnelShape(max_items_per_user=50), shares)
+    parts = [1.0 / stddev**2 for stddev in found.stddevs]
+    assert [part / sum(parts) for part in parts] == pytest.approx(shares, rel=1e-6)
+    assert gaussian_delta(3.0, math.sqrt(sum(parts))) < found.delta_used <= E10
+    alone = compose_funnel(3.0, E10, FunnelShape(max_items_per_user=50), (1.0,))
+    assert alone.threshold < found.threshold
+
+
+def test_rounding_only_adds_noise():
+    plan = plan_ngrams(CHEAP, Budget(3.0, E10))
+    found = compose_unit_norm(3.0, E10, 10, CHEAP.shares, Calibration.EXACT)
+    for one, stddev in zip(plan.lengths, found.stddevs, strict=True):
+        assert stddev < one.stddev < stddev * 1.01
+        assert one.rounding_slack > 0.0
+
+
+def test_the_published_constants_split_delta_in_halves():
+    plan = plan_ngrams(published_dpne(3), Budget(3.0, E10))
+    base = gaussian.gaussian_stddev(3.0, E10 / 2.0, 1.0)
+    assert plan.lengths[2].stddev == pytest.approx(base * math.sqrt(3.0), rel=1e-4)
+    assert plan.first.threshold == pytest.approx(11.746, abs=1e-2)
+
+
+def test_spurious_tails_follow_the_paper():
+    assert spurious_tail(0.01, 10, 1000) == pytest.approx(1e-4)
+    assert spurious_tail(0.01, 10, 5) == 0.01
+
+
+def test_results_are_functions_of_the_released_ngrams():
+    """|V_2| and the expected spurious number can be computed by whoever reads the release."""
+    release = released()
+    words, bigrams = release.of_length(1), release.of_length(2)
+    second, third = release.results[1], release.results[2]
+    assert second.candidates == len(words) ** 2
+    pairs = [(a.split(" "), b.split(" ")) for a in bigrams for b in bigrams]
+    assert third.candidates == sum(a[1] == b[0] for a, b in pairs)
+    rate = CHEAP.spurious_rate
+    assert second.spurious == pytest.approx(rate * min(1.0, len(words) / second.candidates) * second.candidates)
+
+
+# --- the release ---------------------------------------------------------------------------------------------
+
+
+def test_a_release_round_trips():
+    release = released()
+    assert NgramRelease.from_json(release.to_json()) == release
+    for text in ("", "{}", json.dumps(release.to_dict() | {"ngrams": [["a"]]})):
+        with pytest.raises(BadParameter):
+            NgramRelease.from_json(text)
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".arrow", ".csv", ".jsonl", ".txt", ".json"])
+def test_files_hold_the_ngrams_and_nothing_of_anybody(suffix, tmp_path):
+    release = released()
+    path = release.write(tmp_path / f"ngrams{suffix}")
+    raw = path.read_bytes()
+    assert b"canary" not in raw
+    assert b"secret" not in raw
+    if suffix == ".parquet":
+        table = pq.read_table(path)
+        assert table.column_names == ["ngram", "length"]
+        assert list(zip(*table.to_pydict().values(), strict=True)) == list(release.ngrams)
+    if suffix == ".csv":
+        assert raw.splitlines()[0] == b"ngram,length"
+        assert b"the quick,2" in raw.splitlines()
+    with pytest.raises(CannotWrite):
+        release.write(path)
+
+
+def test_the_statement_says_what_may_be_spurious():
+    release = released()
+    text = release.statement
+    assert f"at most {release.results[1].spurious:.3g} of {release.results[1].released} at length 2" in text
+    assert "written by nobody" in text
+    assert "Every part of a listed n-gram is listed too." in text
+    assert "spurious" not in released(settings=Ngrams(longest=1, first=WeightedGaussian())).statement
+
+
+def test_sensitive_objects_show_nothing():
+    from dpunion.ngrams.lengths import Positions
+    from dpunion.sources.token_streams import TokenStream
+
+    assert repr(Positions(np.arange(2), np.arange(3, dtype=np.int32))) == "Positions(<sensitive>)"
+    assert repr(TokenStream(np.arange(2), np.arange(3, dtype=np.int32), None, None)) == "TokenStream(<sensitive>)"
+
+
+def test_only_ngrams_with_all_their_parts_can_be_asked_for():
+    texts = ["a", "b", "a b", "b c", "a b c", "c", "a c", "x y", "a c b"]
+    assert closed_under_parts(texts) == ("a", "a b", "a b c", "a c", "b", "b c", "c")
+    release = released()
+    assert set(closed_under_parts(text for text, _ in release.ngrams)) == {text for text, _ in release.ngrams}
+
+
+def test_a_funnel_for_later_lengths_keeps_its_parameters():
+    settings = Ngrams(longest=2, later=Funnel(max_items_per_user=7, rounds=2))
+    assert Ngrams.from_dict(settings.to_dict()) == settings

@@ -1,0 +1,526 @@
+"""Pages: what they say, that they are complete and inert; and the release curves they draw."""
+
+import base64
+import hashlib
+import json
+import math
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import dpunion
+from dpunion.algorithms import ALGORITHMS
+from dpunion.budget import Budget
+from dpunion.lab.curves import MOST_HOLDERS, Company, Curve, holders_between, release_curve, saturation
+from dpunion.ngrams.plans import LengthResult, Ngrams, plan_ngrams
+from dpunion.ngrams.releases import NgramRelease
+from dpunion.releases import Release
+from dpunion.report import (
+    Axis,
+    Chart,
+    Kind,
+    Scale,
+    Section,
+    Series,
+    Table,
+    check_page,
+    lab_page,
+    plan_page,
+    read_release,
+    release_page,
+    write_page,
+)
+from dpunion.report import charts as charts_module
+from dpunion.report.pages import behind, embedded
+from dpunion.report.tables import number, percent
+
+HOSTILE = (
+    "<script>alert(1)</script>",
+    "</script><script>alert(2)</script>",
+    "<img src=x onerror=alert(3)>",
+    '"><b>bold</b>',
+    "=cmd|' /C calc'!A0",
+    "\x1b[31mred",
+    "a\u202eb\u2066c",
+    "line\u2028separator",
+    "<!--",
+    "<!--<script>",
+    "-->",
+    "{{7*7}}",
+    "{% raw %}",
+    "\x00",
+    "\ud800",
+    "",
+)
+PLAN = dpunion.plan("weighted-laplace", epsilon=1.0, delta=1e-6)
+MIB = 1 << 20
+
+
+class Reader(HTMLParser):
+    """Take a page apart: tags with attributes, and the text of scripts, styles and of everything else."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.tags, self.text, self.inside, self.open = [], [], {"script": [], "style": []}, []
+        self.feed(page)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        if tag in {"li", "td", "th", "option", "dd"}:
+            self.text.append(" ")
+        if tag in self.inside:
+            self.inside[tag].append("")
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        if tag in self.inside:
+            self.open.pop()
+
+    def handle_data(self, data):
+        if self.open:
+            self.inside[self.open[-1]][-1] += data
+        else:
+            self.text.append(data)
+
+    def words(self):
+        return re.sub(r"\s+", " ", "".join(self.text)).strip()
+
+    def policy(self):
+        found = [attrs["content"] for tag, attrs in self.tags if attrs.get("http-equiv") == "Content-Security-Policy"]
+        assert len(found) == 1
+        return dict(part.strip().split(" ", 1) for part in found[0].split(";"))
+
+
+def made(items, *, plan=PLAN, private=True):
+    return Release(tuple(sorted(items)), plan, private)
+
+
+@pytest.fixture(scope="module")
+def ngram_release():
+    settings = Ngrams(longest=2, first=dpunion.PolicyGaussian(), later=(dpunion.WeightedGaussian(),))
+    results = (LengthResult(1, 2, None, None, 0.0), LengthResult(2, 1, 4, 9.5, 0.02))
+    grams = (("of", 1), ("of the", 2), ("the", 1))
+    return NgramRelease(grams, plan_ngrams(settings, Budget(1.0, 1e-6)), results, private=True)
+
+
+@pytest.fixture(scope="module")
+def planning():
+    return plan_page(PLAN, epsilons=(1.0, 2.0), set_sizes=(1, 10), algorithms=("weighted-gaussian", "policy-gaussian"))
+
+
+def studied(text="ε = 1"):
+    line = Chart(text, Axis("ε", Scale.LOG), Axis(text), (Series(text, (1.0, 10.0), (5.0, 2e4)),), note=text)
+    bars = Chart(
+        "bars",
+        Axis("algorithm", Scale.NAMES),
+        Axis("items"),
+        (Series("a", (text, "y"), (1.0, 2.0)), Series("b", (text,), (3.0,))),
+        kind=Kind.BAR,
+    )
+    table = Table(text, ("algorithm", text), ((text, 1234567), ("y", None)), note=text)
+    return lab_page(text, [Section(text, (text,), (line, bars, table), choice=text)], lead=text)
+
+
+# --- what pages say -----------------------------------------------------------------------------------------
+
+
+def test_the_page_of_a_release_says_everything():
+    page = Reader(release_page(made(["apple", "pear"])))
+    words = page.words()
+    assert "2 items released" in words
+    for sentence in made([]).statement.splitlines():
+        assert sentence in words
+    assert "Pr[M(D) ∈ O] ≤ eε · Pr[M(D′) ∈ O] + δ" in words
+    assert "ε = 1 (so eε = 2.718) and δ = 10⁻⁶" in words
+    assert "δ used, as certified 10⁻⁶ (> 99.9 % of it)" in words
+    assert f"threshold a noisy weight must exceed {number(PLAN.threshold)}" in words
+    assert "noise: Laplace, scale 1" in words
+    assert "NOT PRIVATE" not in words
+    assert json.loads(page.inside["script"][0]) == ["apple", "pear"]
+
+
+def test_one_item_is_one_item():
+    assert "1 item released" in Reader(release_page(made(["apple"]))).words()
+
+
+def test_the_page_of_a_test_release_says_that_it_is_not_private():
+    words = Reader(release_page(made(["apple"], private=False))).words()
+    assert "NOT PRIVATE. This list was made with a fixed test key" in words
+    assert "With a fixed test key, nothing." in words
+    assert "What would be guaranteed" in words
+    assert "What is guaranteed" not in words
+    assert "with differential privacy for each person" not in words
+
+
+def test_rounds_are_shown():
+    words = Reader(release_page(made([], plan=dpunion.plan("dp-sips", epsilon=1.0, delta=1e-6)))).words()
+    assert "0 items released" in words
+    assert "It was shared by 3 rounds." in words
+    shares = [percent(share) for share in dpunion.DpSips().shares]
+    for at, share in enumerate(shares, 1):
+        assert f"round {at} {share}" in words
+
+
+def test_the_page_of_n_grams(ngram_release):
+    page = Reader(release_page(ngram_release))
+    words = page.words()
+    assert "3 n-grams released" in words
+    for sentence in ngram_release.statement.splitlines():
+        assert sentence in words
+    assert json.loads(page.inside["script"][0]) == [["of", 1], ["of the", 2], ["the", 1]]
+    assert "most tokens first" in words
+    assert re.search(r" 2 50 % weighted-gaussian [\d.]+ 1 4 0\.02 ", words)
+
+
+def test_the_page_of_a_plan(planning):
+    words = Reader(planning).words()
+    assert "No data was read" in words
+    for name in ("weighted-laplace", "weighted-gaussian", "policy-gaussian"):
+        assert name in words
+    for title in ("people with 1 item", "people with 10 items", "the others rare", "the others very popular"):
+        assert f"Chance of release, {title}" in words or f"per person, {title}" in words
+    assert "ε = 1 ε = 2" in words
+    grid = holders_between(1, MOST_HOLDERS)
+    curves = [release_curve(PLAN, set_size=size, company=Company.RARE, holders=grid) for size in (1, 10)]
+    row = " ".join(number(curve.holders_for(chance)) for curve in curves for chance in (0.5, 0.9))
+    assert f"weighted-laplace {row} " in words
+
+
+def test_a_plan_without_a_curve_has_a_page_all_the_same():
+    planned = dpunion.plan(dpunion.Funnel(rounds=2, item_cap=0.5, max_items_per_user=10), epsilon=1.0, delta=1e-4)
+    words = Reader(plan_page(planned, epsilons=(), set_sizes=(1,), algorithms=("weighted-gaussian",))).words()
+    assert "most of a round's budget for one item 0.5" in words
+    assert "What could come out" not in Reader(release_page(made([], plan=planned))).words()
+
+
+def test_the_page_of_a_study_says_that_it_is_none_of_a_release():
+    words = Reader(studied()).words()
+    assert "A study, not a release: these numbers are not differentially private." in words
+    assert "1,234,567" in words
+    assert "20,000" in words
+
+
+def test_pages_are_the_same_every_time():
+    assert release_page(made(["apple"])) == release_page(made(["apple"]))
+    assert studied() == studied()
+
+
+def test_a_damaged_plan_still_has_a_page():
+    values = json.loads(made(["apple"], plan=dpunion.plan("dp-sips", epsilon=1.0, delta=1e-6)).to_json())
+    values["plan"]["rounds"] = []
+    values["plan"]["stddev"] = 0.0
+    words = Reader(release_page(Release.from_json(json.dumps(values)))).words()
+    assert "1 item released" in words
+    assert "What could come out" not in words
+
+
+# --- pages are inert and complete ---------------------------------------------------------------------------
+
+
+def pages(ngram_release, planning):
+    hostile = NgramRelease(tuple((text, 2) for text in HOSTILE), ngram_release.plan, ngram_release.results, True)
+    yield release_page(made(HOSTILE))
+    yield release_page(made(HOSTILE, private=False))
+    yield release_page(hostile)
+    yield planning
+    for text in HOSTILE:
+        if text.isprintable():
+            yield studied(text or "-")
+
+
+def test_nothing_is_loaded_and_nothing_but_our_script_can_run(ngram_release, planning):
+    """The policy allows exactly our script and style, by hash; no element has a handler, a style or an address."""
+    for page in pages(ngram_release, planning):
+        reader = Reader(page)
+        policy = reader.policy()
+        assert policy["default-src"] == "'none'"
+        assert policy["base-uri"] == policy["form-action"] == "'none'"
+        assert set(policy) == {"default-src", "script-src", "style-src", "img-src", "base-uri", "form-action"}
+        assert policy["img-src"] == "data:"
+        for kind in ("script", "style"):
+            text = reader.inside[kind][-1]
+            digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+            assert policy[f"{kind}-src"] == f"'sha256-{digest}'"
+        scripts = [attrs for tag, attrs in reader.tags if tag == "script"]
+        assert scripts[-1] == {}
+        assert scripts[:-1] in ([], [{"type": "application/json", "id": "data"}])
+        tags = {tag for tag, _ in reader.tags}
+        assert not tags & {"img", "iframe", "object", "embed", "base", "audio", "video", "b", "foreignobject", "use"}
+        for tag, attrs in reader.tags:
+            assert not [name for name in attrs if name.startswith("on") or name in {"src", "style", "srcdoc", "action"}]
+            target = attrs.get("href", "#")
+            assert target.startswith("#") or (tag, target) == ("link", "data:,")
+        allowed = {"http://www.w3.org/2000/svg"}  # the name of a language, in our script; not an address
+        assert set(re.findall(r"\w+://[^\"'\s)<]*", page)) <= allowed
+
+
+def test_hostile_items_are_data_only():
+    page = Reader(release_page(made(HOSTILE)))
+    assert json.loads(page.inside["script"][0]) == sorted(HOSTILE)
+    assert "alert" not in page.words()
+    assert len(page.inside["script"]) == 2
+
+
+def test_hostile_words_of_a_study_are_text():
+    words = Reader(studied("<img src=x onerror=alert(3)>")).words()
+    assert words.count("<img src=x onerror=alert(3)>") >= 6
+
+
+@given(st.lists(st.text(st.characters(codec=None), max_size=8)))
+def test_embedded_values_come_back_and_can_end_no_script(values):
+    text = embedded(values)
+    assert json.loads(text) == values
+    assert not set(text) & set("<>&\u2028\u2029\u202e\u2066\ufeff\x7f\x85")
+    assert text.isprintable() or not re.search(r"[\x00-\x1f\ud800-\udfff]", text)
+    assert not re.search("[\x00-\x1f\ud800-\udfff]", text)
+
+
+def test_pages_are_small(ngram_release, planning):
+    """Less than 1.5 MB beside the list itself: in truth less than a tenth of that."""
+    items = [f"word{number}" for number in range(20_000)]
+    page = release_page(made(items))
+    assert len(page.encode()) - len(embedded(items).encode()) < 0.15 * MIB
+    assert len(planning.encode()) < 0.15 * MIB
+
+
+def test_the_table_behind_a_chart_is_the_chart():
+    series = (Series("a", (1.0, 10.0), (0.25, 0.99999)), Series("b", (10.0, 20.5), (0.0, 1.0)))
+    chart = Chart("t", Axis("n", Scale.LOG), Axis("p", Scale.PERCENT), series)
+    assert behind(chart).columns == ("n", "a", "b")
+    assert behind(chart).rows == (("1", "25 %", None), ("10", "> 99.9 %", "0 %"), ("20.5", None, "100 %"))
+    drawing = charts_module.drawings(chart)["wide"]
+    paths = re.findall(r'd="([^"]*)" data-series="(\d)" class="line s(\d)"', drawing)
+    assert [(path.count("M"), path.count("L"), at, colour) for path, at, colour in paths] == [
+        (1, 1, "0", "0"),
+        (1, 1, "1", "1"),
+    ]
+
+
+def test_a_smooth_line_passes_through_every_value():
+    xs = (1.0, 2.0, 4.0, 8.0)
+    chart = Chart("t", Axis("n", Scale.LOG), Axis("p"), (Series("a", xs, (0.0, 1.0, 3.0, 4.0)),), smooth=True)
+    for drawing in charts_module.drawings(chart).values():
+        (path,) = re.findall(r'd="(M[^"]*)" data-series', drawing)
+        commands = re.findall("[MLC][^MLC]*", path)
+        assert len(commands) == len(xs)
+        heights = [float(command[1:].split(",")[-1]) for command in commands]
+        assert heights[0] > heights[1] > heights[2] > heights[3] == 0.0
+        assert (heights[0] - heights[1]) * 4 == pytest.approx(heights[0], abs=0.5)
+
+
+def test_many_series_repeat_colours_with_dashes():
+    chart = Chart("t", Axis("n"), Axis("p"), tuple(Series(str(at), (1.0, 2.0), (at, at)) for at in range(10)))
+    drawing = charts_module.drawings(chart)["narrow"]
+    assert 'class="line s1 dashed"' in drawing
+    assert drawing.count("dashed") == 2
+
+
+@pytest.mark.parametrize(
+    ("series", "scale", "words"),
+    [
+        ((Series("a", (1.0,), (1.0, 2.0)),), Scale.LINEAR, "1 places for 2 values"),
+        ((Series("a", (1.0,), (math.nan,)),), Scale.LINEAR, "not a finite number"),
+        ((Series("a", (), ()), Series("a", (), ())), Scale.LINEAR, "the same name"),
+        ((Series("a", (0.0,), (1.0,)),), Scale.LOG, "not above 0"),
+    ],
+)
+def test_charts_that_cannot_be_drawn_are_refused(series, scale, words):
+    with pytest.raises(dpunion.BadParameter, match=words):
+        charts_module.drawings(Chart("t", Axis("n", scale), Axis("p"), series))
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, "–"),
+        ("<b>", "<b>"),
+        (1234567, "1,234,567"),
+        (1e-6, "10⁻⁶"),
+        (9.998e-7, "9.998 × 10⁻⁷"),
+        (0.0, "0"),
+        (2.718281, "2.718"),
+        (12345.6, "12,346"),
+        (1e12, "10¹²"),
+        (math.inf, "inf"),
+        (0.001, "0.001"),
+    ],
+)
+def test_numbers_are_written_for_people(value, text):
+    assert number(value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.0, "0 %"), (1e-9, "< 0.1 %"), (0.5, "50 %"), (0.1234, "12.3 %"), (0.9999, "> 99.9 %"), (1.0, "100 %")],
+)
+def test_chances_are_written_for_people(value, text):
+    assert percent(value) == text
+
+
+# --- files --------------------------------------------------------------------------------------------------
+
+
+def test_pages_are_written_whole_or_not_at_all(tmp_path):
+    target = tmp_path / "report.html"
+    assert write_page(target, "one é \ud800") == target
+    assert target.read_bytes() == "one é ?".encode()
+    with pytest.raises(dpunion.CannotWrite, match=r"exists already.*--force"):
+        write_page(target, "two")
+    write_page(target, "two", overwrite=True)
+    assert target.read_text() == "two"
+    assert list(tmp_path.iterdir()) == [target]
+
+
+def test_bad_places_are_refused_early(tmp_path):
+    with pytest.raises(dpunion.BadParameter, match=r"must be one of \.html, \.htm"):
+        check_page(tmp_path / "report.pdf")
+    with pytest.raises(dpunion.CannotWrite, match="does not exist"):
+        check_page(tmp_path / "nowhere" / "report.html")
+    (tmp_path / "folder.html").mkdir()
+    with pytest.raises(dpunion.CannotWrite, match="exists already"):
+        check_page(tmp_path / "folder.html", overwrite=True)
+
+
+def test_releases_are_read_by_their_format(ngram_release):
+    release = made(HOSTILE[:-2])
+    assert read_release(release.to_json()) == release
+    assert read_release(ngram_release.to_json()) == ngram_release
+    for text in ("", "[]", "{}", '{"format": "dpunion-ngrams/1"}'):
+        with pytest.raises(dpunion.BadParameter, match="not a release"):
+            read_release(text)
+
+
+def test_without_the_extra_the_remedy_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "vl_convert", None)
+    with pytest.raises(dpunion.BadParameter, match=r"pip install 'dpunion\[report\]'"):
+        studied()
+
+
+def test_the_page_libraries_are_loaded_when_needed():
+    code = "import sys, dpunion.report; print(sorted({'jinja2', 'vl_convert', 'altair'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+# --- release curves -----------------------------------------------------------------------------------------
+
+EPSILON, DELTA, SIZE, COPIES = 3.0, 1e-4, 5, 700
+MODELLED = [
+    dpunion.Funnel(),
+    dpunion.Funnel(rounds=2, first_share=0.4),
+    dpunion.PolicyGaussian(user_order="smallest-first"),
+    dpunion.PolicyLaplace(user_order="smallest-first"),
+    dpunion.DpSips(),
+    dpunion.WeightedGaussian(max_items_per_user=3),
+    dpunion.WeightedLaplace(),
+    dpunion.CountGaussian(max_items_per_user=5),
+    dpunion.OptimalSingleItem(),
+]
+
+
+def modelled_rows(holders, company):
+    """Yield the model's database, COPIES times: people who hold x and SIZE - 1 other items."""
+    others = {Company.RARE: "r{copy}-{user}-{item}", Company.EQUAL: "e{copy}-{item}", Company.POPULAR: "p{item}"}
+    for copy in range(COPIES):
+        for user in range(holders):
+            name = f"user{copy}-{user}"
+            yield name, f"x{copy}"
+            for item in range(SIZE - 1):
+                yield name, others[company].format(copy=copy, user=user, item=item)
+    if company is Company.POPULAR:
+        yield from ((f"single{item}-{user}", f"p{item}") for item in range(SIZE - 1) for user in range(200))
+
+
+@pytest.mark.parametrize("company", Company)
+@pytest.mark.parametrize("algorithm", MODELLED, ids=lambda one: f"{one.name}-{getattr(one, 'rounds', 1)}")
+def test_curves_agree_with_the_real_thing(algorithm, company):
+    """Run the release on the model's database: the share of x that comes out is the curve's chance."""
+    planned = dpunion.plan(algorithm, epsilon=EPSILON, delta=DELTA)
+    grid = holders_between(1, 200)
+    holders = release_curve(planned, set_size=SIZE, company=company, holders=grid).holders_for(0.6)
+    curve = release_curve(planned, set_size=SIZE, company=company, holders=np.array([holders]))
+    released = dpunion.release(
+        list(modelled_rows(holders, company)), epsilon=EPSILON, delta=DELTA, algorithm=algorithm, unsafe_test_key=7
+    )
+    share = sum(item.startswith("x") for item in released.items) / COPIES
+    chance = curve.chances[0]
+    assert 0.5 < chance < 0.97
+    assert abs(share - chance) < 3.5 * math.sqrt(chance * (1.0 - chance) / COPIES) + 0.015
+
+
+@pytest.mark.parametrize("company", Company)
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_more_holders_more_chance(name, company):
+    planned = dpunion.plan(name, epsilon=2.0, delta=1e-5)
+    grid = holders_between(1, 2000)
+    for size in (1, 7, 400):
+        chances = release_curve(planned, set_size=size, company=company, holders=grid).chances
+        assert chances[0] <= 1.2e-5  # an item of one person: practically never
+        assert np.all(np.diff(chances) >= -0.012)
+        assert np.all((chances >= 0.0) & (chances <= 1.0))
+
+
+def test_more_budget_fewer_holders():
+    grid = holders_between(1, 1000)
+    needed = [
+        release_curve(
+            dpunion.plan("policy-gaussian", epsilon=epsilon, delta=1e-6),
+            set_size=10,
+            company=Company.EQUAL,
+            holders=grid,
+        ).holders_for(0.5)
+        for epsilon in (0.5, 1.0, 2.0, 4.0)
+    ]
+    assert needed == sorted(needed, reverse=True)
+    assert len(set(needed)) == 4
+
+
+def test_the_weight_of_one_algorithm_by_hand():
+    """Weighted Gaussian: n people with 4 items each give n / 2."""
+    planned = dpunion.plan("weighted-gaussian", epsilon=1.0, delta=1e-6)
+    curve = release_curve(planned, set_size=4, company=Company.RARE, holders=np.array([40, 60]))
+    expected = [0.5 * math.erfc((planned.threshold - n / 2) / planned.scale / math.sqrt(2)) for n in (40, 60)]
+    assert curve.chances == pytest.approx(expected, rel=1e-12)
+
+
+def test_what_is_not_kept_does_not_count():
+    """With one item of two kept, the number of keepers is binomial."""
+    planned = dpunion.plan(dpunion.CountGaussian(max_items_per_user=1), epsilon=1.0, delta=1e-6)
+    whole = release_curve(planned, set_size=1, company=Company.EQUAL, holders=np.arange(1, 61)).chances
+    half = release_curve(planned, set_size=2, company=Company.EQUAL, holders=np.array([60])).chances[0]
+    mixed = sum(math.comb(60, n) / 2.0**60 * whole[n - 1] for n in range(1, 61))
+    assert half == pytest.approx(mixed, rel=1e-9)
+
+
+def test_holders_needed_are_read_between_the_points():
+    curve = Curve(PLAN, 1, Company.RARE, np.array([10, 20, 40]), np.array([0.1, 0.3, 0.7]))
+    assert [curve.holders_for(chance) for chance in (0.05, 0.1, 0.2, 0.3, 0.5, 0.7)] == [10, 10, 15, 20, 30, 40]
+    assert curve.holders_for(0.71) is None
+
+
+def test_saturation_is_where_the_curve_has_risen():
+    for name in ("weighted-gaussian", "policy-laplace", "dp-sips"):
+        planned = dpunion.plan(name, epsilon=1.0, delta=1e-6)
+        at = saturation(planned, set_size=10, company=Company.RARE)
+        chance = release_curve(planned, set_size=10, company=Company.RARE, holders=np.array([at])).chances[0]
+        assert 0.94 < chance <= 1.0
+
+
+@pytest.mark.parametrize("holders", [[0], [], [MOST_HOLDERS + 1]])
+def test_senseless_numbers_of_holders_are_refused(holders):
+    with pytest.raises(dpunion.BadParameter, match="numbers of holders from 1"):
+        release_curve(PLAN, set_size=1, company=Company.RARE, holders=np.array(holders, np.int64))
+
+
+def test_senseless_set_sizes_and_caps_are_refused():
+    with pytest.raises(dpunion.BadParameter, match="set_size"):
+        release_curve(PLAN, set_size=0, company=Company.RARE, holders=np.array([1]))
+    capped = dpunion.plan(dpunion.Funnel(rounds=2, item_cap=0.5, max_items_per_user=5), epsilon=1.0, delta=1e-4)
+    with pytest.raises(dpunion.BadParameter, match="item_cap of 1 only"):
+        release_curve(capped, set_size=1, company=Company.RARE, holders=np.array([5]))
