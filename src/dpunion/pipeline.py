@@ -128,12 +128,14 @@ def release(
     _check_text_options(reading)
     if include_known and reading.known is None:
         raise BadParameter("There is no known list to include.", "Name it with 'known' (--known), or leave this out.")
-    targets = checked_targets(out, overwrite=overwrite)
+    # With a ledger, a release that was made before is found first; a bad output then gives the charge back.
+    targets = [] if ledger is not None else checked_targets(out, overwrite=overwrite)
     key = RunKey.fresh() if unsafe_test_key is None else RunKey.for_tests(unsafe_test_key)
     tell = progress or _silent
 
     facts = reading.to_dict() | {"plan": planned.to_dict()}
     with reserved(ledger, dataset, planned, facts, charge_again=charge_again, test_key=key.is_test) as reservation:
+        targets = targets or checked_targets(out, overwrite=overwrite)
         contributions = read(reading, planned, key, tell, reservation)
         tell("selecting", None)
         released = publish(planned, contributions, key, reading.known if include_known else None, columns)

@@ -177,6 +177,7 @@ def atomic_file(target: Path) -> Iterator[IO[bytes]]:
     """
     problem: str | None = None
     temporary: Path | None = None
+    replaced = False
     try:
         descriptor, name = tempfile.mkstemp(prefix=".dpunion-", suffix=".tmp", dir=target.parent)
         temporary = Path(name)
@@ -186,13 +187,18 @@ def atomic_file(target: Path) -> Iterator[IO[bytes]]:
             os.fsync(file.fileno())
         temporary.chmod(0o666 & ~_umask())
         temporary.replace(target)
-        temporary = None
+        temporary, replaced = None, True
         _sync_folder(target.parent)
     except OSError as error:
         problem = _reason(error)
     finally:
         if temporary is not None:
             temporary.unlink(missing_ok=True)
+    if problem is not None and replaced:
+        raise CannotWrite(
+            f"{target} was written, but its folder could not be synced: {problem}.",
+            "The file is there and whole, but may not survive a power cut; check the disk.",
+        )
     if problem is not None:
         raise CannotWrite(
             f"Writing {target} failed: {problem}.", "Free some space or choose another place; nothing was written."

@@ -36,9 +36,9 @@ class Recorder:
         self.seed = seed
         self.rounds = []
 
-    def __call__(self, offsets, items, gaps, radius, cap):
+    def __call__(self, offsets, items, gaps, radius, cap, whole):
         targets = gaps.copy()
-        KERNEL(offsets, items, gaps, radius, cap)
+        KERNEL(offsets, items, gaps, radius, cap, whole)
         weights = targets - gaps
         assert np.all(weights >= 0.0)
         self.rounds.append((radius, dict(zip(self.labels, weights.tolist(), strict=True))))

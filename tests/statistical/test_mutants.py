@@ -28,7 +28,7 @@ WANTED = {
     "redrawn noise",
 }
 # A mistake that shows at once does not need many trials.
-TRIALS = {"no bound on items": 10_000}
+TRIALS = {"no bound on items": 10_000, "noise x 0.7": 160_000}
 
 
 def test_every_mistake_is_there():

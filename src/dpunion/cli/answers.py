@@ -22,6 +22,7 @@ P = ParamSpec("P")
 INTERRUPTED = 130
 
 _interrupts: list[int] = []
+_stages: list[str] = []
 
 
 def answering(command: Callable[P, None]) -> Callable[P, None]:
@@ -30,6 +31,7 @@ def answering(command: Callable[P, None]) -> Callable[P, None]:
     @functools.wraps(command)
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> None:
         _interrupts.clear()
+        _stages.clear()
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, _interrupt)
         warnings.showwarning = _show_warning
@@ -42,7 +44,7 @@ def answering(command: Callable[P, None]) -> Callable[P, None]:
         except InternalError as error:
             fail(str(error), "", error.exit_code)
         except KeyboardInterrupt:
-            fail("Interrupted.", "Nothing was released and nothing is left behind.", INTERRUPTED)
+            fail("Interrupted.", _what_is_left(), INTERRUPTED)
         except MemoryError:
             fail("There is not enough memory for this input.", "Use a machine with more memory or fewer rows.", 3)
         except BrokenPipeError:
@@ -50,7 +52,7 @@ def answering(command: Callable[P, None]) -> Callable[P, None]:
             raise typer.Exit(0) from None
         except Exception as error:  # noqa: BLE001 - the text of an unknown error may hold private values
             if _interrupts:
-                fail("Interrupted.", "Nothing was released and nothing is left behind.", INTERRUPTED)
+                fail("Interrupted.", _what_is_left(), INTERRUPTED)
             place = traceback.extract_tb(error.__traceback__)[-1]
             fail(
                 f"Unexpected {type(error).__name__} at {Path(place.filename).name}:{place.lineno}. "
@@ -60,6 +62,12 @@ def answering(command: Callable[P, None]) -> Callable[P, None]:
             )
 
     return wrapped
+
+
+def _what_is_left() -> str:
+    if "writing" in _stages:
+        return "It was writing already: an output that is there is whole, and a charged budget is spent."
+    return "Nothing was released and nothing is left behind."
 
 
 def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
@@ -74,9 +82,18 @@ def _interrupt(number: int, _frame: object) -> NoReturn:
     raise KeyboardInterrupt
 
 
-def _stop_if_interrupted() -> None:
+def _step(stage: str) -> None:
+    """Remember the stage, and notice an interrupt that a library swallowed."""
+    _stages.append(stage)
+    del _stages[:-1]
     if _interrupts:
         raise KeyboardInterrupt
+
+
+def say(text: str) -> None:
+    """Print to standard error, if there is one: the release is made, so nothing may fail any more."""
+    with contextlib.suppress(OSError):
+        typer.echo(text, err=True)
 
 
 def fail(what: str, remedy: str, code: int) -> NoReturn:
@@ -95,7 +112,7 @@ def fail(what: str, remedy: str, code: int) -> NoReturn:
 def progress_bar() -> Iterator[Callable[[str, float | None], None]]:
     """Show a bar on a terminal's stderr, nothing elsewhere; each step is also where a lost interrupt is noticed."""
     if not sys.stderr.isatty():
-        yield lambda _stage, _done: _stop_if_interrupted()
+        yield lambda stage, _done: _step(stage)
         return
     from rich.console import Console
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
@@ -105,7 +122,7 @@ def progress_bar() -> Iterator[Callable[[str, float | None], None]]:
         task = bar.add_task("planning", total=None)
 
         def show(stage: str, done: float | None) -> None:
-            _stop_if_interrupted()
+            _step(stage)
             bar.update(task, description=stage, completed=done or 0.0, total=None if done is None else 1.0)
 
         yield show

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dpunion.cli.answers import answer_again, answering, print_result, progress_bar
+from dpunion.cli.answers import answer_again, answering, print_result, progress_bar, say
 from dpunion.cli.configuration import record_configuration
 from dpunion.cli.options import (
     DATA,
@@ -145,4 +145,4 @@ def _answer(released: NgramRelease, targets: list[Path], *, as_json: bool) -> No
         print_result("".join(f"{escape_controls(ngram)}\t{length}\n" for ngram, length in released.ngrams))
     places = " and ".join(str(target) for target in targets) or "standard output"
     sizes = ", ".join(f"{one.released:,} of length {one.length}" for one in released.results)
-    typer.echo(f"Released {len(released):,} n-grams ({sizes}) to {places}.\n{released.statement}", err=True)
+    say(f"Released {len(released):,} n-grams ({sizes}) to {places}.\n{released.statement}")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dpunion.cli.answers import answer_again, answering, print_result, progress_bar
+from dpunion.cli.answers import answer_again, answering, print_result, progress_bar, say
 from dpunion.cli.configuration import record_configuration
 from dpunion.cli.options import (
     ALGORITHM_HELP,
@@ -277,7 +277,7 @@ def _answer(released: Release, targets: list[Path], *, as_json: bool) -> None:
     if not targets:
         print_result("".join(text_line(row) + "\n" for row in released.rows()))
     places = " and ".join(str(target) for target in targets) or "standard output"
-    typer.echo(f"Released {len(released):,} items to {places}.\n{released.statement}", err=True)
+    say(f"Released {len(released):,} items to {places}.\n{released.statement}")
 
 
 def _print_plan(planned: Plan) -> None:

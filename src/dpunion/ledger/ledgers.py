@@ -308,7 +308,16 @@ class Reservation:
         files = [(str(Path(path).absolute()), sha256_of(Path(path))) for path in outputs]
         if digest is not None:
             files.append(("", digest))
-        self._ledger._close(Kind.SETTLED, self.account.name, self.number, Amounts(), {"outputs": files})  # noqa: SLF001
+        problem: str | None = None
+        try:
+            self._ledger._close(Kind.SETTLED, self.account.name, self.number, Amounts(), {"outputs": files})  # noqa: SLF001
+        except LedgerError as error:
+            problem = error.what
+        if problem is not None:
+            raise LedgerError(
+                f"The release was made and its budget is spent, but entry {self.entry} could not be settled: {problem}",
+                "Keep the output. The entry stays open, which counts as spent.",
+            )
 
     def __enter__(self) -> Self:
         return self

@@ -104,13 +104,14 @@ def release_ngrams(
         memory_limit=None,
         splitting=splitting_of(tokenizer, drop_urls=drop_urls, sentences=sentences, locale=locale),
     )
-    targets = checked_targets(out, overwrite=overwrite)
+    targets = [] if ledger is not None else checked_targets(out, overwrite=overwrite)
     key = RunKey.fresh() if unsafe_test_key is None else RunKey.for_tests(unsafe_test_key)
     tell = progress or _silent
 
     facts = reading.to_dict() | {"plan": planned.to_dict()}
     charge = charge_for_budget(planned.budget)
     with reserved(ledger, dataset, charge, facts, charge_again=charge_again, test_key=key.is_test) as reservation:
+        targets = targets or checked_targets(out, overwrite=overwrite)
         stream = read_stream(reading, key, tell, reservation)
         released = publish_ngrams(planned, stream, key, lambda length: tell(f"selecting length {length}", None))
         if reservation is not None:
