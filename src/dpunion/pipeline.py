@@ -230,6 +230,7 @@ def read(
             split_words=reading.kind is ValueKind.TEXT,
             known=() if reading.known is None else reading.known.items,
             memory_limit=reading.memory_limit,
+            read_ahead=isinstance(reading.source, (str, os.PathLike, list)),
         )
 
 

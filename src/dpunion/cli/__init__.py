@@ -9,6 +9,7 @@ Everything heavy is imported inside the commands, so that --help answers at once
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated
 
 import typer
@@ -60,4 +61,7 @@ app.command("demo")(demo_command)
 
 def main() -> None:
     """Run the command line."""
+    # numba imports an installed scipy for linear algebra that no kernel of ours uses: a quarter of a second.
+    for unused in ("scipy", "scipy.linalg"):
+        sys.modules.setdefault(unused, None)  # type: ignore[arg-type]
     app()

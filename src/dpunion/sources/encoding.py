@@ -8,7 +8,7 @@ from __future__ import annotations
 import enum
 import itertools
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -19,7 +19,7 @@ from dpunion.calibration.rounding import MAX_USERS
 from dpunion.contributions import Bools, Contributions, Int32s, Int64s, ItemTable, Uint8s, offsets_of
 from dpunion.errors import BadSource
 from dpunion.randomness import Purpose, RunKey
-from dpunion.sources.grouping import group_rows
+from dpunion.sources.grouping import digest_order, group_rows
 from dpunion.sources.rowstore import RowStore
 from dpunion.sources.strings import StringTable, as_arrow, string_buffers
 from dpunion.tokens import word_buffers
@@ -43,6 +43,7 @@ def encode(
     split_words: bool,
     known: Sequence[str] = (),
     memory_limit: int | None = None,
+    read_ahead: bool = False,
 ) -> Contributions:
     """Read all batches of (users, items or texts) into contributions.
 
@@ -57,7 +58,7 @@ def encode(
     user_table, item_table = StringTable(seeds[0]), StringTable(seeds[1])
     with RowStore(memory_limit) as rows:
         with ThreadPoolExecutor(1) as other_thread:
-            for users, values in batches:
+            for users, values in ahead(batches) if read_ahead else batches:
                 numbered_users = other_thread.submit(user_table.number, users)
                 if split_words:
                     counts, offsets, data = word_buffers(values)
@@ -71,12 +72,23 @@ def encode(
                 f"There are more than {MAX_USERS} users, more than one run supports.",
                 "Split the people into disjoint groups and release each group on its own.",
             )
-        user_digests = key.digests(Purpose.USER, *user_table.buffers())
-        del user_table
-        table, renumbered = canonical_table(item_table, key, Normalization.EXACT if split_words else normalization)
-        del item_table
+        with ThreadPoolExecutor(1) as other_thread:
+            digested = other_thread.submit(key.digests, Purpose.USER, *user_table.buffers())
+            table, renumbered = canonical_table(item_table, key, Normalization.EXACT if split_words else normalization)
+            user_digests = digested.result()
+        del user_table, item_table
         unwanted = listed(table, known, key)
         return group_rows(rows, renumbered, user_digests, table, key, max_items_per_user, user_order, unwanted)
+
+
+def ahead(batches: Iterable[tuple[pa.Array, pa.Array]]) -> Iterator[tuple[pa.Array, pa.Array]]:
+    """Read one batch ahead in a thread of its own; for files, which do not mind by which thread they are read."""
+    rest = iter(batches)
+    with ThreadPoolExecutor(1) as reader:
+        coming = reader.submit(next, rest, None)
+        while (batch := coming.result()) is not None:
+            coming = reader.submit(next, rest, None)
+            yield batch
 
 
 def canonical_table(raw: StringTable, key: RunKey, normalization: Normalization) -> tuple[ItemTable, Int32s]:
@@ -92,7 +104,7 @@ def canonical_table(raw: StringTable, key: RunKey, normalization: Normalization)
         merged = normal.number(_normalized(offsets, data, normalization))
         offsets, data = normal.buffers()
     digests = key.digests(Purpose.ITEM, offsets, data)
-    order = np.lexsort((digests[:, 1], digests[:, 0]))
+    order = digest_order(digests)
     rank = np.empty(len(order), np.int32)
     rank[order] = np.arange(len(order), dtype=np.int32)
     strings = pa.LargeStringArray.from_buffers(len(order), pa.py_buffer(offsets), pa.py_buffer(data))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
 
 import numpy as np
 
@@ -12,6 +14,8 @@ from dpunion.kernels.bounding import drop_items, gather_users, keep_random
 from dpunion.kernels.grouping import count_blocks, group_block, pack_rows
 from dpunion.randomness import Purpose, RunKey
 from dpunion.sources.rowstore import Part, RowStore
+
+T = TypeVar("T")
 
 THREADS = 2
 ROWS_PER_BLOCK = 1 << 17
@@ -48,7 +52,8 @@ def group_rows(
             drop_items(part_starts, grouped, part_sizes, unwanted)
         heavy = np.flatnonzero(part_sizes > max_items)
         heavy_keys = key.words(Purpose.BOUND, 0, user_digests[mine][heavy])
-        keep_random(part_starts, grouped, part_sizes, heavy, heavy_keys, table.digests, max_items)
+
+        keep_of_heavy(part_starts, grouped, part_sizes, heavy, heavy_keys, table.digests, max_items)
         if part.stride > 1:
             grouped, part_starts = compacted(part_starts, part_sizes, grouped)
         starts[mine], sizes[mine] = part_starts + placed, part_sizes
@@ -59,8 +64,32 @@ def group_rows(
     kept = pieces[0] if len(pieces) == 1 else np.concatenate([*pieces, np.empty(0, np.int32)])
     pieces.clear()
     items = np.empty(int(offsets[-1]), np.int32)
-    gather_users(starts, kept, order, offsets, items)
+    middle = int(np.searchsorted(offsets, offsets[-1] // 2))
+    in_threads(
+        lambda some: gather_users(starts, kept, order[some], offsets[some.start : some.stop + 1], items),
+        [slice(0, middle), slice(middle, users)],
+    )
     return Contributions(offsets, items, table, user_digests[order], max_items)
+
+
+def keep_of_heavy(
+    starts: Int64s,
+    grouped: Int32s,
+    sizes: Int64s,
+    heavy: Int64s,
+    heavy_keys: Uint64s,
+    item_digests: Uint64s,
+    max_items: int,
+) -> None:
+    """Keep random items of the users who hold too many, on both cores.
+
+    Guarantees: those of keep_random.
+    """
+
+    def keep(some: slice) -> None:
+        keep_random(starts, grouped, sizes, heavy[some], heavy_keys[some], item_digests, max_items)
+
+    in_threads(keep, halves(len(heavy)))
 
 
 def group_part(part: Part, users: int, renumbered: Int32s, items: int) -> tuple[Int64s, Int64s, Int32s]:
@@ -71,14 +100,26 @@ def group_part(part: Part, users: int, renumbered: Int32s, items: int) -> tuple[
     """
     rows = sum(len(chunk) for chunk, _ in part.chunks)
     shift = block_shift(users, rows)
-    counts = np.zeros((users >> shift) + 1, np.int64)
-    for chunk, _ in part.chunks:
-        count_blocks(chunk, shift, counts)
-    heads = offsets_of(counts)
-    ends = heads[1:].copy()
+    # Each thread counts, and then packs, its own chunks; within a block the second one's rows follow the first one's.
+    teams = [part.chunks[some] for some in halves(len(part.chunks))]
+    part.chunks.clear()
+    counted = np.zeros((len(teams), (users >> shift) + 1), np.int64)
+
+    def count(team: int) -> None:
+        for chunk, _ in teams[team]:
+            count_blocks(chunk, shift, counted[team])
+
+    in_threads(count, range(len(teams)))
+    counts = counted.sum(axis=0)
+    ends = np.cumsum(counts)
+    heads = (ends - counts) + np.cumsum(counted, axis=0) - counted
     packed = np.empty(rows, np.uint64)
-    while part.chunks:
-        pack_rows(*part.chunks.pop(), renumbered, shift, heads, packed)
+
+    def pack(team: int) -> None:
+        while teams[team]:
+            pack_rows(*teams[team].pop(), renumbered, shift, heads[team], packed)
+
+    in_threads(pack, range(len(teams)))
     starts, sizes = np.zeros(users, np.int64), np.zeros(users, np.int64)
     bits = max(1, int(items - 1).bit_length())
 
@@ -90,9 +131,19 @@ def group_part(part: Part, users: int, renumbered: Int32s, items: int) -> tuple[
 
     # Both threads get about half of the rows.
     middle = int(np.searchsorted(ends, rows // 2, side="right"))
-    with ThreadPoolExecutor(THREADS) as pool:
-        list(pool.map(sort_blocks, (range(middle), range(middle, len(counts)))))
+    in_threads(sort_blocks, (range(middle), range(middle, len(counts))))
     return starts, sizes, packed.view(np.int32)
+
+
+def halves(count: int) -> list[slice]:
+    """Return two slices that cover 0..count-1."""
+    return [slice(0, count // 2), slice(count // 2, count)]
+
+
+def in_threads(work: Callable[[T], None], shares: Iterable[T]) -> None:
+    """Do each share of the work in a thread of its own; kernels run without the interpreter lock."""
+    with ThreadPoolExecutor(THREADS) as pool:
+        list(pool.map(work, shares))
 
 
 def compacted(starts: Int64s, sizes: Int64s, grouped: Int32s) -> tuple[Int32s, Int64s]:
@@ -118,12 +169,18 @@ def visiting_order(sizes: Int64s, user_digests: Uint64s, user_order: UserOrder) 
     Guarantees: each sort key is a function of that user's own data and the run key, so adding a user never
     reorders the others.
     """
-    order = np.argsort(user_digests[:, 0])
-    first = user_digests[order, 0]
-    if len(first) > 1 and bool((first[1:] == first[:-1]).any()):
-        order = np.lexsort((user_digests[:, 1], user_digests[:, 0]))
+    order = digest_order(user_digests)
     if user_order is UserOrder.SMALLEST_FIRST:
         # subtle: numpy sorts 16-bit keys stably by radix, in linear time; max_items_per_user is far below 2^16.
         small = sizes[order].astype(np.uint16) if int(sizes.max(initial=0)) < 2**16 else sizes[order]
         order = order[np.argsort(small, kind="stable")]
+    return order
+
+
+def digest_order(digests: Uint64s) -> Int64s:
+    """Return the places of 128-bit digests in rising order: int64[n]; the second word is looked at when it matters."""
+    order = np.argsort(digests[:, 0])
+    first = digests[order, 0]
+    if len(first) > 1 and bool((first[1:] == first[:-1]).any()):
+        return np.lexsort((digests[:, 1], digests[:, 0]))
     return order
