@@ -28,7 +28,7 @@ from dpunion.errors import BadParameter
 from dpunion.plans import Plan, plan_release
 from dpunion.randomness import RunKey
 from dpunion.releases import COLUMN, Release, check_target
-from dpunion.sources import NullUserPolicy, ValueKind, composite, open_rows
+from dpunion.sources import NullUserPolicy, Rows, ValueKind, composite, open_rows
 from dpunion.sources.databases import public_name
 from dpunion.sources.encoding import Normalization, encode
 from dpunion.sources.known import Known, known_items
@@ -187,14 +187,12 @@ class Reading:
         }
 
 
-def read(
-    reading: Reading, planned: Plan, key: RunKey, tell: Progress, reservation: Reservation | None
-) -> Contributions:
-    """Read the source into bounded contributions.
+@contextlib.contextmanager
+def opened(reading: Reading, tell: Progress, reservation: Reservation | None) -> Iterator[Rows]:
+    """Open the source for reading.
 
     Guarantees: columns and types are checked before the reservation says that reading begins.
     """
-    algorithm = planned.algorithm
     tell("reading", 0.0)
     with open_rows(
         reading.source,
@@ -208,6 +206,18 @@ def read(
     ) as rows:
         if reservation is not None:
             reservation.start_reading()
+        yield rows
+
+
+def read(
+    reading: Reading, planned: Plan, key: RunKey, tell: Progress, reservation: Reservation | None
+) -> Contributions:
+    """Read the source into bounded contributions.
+
+    Guarantees: those of `opened` and of `encode`.
+    """
+    algorithm = planned.algorithm
+    with opened(reading, tell, reservation) as rows:
         limit = algorithm.max_items_per_user if algorithm.bounds_once else MAX_ITEMS
         order = getattr(algorithm, "user_order", UserOrder.RANDOM)
         if not reading.plain_words:

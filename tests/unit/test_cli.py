@@ -142,7 +142,7 @@ HEAVY = ("numpy", "numba", "pyarrow", "pandas", "polars", "duckdb", "scipy")
 
 
 def loaded_after(code):
-    tail = f"\nimport sys; print(*[name for name in {HEAVY!r} if name in sys.modules])"
+    tail = f"\nimport sys; print(*[name for name in {HEAVY!r} if sys.modules.get(name)])"
     done = subprocess.run([sys.executable, "-c", code + tail], capture_output=True, text=True, check=True, timeout=60)
     return done.stdout.split("\n")[-2].split()
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dpunion.algorithms import UserOrder, as_choice
 from dpunion.budget import Budget
@@ -25,15 +25,12 @@ from dpunion.ngrams.candidates import Level
 from dpunion.ngrams.lengths import first_level, next_level
 from dpunion.ngrams.plans import LengthPlan, LengthResult, NgramPlan, Ngrams, plan_ngrams, published_dpne
 from dpunion.ngrams.releases import NgramRelease, closed_under_parts
-from dpunion.pipeline import PathLike, Progress, Reading, checked_targets, reserved, splitting_of
+from dpunion.pipeline import PathLike, Progress, Reading, checked_targets, opened, reserved, splitting_of
 from dpunion.randomness import RunKey
-from dpunion.sources import NullUserPolicy, ValueKind, open_rows
+from dpunion.sources import NullUserPolicy, ValueKind
 from dpunion.sources.encoding import Normalization
 from dpunion.sources.token_streams import TokenStream, bounded, read_tokens
 from dpunion.tokens import SplitFunction, Tokenizer
-
-if TYPE_CHECKING:
-    from dpunion.ledger import Reservation
 
 __all__ = [
     "LengthPlan",
@@ -112,7 +109,8 @@ def release_ngrams(
     charge = charge_for_budget(planned.budget)
     with reserved(ledger, dataset, charge, facts, charge_again=charge_again, test_key=key.is_test) as reservation:
         targets = targets or checked_targets(out, overwrite=overwrite)
-        stream = read_stream(reading, key, tell, reservation)
+        with opened(reading, tell, reservation) as rows:
+            stream = read_tokens(rows, key, reading.splitting, reading.normalization)
         released = publish_ngrams(planned, stream, key, lambda length: tell(f"selecting length {length}", None))
         if reservation is not None:
             released = dataclasses.replace(released, notes=(reservation.sentence,))
@@ -122,27 +120,6 @@ def release_ngrams(
             texts = "\0".join(f"{ngram} {length}" for ngram, length in released.ngrams)
             reservation.settle(written, digest=None if written else hashlib.sha256(texts.encode()).hexdigest())
     return released
-
-
-def read_stream(reading: Reading, key: RunKey, tell: Progress, reservation: Reservation | None) -> TokenStream:
-    """Read the texts into one stream of token numbers.
-
-    Guarantees: columns and types are checked before the reservation says that reading begins.
-    """
-    tell("reading", 0.0)
-    with open_rows(
-        reading.source,
-        user=reading.user,
-        value=reading.value,
-        kind=reading.kind,
-        query=reading.query,
-        input_format=reading.input_format,
-        null_users=reading.null_users,
-        on_progress=lambda done: tell("reading", done),
-    ) as rows:
-        if reservation is not None:
-            reservation.start_reading()
-        return read_tokens(rows, key, reading.splitting, reading.normalization)
 
 
 def publish_ngrams(
