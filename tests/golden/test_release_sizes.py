@@ -22,9 +22,10 @@ def ask_reddit(tmp_path_factory):
 
 def mean_size(path, algorithm, epsilon, delta, runs=3, **columns):
     columns = columns or {"item": "item"}
+    budget = {"epsilon": epsilon, "delta": delta}
     sizes = [
-        len(dpunion.release(path, user="user", **columns, epsilon=epsilon, delta=delta, algorithm=algorithm))
-        for _ in range(runs)
+        len(dpunion.release(path, user="user", **columns, **budget, algorithm=algorithm, unsafe_test_key=run))
+        for run in range(runs)
     ]
     return statistics.fmean(sizes)
 
