@@ -173,9 +173,8 @@ class Reading:
     def to_dict(self) -> dict[str, Any]:
         """Return the public facts that tell one release from another; objects in memory have no name."""
         names = self.source if isinstance(self.source, (list, tuple)) else [self.source]
-        named = all(isinstance(name, (str, os.PathLike)) for name in names)
         return {
-            "sources": [_named(str(name)) for name in names] if named else ["in memory"],
+            "sources": [_named(str(name)) for name in names] if _is_named(self.source) else ["in memory"],
             "user": self.user,
             self.kind.value: list(self.value) if isinstance(self.value, tuple) else self.value,
             "query": self.query,
@@ -240,7 +239,7 @@ def read(
             split_words=reading.kind is ValueKind.TEXT,
             known=() if reading.known is None else reading.known.items,
             memory_limit=reading.memory_limit,
-            read_ahead=isinstance(reading.source, (str, os.PathLike, list)),
+            read_ahead=_is_named(reading.source) and reading.query is None,
         )
 
 
@@ -347,6 +346,12 @@ def _kind(item: object, text: str | None) -> ValueKind:
             "Both 'item' and 'text' were given.", "Use 'item' for ready items or 'text' for texts to split into words."
         )
     return ValueKind.ITEM if text is None else ValueKind.TEXT
+
+
+def _is_named(source: Any) -> bool:
+    """Say whether the source is named (paths, patterns, a database) and not an object in memory."""
+    names = source if isinstance(source, (list, tuple)) else [source]
+    return all(isinstance(name, (str, os.PathLike)) for name in names)
 
 
 def _named(source: str) -> str:
