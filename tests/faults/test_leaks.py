@@ -263,7 +263,7 @@ def test_the_command_line_prints_no_canary(source, tmp_path):
         assert_clean(done.stdout)
         # The name of the source is the user's own choice and may be repeated to them.
         assert_clean(done.stderr.replace(CANARY_FILE.encode(), b""))
-        assert POPULAR_ITEMS[0].encode() in done.stdout or "--out" in arguments
+        assert b"popular-" in done.stdout or "--out" in arguments
     for path in out:
         assert_clean(Path(path).read_bytes())
 
