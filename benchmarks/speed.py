@@ -3,12 +3,15 @@
     python benchmarks/speed.py                       the small set (223,388 users, 8.6 million pairs)
     python benchmarks/speed.py --large               also 2,000,000 users, 77 million pairs, grouped and shuffled
     python benchmarks/speed.py --billion             one billion pairs, dpunion only
+    python benchmarks/speed.py --skew                the memory of skewed data: all pairs of one user, one pair per user
     python benchmarks/speed.py --json results.json   also write the numbers
 
 Each contender is a process of its own that reads the file and writes its result; contenders take turns, and the best
 of the repeats counts. Peers compute SELECT item, COUNT(DISTINCT user) ... GROUP BY item. Data is generated once into
 --folder (default: a folder for temporary files) and reused. "from first byte" leaves out starting the process and
-importing libraries, for both.
+importing libraries, for both. The readable twins of the kernels (plain Python) are timed on the first TWIN_PAIRS pairs,
+and their time for the whole set is extrapolated in proportion. With one test key the sets with and without a memory
+limit, and those of the twins, must be the same: whether they are is printed.
 """
 
 from __future__ import annotations
@@ -27,11 +30,18 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute
 import pyarrow.csv
 import pyarrow.parquet as pq
+from twin import release_by_twins
 
+import dpunion
 from dpunion.lab.generators import AskRedditLike
+from dpunion.randomness import RunKey
 
+TWIN_PAIRS = 20_000
+SKEWED_PAIRS = 5_000_000
+TEST_KEY = 1
 EPSILON, DELTA = "3", "4.5399929762484854e-05"
 
 DUCKDB = """
@@ -81,15 +91,15 @@ class Measured:
     printed: str
 
 
-def run(command: list[str]) -> Measured:
+def run(words: list[str]) -> Measured:
     """Run a process and measure it."""
     began = time.perf_counter()
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
         printed = process.stdout.read() if process.stdout else ""
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode != 0:
-        raise SystemExit(f"failed with {process.returncode}: {command[:4]}")
+        raise SystemExit(f"failed with {process.returncode}: {words[:4]}")
     wall = time.perf_counter() - began
     return Measured(wall, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1e6, printed)
 
@@ -97,8 +107,7 @@ def run(command: list[str]) -> Measured:
 def contenders(path: Path, out: Path, *, limit: str | None, peers: bool) -> dict[str, list[str]]:
     """Return the commands that take turns."""
     python = sys.executable
-    cli = [str(Path(python).with_name("dpunion")), "release", str(path), "--user", "user", "--item", "item"]
-    cli += ["--epsilon", EPSILON, "--delta", DELTA, "--out", str(out), "--force"]
+    cli = command(path, out)
     found = {"dpunion": cli}
     if peers and not limit:
         found["dpunion, policy-gaussian"] = [*cli, "--algorithm", "policy-gaussian", "--max-items-per-user", "300"]
@@ -117,8 +126,8 @@ def compare(name: str, path: Path, repeats: int, *, limit: str | None = None, pe
         commands = contenders(path, Path(folder) / "out.parquet", limit=limit, peers=peers)
         runs: dict[str, list[Measured]] = {who: [] for who in commands}
         for _ in range(repeats):
-            for who, command in commands.items():
-                runs[who].append(run(command))
+            for who, words in commands.items():
+                runs[who].append(run(words))
     rows = {}
     for who, measured in runs.items():
         best = min(measured, key=lambda one: one.wall)
@@ -185,11 +194,92 @@ def shuffled(folder: Path, name: str, users: int) -> Path:
     return path
 
 
+def command(path: Path, out: Path, *more: str) -> list[str]:
+    """Return the command line of a release."""
+    cli = [str(Path(sys.executable).with_name("dpunion")), "release", str(path), "--user", "user", "--item", "item"]
+    return [*cli, "--epsilon", EPSILON, "--delta", DELTA, "--out", str(out), "--force", *more]
+
+
+def same_within_limit(path: Path) -> dict[str, Any]:
+    """Say whether a memory limit changes what is released, under one test key."""
+    with tempfile.TemporaryDirectory() as folder:
+        names = [Path(folder) / name for name in ("whole.parquet", "limited.parquet")]
+        for name, more in zip(names, ([], ["--memory-limit", "100MB"]), strict=True):
+            run(command(path, name, "--unsafe-test-key", str(TEST_KEY), *more))
+        sets = [pq.read_table(name)["item"].to_pylist() for name in names]
+    print(f"  with and without --memory-limit 100MB, one test key: {len(sets[0]):,} items,", said(sets[0] == sets[1]))
+    return {"name": "memory limit", "released": len(sets[0]), "identical": sets[0] == sets[1]}
+
+
+def said(identical: bool) -> str:  # noqa: FBT001
+    """Return the word for a comparison."""
+    return "identical" if identical else "DIFFERENT"
+
+
+def time_twins(path: Path, whole: float) -> dict[str, Any]:
+    """Time the readable twins on the first pairs, compare their set, and extrapolate to the whole file."""
+    file = pq.ParquetFile(path)
+    first = next(file.iter_batches(TWIN_PAIRS)).to_pydict()
+    pairs = list(zip(first["user"], first["item"], strict=True))
+    budget = {"epsilon": float(EPSILON), "delta": float(DELTA)}
+    planned = dpunion.plan(**budget)
+    began = time.perf_counter()
+    found = release_by_twins(pairs, planned, RunKey.for_tests(TEST_KEY))
+    seconds = time.perf_counter() - began
+    identical = found == set(dpunion.release(pairs, **budget, unsafe_test_key=TEST_KEY).items)
+    extrapolated = seconds * file.metadata.num_rows / len(pairs)
+    print(
+        f"  readable twins: {seconds:.2f} s for the first {len(pairs):,} pairs, {len(found):,} items,", said(identical)
+    )
+    print(f"  in proportion (extrapolated): {extrapolated:,.0f} s for all, {extrapolated / whole:,.0f} x dpunion")
+    return {"name": "twins", "pairs": len(pairs), "wall": seconds, "extrapolated": extrapolated, "identical": identical}
+
+
+def skewed(folder: Path) -> dict[str, Path]:
+    """Return three sets with as many pairs: ordinary people, one user with all items, users with one item each."""
+    numbers = np.arange(SKEWED_PAIRS)
+    usual = np.random.default_rng(1)
+    makers = {
+        "ordinary": lambda: (numbers // 40, usual.integers(0, 20_000, SKEWED_PAIRS)),
+        "one_user": lambda: (np.zeros(SKEWED_PAIRS, np.int64), numbers),
+        "many_users": lambda: (numbers, numbers % 20_000),
+    }
+    for name, maker in makers.items():
+        path = folder / f"{name}.parquet"
+        if not path.exists():
+            users, items = maker()
+            pq.write_table(pa.table({"user": labelled("user", users), "item": labelled("item", items)}), path)
+    return {name: folder / f"{name}.parquet" for name in makers}
+
+
+def labelled(word: str, numbers: Any) -> pa.Array:
+    """Return texts like user17."""
+    return pa.compute.binary_join_element_wise(word, pa.array(numbers).cast(pa.string()), "")
+
+
+def compare_skew(folder: Path) -> dict[str, Any]:
+    """Print the peak memory for skewed data beside that for ordinary data with as many pairs."""
+    print(
+        f"\nskew, {SKEWED_PAIRS / 1e6:.0f}M pairs each\n  {'':26}{'wall s':>9}{'CPU s':>9}{'GB':>7}{'x ordinary':>12}"
+    )
+    rows: dict[str, dict[str, float]] = {}
+    with tempfile.TemporaryDirectory() as temporary:
+        for name, path in skewed(folder).items():
+            measured = run(command(path, Path(temporary) / "out.parquet"))
+            rows[name] = {"wall": measured.wall, "cpu": measured.cpu, "memory": measured.memory}
+            ratio = measured.memory / rows["ordinary"]["memory"]
+            print(
+                f"  {name:26}{measured.wall:>9.2f}{measured.cpu:>9.2f}{measured.memory:>7.2f}{ratio:>12.2f}", flush=True
+            )
+    return {"name": "skew", "contenders": rows}
+
+
 def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--large", action="store_true")
     parser.add_argument("--billion", action="store_true")
+    parser.add_argument("--skew", action="store_true")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "dpunion-benchmark")
     parser.add_argument("--json", type=Path)
@@ -201,9 +291,13 @@ def main() -> None:
     if arguments.billion:
         path = generated(arguments.folder, "billion", 25_900_000)
         results.append(compare("one billion pairs", path, 1, peers=False))
+    elif arguments.skew:
+        results.append(compare_skew(arguments.folder))
     else:
         small = generated(arguments.folder, "small", 223_388)
         results.append(compare("8.6M pairs, Parquet by pyarrow", small, arguments.repeats))
+        results.append(same_within_limit(small))
+        results.append(time_twins(small, results[0]["contenders"]["dpunion"]["wall"]))
         results.append(compare("8.6M pairs, Parquet by DuckDB", rewritten_by_duckdb(small), arguments.repeats))
         results.append(compare("8.6M pairs, CSV", as_csv(small), arguments.repeats))
     if arguments.large:

@@ -1,12 +1,17 @@
 """Every kernel equals its slow, readable twin."""
 
+import itertools
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from strategies import csr
 
-from dpunion.kernels import bounding, descent, grouping, interning, reference, reference_hashing, shares, study
+from dpunion.engines import rounds
+from dpunion.kernels import bounding, descent, grouping, hashing, interning, reference, reference_hashing, shares, study
+from dpunion.sources.strings import StringTable
 
 user_lists = st.lists(
     st.lists(st.integers(0, 9), min_size=1, max_size=10, unique=True).map(sorted), min_size=0, max_size=12
@@ -57,23 +62,61 @@ def test_add_shares(users):
     assert weights.tolist() == twin
 
 
-@given(st.lists(st.binary(max_size=12)), st.integers(0, 2**64 - 1))
-def test_intern_rows(strings, seed):
-    codes, table = intern(strings, np.uint64(seed), slots=1 << 12)
+# Empty, short and long names around the sizes 8, 11 and 16; shared beginnings and ends; zeros; non-ASCII text.
+names = st.one_of(
+    st.binary(max_size=20),
+    st.sampled_from([b"", b"\0", b"\0\0", b"user", b"user\0", b"user1234567", b"user12345678", b"\xff" * 11]),
+    st.text("aé語😀", max_size=9).map(str.encode),
+    st.tuples(st.sampled_from([b"a" * 10, b"b" * 30]), st.binary(max_size=4), st.sampled_from([b"", b"c" * 9])).map(
+        b"".join
+    ),
+)
+
+
+@given(st.lists(names), st.integers(0, 2**64 - 1), st.sampled_from([np.int32, np.int64]), st.binary(max_size=3))
+def test_intern_rows(strings, seed, dtype, before):
+    codes, table = intern(strings, np.uint64(seed), slots=1 << 12, dtype=dtype, before=before)
     assert (codes, table) == reference.number_strings(strings)
 
 
-@pytest.mark.parametrize("slots", [256])
-def test_a_table_of_colliding_hashes_still_tells_strings_apart(slots, monkeypatch):
+def test_a_table_of_colliding_hashes_still_tells_strings_apart():
     """Equality is decided on the bytes: 100 strings in a table of 256 places collide often."""
     strings = [b"%d" % (i % 100) for i in range(1000)]
-    codes, table = intern(strings, np.uint64(3), slots=slots)
+    codes, table = intern(strings, np.uint64(3), slots=512)
     assert (codes, table) == reference.number_strings(strings)
 
 
-def intern(strings, seed, slots):
-    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum([len(s) for s in strings], dtype=np.int64)])
-    data = np.frombuffer(b"".join(strings), np.uint8) if any(strings) else np.empty(0, np.uint8)
+@pytest.mark.parametrize("rest", [b"", b"z" * 24], ids=["short", "long"])
+def test_strings_whose_whole_hashes_are_equal_are_told_apart(rest):
+    """A factor of zero makes the hash forget what stands beside it: such strings are made here on purpose."""
+    seed = 12345
+    factor = (seed ^ 0x2D358DCCAA6C78A5) * 0x8BB84B93962EACC9 % 2**64
+    factor ^= factor >> 32
+    width = 8 if rest else 3
+    strings = [factor.to_bytes(8, "little") + bytes([i] * width) + rest for i in (1, 2, 3, 2, 1)]
+    if rest:
+        assert len({reference_hashing.table_hash(string, seed) for string in strings}) == 1
+    codes, table = intern(strings, np.uint64(seed), slots=32)
+    assert (codes, table) == reference.number_strings(strings)
+
+
+@given(st.lists(names, max_size=200), st.integers(0, 2**64 - 1))
+def test_a_table_that_grew_finds_every_string_again(strings, seed):
+    table = StringTable(np.uint64(seed), capacity=2)
+    offsets = np.cumsum([0, *map(len, strings)], dtype=np.int64)
+    data = np.frombuffer(b"".join(strings) or b"\0", np.uint8)
+    for _ in range(2):
+        assert table.number_buffers(offsets, data).tolist() == reference.number_strings(strings)[0]
+
+
+@given(st.integers(0, 2**64 - 1), st.integers(0, 2**64 - 1), st.integers(0, 2**64 - 1))
+def test_spread(a, b, seed):
+    assert int(hashing.spread(np.uint64(a), np.uint64(b), np.uint64(seed))) == reference_hashing.spread(a, b, seed)
+
+
+def intern(strings, seed, slots, dtype=np.int64, before=b""):
+    offsets = np.cumsum([len(before), *(len(s) for s in strings)], dtype=dtype)
+    data = np.frombuffer(before + b"".join(strings), np.uint8) if before or any(strings) else np.empty(0, np.uint8)
     codes = np.empty(len(strings), np.int32)
     table_offsets, table_data = np.zeros(slots // 2 + 1, np.int64), np.empty(1 << 16, np.uint8)
     done, count = interning.intern_rows(
@@ -151,6 +194,35 @@ def test_grouping_and_bounding(pairs, limit, shift):
             return int(reference_hashing.siphash24(keys[user].tobytes(), digests[item].tobytes()))
 
         assert got == reference.keep_smallest(expected.get(user, []), priority, limit)
+
+
+@given(st.lists(st.integers(0, 2**64 - 1) | st.integers(0, 3), min_size=1, max_size=60), st.data())
+def test_kth_smallest(values, data):
+    k = data.draw(st.integers(0, len(values) - 1))
+    assert int(bounding.kth_smallest(np.array(values, np.uint64), k)) == sorted(values)[k]
+
+
+@given(user_lists)
+def test_mark_items(users):
+    held = np.zeros(10, np.bool_)
+    bounding.mark_items(csr(users)[1], held)
+    assert set(np.flatnonzero(held).tolist()) == {item for items in users for item in items}
+
+
+@given(user_lists, st.lists(st.booleans(), min_size=10, max_size=10), st.integers(1, 5))
+def test_narrowing_in_parts_and_in_place_is_narrowing_at_once(users, alive, pairs):
+    offsets, items = csr(users)
+    expected = [[item for item in items if alive[item]] for items in users]
+    with pytest.MonkeyPatch.context() as patch, ThreadPoolExecutor(1) as other_thread:
+        patch.setattr(rounds, "PAIRS_PER_PART", pairs)
+        parts = rounds.parts_of(offsets, items)
+        before = items.copy()
+        once = list(rounds.narrowed(parts, np.array(alive), other_thread, in_place=False))
+        assert (items == before).all()
+        again = list(rounds.narrowed(list(once), np.array(alive), other_thread, in_place=True))
+    for found in (once, again):
+        sets = [held[start:stop].tolist() for some, held in found for start, stop in itertools.pairwise(some.tolist())]
+        assert sets == expected
 
 
 @given(user_lists, st.lists(st.booleans(), min_size=10, max_size=10))

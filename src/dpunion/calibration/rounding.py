@@ -95,11 +95,15 @@ def funnel_slack(stddev: float, threshold: float, shape: FunnelShape) -> float:
     return _checked(worst, limit, LARGEST_L2_SLACK)
 
 
+def score_spread(stddev: float, threshold: float, shape: FunnelShape) -> float:
+    """Return (M/stddev) sqrt(sum of 1/c_r^2), where M bounds the scores: their float64 errors grow with it."""
+    largest = shape.cutoff(stddev, threshold) + (13.2 * math.sqrt(shape.rounds) + shape.keep_margin) * stddev
+    return largest / stddev * math.sqrt(sum(1.0 / share for share in shape.squared_shares))
+
+
 def _check_scores(stddev: float, threshold: float, shape: FunnelShape) -> None:
     """Refuse shapes whose float64 scores EPSILON_SLACK does not pay for (docs/guarantees-funnel.md, Theorem F5)."""
-    largest = shape.cutoff(stddev, threshold) + (13.2 * math.sqrt(shape.rounds) + shape.keep_margin) * stddev
-    spread = largest / stddev * math.sqrt(sum(1.0 / share for share in shape.squared_shares))
-    if spread > LARGEST_SCORE_SPREAD:
+    if score_spread(stddev, threshold, shape) > LARGEST_SCORE_SPREAD:
         raise BadParameter(
             "Some rounds of this funnel are too small for float64 scores.",
             "Choose fewer rounds, a first_share nearer to 1/rounds, or smaller margins.",

@@ -7,6 +7,7 @@ import functools
 import os
 import signal
 import sys
+import time
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
@@ -20,6 +21,8 @@ from dpunion.errors import AlreadyReleased, CannotWrite, DpunionError, InternalE
 P = ParamSpec("P")
 
 INTERRUPTED = 130
+FIRST_RATE = 0.1
+"""Seconds of reading after which the rate is worth showing."""
 
 _interrupts: list[int] = []
 _stages: list[str] = []
@@ -117,15 +120,31 @@ def progress_bar() -> Iterator[Callable[[str, float | None], None]]:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
+    rate = TextColumn("{task.fields[rate]}")
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), rate, TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("planning", total=None)
+        task = bar.add_task("planning", total=None, rate="")
+        began: dict[str, float] = {}
 
         def show(stage: str, done: float | None) -> None:
             _step(stage)
-            bar.update(task, description=stage, completed=done or 0.0, total=None if done is None else 1.0)
+            seconds = time.monotonic() - began.setdefault(stage, time.monotonic())
+            bar.update(
+                task,
+                description=stage,
+                completed=done or 0.0,
+                total=None if done is None else 1.0,
+                rate=rate_text(done, seconds),
+            )
 
         yield show
+
+
+def rate_text(done: float | None, seconds: float) -> str:
+    """Say how much of the input was read each second so far, when that is known."""
+    if not done or seconds < FIRST_RATE:
+        return ""
+    return f"{100.0 * done / seconds:.3g} % per s"
 
 
 def print_result(text: str) -> None:

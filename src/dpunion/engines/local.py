@@ -30,6 +30,7 @@ from dpunion.calibration.gaussian import GUARD
 from dpunion.calibration.optimal import release_odds
 from dpunion.calibration.rounding import MAX_USERS, calibration_target
 from dpunion.contributions import Contributions, Float64s, Int64s
+from dpunion.engines import rounds
 from dpunion.engines.rounds import select_by_funnel, select_by_sips
 from dpunion.engines.shares import count_shares, in_weight, l1_shares, l2_shares
 from dpunion.errors import BadSource, InternalError, SensitivityMismatch
@@ -39,6 +40,8 @@ from dpunion.plans import Noise, Plan
 from dpunion.randomness import RunKey
 
 Bools = npt.NDArray[np.bool_]
+
+held_items = rounds.held_items
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
@@ -133,16 +136,6 @@ def _descended(
             descend_l2(contributions.offsets, contributions.items, weights, cutoff, budget)
     norm = Norm.L1 if isinstance(algorithm, PolicyLaplace) else Norm.L2
     return Weights(weights, held_items(contributions), Sensitivity(norm, 1.0))
-
-
-def held_items(contributions: Contributions) -> Bools:
-    """Say for each item whether any user kept it: bool[items].
-
-    Guarantees: an item that was in the data but kept by nobody is not held.
-    """
-    held = np.zeros(len(contributions.table), np.bool_)
-    held[contributions.items] = True
-    return held
 
 
 def decide(plan: Plan, weights: Weights, digests: npt.NDArray[np.uint64], key: RunKey) -> Bools:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections import deque
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 
 import numpy as np
 import numpy.typing as npt
@@ -10,13 +14,18 @@ import numpy.typing as npt
 from dpunion.algorithms import DpSips, Funnel
 from dpunion.contributions import Contributions, Float64s, Int32s, Int64s, offsets_of
 from dpunion.engines.shares import in_weight, l2_shares
-from dpunion.kernels.bounding import gather_users, keep_random, narrow_users
+from dpunion.kernels.bounding import gather_users, keep_random, mark_items, narrow_users
 from dpunion.kernels.descent import descend_ball
 from dpunion.kernels.shares import add_shares
 from dpunion.plans import Plan, funnel_shape
 from dpunion.randomness import Purpose, RunKey
 
 Bools = npt.NDArray[np.bool_]
+Sets = tuple[Int64s, Int32s]
+"""Some users' sets: user u holds items[offsets[u]:offsets[u+1]]."""
+
+PAIRS_PER_PART = 1 << 21
+PARTS_AHEAD = 3
 
 
 def select_by_funnel(plan: Plan, algorithm: Funnel, contributions: Contributions, key: RunKey) -> Int64s:
@@ -31,24 +40,61 @@ def select_by_funnel(plan: Plan, algorithm: Funnel, contributions: Contributions
     shape = funnel_shape(algorithm)
     caps, rest = shape.caps_in_budget
     digests = contributions.table.digests
-    alive = np.zeros(len(contributions.table), np.bool_)
-    alive[contributions.items] = True
-    scores = np.zeros(len(alive))
-    offsets, items = contributions.offsets, contributions.items
-    for number, (one, left) in enumerate(zip(plan.rounds, shape.remaining, strict=True)):
-        targets = funnel_targets(plan, scores, one.budget / left)
-        gaps = targets.copy()
-        cap = algorithm.item_cap * one.budget
-        radius, whole = (one.budget, 0) if rest > 0.0 else (math.sqrt(caps) * cap, caps)
-        descend_ball(offsets, items, gaps, radius, cap, whole)
-        living = np.flatnonzero(alive)
-        weights = (targets - gaps)[living]
-        noise = key.normals(number, digests[living])
-        scores[living] += one.budget * (weights + one.stddev * noise)
-        alive[living] = scores[living] > one.threshold
-        if number + 1 < len(plan.rounds):
-            offsets, items = narrow(offsets, items, alive)
+    with ThreadPoolExecutor(1) as other_thread:
+        marked = other_thread.submit(held_items, contributions)
+        alive: Bools = np.empty(0, np.bool_)
+        scores = np.zeros(len(contributions.table))
+        sets: Iterable[Sets] = parts_of(contributions.offsets, contributions.items)
+        for number, (one, left) in enumerate(zip(plan.rounds, shape.remaining, strict=True)):
+            targets = funnel_targets(plan, scores, one.budget / left)
+            gaps = targets.copy()
+            cap = algorithm.item_cap * one.budget
+            radius, whole = (one.budget, 0) if rest > 0.0 else (math.sqrt(caps) * cap, caps)
+            visited = []
+            for offsets, items in sets:
+                descend_ball(offsets, items, gaps, radius, cap, whole)
+                visited.append((offsets, items))
+            if number == 0:
+                alive = marked.result()
+            living = np.flatnonzero(alive)
+            weights = (targets - gaps)[living]
+            noise = key.normals(number, digests[living])
+            scores[living] += one.budget * (weights + one.stddev * noise)
+            alive[living] = scores[living] > one.threshold
+            if number + 1 < len(plan.rounds):
+                sets = narrowed(visited, alive, other_thread, in_place=number > 0)
     return np.flatnonzero(alive)
+
+
+def held_items(contributions: Contributions) -> Bools:
+    """Say for each item whether any user kept it: bool[items].
+
+    Guarantees: an item that was in the data but kept by nobody is not held.
+    """
+    held = np.zeros(len(contributions.table), np.bool_)
+    mark_items(contributions.items, held)
+    return held
+
+
+def parts_of(offsets: Int64s, items: Int32s) -> list[Sets]:
+    """Cut the users into parts of about PAIRS_PER_PART pairs, in their order; nothing is copied."""
+    count = min(len(items) // PAIRS_PER_PART + 1, max(len(offsets) - 1, 1))
+    ends = np.searchsorted(offsets, np.arange(1, count) * len(items) // count)
+    places = [0, *ends.tolist(), len(offsets) - 1]
+    return [(offsets[first : last + 1], items) for first, last in itertools.pairwise(places)]
+
+
+def narrowed(parts: list[Sets], alive: Bools, other_thread: Executor, *, in_place: bool) -> Iterator[Sets]:
+    """Yield what `narrow` makes of each part, in order, while the other thread is at the next ones.
+
+    Guarantees: those of narrow.
+    """
+    parts.reverse()
+    coming: deque[Future[Sets]] = deque()
+    while parts or coming:
+        while parts and len(coming) < PARTS_AHEAD:
+            coming.append(other_thread.submit(narrow, *parts.pop(), alive, in_place=in_place))
+        yield coming.popleft().result()
 
 
 def funnel_targets(plan: Plan, scores: Float64s, share: float) -> Float64s:
@@ -59,14 +105,15 @@ def funnel_targets(plan: Plan, scores: Float64s, share: float) -> Float64s:
     return targets
 
 
-def narrow(offsets: Int64s, items: Int32s, alive: Bools) -> tuple[Int64s, Int32s]:
+def narrow(offsets: Int64s, items: Int32s, alive: Bools, *, in_place: bool = False) -> Sets:
     """Drop what is no longer alive from every set; the users stay in their order.
 
-    Visiting the smallest remaining sets first again was measured and gains nothing.
+    in_place: the items are written over. Visiting the smallest remaining sets first again was measured and gains
+    nothing.
 
     Guarantees: a user's new set is a function of the user's old one and the public `alive`.
     """
-    kept = np.empty(len(items), np.int32)
+    kept = items if in_place else np.empty(int(offsets[-1] - offsets[0]), np.int32)
     sizes = np.empty(len(offsets) - 1, np.int64)
     total = narrow_users(offsets, items, alive, kept, sizes)
     return offsets_of(sizes), kept[:total]

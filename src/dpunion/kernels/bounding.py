@@ -40,7 +40,7 @@ def keep_random(
             priorities[i] = siphash24(
                 heavy_keys[place, 0], heavy_keys[place, 1], item_digests[item, 0], item_digests[item, 1]
             )
-        last = np.partition(priorities, max_items - 1)[max_items - 1]
+        last = kth_smallest(priorities.copy(), max_items - 1)
         ties = max_items
         for i in range(size):
             if priorities[i] < last:
@@ -55,6 +55,35 @@ def keep_random(
                 grouped[to] = grouped[start + i]
                 to += 1
         sizes[user] = max_items
+
+
+@kernel
+def kth_smallest(values: Uint64s, k: int) -> np.uint64:
+    """Return the value that would stand at place k if values: uint64[n] were sorted; they are reordered (quickselect).
+
+    subtle: numpy's partition does the same, but loading what numba makes of it takes as long as many a bounding.
+    """
+    low, high = 0, len(values) - 1
+    while low < high:
+        pivot = values[(low + high) >> 1]
+        left, right = low, high
+        while left <= right:
+            while values[left] < pivot:
+                left += 1
+            while values[right] > pivot:
+                right -= 1
+            if left <= right:
+                values[left], values[right] = values[right], values[left]
+                left += 1
+                right -= 1
+        if k <= right:
+            high = right
+        elif k >= left:
+            low = left
+        else:
+            break
+    found: np.uint64 = values[k]
+    return found
 
 
 @kernel
@@ -83,6 +112,16 @@ def gather_users(starts: Int64s, grouped: Int32s, order: Int64s, new_offsets: In
         to = new_offsets[place]
         for i in range(new_offsets[place + 1] - to):
             items[to + i] = grouped[start + i]
+
+
+@kernel
+def mark_items(items: Int32s, held: npt.NDArray[np.bool_]) -> None:
+    """Set held: bool[number of items] where an item stands in items: int32[pairs]. In-place on held.
+
+    Guarantees: an item that does not stand there is not marked.
+    """
+    for item in items:
+        held[item] = True
 
 
 @kernel

@@ -12,20 +12,40 @@ import functools
 import hashlib
 import os
 import stat
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
+import llvmlite.ir
 import numba
 import numba.core.caching
 import numba.core.config
+import numba.extending
+import numpy as np
+import numpy.typing as npt
+from numba.core.runtime import rtsys
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+# Versions of numba for which it was tested that compiled kernels need its runtime and nothing else: see load_overload.
+LOADS_ALONE = numba.__version__.startswith("0.68.")
 
 
 def kernel(function: F) -> F:
     """Compile `function` to machine code that runs without the interpreter lock."""
-    compiled = numba.njit(nogil=True, error_model="numpy")(function)
+    return _cached(numba.njit(nogil=True, error_model="numpy")(function), function)
+
+
+def inlined(function: F) -> F:
+    """Compile a small `function` into each of its callers.
+
+    A call with arrays passes every array's shape and strides, which takes longer than a few operations on them.
+    """
+    return _cached(numba.njit(nogil=True, error_model="numpy", forceinline=True)(function), function)
+
+
+def _cached(compiled: Any, function: F) -> F:
     directory = cache_directory()
     if directory is not None:
         before = numba.core.config.CACHE_DIR
@@ -38,13 +58,40 @@ def kernel(function: F) -> F:
     return cast("F", compiled)
 
 
+def _word_at(_typing: Any, data: Any, at: Any) -> Any:
+    """Say how `word_at` is compiled: one load that need not be aligned."""
+
+    def emit(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        array = context.make_array(signature.args[0])(context, builder, values[0])
+        place = builder.gep(array.data, [values[1]])
+        word = builder.load(builder.bitcast(place, llvmlite.ir.IntType(64).as_pointer()), align=1)
+        return word if sys.byteorder == "little" else builder.bswap(word)
+
+    return numba.types.uint64(data, at), emit
+
+
+word_at: Callable[[npt.NDArray[np.uint8], np.uint64], np.uint64] = numba.extending.intrinsic(_word_at)
+"""In kernels: the eight bytes data[at:at+8], little-endian. Bounds are the caller's to keep.
+
+subtle: eight bytes read one by one and joined are turned into one load only where nothing is done to the word at once.
+"""
+
+
 class ForgivingCache(numba.core.caching.FunctionCache):  # type: ignore[misc]
     """A cache whose faults cost time only: damaged files are dropped, and a full disk keeps nothing."""
 
     def load_overload(self, signature: Any, target: Any) -> Any:
-        """Return the compiled function, or None if it must be compiled."""
+        """Return the compiled function, or None if it must be compiled.
+
+        subtle: numba's own method first tells its compiler about every function that it knows, which takes a fifth of
+        a second. What is compiled needs none of that, and compiling does it by itself.
+        """
         try:
-            return super().load_overload(signature, target)
+            if not LOADS_ALONE:
+                return super().load_overload(signature, target)
+            rtsys.initialize(target)
+            with self._guard_against_spurious_io_errors():
+                return self._load_overload(signature, target)
         except Exception:  # noqa: BLE001 - whatever a damaged pickle raises
             with contextlib.suppress(OSError):
                 self.flush()

@@ -121,3 +121,15 @@ def split_rows(users: Int32s, items: Int32s, parts: int, packed: Uint64s) -> Int
         packed[heads[part]] = (np.uint64(users[row]) << USER_SHIFT) | np.uint64(items[row])
         heads[part] += 1
     return heads[:parts]
+
+
+@kernel
+def has_ties(digests: Uint64s, order: Int64s) -> bool:
+    """Say whether two of the digests: uint64[n, 2], put in order: int64[n] by their first words, share that word.
+
+    Guarantees: nothing is changed.
+    """
+    for i in range(1, len(order)):
+        if digests[order[i], 0] == digests[order[i - 1], 0]:
+            return True
+    return False

@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from dpunion.kernels.compiler import kernel
+from dpunion.kernels.compiler import inlined, kernel, word_at
 
 Words = npt.NDArray[np.uint64]
 
@@ -29,22 +29,13 @@ def rotate_left(x: np.uint64, count: np.uint64) -> np.uint64:
     return (x << count) | (x >> (U64 - count))
 
 
-@kernel
+@inlined
 def read8(data: npt.NDArray[np.uint8], at: np.uint64) -> np.uint64:
-    """Read eight bytes, little-endian; compiles to a single load."""
-    return (
-        np.uint64(data[at])
-        | (np.uint64(data[at + U1]) << U8)
-        | (np.uint64(data[at + U2]) << U16)
-        | (np.uint64(data[at + U3]) << U24)
-        | (np.uint64(data[at + U4]) << U32)
-        | (np.uint64(data[at + U5]) << U40)
-        | (np.uint64(data[at + U6]) << U48)
-        | (np.uint64(data[at + U7]) << U56)
-    )
+    """Read eight bytes, little-endian."""
+    return word_at(data, at)
 
 
-@kernel
+@inlined
 def read4(data: npt.NDArray[np.uint8], at: np.uint64) -> np.uint64:
     """Read four bytes, little-endian."""
     return (
@@ -349,7 +340,7 @@ def siphash24(k0: np.uint64, k1: np.uint64, m0: np.uint64, m1: np.uint64) -> np.
 TABLE_0, TABLE_1 = np.uint64(0x2D358DCCAA6C78A5), np.uint64(0x8BB84B93962EACC9)
 
 
-@kernel
+@inlined
 def multiply_wide(a: np.uint64, b: np.uint64) -> tuple[np.uint64, np.uint64]:
     """Return the low and the high word of the 128-bit product, from four 32-bit products."""
     a_low, a_high = a & LOW_HALF, a >> U32
@@ -359,8 +350,10 @@ def multiply_wide(a: np.uint64, b: np.uint64) -> tuple[np.uint64, np.uint64]:
     return a * b, a_high * b_high + (middle >> U32) + (cross >> U32)
 
 
-@kernel
-def table_hash(data: npt.NDArray[np.uint8], start: int, stop: int, seed: np.uint64) -> np.uint64:
+@inlined
+def table_hash(
+    data: npt.NDArray[np.uint8], start: int | np.uint64, stop: int | np.uint64, seed: np.uint64
+) -> np.uint64:
     """Hash the bytes start..stop for a hash table: seeded, fast, equal for equal bytes, no more than that.
 
     Sixteen bytes are folded per step by a 128-bit product, as in wyhash. Where strings may come from somebody
@@ -390,4 +383,14 @@ def table_hash(data: npt.NDArray[np.uint8], start: int, stop: int, seed: np.uint
         a, b = U0, U0
     low, high = multiply_wide(a ^ second, b ^ first)
     low, high = multiply_wide(low ^ TABLE_0 ^ size, high ^ TABLE_1)
+    return low ^ high
+
+
+@inlined
+def spread(a: np.uint64, b: np.uint64, seed: np.uint64) -> np.uint64:
+    """Hash two words for a hash table: seeded, as table_hash."""
+    second = (seed ^ TABLE_0) * TABLE_1
+    second ^= second >> U32
+    low, high = multiply_wide(a ^ second, b ^ seed)
+    low, high = multiply_wide(low ^ TABLE_0, high ^ TABLE_1)
     return low ^ high

@@ -1,5 +1,11 @@
 """Strings to numbers: an exact hash table over Arrow buffers.
 
+A place of the table is two words. Of a string of up to 11 bytes they hold the string itself, so that one look at the
+memory finds and compares it; of a longer one they hold its hash and size, and its bytes are compared where they stand.
+
+    word 0   the first eight bytes, zeros after the end       or, of a long string, its hash
+    word 1   number + 1 << 32 | size << 24 | bytes 9, 10, 11  or  number + 1 << 32 | 255 << 24 | size modulo 2^24
+
 Hashes only choose where to look; equality is always decided on the bytes, so no collision can merge two strings.
 """
 
@@ -8,21 +14,54 @@ from __future__ import annotations
 import numpy as np
 
 from dpunion.contributions import Int32s, Int64s, Uint8s, Uint64s
-from dpunion.kernels.compiler import kernel
-from dpunion.kernels.hashing import table_hash
+from dpunion.kernels.compiler import inlined, kernel, word_at
+from dpunion.kernels.hashing import U0, U1, U3, U7, U8, U16, U24, U32, spread, table_hash
 
-CODE_MASK = np.uint64(0xFFFFFFFF)
-TAG_MASK = np.uint64(0xFFFFFFFF00000000)
-BLOCK = 256
+LOW_HALF = np.uint64(0xFFFFFFFF)
+LONGEST_INSIDE = np.uint64(11)
+LONG = np.uint64(255 << 24)
+SIZE_MASK = np.uint64((1 << 24) - 1)
+BLOCK = 512
+# At most two places of three are taken.
+FULL = (2, 3)
 
 
 @kernel
-def same_bytes(a: Uint8s, a_start: int, b: Uint8s, b_start: int, length: int) -> bool:
-    """Say whether a[a_start:a_start+length] equals b[b_start:b_start+length]."""
-    for i in range(length):
-        if a[a_start + i] != b[b_start + i]:
+def words_at_the_end(data: Uint8s, start: np.uint64, size: np.uint64) -> tuple[np.uint64, np.uint64]:
+    """Return the words of a short string that is too near to the end of `data` for reading 16 bytes."""
+    first, rest = U0, size << U24
+    for i in range(size):
+        at = np.uint64(i)
+        byte = np.uint64(data[start + at]) << ((at & U7) << U3)
+        if at < U8:
+            first |= byte
+        else:
+            rest |= byte
+    return first, rest
+
+
+@inlined
+def words_of(data: Uint8s, start: np.uint64, size: np.uint64, seed: np.uint64) -> tuple[np.uint64, np.uint64]:
+    """Return what the table holds of a string, without its number; the same for equal strings only, if short."""
+    if size > LONGEST_INSIDE:
+        return table_hash(data, start, start + size, seed), LONG | (size & SIZE_MASK)
+    if start + U16 > np.uint64(len(data)):
+        return words_at_the_end(data, start, size)
+    first, rest = word_at(data, start), word_at(data, start + U8)
+    if size >= U8:
+        return first, (rest & ((U1 << ((size - U8) << U3)) - U1)) | (size << U24)
+    return first & ((U1 << (size << U3)) - U1), size << U24
+
+
+@inlined
+def same_bytes(a: Uint8s, a_start: np.uint64, b: Uint8s, b_start: np.uint64, size: np.uint64) -> bool:
+    """Say whether a[a_start:a_start+size] equals b[b_start:b_start+size]; both have at least eight bytes."""
+    at = U0
+    while at + U8 <= size:
+        if word_at(a, a_start + at) != word_at(b, b_start + at):
             return False
-    return True
+        at += U8
+    return bool(word_at(a, a_start + size - U8) == word_at(b, b_start + size - U8))
 
 
 @kernel
@@ -39,83 +78,78 @@ def intern_rows(
 ) -> tuple[int, int]:
     """Number the strings of rows `first`... in order of first appearance; stop when the table must grow.
 
-    offsets: int32|int64[rows+1] and data: uint8[] are Arrow's; codes: int32[rows], written. slots: uint64[2^k],
-    0 = free, else hash tag << 32 | number + 1; table_offsets: int64[capacity+1], table_data: uint8[capacity].
+    offsets: int32|int64[rows+1] and data: uint8[] are Arrow's; codes: int32[rows], written. slots: uint64[2^(k+1)],
+    two words for each of 2^k places; table_offsets: int64[capacity+1], table_data: uint8[capacity].
     Returns (rows done, strings in the table). In-place on codes, slots and the table.
 
     Guarantees: equal bytes get equal numbers, different bytes different ones, whatever their hashes.
     """
     rows = len(offsets) - 1
-    mask = np.uint64(len(slots) - 1)
-    hashes = np.empty(BLOCK, np.uint64)
-    repeated = np.empty(BLOCK, np.bool_)
-    touched = np.uint64(0)
+    mask = np.uint64((len(slots) >> 1) - 1)
+    firsts, rests, places = np.empty(BLOCK, np.uint64), np.empty(BLOCK, np.uint64), np.empty(BLOCK, np.uint64)
+    touched = U0
     for block in range(first, rows, BLOCK):
         stop = min(block + BLOCK, rows)
-        # subtle: hashing a block and touching its places first lets the processor fetch them all at once; looked up
-        # one by one, each row of a large table would wait for the memory.
         for row in range(block, stop):
-            start = offsets[row]
-            length = offsets[row + 1] - start
-            repeated[row - block] = (
-                row > first
-                and start - offsets[row - 1] == length
-                and same_bytes(data, start, data, offsets[row - 1], length)
-            )
-            if not repeated[row - block]:
-                hashes[row - block] = table_hash(data, start, start + length, seed)
-        for row in range(stop - block):
-            if not repeated[row]:
-                slot = slots[hashes[row] & mask]
-                if slot != np.uint64(0):
-                    touched ^= np.uint64(table_data[table_offsets[np.int64(slot & CODE_MASK) - 1]])
+            start = np.uint64(offsets[row])
+            firsts[row - block], rests[row - block] = words_of(data, start, np.uint64(offsets[row + 1]) - start, seed)
+        for i in range(stop - block):
+            places[i] = spread(firsts[i], rests[i], seed) & mask
+        # subtle: touching all places of a block in a loop of its own lets the processor fetch many at once; looked
+        # up one by one, each row of a large table would wait for the memory.
+        for i in range(stop - block):
+            touched ^= slots[places[i] << U1]
         for row in range(block, stop):
-            if repeated[row - block]:
-                codes[row] = codes[row - 1]
-                continue
-            start = offsets[row]
-            length = offsets[row + 1] - start
-            if (
-                2 * (count + 1) > len(slots)
-                or count + 2 > len(table_offsets)
-                or table_offsets[count] + length > len(table_data)
-            ):
-                hashes[0] = touched
-                return row, count
-            tag = hashes[row - block] & TAG_MASK
-            at = hashes[row - block] & mask
+            start = np.uint64(offsets[row])
+            size = np.uint64(offsets[row + 1]) - start
+            a, b, at = firsts[row - block], rests[row - block], places[row - block]
             while True:
-                slot = slots[at]
-                if slot == np.uint64(0):
-                    begin = table_offsets[count]
-                    for i in range(length):
-                        table_data[begin + i] = data[start + i]
-                    count += 1
-                    table_offsets[count] = begin + length
-                    slots[at] = tag | np.uint64(count)
-                    codes[row] = count - 1
-                    break
-                if slot & TAG_MASK == tag:
-                    code = np.int64(slot & CODE_MASK) - 1
-                    begin = table_offsets[code]
-                    if table_offsets[code + 1] - begin == length and same_bytes(data, start, table_data, begin, length):
+                taken = slots[(at << U1) + U1]
+                if slots[at << U1] == a and taken & LOW_HALF == b and taken != U0:
+                    code = np.int64(taken >> U32) - 1
+                    begin = np.uint64(table_offsets[code]) if b >= LONG else U0
+                    if b < LONG or (
+                        np.uint64(table_offsets[code + 1]) - begin == size
+                        and same_bytes(data, start, table_data, begin, size)
+                    ):
                         codes[row] = code
                         break
-                at = (at + np.uint64(1)) & mask
-    hashes[0] = touched
+                if taken == U0:
+                    end = table_offsets[count]
+                    if must_grow(count, end + np.int64(size), slots, table_offsets, table_data):
+                        places[0] = touched
+                        return row, count
+                    for i in range(size):
+                        table_data[np.uint64(end) + np.uint64(i)] = data[start + np.uint64(i)]
+                    count += 1
+                    table_offsets[count] = end + np.int64(size)
+                    slots[at << U1] = a
+                    slots[(at << U1) + U1] = (np.uint64(count) << U32) | b
+                    codes[row] = count - 1
+                    break
+                at = (at + U1) & mask
+    places[0] = touched
     return rows, count
 
 
-@kernel
-def refill_slots(slots: Uint64s, table_offsets: Int64s, table_data: Uint8s, count: int, seed: np.uint64) -> None:
-    """Enter the first `count` strings of the table into empty `slots` (after growing). In-place.
+@inlined
+def must_grow(count: int, end: int, slots: Uint64s, table_offsets: Int64s, table_data: Uint8s) -> bool:
+    """Say whether there is no room for one more string, whose bytes would end at `end`."""
+    return 2 * FULL[1] * (count + 1) > FULL[0] * len(slots) or count + 2 > len(table_offsets) or end > len(table_data)
 
-    Guarantees: every entered string is found again; the table itself is unchanged.
+
+@kernel
+def refill_slots(old: Uint64s, slots: Uint64s, seed: np.uint64) -> None:
+    """Enter all that is in the `old` places into the empty `slots`, of which there are more. In-place.
+
+    Guarantees: every string is found again with its number.
     """
-    mask = np.uint64(len(slots) - 1)
-    for code in range(count):
-        hashed = table_hash(table_data, table_offsets[code], table_offsets[code + 1], seed)
-        at = hashed & mask
-        while slots[at] != np.uint64(0):
-            at = (at + np.uint64(1)) & mask
-        slots[at] = (hashed & TAG_MASK) | np.uint64(code + 1)
+    mask = np.uint64((len(slots) >> 1) - 1)
+    for i in range(len(old) >> 1):
+        a, b = old[2 * i], old[2 * i + 1]
+        if b != U0:
+            at = spread(a, b & LOW_HALF, seed) & mask
+            while slots[(at << U1) + U1] != U0:
+                at = (at + U1) & mask
+            slots[at << U1] = a
+            slots[(at << U1) + U1] = b

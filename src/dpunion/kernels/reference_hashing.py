@@ -99,6 +99,15 @@ def table_hash(message: bytes, seed: int) -> int:
     return fold(product & MASK_64 ^ constant0 ^ size, product >> 64 ^ constant1)
 
 
+def spread(a: int, b: int, seed: int) -> int:
+    """Return the hash that chooses a place for two words."""
+    constant0, constant1 = 0x2D358DCCAA6C78A5, 0x8BB84B93962EACC9
+    second = (seed ^ constant0) * constant1 & MASK_64
+    second ^= second >> 32
+    product = (a ^ second) * (b ^ seed)
+    return fold(product & MASK_64 ^ constant0, product >> 64 ^ constant1)
+
+
 def hits(probability: float, high: int, low: int) -> bool:
     """Say whether the 128-bit integer of the two words is below floor(probability · 2¹²⁸), with fractions."""
     return high * 2**64 + low < Fraction(probability) * 2**128 // 1

@@ -20,14 +20,14 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from dpunion.kernels.compiler import kernel
+from dpunion.kernels.compiler import inlined, kernel
 from dpunion.kernels.normal import gaussian_delta, upper_tail
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 
-@kernel
+@inlined
 def between(low: float, high: float) -> float:
     """Return Pr[low < Z <= high], without cancellation in either tail."""
     if low > 0.0:
@@ -69,15 +69,20 @@ def smooth(
             out[row, i] = above + lowest * values[row, 0]
     for j in range(1, edges):
         shift = (edges - 1 - j) // stride
-        weights = chance[(edges - 1 - j) % stride]
+        weights = chance[(edges - 1 - j) % stride, shift : shift + points]
         for row in range(rows):
-            value = values[row, j]
-            for i in range(points):
-                out[row, i] += value * weights[shift + i]
+            add_multiple(out[row], values[row, j], weights)
     return out
 
 
-@kernel
+@inlined
+def add_multiple(out: Floats, factor: float, terms: Floats) -> None:
+    """Add factor * terms to out, both float64[n]. In-place; a loop of its own, so that it runs on vector registers."""
+    for i in range(out.size):
+        out[i] += factor * terms[i]
+
+
+@inlined
 def interpolate(logs: Floats, position: float, penalty: float) -> float:
     """Bound a smoothed value between grid points; `position` is in steps, penalty = step^2 / (2 stddev^2).
 
@@ -115,7 +120,7 @@ def gaussian_deltas(epsilon: float, mus: Floats) -> Floats:
     return out
 
 
-@kernel
+@inlined
 def gift(need: float, others: float, least: float, share: float, remaining: float, cap: float) -> float:
     """Return the most that a round gives a novel item beside `others` alive items that need at least `least`.
 
@@ -189,8 +194,7 @@ def crowd_values(
     for row in range(crowds.size):
         logs[:] = 0.0
         for k in range(smoothed.shape[0]):
-            for i in range(points):
-                logs[i] += thinning[row, k] * smoothed[k, i]
+            add_multiple(logs, thinning[row, k], smoothed[k])
         for i in range(points):
             logs[i] = math.log(logs[i]) if logs[i] > 0.0 else -math.inf
         for i in range(count):
@@ -214,8 +218,7 @@ def first_round(
         mixed[:] = 0.0
         for row in range(rows):
             if weights[t, row] > 0.0:
-                for j in range(edges):
-                    mixed[j] += weights[t, row] * values[row, j]
+                add_multiple(mixed, weights[t, row], values[row])
         # subtle: differences of upper tails are accurate enough even where the tails are near 1, because
         # against nondecreasing values their errors telescope (Abel summation) to a relative error of the sum.
         before = upper_tail((edge_start - means[t]) / stddev)

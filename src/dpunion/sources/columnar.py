@@ -21,6 +21,7 @@ from dpunion.sources.locate import Partitions
 
 BATCH_BYTES = 64 << 20
 SMALLEST_BATCH, LARGEST_BATCH = 1 << 10, 1 << 20
+MOST_PLAIN = 0.1
 IPC_FILE_MAGIC = b"ARROW1"
 DICTIONARY_BYTES, INDEX_BYTES = (1 << 20) + (1 << 16), 3
 END_OF_STREAM = b"\xff\xff\xff\xff\x00\x00\x00\x00"
@@ -130,11 +131,12 @@ def leaf_count(type_: Any) -> int:
 
 
 def is_coded(file: Any, position: int, leaf: int) -> bool:
-    """Say whether a text column is dictionary-encoded in every row group that has rows.
+    """Say whether a text column is dictionary-encoded in row groups with nearly all rows.
 
     Writers begin each column chunk with a dictionary and give it up when it grows beyond about 1 MiB; the
     rest then is plain text of at least 4 bytes a value, where indices take no more than 3. Building a
-    dictionary of such a chunk would cost more than it saves.
+    dictionary of such a chunk would cost more than it saves; but a last row group with few rows, which some
+    writers leave plain, must not decide about all the others.
     """
     type_ = file.schema_arrow.field(position).type
     if is_list(type_):
@@ -142,11 +144,14 @@ def is_coded(file: Any, position: int, leaf: int) -> bool:
     if not (pt.is_string(type_) or pt.is_large_string(type_)):
         return False
     groups = (file.metadata.row_group(i) for i in range(file.metadata.num_row_groups))
-    chunks = (group.column(leaf) for group in groups if group.num_rows)
-    return all(
-        chunk.has_dictionary_page and chunk.total_uncompressed_size <= DICTIONARY_BYTES + INDEX_BYTES * chunk.num_values
+    chunks = [group.column(leaf) for group in groups]
+    plain = sum(
+        chunk.num_values
         for chunk in chunks
+        if not chunk.has_dictionary_page
+        or chunk.total_uncompressed_size > DICTIONARY_BYTES + INDEX_BYTES * chunk.num_values
     )
+    return bool(plain <= MOST_PLAIN * sum(chunk.num_values for chunk in chunks))
 
 
 def grouped(metadata: Any, size: int) -> Iterator[list[int]]:

@@ -72,6 +72,8 @@ def encode(
                 f"There are more than {MAX_USERS} users, more than one run supports.",
                 "Split the people into disjoint groups and release each group on its own.",
             )
+        user_table.close()
+        item_table.close()
         with ThreadPoolExecutor(1) as other_thread:
             digested = other_thread.submit(key.digests, Purpose.USER, *user_table.buffers())
             table, renumbered = canonical_table(item_table, key, Normalization.EXACT if split_words else normalization)
@@ -98,18 +100,21 @@ def canonical_table(raw: StringTable, key: RunKey, normalization: Normalization)
     Guarantees: the numbering depends on the set of items and the key, not on where they stood.
     """
     offsets, data = raw.buffers()
-    merged = np.arange(raw.count, dtype=np.int32)
+    merged: Int32s | None = None
     if normalization is not Normalization.EXACT and not (normalization is Normalization.NFC and _is_ascii(data)):
         normal = StringTable(raw.seed)
         merged = normal.number(_normalized(offsets, data, normalization))
+        normal.close()
         offsets, data = normal.buffers()
     digests = key.digests(Purpose.ITEM, offsets, data)
     order = digest_order(digests)
-    rank = np.empty(len(order), np.int32)
-    rank[order] = np.arange(len(order), dtype=np.int32)
+    digests = digests[order]
     strings = pa.LargeStringArray.from_buffers(len(order), pa.py_buffer(offsets), pa.py_buffer(data))
     new_offsets, new_data = string_buffers(strings.take(as_arrow(order)))
-    return ItemTable(np.asarray(new_offsets, np.int64), new_data, digests[order]), rank[merged]
+    rank = np.empty(len(order), np.int32)
+    rank[order] = np.arange(len(order), dtype=np.int32)
+    table = ItemTable(np.asarray(new_offsets, np.int64), new_data, digests)
+    return table, rank if merged is None else rank[merged]
 
 
 def listed(table: ItemTable, known: Sequence[str], key: RunKey) -> Bools | None:

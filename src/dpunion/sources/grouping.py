@@ -11,7 +11,7 @@ import numpy as np
 from dpunion.algorithms import UserOrder
 from dpunion.contributions import Bools, Contributions, Int32s, Int64s, ItemTable, Uint64s, offsets_of
 from dpunion.kernels.bounding import drop_items, gather_users, keep_random
-from dpunion.kernels.grouping import count_blocks, group_block, pack_rows
+from dpunion.kernels.grouping import count_blocks, group_block, has_ties, pack_rows
 from dpunion.randomness import Purpose, RunKey
 from dpunion.sources.rowstore import Part, RowStore
 
@@ -41,8 +41,46 @@ def group_rows(
     - duplicate rows, and the order of rows, change nothing;
     - what a user keeps, and where the user stands, depends on that user's own rows and the key alone.
     """
-    users = len(user_digests)
-    starts, sizes = np.zeros(users, np.int64), np.zeros(users, np.int64)
+    # subtle: the arguments are gone when the call returns, so that the rows and the digests are not both there twice.
+    order, offsets, items = laid_out(
+        *bounded_rows(rows, renumbered, user_digests, table, key, max_items, unwanted), user_digests, user_order
+    )
+    return Contributions(offsets, items, table, user_digests[order], max_items)
+
+
+def laid_out(
+    starts: Int64s, sizes: Int64s, kept: Int32s, user_digests: Uint64s, user_order: UserOrder
+) -> tuple[Int64s, Int64s, Int32s]:
+    """Copy the users' items in visiting order, on both cores: (order, offsets, items).
+
+    order: int64[users]; offsets: int64[users+1]; items: int32[pairs].
+    Guarantees: those of visiting_order; each user's items stay together and in order.
+    """
+    order = visiting_order(sizes, user_digests, user_order)
+    offsets = offsets_of(sizes[order])
+    items = np.empty(int(offsets[-1]), np.int32)
+    middle = int(np.searchsorted(offsets, offsets[-1] // 2))
+    in_threads(
+        lambda some: gather_users(starts, kept, order[some], offsets[some.start : some.stop + 1], items),
+        [slice(0, middle), slice(middle, len(order))],
+    )
+    return order, offsets, items
+
+
+def bounded_rows(
+    rows: RowStore,
+    renumbered: Int32s,
+    user_digests: Uint64s,
+    table: ItemTable,
+    key: RunKey,
+    max_items: int,
+    unwanted: Bools | None,
+) -> tuple[Int64s, Int64s, Int32s]:
+    """Group and bound the stored rows, part by part: (starts, sizes, kept), int64[users] twice and int32[>= pairs].
+
+    Guarantees: those of group_rows; user u's items are kept[starts[u] : starts[u] + sizes[u]].
+    """
+    starts = sizes = np.empty(0, np.int64)
     pieces: list[Int32s] = []
     placed = 0
     for part in rows.parts():
@@ -54,22 +92,15 @@ def group_rows(
         heavy_keys = key.words(Purpose.BOUND, 0, user_digests[mine][heavy])
 
         keep_of_heavy(part_starts, grouped, part_sizes, heavy, heavy_keys, table.digests, max_items)
-        if part.stride > 1:
-            grouped, part_starts = compacted(part_starts, part_sizes, grouped)
+        if part.stride == 1:
+            return part_starts, part_sizes, grouped
+        if not pieces:
+            starts, sizes = np.zeros(len(user_digests), np.int64), np.zeros(len(user_digests), np.int64)
+        grouped, part_starts = compacted(part_starts, part_sizes, grouped)
         starts[mine], sizes[mine] = part_starts + placed, part_sizes
         pieces.append(grouped)
         placed += len(grouped)
-    order = visiting_order(sizes, user_digests, user_order)
-    offsets = offsets_of(sizes[order])
-    kept = pieces[0] if len(pieces) == 1 else np.concatenate([*pieces, np.empty(0, np.int32)])
-    pieces.clear()
-    items = np.empty(int(offsets[-1]), np.int32)
-    middle = int(np.searchsorted(offsets, offsets[-1] // 2))
-    in_threads(
-        lambda some: gather_users(starts, kept, order[some], offsets[some.start : some.stop + 1], items),
-        [slice(0, middle), slice(middle, users)],
-    )
-    return Contributions(offsets, items, table, user_digests[order], max_items)
+    return starts, sizes, np.concatenate(pieces)
 
 
 def keep_of_heavy(
@@ -180,7 +211,6 @@ def visiting_order(sizes: Int64s, user_digests: Uint64s, user_order: UserOrder) 
 def digest_order(digests: Uint64s) -> Int64s:
     """Return the places of 128-bit digests in rising order: int64[n]; the second word is looked at when it matters."""
     order = np.argsort(digests[:, 0])
-    first = digests[order, 0]
-    if len(first) > 1 and bool((first[1:] == first[:-1]).any()):
+    if has_ties(digests, order):
         return np.lexsort((digests[:, 1], digests[:, 0]))
     return order

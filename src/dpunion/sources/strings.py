@@ -10,18 +10,18 @@ import pyarrow as pa
 from dpunion.calibration.rounding import MAX_ITEMS
 from dpunion.contributions import Int32s, Int64s, Uint8s, Uint64s
 from dpunion.errors import BadSource
-from dpunion.kernels.interning import intern_rows, refill_slots
+from dpunion.kernels.interning import FULL, intern_rows, refill_slots
 
 
 class StringTable:
     """Distinct strings numbered in order of first appearance; exact, growing, seeded by the run key."""
 
-    def __init__(self, seed: np.uint64, capacity: int = 1 << 16) -> None:
+    def __init__(self, seed: np.uint64, capacity: int = 1 << 15) -> None:
         self.seed = seed
         self.count = 0
-        self.slots: Uint64s = np.zeros(capacity, np.uint64)
-        self.offsets: Int64s = np.zeros(capacity // 2 + 1, np.int64)
-        self.data: Uint8s = np.empty(capacity * 8, np.uint8)
+        self.slots: Uint64s = np.zeros(2 * capacity, np.uint64)
+        self.offsets: Int64s = np.zeros(capacity + 1, np.int64)
+        self.data: Uint8s = np.empty(capacity * 16, np.uint8)
         self._last: tuple[pa.Array, Int32s] | None = None
 
     def __repr__(self) -> str:
@@ -51,6 +51,11 @@ class StringTable:
             self._grow(int(offsets[done + 1] - offsets[done]))
 
     def _grow(self, length: int) -> None:
+        """Make room for at least one more string of this length.
+
+        subtle: what stays in its order is resized in place: large arrays then are moved by pages, so there are never
+        two copies, and growing by half is cheap.
+        """
         if self.count >= MAX_ITEMS - 1:
             raise BadSource(
                 f"There are more than {MAX_ITEMS} distinct values, more than one run supports.",
@@ -58,16 +63,20 @@ class StringTable:
             )
         used = int(self.offsets[self.count])
         if used + length > len(self.data):
-            self.data = np.concatenate([self.data[:used], np.empty(used + length + 1024, np.uint8)])
-        if 2 * (self.count + 1) > len(self.slots) or self.count + 2 > len(self.offsets):
-            self.slots = np.zeros(2 * len(self.slots), np.uint64)
-            self.offsets = np.concatenate(
-                [self.offsets, np.zeros(len(self.slots) // 2 + 1 - len(self.offsets), np.int64)]
-            )
-            refill_slots(self.slots, self.offsets, self.data, self.count, self.seed)
+            self.data.resize(len(self.data) * 3 // 2 + length, refcheck=False)
+        if self.count + 2 > len(self.offsets):
+            self.offsets.resize(len(self.offsets) * 3 // 2 + 1, refcheck=False)
+        if 2 * FULL[1] * (self.count + 1) > FULL[0] * len(self.slots):
+            old, self.slots = self.slots, np.zeros(2 * len(self.slots), np.uint64)
+            refill_slots(old, self.slots, self.seed)
+
+    def close(self) -> None:
+        """Free what only numbering needs; the strings themselves stay."""
+        self.slots = np.zeros(0, np.uint64)
+        self._last = None
 
     def buffers(self) -> tuple[Int64s, Uint8s]:
-        """Return the offsets and bytes of the distinct strings."""
+        """Return the offsets and bytes of the distinct strings, not copied."""
         offsets = self.offsets[: self.count + 1]
         return offsets, self.data[: int(offsets[-1])]
 

@@ -1,0 +1,74 @@
+"""A release by the readable twins of the kernels: Funnel in plain Python, to be timed and compared.
+
+Numbering, grouping, bounding and descending are those of `dpunion.kernels.reference`; the draws are the library's.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from dpunion.contributions import offsets_of
+from dpunion.kernels import reference, reference_hashing
+from dpunion.plans import Plan, funnel_shape
+from dpunion.randomness import Purpose, RunKey
+
+
+def digests_of(key: RunKey, purpose: Purpose, names: Sequence[bytes]) -> Any:
+    """Return the run key's digests of some names: uint64[n, 2]."""
+    offsets = offsets_of(np.array([len(name) for name in names], np.int64))
+    return key.digests(purpose, offsets, np.frombuffer(b"".join(names), np.uint8))
+
+
+def order_of(digests: Any) -> list[int]:
+    """Return the places of digests in rising order."""
+    words = digests.tolist()
+    return sorted(range(len(words)), key=words.__getitem__)
+
+
+def bounded_sets(pairs: Sequence[tuple[str, str]], plan: Plan, key: RunKey) -> tuple[list[list[int]], list[bytes], Any]:
+    """Return each user's kept items in visiting order, the items by number, and their digests."""
+    owners, people = reference.number_strings(user.encode() for user, _ in pairs)
+    held, words = reference.number_strings(item.encode() for _, item in pairs)
+    raw = digests_of(key, Purpose.ITEM, words)
+    order = order_of(raw)
+    number = {old: new for new, old in enumerate(order)}
+    digests = raw[order]
+    people_digests = digests_of(key, Purpose.USER, people)
+    keys = key.words(Purpose.BOUND, 0, people_digests)
+    sets = reference.group_by_user((owner, number[item]) for owner, item in zip(owners, held, strict=True))
+    limit = plan.algorithm.max_items_per_user
+    for user, items in sets.items():
+        if len(items) > limit:
+            own = keys[user].tobytes()
+
+            def priority(item: int, own: bytes = own) -> int:
+                return reference_hashing.siphash24(own, digests[item].tobytes())
+
+            sets[user] = reference.keep_smallest(items, priority, limit)
+    people_words = people_digests.tolist()
+    visited = sorted(sets, key=lambda user: (len(sets[user]), people_words[user]))
+    return [sets[user] for user in visited], [words[old] for old in order], digests
+
+
+def release_by_twins(pairs: Sequence[tuple[str, str]], plan: Plan, key: RunKey) -> set[str]:
+    """Run Funnel's plan on (user, item) pairs, with the smallest sets first: return the released items."""
+    sets, words, digests = bounded_sets(pairs, plan, key)
+    shape = funnel_shape(plan.algorithm)  # type: ignore[arg-type]
+    caps, rest = shape.caps_in_budget
+    alive = {item for items in sets for item in items}
+    scores = [0.0] * len(words)
+    for number, (one, left) in enumerate(zip(plan.rounds, shape.remaining, strict=True)):
+        targets = [max(0.0, (plan.cutoff or 0.0) - score) * (one.budget / left) for score in scores]
+        gaps = list(targets)
+        cap = shape.item_cap * one.budget
+        reference.descend_ball(sets, gaps, one.budget if rest > 0.0 else math.sqrt(caps) * cap, cap)
+        noise = key.normals(number, digests)
+        for item in alive:
+            scores[item] += one.budget * (targets[item] - gaps[item] + one.stddev * float(noise[item]))
+        alive = {item for item in alive if scores[item] > one.threshold}
+        sets = [[item for item in items if item in alive] for items in sets]
+    return {words[item].decode() for item in alive}

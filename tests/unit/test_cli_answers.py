@@ -1,0 +1,64 @@
+"""What a person sees while waiting, and how the process ends."""
+
+import io
+import re
+import subprocess
+import sys
+
+import pytest
+
+from dpunion.cli import answers
+from dpunion.cli.answers import rate_text
+
+
+def test_the_rate_of_reading_is_the_part_of_the_input_per_second():
+    assert rate_text(0.5, 10.0) == "5 % per s"
+    assert rate_text(0.123, 1.0) == "12.3 % per s"
+    assert rate_text(1e-4, 2.0) == "0.005 % per s"
+    for done, seconds in ((None, 10.0), (0.0, 10.0), (0.5, 0.0)):
+        assert rate_text(done, seconds) == ""
+
+
+def test_the_bar_shows_the_rate_beside_the_remaining_time(monkeypatch):
+    terminal = io.StringIO()
+    terminal.isatty = lambda: True
+    monkeypatch.setattr(answers.sys, "stderr", terminal)
+    monkeypatch.setattr(answers, "FIRST_RATE", 0.0)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "120")
+    with answers.progress_bar() as show:
+        show("reading", 0.0)
+        show("reading", 0.5)
+    assert re.search(r"reading.*% per s.*:", terminal.getvalue())
+
+
+LEAVING = """
+import atexit, sys
+from dpunion import cli
+atexit.register(lambda: print("handled"))
+def end():
+    print("done")
+    {how}
+cli.app = end
+cli.main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("how", "code"),
+    [("pass", 0), ("sys.exit()", 0), ("sys.exit(5)", 5), ("sys.exit('a word')", 1), ("sys.stdout.close()", 0)],
+)
+def test_leaving_runs_exit_handlers_flushes_and_keeps_the_code(how, code):
+    printing = "close" not in how
+    text = LEAVING.format(how=how) if printing else LEAVING.format(how=how).replace('print("handled")', "None")
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=False)
+    assert done.returncode == (code if printing else 120)
+    assert done.stdout == ("done\nhandled\n" if printing else "done\n")
+
+
+def test_an_unknown_error_is_not_swallowed_at_the_end():
+    done = subprocess.run(
+        [sys.executable, "-c", LEAVING.format(how="1 / 0")], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert "ZeroDivisionError" in done.stderr
