@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test lint format reproduce audit benchmark benchmark-large benchmark-billion clean
+.PHONY: help demo test java lint format docs reproduce audit benchmark benchmark-large benchmark-billion benchmark-spark clean
 
 help:  ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -11,8 +11,14 @@ help:  ## Show the targets
 demo: $(VENV)/.run  ## Install, then make a private release from the bundled sample
 	@$(BIN)/dpunion demo
 
-test: lint  ## Install what tests need, then lint, check types and layers, and run all tests
+test: lint java  ## Install what tests need, then lint, check types and layers, and run all tests
 	@$(BIN)/python -m pytest -n 2 --dist loadfile
+
+java:  # Spark's tests need Java: found, or installed where that takes no questions
+	@command -v java >/dev/null || ls /usr/lib/jvm/*/bin/java >/dev/null 2>&1 || \
+	  ([ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && echo "Installing Java for Spark ..." && \
+	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq default-jre-headless) >/dev/null 2>&1 || \
+	  echo "No Java: the tests on Spark will skip. Install Java 17 or newer (openjdk) and set JAVA_HOME."
 
 lint: $(VENV)/.dev  ## Check style, types and layers
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
@@ -22,7 +28,12 @@ lint: $(VENV)/.dev  ## Check style, types and layers
 format: $(VENV)/.dev  ## Format the code
 	@$(BIN)/ruff check --fix . ; $(BIN)/ruff format .
 
-reproduce: $(VENV)/.dev  ## Print release sizes beside the papers' tables
+docs: $(VENV)/.dev  ## Build the documentation site into docs/_build/html
+	@$(BIN)/python -m sphinx -W --keep-going -E -q -b html -d docs/_build/doctrees docs docs/_build/html
+	@echo "Built docs/_build/html/index.html"
+
+reproduce: $(VENV)/.dev  ## Run the papers' evaluation again beside their tables, then print sizes on every data set
+	@$(BIN)/dpunion lab reproduce
 	@$(BIN)/python benchmarks/release_sizes.py
 
 audit: $(VENV)/.dev  ## Search policies for flaws, audit releases, run mutants (about half an hour)
@@ -40,8 +51,12 @@ benchmark-large: $(VENV)/.dev  ## The same with 77M pairs too, grouped and shuff
 benchmark-billion: $(VENV)/.dev  ## One billion pairs, dpunion alone
 	@$(BIN)/python benchmarks/speed.py --billion
 
+benchmark-spark: $(VENV)/.dev  ## On Spark: time against its own count on 8.6M and 77M pairs, and what sharding costs
+	@$(BIN)/python benchmarks/spark_speed.py --large
+	@$(BIN)/python benchmarks/spark_shards.py --runs 3
+
 clean:  ## Remove the environment and caches
-	rm -rf $(VENV) .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .mypy_cache .ruff_cache .hypothesis .import_linter_cache docs/_build
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || (echo "dpunion needs Python 3.11 or newer: make PYTHON=python3.12 ..."; exit 1)

@@ -1,16 +1,20 @@
 """What all tests share."""
 
 import hashlib
+import importlib.util
 import itertools
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 import postgres_server
+from dpunion.errors import BadParameter
 from dpunion.randomness import KEY_BYTES, RunKey
+from dpunion.spark import sessions
 
 settings.register_profile(
     "house", deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow], print_blob=True
@@ -47,6 +51,21 @@ def shared_data() -> Path:
     if not folder:
         pytest.skip("DPUNION_DATA is not set: the larger data sets are not here")
     return Path(folder)
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[Any]:
+    """A Spark session on two cores that all tests of a process share; or a skip that says why."""
+    if importlib.util.find_spec("pyspark") is None:
+        pytest.skip("PySpark is not installed: pip install 'dpunion[spark]'")
+    try:
+        sessions.find_java()
+    except BadParameter as missing:
+        pytest.skip(str(missing))
+    settings = {"spark.sql.shuffle.partitions": "4", "spark.ui.enabled": "false", "spark.driver.memory": "1g"}
+    session = sessions.open_session("local[2]", {**settings, "spark.ui.showConsoleProgress": "false"})
+    yield session
+    session.stop()
 
 
 @pytest.fixture(scope="session")

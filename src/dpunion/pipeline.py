@@ -10,6 +10,7 @@ publish  the chosen items, sorted, as plain strings; written whole or not at all
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import hashlib
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -28,12 +29,13 @@ from dpunion.errors import BadParameter
 from dpunion.plans import Plan, plan_release
 from dpunion.randomness import RunKey
 from dpunion.releases import COLUMN, Release, check_target
-from dpunion.sources import NullUserPolicy, Rows, ValueKind, composite, open_rows
+from dpunion.sources import NullUserPolicy, Rows, ValueKind, check_source, composite, open_rows
 from dpunion.sources.databases import public_name
 from dpunion.sources.encoding import Normalization, encode
 from dpunion.sources.known import Known, known_items
 from dpunion.sources.rowstore import as_bytes
 from dpunion.sources.token_streams import encode_ngrams
+from dpunion.spark.frames import checked_shards, is_spark_frame
 from dpunion.tokens import SplitFunction, Splitting, Tokenizer, check_splitting
 
 if TYPE_CHECKING:
@@ -78,6 +80,8 @@ def release(
     dataset: str | None = None,
     charge_again: bool = False,
     memory_limit: int | str | None = None,
+    shards: int | None = None,
+    collect: bool = True,
     unsafe_test_key: int | None = None,
     progress: Progress | None = None,
 ) -> Release:
@@ -85,7 +89,8 @@ def release(
 
     source: a path, a list of paths or a pattern (Parquet, Arrow IPC, CSV, TSV, JSONL; .gz, .zst), a folder of Parquet
     files, "-" for standard input (with input_format), a database (with query); any object with `__arrow_c_stream__`
-    (pandas, polars, pyarrow, DuckDB); an iterable of (user, item) pairs; a mapping user -> items.
+    (pandas, polars, pyarrow, DuckDB); an iterable of (user, item) pairs; a mapping user -> items; a DataFrame of Spark,
+    which then does the work.
     user, item: the columns. text: instead of item, a column of texts that are split into words.
     item may be a list of columns: their combinations are then released, as tuples; a row without a value in one of them
     is left out. In pairs and mappings such an item is a tuple, and the list names its parts.
@@ -101,6 +106,8 @@ def release(
     ledger, dataset: where the budget is kept; charged before reading. charge_again allows the same release once more.
     memory_limit: bytes, or text like "2GB" (a share of the machine when left out); beyond it rows wait in nameless
     private files.
+    shards, collect: on Spark, among how many shards a policy's users are spread, and whether the items come to the
+    driver; if not, Spark writes them as Parquet into the folder `out`, and the Release only says where they are.
     unsafe_test_key: fixes the randomness, for tests; the result is stamped NOT PRIVATE.
 
     Guarantees:
@@ -128,6 +135,14 @@ def release(
     _check_text_options(reading)
     if include_known and reading.known is None:
         raise BadParameter("There is no known list to include.", "Name it with 'known' (--known), or leave this out.")
+    if include_known and not collect:
+        raise BadParameter(
+            "A known list is included in collected items only.", "Leave out 'include_known', or collect."
+        )
+    on_spark = is_spark_frame(source)
+    on_shards = _checked_spark_options(shards, collect, out, on_spark=on_spark)
+    if not collect:
+        out, stored = (), str(out)
     # With a ledger, a release that was made before is found first; a bad output then gives the charge back.
     targets = [] if ledger is not None else checked_targets(out, overwrite=overwrite)
     key = RunKey.fresh() if unsafe_test_key is None else RunKey.for_tests(unsafe_test_key)
@@ -136,15 +151,20 @@ def release(
     facts = reading.to_dict() | {"plan": planned.to_dict()}
     with reserved(ledger, dataset, planned, facts, charge_again=charge_again, test_key=key.is_test) as reservation:
         targets = targets or checked_targets(out, overwrite=overwrite)
-        contributions = read(reading, planned, key, tell, reservation)
-        tell("selecting", None)
-        released = publish(planned, contributions, key, reading.known if include_known else None, columns)
-        notes = _notes(reservation, reading.known, include_known, columns)
-        released = Release(released.items, planned, released.private, notes, columns)
+        extra = reading.known if include_known else None
+        if on_spark:
+            place = None if collect else Stored(stored, overwrite)
+            released = publish_from_spark(planned, reading, key, on_shards, extra, columns, place, tell, reservation)
+        else:
+            contributions = read(reading, planned, key, tell, reservation)
+            tell("selecting", None)
+            released = publish(planned, contributions, key, extra, columns)
+        notes = (*released.notes, *_notes(reservation, reading.known, include_known, columns))
+        released = dataclasses.replace(released, notes=notes)
         tell("writing", None)
         written = [released.write(target, overwrite=overwrite) for target in targets]
         if reservation is not None:
-            reservation.settle(written, digest=None if written else _digest(released))
+            reservation.settle(written, digest=None if written or not collect else _digest(released))
     return released
 
 
@@ -261,6 +281,66 @@ def publish(
     return Release(tuple(items), planned, private=not key.is_test, columns=columns)
 
 
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """The folder into which Spark writes the items."""
+
+    path: str
+    overwrite: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionReader:
+    """Reads one partition's rows in a worker of Spark, as `read` does on one machine."""
+
+    reading: Reading
+    planned: Plan
+
+    def __call__(self, source: Any, key: RunKey) -> Contributions:
+        """Read all rows.
+
+        Guarantees: those of `read`.
+        """
+        return read(dataclasses.replace(self.reading, source=source), self.planned, key, _silent, None)
+
+
+def publish_from_spark(
+    planned: Plan,
+    reading: Reading,
+    key: RunKey,
+    shards: int,
+    known: Known | None,
+    columns: tuple[str, ...],
+    place: Stored | None,
+    tell: Progress,
+    reservation: Reservation | None,
+) -> Release:
+    """Select by the plan on Spark; bring the chosen items here, or have Spark write them.
+
+    Guarantees:
+    - columns and types are checked before the reservation says that reading begins;
+    - one action makes the released items, so that they are never computed a second time from other data;
+    - nothing but released items comes to the driver, and these only without a place to store them.
+    """
+    from dpunion.spark import engine as spark
+
+    frame = spark.columns_of(reading.source, reading.user, reading.value)
+    check_source(spark.empty_table(frame), user=reading.user, value=reading.value, kind=reading.kind)
+    tell("reading and selecting on Spark", None)
+    if reservation is not None:
+        reservation.start_reading()
+    read_rows = PartitionReader(dataclasses.replace(reading, source=None), planned)
+    notes = (f"It was computed on Apache Spark, the users spread over {shards} shards.",)
+    with spark.selected(frame, planned, read_rows, key, shards) as chosen:
+        if place is not None:
+            spark.written(spark.as_columns(chosen, columns), place.path, overwrite=place.overwrite)
+            return Release((), planned, not key.is_test, notes, columns, stored=place.path)
+        chosen_texts = [name.decode() for name in spark.collected(chosen)]
+    texts = chosen_texts if known is None else {*chosen_texts, *known.items}
+    items = sorted(texts) if len(columns) == 1 else sorted(map(composite.split, texts))
+    return Release(tuple(items), planned, not key.is_test, notes, columns)
+
+
 @contextlib.contextmanager
 def reserved(
     ledger: PathLike | None,
@@ -346,6 +426,15 @@ def _kind(item: object, text: str | None) -> ValueKind:
             "Both 'item' and 'text' were given.", "Use 'item' for ready items or 'text' for texts to split into words."
         )
     return ValueKind.ITEM if text is None else ValueKind.TEXT
+
+
+def _checked_spark_options(shards: int | None, collect: bool, out: Any, *, on_spark: bool) -> int:  # noqa: FBT001
+    """Return the number of shards; refuse options of Spark for other sources, and a release that would go nowhere."""
+    if not on_spark and (shards is not None or not collect):
+        raise BadParameter("'shards' and 'collect' are for Spark.", "Pass a DataFrame of Spark, or leave them out.")
+    if not collect and not isinstance(out, (str, os.PathLike)):
+        raise BadParameter("Items that are not collected need a place.", "Name one folder for Spark to write: 'out'.")
+    return checked_shards(shards)
 
 
 def _is_named(source: Any) -> bool:

@@ -30,7 +30,8 @@ class Release:
 
     items: sorted by their UTF-8 bytes: texts, or for keys of several columns tuples of texts. private: False when a
     test key was used. notes: further public sentences of the statement: the ledger entry, the known list. columns: the
-    names of the key's columns, with which the items are written.
+    names of the key's columns, with which the items are written. stored: the folder in which Spark wrote the items,
+    which are then not here.
     """
 
     items: tuple[Any, ...]
@@ -38,12 +39,22 @@ class Release:
     private: bool
     notes: tuple[str, ...] = ()
     columns: tuple[str, ...] = (COLUMN,)
+    stored: str | None = None
 
     def __len__(self) -> int:
+        self._refuse_if_stored()
         return len(self.items)
 
     def __repr__(self) -> str:
-        return f"Release({len(self.items)} items, {self.plan.algorithm.name}, private={self.private})"
+        where = f"{len(self.items)} items" if self.stored is None else f"items in {self.stored}"
+        return f"Release({where}, {self.plan.algorithm.name}, private={self.private})"
+
+    def _refuse_if_stored(self) -> None:
+        if self.stored is not None:
+            raise BadParameter(
+                "The items of this release are in the folder that Spark wrote.",
+                "Read them from there, or collect them.",
+            )
 
     @property
     def statement(self) -> str:
@@ -52,6 +63,7 @@ class Release:
 
     def rows(self) -> Iterator[tuple[str, ...]]:
         """Yield each item as one text for each column."""
+        self._refuse_if_stored()
         return iter(self.items) if len(self.columns) > 1 else ((item,) for item in self.items)
 
     def to_json(self) -> str:
@@ -60,6 +72,7 @@ class Release:
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain values, items included."""
+        self._refuse_if_stored()
         return {
             "format": FORMAT,
             "private": self.private,

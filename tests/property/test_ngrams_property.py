@@ -11,16 +11,20 @@ from strategies import names
 
 from dpunion.algorithms import Funnel, PolicyGaussian, UserOrder, WeightedGaussian
 from dpunion.budget import Budget
+from dpunion.engines.shares import l2_shares
 from dpunion.kernels.ngrams import compact
 from dpunion.kernels.reference_ngrams import candidates as reference_candidates
 from dpunion.kernels.reference_ngrams import held_candidates, ngrams_of
 from dpunion.ngrams import Ngrams, plan_ngrams, publish_ngrams
-from dpunion.ngrams.candidates import Candidates, Level, halves
-from dpunion.ngrams.lengths import _nameless, _numbers_in, funnel_weights, pair_digests, weigh
+from dpunion.ngrams.candidates import Candidates, Level, halves, places_in, unsupported
+from dpunion.ngrams.lengths import _level_of, funnel_weights, pair_digests, pair_table, weigh
+from dpunion.ngrams.plans import LengthPlan
+from dpunion.ngrams.spark import PairReader, level_of_tokens, packed_stream
 from dpunion.plans import funnel_shape
 from dpunion.randomness import RunKey
 from dpunion.sources.encoding import Normalization, encode
 from dpunion.sources.token_streams import bounded, encode_ngrams, paired, read_tokens
+from dpunion.spark.tasks import AddShares, Secret
 from dpunion.tokens import Splitting
 
 ALPHABET = ["a", "b", "c", "d"]
@@ -91,7 +95,7 @@ def test_the_candidates_are_counted_and_numbered_as_brute_force_finds_them(relea
     pairs = candidates.at(np.arange(candidates.count))
     prefixes, suffixes = halves(pairs)
     assert {shorter[p] + shorter[s][-1:] for p, s in zip(prefixes, suffixes, strict=True)} == brute
-    assert candidates.index(pairs).tolist() == list(range(candidates.count))
+    assert len(set(pairs.tolist())) == candidates.count
 
 
 @given(database=databases, released=released_sets(longest=2), length=st.sampled_from([2, 3]))
@@ -109,7 +113,7 @@ def held_pairs(database, released, length, limit, order=UserOrder.RANDOM):
     offsets = np.empty_like(stream.offsets)
     codes = codes[: compact(stream.offsets, codes, offsets)]
     paired_codes, pairs = paired(codes, KEY)
-    table = _nameless(pair_digests(pairs, levels[0], levels[-1], KEY))
+    table = pair_table(pairs, pair_digests(pairs, levels[0], levels[-1], KEY))
     data = bounded(
         stream, offsets, paired_codes, table, KEY, bound_round=length, max_items_per_user=limit, user_order=order
     )
@@ -153,6 +157,43 @@ def test_all_lengths_as_one_set_equal_ready_items(database, lengths, limit):
     assert ours.table.digests.tolist() == ready.table.digests.tolist()
     # Users whose texts are too short for any n-gram are users without items here, and no users there.
     assert [s for s in sets(ours) if s] == sets(ready)
+
+
+@given(
+    database=databases,
+    released=released_sets(longest=2),
+    length=st.sampled_from([2, 3]),
+    limit=st.sampled_from([2, 1000]),
+    cut=st.integers(0, 6),
+)
+def test_partitions_of_users_add_up_to_all_of_them(database, released, length, limit, cut):
+    """What Spark's tasks find in packed streams of some users each, in units by n-gram, is what one stream gives."""
+    users = list(database)
+    groups = [{user: database[user] for user in part} for part in (users[:cut], users[cut:]) if part]
+    whole, parts = units_of(database, released, length, limit), [units_of(g, released, length, limit) for g in groups]
+    assert whole == {gram: sum(part.get(gram, 0) for part in parts) for part in parts for gram in part}
+    held = held_candidates(database, [gram for gram in released if len(gram) == length - 1], length)
+    if limit == 1000:
+        assert set(whole) == set().union(*held.values())
+
+
+def units_of(database, released, length, limit):
+    """Run the tasks on one packed stream: return the units of each n-gram, as a tuple of tokens."""
+    _, grams = levels_of(released, length - 1)
+    tokens = level_of_tokens(["".join(gram).encode() for gram in grams[0]], KEY)
+    levels = (tokens,)
+    for above, below in zip(grams[1:], grams[:-1], strict=True):
+        pairs = [below.index(gram[:-1]) << 32 | below.index(gram[1:]) for gram in above]
+        levels = (*levels, _level_of(np.array(pairs, np.uint64), tokens, levels[-1], KEY))
+    packed = pa.table({"part": pa.array([0], pa.int32()), "payload": [packed_stream(stream_of(database))]})
+    algorithm = WeightedGaussian(max_items_per_user=limit)
+    read = PairReader(LengthPlan(length, 0.5, algorithm, 1.0, 0.0), levels)
+    add = AddShares(read, Secret.of(KEY), limit, l2_shares(limit))
+    found = pa.Table.from_batches(list(add(iter(packed.to_batches()))), pa.schema({"item": "binary", "units": "int64"}))
+    names = np.frombuffer(b"".join(found["item"].to_pylist()), np.uint64)
+    shorter = grams[-1]
+    texts = [shorter[p] + shorter[s][-1:] for p, s in zip(*halves(names), strict=True)]
+    return dict(zip(texts, found["units"].to_pylist(), strict=True))
 
 
 def sets(data):
@@ -241,8 +282,9 @@ def test_what_a_user_keeps_is_bounded_and_the_users_own_choice(database, release
 )
 def test_places_among_the_released(have, ask):
     released, pairs = np.array(sorted(have), np.uint64), np.array(sorted(ask), np.uint64)
-    found = _numbers_in(released, pairs).tolist()
+    found = places_in(released, pairs).tolist()
     assert found == [sorted(have).index(pair) if pair in have else -1 for pair in sorted(ask)]
+    assert unsupported(pairs, released).tolist() == sorted(set(ask) - set(have))
 
 
 def test_many_pairs_are_numbered_across_growing_tables():

@@ -25,9 +25,10 @@ from dpunion.ngrams.candidates import (
     Level,
     bernoulli_positions,
     binomial_table,
-    draw_unsupported,
+    mark_candidates,
+    unsupported,
 )
-from dpunion.ngrams.lengths import first_level, next_level, threshold_for
+from dpunion.ngrams.lengths import LocalTexts, first_level, next_level, threshold_for
 from dpunion.ngrams.plans import LengthPlan
 from dpunion.plans import funnel_shape
 from dpunion.randomness import RunKey
@@ -90,7 +91,7 @@ def test_spurious_ngrams_are_uniform_over_the_candidates_nobody_holds(bias):
     counts = dict.fromkeys(candidates.at(np.arange(25)).tolist(), 0)
     sizes = []
     for draw_round in range(ROUNDS):
-        drawn = draw_unsupported(candidates, held, 0.13, KEY, draw_round).tolist()
+        drawn = unsupported(mark_candidates(candidates, 0.13, KEY, draw_round), held).tolist()
         assert len(set(drawn)) == len(drawn)
         sizes.append(len(drawn))
         for pair in drawn:
@@ -112,10 +113,10 @@ def test_longer_candidates_are_drawn_uniformly_too():
     _, level = tiny_level()
     candidates = Candidates(level)
     assert candidates.count == 6  # 0 1 2, 0 1 3, 1 2 1, 2 1 2, 2 1 3 and 4 4 4
+    everything = np.sort(candidates.at(np.arange(candidates.count)))
     counts = np.zeros(candidates.count)
     for draw_round in range(3_000):
-        drawn = draw_unsupported(candidates, np.zeros(0, np.uint64), 0.3, KEY, draw_round)
-        counts[candidates.index(drawn)] += 1
+        counts[np.isin(everything, mark_candidates(candidates, 0.3, KEY, draw_round))] += 1
     assert ((counts - 900) ** 2 / 630).sum() < stats.chi2.isf(PASSES, candidates.count)
 
 
@@ -132,7 +133,8 @@ def outcomes(plan, runs, rate=0.2):
     result = None
     for seed in range(runs):
         level, positions, words = first_level(stream, np.array([0, 1]))
-        above, _, result = next_level(plan, rate, stream, level, level, positions, RunKey.for_tests(seed))
+        key = RunKey.for_tests(seed)
+        above, result = next_level(plan, rate, LocalTexts(stream, key, positions), (level,), key)
         out = frozenset((words[p], words[s]) for p, s in zip(above.prefixes, above.suffixes, strict=True))
         counts[out] = counts.get(out, 0) + 1
     return counts, result

@@ -119,7 +119,9 @@ def test_the_examples_of_the_help_parse(tmp_path, monkeypatch):
     import shlex
 
     monkeypatch.chdir(tmp_path)
-    examples = [line.strip() for line in RELEASE_HELP.splitlines() if "[cyan]dpunion" in line]
+    lines = [line.strip() for line in RELEASE_HELP.splitlines() if "[cyan]dpunion" in line]
+    # The one for Spark would look for a cluster first.
+    examples = [line for line in lines if "--engine spark" not in line]
     assert len(examples) >= 3
     for example in examples:
         words = shlex.split(example.removeprefix("[cyan]").removesuffix("[/cyan]"))
@@ -156,9 +158,9 @@ def test_asking_for_help_loads_nothing_heavy(arguments):
     code = f"""
 import sys
 sys.argv = ["dpunion", *{arguments!r}]
-from dpunion.cli import main
+from dpunion.cli import app
 try:
-    main()
+    app()  # not main, which ends the process
 except SystemExit as done:
     assert not done.code
 """

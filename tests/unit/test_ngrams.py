@@ -119,17 +119,20 @@ def test_ngrams_kept_by_nobody_but_held_can_come_out_and_their_places_count(monk
     tokens, positions, words = lengths.first_level(stream, np.arange(4))
     plan = LengthPlan(2, 0.5, WeightedGaussian(max_items_per_user=1), 1.0, 0.0)
     everything = lengths.Candidates(tokens).at(np.arange(16))
+    kept = []
 
-    def all_others(candidates, supported, chance, key, draw_round):
-        assert len(supported) == 1
-        return np.setdiff1d(everything, supported)
+    def passing_all_kept(plan, threshold, contributions, all_kept, key):
+        kept.append(int(all_kept.sum()))
+        return all_kept
 
-    monkeypatch.setattr(lengths, "draw_unsupported", all_others)
-    monkeypatch.setattr(lengths, "decide", lambda plan, threshold, contributions, kept, key: kept)
-    level, there, _ = lengths.next_level(plan, 0.01, stream, tokens, tokens, positions, KEY)
+    monkeypatch.setattr(lengths, "mark_candidates", lambda candidates, chance, key, draw_round: everything)
+    monkeypatch.setattr(lengths, "decide", passing_all_kept)
+    texts = lengths.LocalTexts(stream, KEY, positions)
+    level, _ = lengths.next_level(plan, 0.01, texts, (tokens,), KEY)
+    assert kept == [1]
     grams = [f"{words[p]} {words[s]}" for p, s in zip(level.prefixes, level.suffixes, strict=True)]
     assert len(grams) == 16
-    assert [grams[code] for code in there.codes if code >= 0] == ["a b", "b c", "c d"]
+    assert [grams[code] for code in texts.positions.codes if code >= 0] == ["a b", "b c", "c d"]
 
 
 def test_progress_names_the_lengths_only():
@@ -386,11 +389,13 @@ def test_the_statement_says_what_may_be_spurious():
 
 
 def test_sensitive_objects_show_nothing():
-    from dpunion.ngrams.lengths import Positions
+    from dpunion.ngrams.lengths import LocalTexts, Positions
     from dpunion.sources.token_streams import TokenStream
 
     assert repr(Positions(np.arange(2), np.arange(3, dtype=np.int32))) == "Positions(<sensitive>)"
-    assert repr(TokenStream(np.arange(2), np.arange(3, dtype=np.int32), None, None)) == "TokenStream(<sensitive>)"
+    stream = TokenStream(np.arange(2), np.arange(3, dtype=np.int32), None, None)
+    assert repr(stream) == "TokenStream(<sensitive>)"
+    assert repr(LocalTexts(stream, KEY)) == "LocalTexts(<sensitive>)"
 
 
 def test_only_ngrams_with_all_their_parts_can_be_asked_for():

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dpunion.cli.answers import answer_again, answering, print_result, progress_bar, say
+from dpunion.cli.answers import answer_again, answering, print_result, say
 from dpunion.cli.configuration import record_configuration
 from dpunion.cli.options import (
     DATA,
@@ -19,14 +19,18 @@ from dpunion.cli.options import (
     DatasetName,
     Delta,
     DropUrls,
+    Engine,
     Epsilon,
     Force,
     InputFormat,
     LedgerPlace,
+    Master,
     NullUsersChoice,
     Out,
     Query,
     Sentences,
+    Shards,
+    SparkSettings,
     TestKey,
     TokenizerName,
     UserColumn,
@@ -45,6 +49,8 @@ written by nobody; the statement says how many to expect.
   [cyan]dpunion ngrams posts.jsonl --user author --text body --longest 3 -e 1 -d 1e-6 --out ngrams.parquet[/cyan]
 
   [cyan]dpunion ngrams posts.parquet -u author -t body --longest 2 --first weighted-gaussian -e 3 -d 1e-5[/cyan]
+
+  [cyan]dpunion ngrams hdfs://posts --engine spark --master yarn -u author -t body -e 1 -d 1e-9 -o grams.csv[/cyan]
 
 For all lengths as one set, without spurious ones: [cyan]dpunion release --text body --ngrams 1-3[/cyan]."""
 
@@ -85,10 +91,15 @@ def ngrams_command(
     share_ratio: Annotated[
         float, typer.Option(help="Each length's share of the budget over the one before.", rich_help_panel=TUNING)
     ] = 1.0,
+    engine: Engine = "local",
+    master: Master = None,
+    shards: Shards = None,
+    spark_settings: SparkSettings = None,
     unsafe_test_key: TestKey = None,
     config: Config = None,  # noqa: ARG001 - its callback has filled in the defaults
 ) -> None:
     """Release n-grams of people's texts, length by length."""
+    from dpunion.cli.spark import opened_source
     from dpunion.errors import AlreadyReleased
     from dpunion.ngrams import Ngrams, release_ngrams
 
@@ -112,8 +123,9 @@ def ngrams_command(
         "unsafe_test_key": unsafe_test_key,
     }
     try:
-        with progress_bar() as progress:
-            where: Any = source[0] if len(source) == 1 else source
+        with opened_source(
+            engine, source, master=master, shards=shards, settings=spark_settings, out_folder=None, options=options
+        ) as (where, progress):
             released = release_ngrams(
                 where, settings=settings, out=targets, overwrite=force, progress=progress, **options
             )

@@ -14,6 +14,7 @@ MODEL = "The privacy"
 DATA = "The data"
 OUTPUT = "The output"
 TUNING = "The algorithm"
+SPARK = "Spark"
 
 Epsilon = Annotated[
     float, typer.Option("--epsilon", "-e", help="How much one person may change the odds.", rich_help_panel=MODEL)
@@ -77,7 +78,11 @@ UserColumn = Annotated[
 Query = Annotated[str | None, typer.Option("--query", help="What to read of a database, in SQL.", rich_help_panel=DATA)]
 InputFormat = Annotated[
     str | None,
-    typer.Option("--input-format", help="What standard input holds: csv, tsv, jsonl, arrow.", rich_help_panel=DATA),
+    typer.Option(
+        "--input-format",
+        help="What standard input holds: csv, tsv, jsonl, arrow; for Spark also parquet, orc, table.",
+        rich_help_panel=DATA,
+    ),
 ]
 NullUsersChoice = Annotated[
     str, typer.Option("--null-users", help="refuse or drop rows that do not say whose they are.", rich_help_panel=DATA)
@@ -116,6 +121,30 @@ Config = Annotated[
         is_eager=True,
         help="A TOML file with any of these options; what is said here wins.",
         rich_help_panel=DATA,
+        show_default=False,
+    ),
+]
+Engine = Annotated[
+    str, typer.Option("--engine", help="local, or spark: SOURCE is then read by Spark.", rich_help_panel=SPARK)
+]
+Master = Annotated[
+    str | None,
+    typer.Option("--master", help="Where Spark runs: local[4], spark://..., yarn.", rich_help_panel=SPARK),
+]
+Shards = Annotated[
+    int | None,
+    typer.Option("--shards", help="Policies on Spark: spread the users over so many (8).", rich_help_panel=SPARK),
+]
+SparkSettings = Annotated[
+    list[str] | None,
+    typer.Option("--conf", metavar="NAME=VALUE", help="A setting of Spark. May be repeated.", rich_help_panel=SPARK),
+]
+OutFolder = Annotated[
+    str | None,
+    typer.Option(
+        "--out-folder",
+        help="Spark writes Parquet into this folder, on any of its file systems; nothing comes to this machine.",
+        rich_help_panel=SPARK,
         show_default=False,
     ),
 ]

@@ -23,18 +23,23 @@ from dpunion.cli.options import (
     DatasetName,
     Delta,
     DropUrls,
+    Engine,
     Epsilon,
     Force,
     InputFormat,
     LedgerPlace,
+    Master,
     MaxItems,
     NullUsersChoice,
     Order,
     Out,
+    OutFolder,
     Passes,
     Query,
     Sentences,
     Settings,
+    Shards,
+    SparkSettings,
     TestKey,
     TokenizerName,
     UserColumn,
@@ -61,6 +66,8 @@ Parquet files; a database (postgresql://..., SQLite or DuckDB file) with --query
   [cyan]dpunion release reviews.jsonl --user id --text body -e 1 -d 1e-6 --out words.csv --out words.json[/cyan]
 
   [cyan]dpunion release visits.csv -u id --item country --item device -e 1 -d 1e-6 --out keys.csv[/cyan]
+
+  [cyan]dpunion release hdfs:///logs --engine spark --master yarn -u uid -i query -e 1 -d 1e-9 --out-folder hdfs:///q[/cyan]
 
   [cyan]dpunion release new.csv -u id -i word -e 1 -d 1e-6 --known old.parquet --ledger budget.db --dataset posts[/cyan]
 
@@ -144,10 +151,16 @@ def release_command(
     passes: Passes = None,
     user_order: Order = None,
     settings: Settings = None,
+    engine: Engine = "local",
+    master: Master = None,
+    shards: Shards = None,
+    spark_settings: SparkSettings = None,
+    out_folder: OutFolder = None,
     unsafe_test_key: TestKey = None,
     config: Config = None,  # noqa: ARG001 - its callback has filled in the defaults
 ) -> None:
     """Release as many items as possible of the union of people's sets, privately."""
+    from dpunion.cli.spark import opened_source
     from dpunion.errors import AlreadyReleased, BadParameter
     from dpunion.pipeline import release
 
@@ -155,6 +168,10 @@ def release_command(
         raise BadParameter(
             "Give exactly one of --item and --text.",
             "Name the column of items, or the column of texts to split into words.",
+        )
+    if out_folder is not None and (out or as_json):
+        raise BadParameter(
+            "--out-folder leaves the items on the cluster.", "Leave out --out and --json, or use only them."
         )
     chosen = build_algorithm(algorithm, max_items_per_user, calibration, cutoff_margin, passes, user_order, settings)
     targets = out or []
@@ -181,14 +198,24 @@ def release_command(
         "unsafe_test_key": unsafe_test_key,
     }
     try:
-        with progress_bar() as progress:
-            # A single source that is no file is a database or standard input, which are not listed.
-            where: Any = source[0] if len(source) == 1 else source
-            released = release(where, algorithm=chosen, out=targets, overwrite=force, progress=progress, **options)
+        with opened_source(
+            engine,
+            source,
+            master=master,
+            shards=shards,
+            settings=spark_settings,
+            out_folder=out_folder,
+            options=options,
+        ) as (where, progress):
+            place: Any = {"out": targets} if out_folder is None else {"out": out_folder, "collect": False}
+            released = release(where, algorithm=chosen, overwrite=force, progress=progress, **place, **options)
     except AlreadyReleased as already:
         answer_again(already)
         return
     record_configuration(targets, source, chosen, options)
+    if released.stored is not None:
+        say(f"Released to {released.stored}.\n{released.statement}")
+        return
     _answer(released, targets, as_json=as_json)
 
 

@@ -12,25 +12,30 @@ docs/ngrams.md says.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
-from dpunion.algorithms import UserOrder, as_choice
+from dpunion.algorithms import as_choice
 from dpunion.budget import Budget
-from dpunion.engines import local
+from dpunion.errors import BadParameter
 from dpunion.ledger.accounts import charge_for_budget
 from dpunion.ngrams.candidates import Level
-from dpunion.ngrams.lengths import first_level, next_level
+from dpunion.ngrams.lengths import LocalTexts, Texts, next_level
 from dpunion.ngrams.plans import LengthPlan, LengthResult, NgramPlan, Ngrams, plan_ngrams, published_dpne
 from dpunion.ngrams.releases import NgramRelease, closed_under_parts
 from dpunion.pipeline import PathLike, Progress, Reading, checked_targets, opened, reserved, splitting_of
 from dpunion.randomness import RunKey
 from dpunion.sources import NullUserPolicy, ValueKind
 from dpunion.sources.encoding import Normalization
-from dpunion.sources.token_streams import TokenStream, bounded, read_tokens
+from dpunion.sources.token_streams import TokenStream, read_tokens
+from dpunion.spark.frames import checked_shards, is_spark_frame
 from dpunion.tokens import SplitFunction, Tokenizer
+
+if TYPE_CHECKING:
+    from dpunion.ledger import Reservation
 
 __all__ = [
     "LengthPlan",
@@ -69,12 +74,14 @@ def release_ngrams(
     ledger: PathLike | None = None,
     dataset: str | None = None,
     charge_again: bool = False,
+    shards: int | None = None,
     unsafe_test_key: int | None = None,
     progress: Progress | None = None,
 ) -> NgramRelease:
     """Release as many n-grams of length 1 to `longest` of the users' texts as possible.
 
-    source, user, null_users, query, input_format, out, ledger, dataset: as in dpunion.release.
+    source, user, null_users, query, input_format, out, ledger, dataset, shards: as in dpunion.release. With a DataFrame
+    of Spark, the texts stay there and the released n-grams come here.
     text: the column of texts; each row is a document.
     settings: all other parameters of the algorithm; its `longest` is then the one that counts.
     tokenizer: "words", "whitespace", "treebank", "icu" (with locale) or a function from a text to its tokens.
@@ -101,6 +108,7 @@ def release_ngrams(
         memory_limit=None,
         splitting=splitting_of(tokenizer, drop_urls=drop_urls, sentences=sentences, locale=locale),
     )
+    on_shards = _checked_spark_options(planned, shards, source)
     targets = [] if ledger is not None else checked_targets(out, overwrite=overwrite)
     key = RunKey.fresh() if unsafe_test_key is None else RunKey.for_tests(unsafe_test_key)
     tell = progress or _silent
@@ -109,17 +117,58 @@ def release_ngrams(
     charge = charge_for_budget(planned.budget)
     with reserved(ledger, dataset, charge, facts, charge_again=charge_again, test_key=key.is_test) as reservation:
         targets = targets or checked_targets(out, overwrite=overwrite)
-        with opened(reading, tell, reservation) as rows:
-            stream = read_tokens(rows, key, reading.splitting, reading.normalization)
-        released = publish_ngrams(planned, stream, key, lambda length: tell(f"selecting length {length}", None))
-        if reservation is not None:
-            released = dataclasses.replace(released, notes=(reservation.sentence,))
+        with _opened_texts(reading, key, on_shards, tell, reservation) as texts:
+            released = select_ngrams(planned, texts, key, lambda length: tell(f"selecting length {length}", None))
+        released = dataclasses.replace(released, notes=_notes(on_shards, reservation))
         tell("writing", None)
         written = [released.write(target, overwrite=overwrite) for target in targets]
         if reservation is not None:
-            texts = "\0".join(f"{ngram} {length}" for ngram, length in released.ngrams)
-            reservation.settle(written, digest=None if written else hashlib.sha256(texts.encode()).hexdigest())
+            listed = "\0".join(f"{ngram} {length}" for ngram, length in released.ngrams)
+            reservation.settle(written, digest=None if written else hashlib.sha256(listed.encode()).hexdigest())
     return released
+
+
+@contextlib.contextmanager
+def _opened_texts(
+    reading: Reading, key: RunKey, shards: int | None, tell: Progress, reservation: Reservation | None
+) -> Iterator[Texts]:
+    """Read the texts into token streams, here or, with shards, on Spark."""
+    if shards is None:
+        with opened(reading, tell, reservation) as rows:
+            stream = read_tokens(rows, key, reading.splitting, reading.normalization)
+        yield LocalTexts(stream, key)
+        return
+    from dpunion.ngrams.spark import spark_texts
+
+    def start_reading() -> None:
+        tell("reading on Spark", None)
+        if reservation is not None:
+            reservation.start_reading()
+
+    with spark_texts(reading, key, shards, start_reading) as texts:
+        yield texts
+
+
+def _notes(shards: int | None, reservation: Reservation | None) -> tuple[str, ...]:
+    notes = []
+    if shards is not None:
+        notes.append(f"It was computed on Apache Spark, the users spread over {shards} shards.")
+    if reservation is not None:
+        notes.append(reservation.sentence)
+    return tuple(notes)
+
+
+def _checked_spark_options(plan: NgramPlan, shards: int | None, source: Any) -> int | None:
+    """Return the number of shards on Spark, None elsewhere; refuse the option for other sources."""
+    if is_spark_frame(source):
+        from dpunion.ngrams.spark import check_lengths
+
+        chosen = checked_shards(shards)
+        check_lengths(plan, chosen)
+        return chosen
+    if shards is not None:
+        raise BadParameter("'shards' is for Spark.", "Pass a DataFrame of Spark, or leave it out.")
+    return None
 
 
 def publish_ngrams(
@@ -131,29 +180,25 @@ def publish_ngrams(
     - each length sees the users' texts and, of the lengths before, what was released;
     - texts are put together from released tokens; nothing else of the input reaches the release.
     """
-    tell = on_length or (lambda _: None)
-    tell(1)
-    first = plan.first.algorithm
-    contributions = bounded(
-        stream,
-        stream.offsets,
-        stream.tokens,
-        stream.table,
-        key,
-        bound_round=0,
-        max_items_per_user=first.max_items_per_user,
-        user_order=getattr(first, "user_order", UserOrder.RANDOM),
-    )
-    tokens, positions, words = first_level(stream, local.select(plan.first, contributions, key))
-    del contributions
-    results = [LengthResult(1, len(tokens), None, plan.first.threshold, 0.0)]
-    texts, found = words, [(word, 1) for word in words]
-    level = tokens
+    return select_ngrams(plan, LocalTexts(stream, key), key, on_length or (lambda _: None))
+
+
+def select_ngrams(plan: NgramPlan, texts: Texts, key: RunKey, on_length: Callable[[int], None]) -> NgramRelease:
+    """Select length by length from texts wherever they are.
+
+    Guarantees: those of publish_ngrams.
+    """
+    on_length(1)
+    level, words = texts.first(plan.first)
+    levels: tuple[Level, ...] = (level,)
+    results = [LengthResult(1, len(words), None, plan.first.threshold, 0.0)]
+    here, found = words, [(word, 1) for word in words]
     for one in plan.lengths[1:]:
-        tell(one.length)
-        level, positions, result = next_level(one, plan.settings.spurious_rate, stream, tokens, level, positions, key)
-        texts = _longer(texts, words, level)
-        found.extend((ngram, one.length) for ngram in texts)
+        on_length(one.length)
+        level, result = next_level(one, plan.settings.spurious_rate, texts, levels, key)
+        here = _longer(here, words, level)
+        found.extend((ngram, one.length) for ngram in here)
+        levels = (*levels, level)
         results.append(result)
     return NgramRelease(tuple(sorted(found)), plan, tuple(results), private=not key.is_test)
 

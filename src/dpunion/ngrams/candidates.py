@@ -1,8 +1,8 @@
 """The public candidates V_k: n-grams whose prefix and suffix of length k-1 are both released (Kim et al. 2021).
 
 V_k is never written out. Released n-grams of length k-1 that end in y may be followed by those that begin with y, so
-V_k is a union of rectangles, one for each y of length k-2; counting it, naming its i-th member and finding a member's
-number are sums and divisions over these rectangles.
+V_k is a union of rectangles, one for each y of length k-2; counting it and naming its i-th member are sums and
+divisions over these rectangles.
 """
 
 from __future__ import annotations
@@ -37,6 +37,11 @@ class Level:
     def __len__(self) -> int:
         return len(self.last)
 
+    @property
+    def pairs(self) -> Uint64s:
+        """Return the n-grams as pairs prefix << 32 | suffix: uint64[n], rising (from length 2 on)."""
+        return (self.prefixes.astype(np.uint64) << np.uint64(32)) | self.suffixes.astype(np.uint64)
+
     @classmethod
     def empty(cls, length: int) -> Level:
         """Return the level of a length at which nothing was released."""
@@ -48,15 +53,14 @@ class Candidates:
     """V_k of a level of length k-1, as rectangles: all of it is public.
 
     Guarantees:
-    - `count` is exactly |V_k|, and `at` a one-to-one map from 0..count-1 onto V_k, whose inverse is `index`.
+    - `count` is exactly |V_k|, and `at` a one-to-one map from 0..count-1 onto V_k.
     """
 
     def __init__(self, level: Level) -> None:
         groups = 1 + int(max(level.prefixes.max(initial=0), level.suffixes.max(initial=0)))
         # A released n-gram is a prefix in the rectangle of its own suffix, and a suffix in that of its own prefix.
-        self._rows, self._row_starts, self._row_places = _grouped(level.suffixes, groups)
-        self._columns, self._column_starts, self._column_places = _grouped(level.prefixes, groups)
-        self._row_groups, self._column_groups = level.suffixes, level.prefixes
+        self._rows, self._row_starts = _grouped(level.suffixes, groups)
+        self._columns, self._column_starts = _grouped(level.prefixes, groups)
         self._widths = np.diff(self._column_starts)
         areas = np.diff(self._row_starts) * self._widths
         self._starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(areas)])
@@ -70,50 +74,48 @@ class Candidates:
         suffixes = self._columns[self._column_starts[group] + column]
         return (prefixes.astype(np.uint64) << np.uint64(32)) | suffixes.astype(np.uint64)
 
-    def index(self, pairs: Uint64s) -> Int64s:
-        """Return the numbers of members: int64[n]; a pair that is no member is our mistake."""
-        prefixes, suffixes = halves(pairs)
-        group = self._row_groups[prefixes]
-        if np.any(group != self._column_groups[suffixes]):
-            raise InternalError("an n-gram that is no candidate")
-        row = self._row_places[prefixes] - self._row_starts[group]
-        column = self._column_places[suffixes] - self._column_starts[group]
-        numbers: Int64s = self._starts[group] + row * self._widths[group] + column
-        return numbers
-
 
 def halves(pairs: Uint64s) -> tuple[Int64s, Int64s]:
     """Return the prefix and the suffix of each pair: int64[n] each."""
     return (pairs >> np.uint64(32)).astype(np.int64), (pairs & np.uint64(0xFFFFFFFF)).astype(np.int64)
 
 
-def _grouped(groups: Int32s, count: int) -> tuple[Int64s, Int64s, Int64s]:
-    """Return the members sorted by group, where each group starts, and each member's place."""
+def places_in(rising: Uint64s, pairs: Uint64s) -> Int32s:
+    """Return each pair's place in `rising`, uint64[m], and -1 where it is not there: int32[pairs]."""
+    if not len(rising):
+        return np.full(len(pairs), -1, np.int32)
+    places = np.minimum(np.searchsorted(rising, pairs), len(rising) - 1)
+    return np.where(rising[places] == pairs, places, -1).astype(np.int32)
+
+
+def _grouped(groups: Int32s, count: int) -> tuple[Int64s, Int64s]:
+    """Return the members sorted by group, and where each group starts."""
     order = np.argsort(groups, kind="stable")
-    starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(np.bincount(groups, minlength=count))])
-    places = np.empty(len(order), np.int64)
-    places[order] = np.arange(len(order))
-    return order, starts, places
+    return order, np.concatenate([np.zeros(1, np.int64), np.cumsum(np.bincount(groups, minlength=count))])
 
 
-def draw_unsupported(
-    candidates: Candidates, supported: Uint64s, chance: float, key: RunKey, draw_round: int
-) -> Uint64s:
-    """Toss a coin of probability `chance` for every candidate that nobody kept; return those that passed.
+def mark_candidates(candidates: Candidates, chance: float, key: RunKey, draw_round: int) -> Uint64s:
+    """Toss a coin of probability `chance` for every candidate; return those that come up, as rising pairs: uint64[n].
 
-    supported: uint64[n], the distinct candidates that somebody kept, as pairs. Returns rising pairs.
+    A mark counts for a candidate that nobody keeps, and means nothing for the others (`unsupported`).
 
     Guarantees:
-    - every unsupported candidate passes with probability `chance`, independently, up to 2^-128 for each block of
-      about 1/chance of them; so their number is binomial and, given it, they are drawn without replacement;
-    - no supported candidate is returned.
+    - every candidate is marked with probability `chance`, independently, up to 2^-128 for each block of about 1/chance
+      of them;
+    - the marks are a function of the released n-grams, the chance and the run key: no user has a part in them.
     """
-    held = np.sort(candidates.index(supported))
-    left = candidates.count - len(held)
-    ranks = bernoulli_positions(left, chance, key, draw_round)
-    # The j-th unsupported candidate is j plus the number of supported ones before it.
-    skipped = np.searchsorted(held - np.arange(len(held)), ranks, side="right")
-    return np.sort(candidates.at(ranks + skipped))
+    return np.sort(candidates.at(bernoulli_positions(candidates.count, chance, key, draw_round)))
+
+
+def unsupported(marks: Uint64s, kept: Uint64s) -> Uint64s:
+    """Return the marks that nobody keeps: the spurious n-grams. Both are rising pairs.
+
+    Guarantees:
+    - given what is kept, every other candidate is in with the probability of a mark, independently; so their number is
+      binomial and, given it, they are drawn without replacement;
+    - nothing that is kept is in.
+    """
+    return marks[places_in(kept, marks) < 0]
 
 
 def bernoulli_positions(total: int, chance: float, key: RunKey, draw_round: int) -> Int64s:

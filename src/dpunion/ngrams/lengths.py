@@ -2,13 +2,13 @@
 
 Given the shorter n-grams that were released, this is a plain Gaussian mechanism on the public set V_k: every candidate,
 held or not, has its noise and its decision. Only what somebody keeps is computed one by one; the others are all alike,
-so those that pass are drawn at random (docs/ngrams.md).
+so those that pass are marked at random (docs/ngrams.md).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import assert_never
+from typing import Protocol, assert_never
 
 import numpy as np
 import numpy.typing as npt
@@ -16,15 +16,17 @@ import numpy.typing as npt
 from dpunion.algorithms import Funnel, PolicyGaussian, UserOrder, WeightedGaussian
 from dpunion.calibration.composition import candidate_threshold, spurious_tail, walk_tail, walk_threshold
 from dpunion.contributions import Contributions, Float64s, Int32s, Int64s, ItemTable, Uint64s
+from dpunion.engines import local
 from dpunion.engines.shares import in_weight, l2_shares
+from dpunion.errors import InternalError
 from dpunion.kernels.bounding import narrow_users
 from dpunion.kernels.descent import descend_ball, descend_l2
 from dpunion.kernels.ngrams import compact, renumber
 from dpunion.kernels.normal import upper_tail
 from dpunion.kernels.shares import add_shares
-from dpunion.ngrams.candidates import Candidates, Level, draw_unsupported, halves
+from dpunion.ngrams.candidates import Candidates, Level, halves, mark_candidates, places_in, unsupported
 from dpunion.ngrams.plans import LengthPlan, LengthResult
-from dpunion.plans import funnel_shape
+from dpunion.plans import Plan, funnel_shape
 from dpunion.randomness import Purpose, RunKey
 from dpunion.sources.token_streams import TokenStream, bounded, paired
 
@@ -69,60 +71,142 @@ def first_level(stream: TokenStream, chosen: Int64s) -> tuple[Level, Positions, 
     return level, Positions(stream.offsets, codes), tuple(names[i].decode() for i in order)
 
 
-def next_level(
-    plan: LengthPlan, rate: float, stream: TokenStream, tokens: Level, level: Level, positions: Positions, key: RunKey
-) -> tuple[Level, Positions, LengthResult]:
-    """Release the n-grams that are one longer than `level`.
+class Texts(Protocol):
+    """Everybody's texts, wherever they are: of each length they give what is to be released."""
 
-    rate: how many spurious n-grams may be expected, as a part of the n-grams one shorter.
+    def first(self, plan: Plan) -> tuple[Level, tuple[str, ...]]:
+        """Release single tokens: a level, in the order of the tokens' bytes, and their texts."""
+
+    def later(self, plan: LengthPlan, threshold: float, marks: Uint64s, levels: tuple[Level, ...]) -> Uint64s:
+        """Release n-grams one longer than the last of the levels, which are all there are so far: rising pairs.
+
+        Guarantees: what comes out was kept by somebody and passed, or is marked and was kept by nobody.
+        """
+
+
+class LocalTexts:
+    """The texts on one machine.
+
+    Guarantees: nothing about them shows in the repr.
+    """
+
+    def __init__(self, stream: TokenStream, key: RunKey, positions: Positions | None = None) -> None:
+        self._stream = stream
+        self._key = key
+        self.positions = positions
+
+    def __repr__(self) -> str:
+        return "LocalTexts(<sensitive>)"
+
+    def first(self, plan: Plan) -> tuple[Level, tuple[str, ...]]:
+        """Release single tokens.
+
+        Guarantees: those of local.select.
+        """
+        chosen = local.select(plan, kept_tokens(plan, self._stream, self._key), self._key)
+        level, self.positions, words = first_level(self._stream, chosen)
+        return level, words
+
+    def later(self, plan: LengthPlan, threshold: float, marks: Uint64s, levels: tuple[Level, ...]) -> Uint64s:
+        """Release n-grams one longer than the last of the levels.
+
+        Guarantees: those of Texts and of `decide`.
+        """
+        if self.positions is None:
+            raise InternalError("longer n-grams were asked for before single tokens")
+        positions, pairs = longer(self.positions, self._key)
+        contributions = kept_ngrams(plan, self._stream, positions, pairs, levels, self._key)
+        kept = np.zeros(len(pairs), np.bool_)
+        kept[contributions.items] = True
+        passed = decide(plan, threshold, contributions, kept, self._key)
+        released = np.union1d(pairs[passed], unsupported(marks, pairs[kept]))
+        # subtle: an n-gram that was held but kept by nobody can come out by chance too, and then its places count.
+        renumber(positions.codes, places_in(released, pairs))
+        self.positions = positions
+        return released
+
+
+def next_level(
+    plan: LengthPlan, rate: float, texts: Texts, levels: tuple[Level, ...], key: RunKey
+) -> tuple[Level, LengthResult]:
+    """Release the n-grams that are one longer than the last level.
+
+    rate: how many spurious n-grams may be expected, as a part of the n-grams one shorter; levels: all lengths so far.
 
     Guarantees:
-    - every n-gram that comes out has its prefix and its suffix in `level`;
-    - given `level`, the result is that of a Gaussian mechanism on all its candidates, whose weights one user moves by
-      at most 1 in l2 norm;
+    - every n-gram that comes out has its prefix and its suffix in the last level;
+    - given that level, the result is that of a Gaussian mechanism on all its candidates, whose weights one user moves
+      by at most 1 in l2 norm;
     - sizes and thresholds in the LengthResult follow from the released n-grams alone.
     """
-    offsets, grams = _squeezed(positions)
+    level = levels[-1]
     candidates = Candidates(level)
     if not candidates.count:
-        return (
-            Level.empty(plan.length),
-            Positions(offsets, np.full(len(grams), -1, np.int32)),
-            LengthResult.nothing(plan.length),
-        )
-    codes, pairs = paired(grams, key)
-    contributions = bounded(
+        return Level.empty(plan.length), LengthResult.nothing(plan.length)
+    threshold, chance = threshold_for(plan, spurious_tail(rate, len(level), candidates.count))
+    marks = mark_candidates(candidates, chance, key, plan.length)
+    released = texts.later(plan, threshold, marks, levels)
+    result = LengthResult(plan.length, len(released), candidates.count, threshold, chance * candidates.count)
+    return _level_of(released, levels[0], level, key), result
+
+
+def kept_tokens(plan: Plan, stream: TokenStream, key: RunKey) -> Contributions:
+    """Return the tokens that each user keeps at length 1.
+
+    Guarantees: those of `bounded`.
+    """
+    algorithm = plan.algorithm
+    return bounded(
         stream,
-        offsets,
-        codes,
-        _nameless(pair_digests(pairs, tokens, level, key)),
+        stream.offsets,
+        stream.tokens,
+        stream.table,
+        key,
+        bound_round=0,
+        max_items_per_user=algorithm.max_items_per_user,
+        user_order=getattr(algorithm, "user_order", UserOrder.RANDOM),
+    )
+
+
+def kept_ngrams(
+    plan: LengthPlan,
+    stream: TokenStream,
+    positions: Positions,
+    pairs: Uint64s,
+    levels: tuple[Level, ...],
+    key: RunKey,
+) -> Contributions:
+    """Return the n-grams that each user keeps of those that `longer` found; their names are the pairs' eight bytes.
+
+    Guarantees: those of `bounded`.
+    """
+    return bounded(
+        stream,
+        positions.offsets,
+        positions.codes,
+        pair_table(pairs, pair_digests(pairs, levels[0], levels[-1], key)),
         key,
         bound_round=plan.length,
         max_items_per_user=plan.algorithm.max_items_per_user,
         user_order=getattr(plan.algorithm, "user_order", UserOrder.RANDOM),
     )
-    tail = spurious_tail(rate, len(level), candidates.count)
-    threshold, chance = threshold_for(plan, tail)
-    kept = np.zeros(len(pairs), np.bool_)
-    kept[contributions.items] = True
-    passed = decide(plan, threshold, contributions, kept, key)
-    spurious = draw_unsupported(candidates, pairs[kept], chance, key, plan.length)
-    released = np.union1d(pairs[passed], spurious)
-    # subtle: an n-gram that was held but kept by nobody can come out by chance too, and then its places count.
-    renumber(codes, _numbers_in(released, pairs))
-    result = LengthResult(plan.length, len(released), candidates.count, threshold, chance * candidates.count)
-    return _level_of(released, tokens, level, key), Positions(offsets, codes), result
 
 
-def _squeezed(positions: Positions) -> tuple[Int64s, Int32s]:
+def longer(positions: Positions, key: RunKey) -> tuple[Positions, Uint64s]:
+    """Return where two n-grams follow each other, as numbers of pairs, and the pairs, rising: uint64[distinct].
+
+    Guarantees: every pair is a candidate, as its parts overlap in the text; the positions handed in are used up.
+    """
     codes, offsets = positions.codes, np.empty_like(positions.offsets)
     size = compact(positions.offsets, codes, offsets)
-    return offsets, codes[:size].copy()
+    found, pairs = paired(codes[:size].copy(), key)
+    return Positions(offsets, found), pairs
 
 
-def _nameless(digests: Uint64s) -> ItemTable:
-    """Return a table of n-grams whose texts nobody needs yet."""
-    return ItemTable(np.zeros(len(digests) + 1, np.int64), np.zeros(0, np.uint8), digests)
+def pair_table(pairs: Uint64s, digests: Uint64s) -> ItemTable:
+    """Return a table of n-grams whose names are the eight bytes of their pairs, little-endian."""
+    names = np.ascontiguousarray(pairs, "<u8").view(np.uint8)
+    return ItemTable(np.arange(0, 8 * len(pairs) + 1, 8, dtype=np.int64), names, digests)
 
 
 def pair_digests(pairs: Uint64s, tokens: Level, level: Level, key: RunKey) -> Uint64s:
@@ -143,14 +227,6 @@ def _level_of(released: Uint64s, tokens: Level, level: Level, key: RunKey) -> Le
     prefixes, suffixes = halves(released)
     digests = pair_digests(released, tokens, level, key)
     return Level(level.length + 1, prefixes.astype(np.int32), suffixes.astype(np.int32), level.last[suffixes], digests)
-
-
-def _numbers_in(released: Uint64s, pairs: Uint64s) -> Int32s:
-    """Return each pair's place in the rising `released`, -1 where it is not there: int32[pairs]."""
-    if not len(released):
-        return np.full(len(pairs), -1, np.int32)
-    places = np.minimum(np.searchsorted(released, pairs), len(released) - 1)
-    return np.where(released[places] == pairs, places, -1).astype(np.int32)
 
 
 def threshold_for(plan: LengthPlan, tail: float) -> tuple[float, float]:

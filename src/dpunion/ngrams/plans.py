@@ -227,12 +227,12 @@ def plan_ngrams(settings: Ngrams, budget: Budget) -> NgramPlan:
     lengths = [LengthPlan(1, settings.shares[0], first, opening.scale, opening.rounding_slack)]
     for length in range(2, settings.longest + 1):
         algorithm, stddev = settings.algorithm_at(length), composed.stddevs[length - 1]
-        slack = _slack(algorithm, stddev, _highest_threshold(stddev, settings.spurious_rate))
+        slack = _slack(algorithm, stddev, highest_threshold(stddev, settings.spurious_rate))
         lengths.append(LengthPlan(length, settings.shares[length - 1], algorithm, stddev * (1.0 + slack), slack))
     return NgramPlan(settings, budget, opening, tuple(lengths), composed.delta_used)
 
 
-def _highest_threshold(stddev: float, rate: float) -> float:
+def highest_threshold(stddev: float, rate: float) -> float:
     """Return what no threshold on candidates can exceed: |S|/|V| is at least 1/|S| >= 1/MAX_ITEMS."""
     return candidate_threshold(stddev, rate / rounding.MAX_ITEMS)
 

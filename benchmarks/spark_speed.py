@@ -1,0 +1,184 @@
+"""What does a private release cost on Spark? Against Spark's own count of distinct users, in the same application.
+
+    python benchmarks/spark_speed.py                       8.6 million pairs on local[2]
+    python benchmarks/spark_speed.py --large               also 77 million pairs, and how the time grows
+    python benchmarks/spark_speed.py --master spark://...  on a cluster that reads --folder at the same place
+    python benchmarks/spark_speed.py --json results.json   also write the numbers
+
+Contenders take turns in one session, after one small release and one small query that are not timed, so that Java and
+the Python workers are warm; the best of the repeats counts. Each reads the Parquet file and writes Parquet. The plain
+query is groupBy(item).agg(count_distinct(user)). Memory is the peak of the resident sets while a contender runs: of
+Java, and of all Python workers together (pages that workers share are counted in each).
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import platform
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from speed import DELTA, EPSILON, generated
+
+import dpunion
+from dpunion.spark.sessions import open_session
+
+PAGE = os.sysconf("SC_PAGE_SIZE")
+GOALS = {"weighted-gaussian": 2.5, "funnel": 5.0}
+LARGEST_GROWTH = 12.0
+
+
+class Memory:
+    """Watches the resident memory of the processes that this one started."""
+
+    def __init__(self) -> None:
+        self.java = self.python = 0
+        self._done = threading.Event()
+
+    @contextlib.contextmanager
+    def watched(self) -> Iterator[None]:
+        """Keep the peaks while the body runs."""
+        self.java = self.python = 0
+        self._done.clear()
+        thread = threading.Thread(target=self._watch)
+        thread.start()
+        try:
+            yield
+        finally:
+            self._done.set()
+            thread.join()
+
+    def _watch(self) -> None:
+        while not self._done.wait(0.2):
+            java = python = 0
+            for name, size in children():
+                java, python = (java + size, python) if name == "java" else (java, python + size)
+            self.java, self.python = max(self.java, java), max(self.python, python)
+
+
+def children() -> list[tuple[str, int]]:
+    """Return name and resident bytes of every process below this one (Linux)."""
+    parents, found = {}, {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError, ValueError):
+            name, _, rest = (folder / "stat").read_text().partition("(")[2].rpartition(")")
+            fields = rest.split()
+            parents[int(folder.name)] = int(fields[1])
+            found[int(folder.name)] = (name, int(fields[21]) * PAGE)
+    ours = {os.getpid()}
+    for _ in range(6):
+        ours |= {process for process, parent in parents.items() if parent in ours}
+    return [found[process] for process in ours if process != os.getpid()]
+
+
+def contenders(session: Any, path: Path, out: Path, shards: int) -> dict[str, Callable[[], None]]:
+    """Return what takes turns."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    frame = session.read.parquet(str(path))
+
+    def count() -> None:
+        counted = frame.groupBy("item").agg(F.count_distinct("user").alias("users"))
+        counted.write.mode("overwrite").parquet(str(out))
+
+    def release(algorithm: str) -> None:
+        dpunion.release(
+            frame,
+            user="user",
+            item="item",
+            epsilon=float(EPSILON),
+            delta=float(DELTA),
+            algorithm=algorithm,
+            shards=shards,
+            collect=False,
+            out=out,
+            overwrite=True,
+        )
+
+    return {
+        "count distinct": count,
+        "weighted-gaussian": lambda: release("weighted-gaussian"),
+        "funnel": lambda: release("funnel"),
+    }
+
+
+def compare(session: Any, name: str, path: Path, repeats: int, shards: int) -> dict[str, Any]:
+    """Let the contenders take turns and print the best of each beside the plain count."""
+    memory = Memory()
+    rows: dict[str, dict[str, float]] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for _ in range(repeats):
+            for who, call in contenders(session, path, Path(folder) / "out", shards).items():
+                began = time.perf_counter()
+                with memory.watched():
+                    call()
+                wall = time.perf_counter() - began
+                row = rows.setdefault(who, {"wall": wall, "java": 0.0, "python": 0.0})
+                row["wall"] = min(row["wall"], wall)
+                row["java"], row["python"] = (
+                    max(row["java"], memory.java / 1e9),
+                    max(row["python"], memory.python / 1e9),
+                )
+    print(f"\n{name}: {path.stat().st_size / 1e6:,.0f} MB")
+    print(f"  {'':20}{'wall s':>9}{'x count':>9}{'goal':>7}{'Java GB':>9}{'Python GB':>11}")
+    for who, row in rows.items():
+        row["ratio"] = row["wall"] / rows["count distinct"]["wall"]
+        goal = f"{GOALS[who]:>7.1f}" if who in GOALS else f"{'':7}"
+        told = f"{row['wall']:>9.2f}{row['ratio']:>9.2f}{goal}{row['java']:>9.2f}{row['python']:>11.2f}"
+        print(f"  {who:20}{told}", flush=True)
+    return {"name": name, "contenders": rows}
+
+
+def print_growth(small: dict[str, Any], large: dict[str, Any]) -> None:
+    """Print how many times as long the large set takes as the small one."""
+    print(f"\nlarge / small (9.0 times as many pairs; goal: at most {LARGEST_GROWTH:g})")
+    for who, row in large["contenders"].items():
+        row["growth"] = row["wall"] / small["contenders"][who]["wall"]
+        print(f"  {who:20}{row['growth']:>9.2f}", flush=True)
+
+
+def main() -> None:
+    """Print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--large", action="store_true")
+    parser.add_argument("--repeats", type=int, default=2)
+    parser.add_argument("--shards", type=int, default=8)
+    parser.add_argument("--master", default="local[2]")
+    parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "dpunion-benchmark")
+    parser.add_argument("--json", type=Path)
+    arguments = parser.parse_args()
+    arguments.folder.mkdir(parents=True, exist_ok=True)
+    machine = f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
+    session = open_session(arguments.master, {"spark.ui.showConsoleProgress": "false"})
+    print(f"{machine}, Spark {session.version} on {arguments.master}; {time.strftime('%Y-%m-%d')}")
+    warm_up(session, arguments.folder, arguments.shards)
+    small = generated(arguments.folder, "small", 223_388)
+    results = [compare(session, "8.6M pairs", small, arguments.repeats, arguments.shards)]
+    if arguments.large:
+        large = generated(arguments.folder, "large", 2_000_000)
+        results.append(compare(session, "77M pairs", large, max(1, arguments.repeats - 1), arguments.shards))
+        print_growth(*results)
+    session.stop()
+    if arguments.json:
+        record = {"machine": machine, "date": time.strftime("%Y-%m-%d"), "results": results}
+        arguments.json.parent.mkdir(parents=True, exist_ok=True)
+        arguments.json.write_text(json.dumps(record, indent=1) + "\n")
+
+
+def warm_up(session: Any, folder: Path, shards: int) -> None:
+    """Run every contender once on few rows."""
+    tiny = generated(folder, "tiny", 2_000)
+    with tempfile.TemporaryDirectory() as out:
+        for call in contenders(session, tiny, Path(out) / "out", shards).values():
+            call()
+
+
+if __name__ == "__main__":
+    main()

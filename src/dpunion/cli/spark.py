@@ -1,0 +1,56 @@
+"""The options of Spark, for the commands that release."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from dpunion.cli.answers import progress_bar
+from dpunion.errors import BadParameter
+
+if TYPE_CHECKING:
+    from dpunion.pipeline import Progress
+
+
+@contextlib.contextmanager
+def opened_source(
+    engine: str,
+    sources: Sequence[str],
+    *,
+    master: str | None,
+    shards: int | None,
+    settings: Sequence[str] | None,
+    out_folder: str | None,
+    options: dict[str, Any],
+) -> Iterator[tuple[Any, Progress]]:
+    """Give what a release reads and its progress; for Spark a DataFrame, its options moved to where they belong."""
+    if engine == "local":
+        if master or shards is not None or settings or out_folder:
+            raise BadParameter(
+                "--master, --shards, --conf and --out-folder are for Spark.", "Add --engine spark, or leave them out."
+            )
+        with progress_bar() as progress:
+            # A single source that is no file is a database or standard input, which are not listed.
+            yield sources[0] if len(sources) == 1 else list(sources), progress
+        return
+    if engine != "spark":
+        raise BadParameter(f"There is no engine {engine!r}.", "Choose local or spark.")
+    from dpunion.spark.sessions import open_session, read_frame
+
+    session = open_session(master, _settings(settings or []))
+    frame = read_frame(session, sources, options.pop("input_format"), options.pop("query"))
+    options["input_format"], options["query"] = None, None
+    options["shards"] = shards
+    yield frame, _silent
+
+
+def _settings(given: Sequence[str]) -> dict[str, str]:
+    pairs = [setting.partition("=") for setting in given]
+    if not all(name and equals for name, equals, _ in pairs):
+        raise BadParameter("A setting of Spark is not NAME=VALUE.", "Write --conf spark.executor.memory=8g.")
+    return {name: value for name, _, value in pairs}
+
+
+def _silent(_stage: str, _done: float | None) -> None:
+    """Spark draws its own progress."""

@@ -1,0 +1,296 @@
+"""The rounds as Spark DataFrames: who is summed with whom, and what is kept between rounds.
+
+Guarantees of every function here:
+- the run key travels in closures only, never in a literal, a column or the name of anything;
+- nothing but released items reaches the driver, and these only where a caller asks for them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, assert_never
+
+from dpunion import errors
+from dpunion.algorithms import (
+    CountGaussian,
+    CountLaplace,
+    DpSips,
+    Funnel,
+    OptimalSingleItem,
+    PolicyGaussian,
+    PolicyLaplace,
+    WeightedGaussian,
+    WeightedLaplace,
+)
+from dpunion.calibration.funnel_shape import FunnelShape
+from dpunion.calibration.rounding import MAX_ITEMS
+from dpunion.engines.shares import count_shares, l1_shares, l2_shares
+from dpunion.plans import Plan, funnel_shape
+from dpunion.randomness import RunKey
+from dpunion.spark.frames import cleanly
+from dpunion.spark.rounds import (
+    SHARDS_PER_MASK,
+    DescendInShard,
+    FunnelInShard,
+    FunnelRounds,
+    FunnelScores,
+    PolicyDecisions,
+    SipsDecisions,
+    SipsInShard,
+)
+from dpunion.spark.targets import check_scores
+from dpunion.spark.tasks import AddShares, CutIntoPieces, DecideShares, Reader, Renamed, Secret, SplitKeys, guarded
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+ROWS_PER_FILE = 1_000_000
+LARGEST_CLOSURE = "spark.broadcast.UDFCompressionThreshold"
+PIECES = "shard int, payload binary, name binary"
+SUMS = "digest binary, shard int, units long, score double"
+REPLIES = "shard int, payload binary, score double"
+
+
+def columns_of(frame: DataFrame, user: str | None, value: str | tuple[str, ...] | None) -> DataFrame:
+    """Return the frame with the columns of users and values only, the user first."""
+    values = (value,) if isinstance(value, str) else value
+    if not isinstance(user, str) or not isinstance(values, tuple):
+        raise errors.BadParameter("A DataFrame needs the names of its columns.", "Name the user and the item column.")
+    names = [user, *values]
+    if any(name not in frame.columns for name in names):
+        # The check of the source says it better: which column, and which names are near.
+        return frame
+    return cleanly(lambda: frame.select(*map(column_named, names)))
+
+
+def column_named(name: str) -> Column:
+    """Return a frame's column of exactly this name, dots and backticks included."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    return F.col("`" + name.replace("`", "``") + "`")
+
+
+def by_user(frame: DataFrame) -> DataFrame:
+    """Bring the rows of every user together, users being the first column; the columns are numbered (see `Renamed`)."""
+    return frame.toDF(*(f"column{place}" for place in range(len(frame.columns)))).repartition("column0")
+
+
+def empty_table(frame: DataFrame) -> pa.Table:
+    """Return the frame's columns as Arrow, without rows."""
+    return cleanly(lambda: frame.limit(0).toArrow())
+
+
+def as_columns(items: DataFrame, columns: tuple[str, ...]) -> DataFrame:
+    """Return the released items as text columns of these names."""
+    if len(columns) == 1:
+        return items.selectExpr("cast(item as string) as item")
+    schema = ", ".join(f"`{name.replace('`', '``')}` string" for name in columns)
+    return items.mapInArrow(guarded(SplitKeys(columns)), schema)
+
+
+@contextlib.contextmanager
+def selected(
+    frame: DataFrame, plan: Plan, read: Reader, key: RunKey, shards: int, *, grouped: bool = False
+) -> Iterator[DataFrame]:
+    """Run the plan on rows whose first column is the user; give the released items as one column, `item` (binary).
+
+    grouped: the rows of whole users are in one partition already, whatever the columns.
+    What is kept between rounds is dropped on leaving. The frame is for one action: see `written`, `collected`.
+
+    Guarantees:
+    - every user's rows meet in one partition, so that they are bounded together;
+    - a user belongs to one shard, so one user moves the summed weights by no more than on one machine;
+    - tasks that run again draw the same noise;
+    - large closures are not written to files, and so the key is not.
+    """
+    with closures_in_memory(frame.sparkSession), _selected(frame, plan, read, key, shards, grouped=grouped) as chosen:
+        yield chosen
+
+
+@contextlib.contextmanager
+def closures_in_memory(session: SparkSession) -> Iterator[None]:
+    """Have Spark send closures of every size as they are; by default it writes those above a megabyte to a file.
+
+    Connect, and platforms that guard their context, do as they are set.
+    """
+    settings: Any = None
+    with contextlib.suppress(Exception):
+        settings = session.sparkContext._jsc.sc().conf()  # noqa: SLF001 - a running context has no other door
+    if settings is None:
+        yield
+        return
+    before = settings.get(LARGEST_CLOSURE, "1m")
+    settings.set(LARGEST_CLOSURE, "1g")
+    try:
+        yield
+    finally:
+        settings.set(LARGEST_CLOSURE, before)
+
+
+@contextlib.contextmanager
+def _selected(
+    frame: DataFrame, plan: Plan, read: Reader, key: RunKey, shards: int, *, grouped: bool
+) -> Iterator[DataFrame]:
+    secret = Secret.of(key)
+    algorithm = plan.algorithm
+    if isinstance(algorithm, Funnel):
+        check_scores(plan.scale, plan.threshold, funnel_shape(algorithm), shards)
+    limit = algorithm.max_items_per_user
+    rows = frame
+    if not grouped:
+        read = Renamed(read, tuple(frame.columns))
+        rows = by_user(frame)
+    match algorithm:
+        case CountLaplace() | CountGaussian() | OptimalSingleItem():
+            yield _by_shares(rows, plan, AddShares(read, secret, limit, count_shares(limit)), secret)
+        case WeightedLaplace():
+            yield _by_shares(rows, plan, AddShares(read, secret, limit, l1_shares(limit)), secret)
+        case WeightedGaussian():
+            yield _by_shares(rows, plan, AddShares(read, secret, limit, l2_shares(limit)), secret)
+        case PolicyLaplace() | PolicyGaussian() | Funnel() | DpSips():
+            most = limit if algorithm.bounds_once else MAX_ITEMS
+            pieces = rows.mapInArrow(guarded(CutIntoPieces(read, secret, most, shards)), PIECES).persist()
+            with dropped_after(pieces) as kept:
+                materialize(pieces)
+                match algorithm:
+                    case Funnel():
+                        chosen = by_funnel(pieces, funnel_rounds(plan, algorithm), secret, shards)
+                    case DpSips():
+                        chosen = _by_sips(pieces, plan, secret, shards, kept)
+                    case _:
+                        chosen = _by_policy(pieces, plan, secret, shards)
+                yield named(pieces, chosen)
+        case _:
+            assert_never(algorithm)
+
+
+@contextlib.contextmanager
+def dropped_after(*frames: DataFrame) -> Iterator[list[DataFrame]]:
+    """Drop persisted frames on leaving, also those that are added to the list."""
+    kept = list(frames)
+    try:
+        yield kept
+    finally:
+        for frame in kept:
+            with contextlib.suppress(Exception):
+                frame.unpersist()
+
+
+def materialize(frame: DataFrame) -> None:
+    """Compute a persisted frame once; nothing of it comes back."""
+    cleanly(lambda: frame.write.format("noop").mode("overwrite").save())
+
+
+def _by_shares(rows: DataFrame, plan: Plan, add: AddShares, secret: Secret) -> DataFrame:
+    from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+
+    partial = rows.mapInArrow(guarded(add), "item binary, units long")
+    sums = partial.groupBy("item").agg(F.sum("units").alias("units"))
+    return sums.mapInArrow(guarded(DecideShares(plan, secret)), "item binary")
+
+
+def shard_inputs(pieces: DataFrame, shards: int, replies: DataFrame | None) -> DataFrame:
+    """Bring each shard's pieces, and what was replied to it, together in one partition."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    state = pieces.filter("shard is not null").select("shard", "payload", F.lit(None).cast("double").alias("score"))
+    inputs = state if replies is None else state.unionByName(replies)
+    return inputs.repartitionById(shards, "shard")
+
+
+def _sums(parts: DataFrame, shards: int = 0) -> DataFrame:
+    """Add up what the shards report of each item; with shards, also say in which it is, 62 to a bit mask."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    masks = []
+    for block, first in enumerate(range(0, shards, SHARDS_PER_MASK)):
+        bit = f"case when shard div {SHARDS_PER_MASK} = {block} then shiftleft(1L, shard - {first}) else 0L end"
+        masks.append(F.expr(f"bit_or({bit})").alias(f"shards{block}"))
+    return parts.groupBy("digest").agg(F.sum("units").alias("units"), F.max("score").alias("score"), *masks)
+
+
+def _by_policy(pieces: DataFrame, plan: Plan, secret: Secret, shards: int) -> DataFrame:
+    parts = shard_inputs(pieces, shards, None).mapInArrow(guarded(DescendInShard(plan, shards)), SUMS)
+    return _sums(parts).mapInArrow(guarded(PolicyDecisions(plan, secret, shards)), "payload binary")
+
+
+def by_funnel(pieces: DataFrame, funnel: FunnelRounds, secret: Secret, shards: int) -> DataFrame:
+    """Run Funnel's rounds over the pieces; give the digests of what is released (payload: binary).
+
+    Guarantees: given the scores of the round before, one user moves the sums by at most the round's budget.
+    """
+    replies: DataFrame | None = None
+    for number in range(len(funnel.rounds)):
+        parts = shard_inputs(pieces, shards, replies).mapInArrow(guarded(FunnelInShard(funnel, number, shards)), SUMS)
+        last = number + 1 == len(funnel.rounds)
+        task = guarded(FunnelScores(funnel, secret, number, shards))
+        replies = _sums(parts, 0 if last else shards).mapInArrow(task, "payload binary" if last else REPLIES)
+    if replies is None:
+        raise errors.InternalError("a funnel without rounds")
+    return replies
+
+
+def funnel_step(shape: FunnelShape, budget: float) -> tuple[float, float, int]:
+    """Return cap, radius and how many caps make up the radius, of a round with this budget."""
+    caps, rest = shape.caps_in_budget
+    cap = shape.item_cap * budget
+    return (cap, budget, 0) if rest > 0.0 else (cap, math.sqrt(caps) * cap, caps)
+
+
+def funnel_rounds(plan: Plan, algorithm: Funnel) -> FunnelRounds:
+    """Return the numbers that the rounds of a planned Funnel need."""
+    shape = funnel_shape(algorithm)
+    if plan.cutoff is None:
+        raise errors.InternalError("a funnel without a cutoff")
+    steps = tuple(funnel_step(shape, one.budget) for one in plan.rounds)
+    return FunnelRounds(
+        plan.rounds, shape.remaining, steps, plan.cutoff, algorithm.user_order, algorithm.max_items_per_user
+    )
+
+
+def _by_sips(pieces: DataFrame, plan: Plan, secret: Secret, shards: int, kept: list[DataFrame]) -> DataFrame:
+    from pyspark.sql import functions as F  # noqa: N812
+
+    released: DataFrame | None = None
+    for number in range(len(plan.rounds)):
+        replies = None
+        if released is not None:
+            everywhere = F.explode(F.sequence(F.lit(0), F.lit(shards - 1))).alias("shard")
+            replies = released.select(everywhere, "payload", F.lit(0.0).alias("score"))
+        parts = shard_inputs(pieces, shards, replies).mapInArrow(guarded(SipsInShard(plan, secret, number)), SUMS)
+        passed = _sums(parts).mapInArrow(guarded(SipsDecisions(plan, secret, number)), "payload binary").persist()
+        kept.append(passed)
+        materialize(passed)
+        released = passed if released is None else released.unionByName(passed)
+    if released is None:
+        raise errors.InternalError("an algorithm without rounds")
+    return released
+
+
+def named(pieces: DataFrame, chosen: DataFrame) -> DataFrame:
+    """Return the names of the chosen digests as one column, `item`.
+
+    Guarantees: of a semi-join only the side of the chosen can be sent around whole, so other names stay where they are.
+    """
+    names = pieces.filter("name is not null").select("payload", "name")
+    found = names.join(chosen.hint("shuffle_hash"), "payload", "left_semi")
+    return found.dropDuplicates(["payload"]).selectExpr("name as item")
+
+
+def collected(items: DataFrame) -> list[bytes]:
+    """Bring the released items to the driver, sorted."""
+    return sorted(cleanly(items.toArrow).column(0).to_pylist())
+
+
+def written(items: DataFrame, path: str, *, overwrite: bool) -> None:
+    """Write the released items with Spark, as Parquet: one sorted run, cut into files of a million rows.
+
+    Guarantees: how many files there are, and what is in which, follows from the released items alone.
+    """
+    ordered = items.repartition(1).sortWithinPartitions(*map(column_named, items.columns))
+    writer = ordered.write.mode("overwrite" if overwrite else "errorifexists")
+    writer = writer.option("maxRecordsPerFile", ROWS_PER_FILE).option("compression", "zstd")
+    cleanly(lambda: writer.parquet(path))

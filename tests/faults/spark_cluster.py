@@ -1,0 +1,295 @@
+"""A real Spark cluster on loopback, and the drivers that the fault tests run: a master, workers that can be killed.
+
+    python spark_cluster.py killed MASTER FOLDER    a release that waits in its second round for FOLDER/go
+    python spark_cluster.py watched FOLDER          releases whose first attempts fail, with event log and full logs
+
+Each driver is a process of its own and writes what it found to FOLDER/found.json.
+"""
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import traceback
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+import dpunion
+from dpunion import pipeline
+from dpunion.lab.generators import AskRedditLike
+from dpunion.randomness import RunKey
+from dpunion.spark import engine, sessions
+from dpunion.spark.rounds import FunnelInShard
+
+KEY = 7
+BUDGET = {"epsilon": 3.0, "delta": 1e-4, "user": "user", "item": "item"}
+WEIGHTED, FUNNEL = {"algorithm": "weighted-gaussian"}, {"algorithm": "funnel", "shards": 4}
+RARE, OWNER = "RareCanary", "UserCanary"
+# Long enough for a closure above a megabyte, which Spark would write to a file by default.
+KNOWN = ["word1", "word2", *(f"known item {number}" for number in range(70_000))]
+
+
+def rows():
+    """Users whose names are canaries, common items, and rare items that are canaries: an Arrow table."""
+    table = AskRedditLike(users=500).reader().read_all()
+    users = [user.replace("user", OWNER) for user in table["user"].to_pylist()]
+    rare = [f"{RARE}{number:03}" for number in range(60)]
+    held = {"user": users + users[: len(rare)], "item": table["item"].to_pylist() + rare}
+    return pa.table(held)
+
+
+def write_rows(folder):
+    """Write the rows as several files, as a cluster would have them."""
+    data = Path(folder) / "data"
+    data.mkdir()
+    table = rows()
+    for part in range(4):
+        pq.write_table(table.take(list(range(part, table.num_rows, 4))), data / f"{part}.parquet")
+    return data
+
+
+# --- the cluster --------------------------------------------------------------------------------------------
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def is_open(port):
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def kill_group(process):
+    """Kill a process and what it started, at once: a machine that loses power."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait(30)
+
+
+class Cluster:
+    """A master and workers of one core each."""
+
+    def __init__(self, folder):
+        self.folder = Path(folder)
+        self.processes = []
+        self.master = f"spark://127.0.0.1:{free_port()}"
+        self.workers = []
+
+    def start(self, name, *arguments):
+        import pyspark
+
+        program = Path(pyspark.__file__).parent / "bin" / "spark-class"
+        environment = {
+            **os.environ,
+            "SPARK_DAEMON_MEMORY": "256m",
+            "SPARK_LOCAL_DIRS": str(self.folder / f"local-{name}"),
+            "SPARK_LOCAL_IP": "127.0.0.1",
+        }
+        with (self.folder / f"{name}.log").open("wb") as log:
+            process = subprocess.Popen(
+                [str(program), *arguments], stdout=log, stderr=log, env=environment, start_new_session=True
+            )
+        self.processes.append(process)
+        return process
+
+    def open(self, workers):
+        port = int(self.master.rpartition(":")[2])
+        where = ("--host", "127.0.0.1", "--webui-port", "0")
+        self.start("master", "org.apache.spark.deploy.master.Master", *where, "--port", str(port))
+        wait_for(lambda: is_open(port), "the master")
+        for number in range(workers):
+            options = ("--cores", "1", "--memory", "700m", "--work-dir", str(self.folder / f"work-{number}"))
+            worker = "org.apache.spark.deploy.worker.Worker"
+            self.workers.append(self.start(f"worker-{number}", worker, *where, *options, self.master))
+
+    def close(self):
+        for process in self.processes:
+            kill_group(process)
+
+
+@contextlib.contextmanager
+def running_cluster(folder, workers=2):
+    """A cluster that is gone, with everything it started, on leaving."""
+    sessions.find_java()
+    cluster = Cluster(folder)
+    try:
+        cluster.open(workers)
+        yield cluster
+    finally:
+        cluster.close()
+
+
+def wait_for(condition, what, seconds=600):
+    until = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > until:
+            raise TimeoutError(what)
+        time.sleep(0.1)
+
+
+def driver(*arguments, log):
+    """Start a driver of this file as a process of its own; all that it says goes to a file."""
+    with Path(log).open("wb") as file:
+        return subprocess.Popen(
+            [sys.executable, __file__, *map(str, arguments)], stdout=file, stderr=file, start_new_session=True
+        )
+
+
+# --- drivers ------------------------------------------------------------------------------------------------
+
+
+def guarded_by(wrapper):
+    """Put a wrapper around every task that the engine hands to Spark."""
+    real = engine.guarded
+    engine.guarded = lambda task: real(wrapper(task))
+    return lambda: setattr(engine, "guarded", real)
+
+
+def waiting(folder):
+    """Return a wrapper: the second round of Funnel says that it has begun, and waits for the file `go`."""
+
+    def wrapper(task):
+        if not (isinstance(task, FunnelInShard) and task.number == 1):
+            return task
+
+        def run(batches):
+            (Path(folder) / f"begun-{os.getpid()}").touch()
+            wait_for((Path(folder) / "go").exists, "the word to go on")
+            yield from task(batches)
+
+        return run
+
+    return wrapper
+
+
+def flaky(task):
+    """Let a task fail in its first attempt, after the first rows are out."""
+
+    def run(batches):
+        from pyspark import TaskContext
+
+        first = TaskContext.get().attemptNumber() == 0
+        for batch in task(batches):
+            yield batch
+            if first:
+                raise ConnectionError(f"{RARE} {OWNER}")
+        if first:
+            raise ConnectionError(f"{RARE} {OWNER}")
+
+    return run
+
+
+def killed(master, folder):
+    """Release while a worker is killed; tell how many executors there were before and after."""
+    settings = {
+        "spark.executor.memory": "512m",
+        "spark.executor.cores": "1",
+        "spark.cores.max": "2",
+        "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+        "spark.scheduler.maxRegisteredResourcesWaitingTime": "180s",
+        "spark.sql.shuffle.partitions": "4",
+        # Small partitions would be put together on one executor, and nothing would be lost with the other.
+        "spark.sql.adaptive.coalescePartitions.enabled": "false",
+        "spark.shuffle.io.maxRetries": "1",
+        "spark.shuffle.io.retryWait": "1s",
+        "spark.driver.memory": "512m",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.ui.enabled": "false",
+    }
+    session = sessions.open_session(master, settings)
+    guarded_by(waiting(folder))
+    frame = session.read.parquet(str(Path(folder) / "data"))
+    executors = session.sparkContext._jsc.sc().getExecutorMemoryStatus
+    before = executors().size()
+    items = dpunion.release(frame, unsafe_test_key=KEY, **FUNNEL, **BUDGET).items
+    tell(folder, {"items": items, "executors": [before - 1, executors().size() - 1]})
+    session.stop()
+
+
+def watched(folder):
+    """Release with tasks that fail at first, and provoke errors, while Spark writes down all that it can."""
+    settings = {
+        "spark.sql.shuffle.partitions": "4",
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.compress": "false",
+        "spark.eventLog.dir": f"file://{folder}/events",
+        "spark.local.dir": f"{folder}/local",
+        "spark.driver.memory": "1g",
+        # Spark's own default: a session that dpunion did not open.
+        "spark.broadcast.UDFCompressionThreshold": "1m",
+    }
+    (Path(folder) / "events").mkdir()
+    session = sessions.open_session("local[2,4]", settings)
+    session.sparkContext.setLogLevel("INFO")
+    frame = session.read.parquet(str(Path(folder) / "data"))
+    options = {"unsafe_test_key": KEY, **BUDGET}
+    found = {"errors": []}
+    with explained(Path(folder) / "plans.txt"):
+        undo = guarded_by(flaky)
+        found["weighted"] = dpunion.release(frame, known=KNOWN, **WEIGHTED, **options).items
+        found["funnel"] = dpunion.release(frame, **FUNNEL, **options).items
+        undo()
+        dpunion.release(frame, collect=False, out=f"{folder}/out", **FUNNEL, **options)
+        found["written"] = pq.read_table(f"{folder}/out")["item"].to_pylist()
+    holes = frame.selectExpr(f"case when item like '{RARE[:4]}%7' then null else user end as user", "item")
+    for source, changed in ((holes, {}), (frame, {"PartitionReader": Broken})):
+        before = {name: getattr(pipeline, name) for name in changed}
+        vars(pipeline).update(changed)
+        try:
+            dpunion.release(source, **WEIGHTED, **options)
+        except Exception as error:  # noqa: BLE001 - what it says is what is tested
+            found["errors"].append([type(error).__name__, "".join(traceback.format_exception(error))])
+        vars(pipeline).update(before)
+    session.sparkContext.setLogLevel("WARN")
+    files = [path for path in Path(folder, "local").rglob("*") if path.is_file()]
+    secret = RunKey.for_tests(KEY)._secret
+    found["files"] = [len(files), sum(secret in path.read_bytes() for path in files)]
+    session.stop()
+    tell(folder, found)
+
+
+class Broken:
+    """A reader that quotes what it reads."""
+
+    def __init__(self, *_given):
+        pass
+
+    def __call__(self, source, _key):
+        raise ValueError(f"{RARE} {OWNER} {source.read_all().to_pylist()[:3]}")
+
+
+@contextlib.contextmanager
+def explained(path):
+    """Write down every plan whose rows are collected or stored."""
+    real = {name: getattr(engine, name) for name in ("collected", "written", "materialize")}
+
+    def told(name):
+        def call(items, *given, **options):
+            done = real[name](items, *given, **options)
+            with path.open("a") as file:
+                file.write(items._jdf.queryExecution().toString() + "\n")
+            return done
+
+        return call
+
+    vars(engine).update({name: told(name) for name in real})
+    yield
+    vars(engine).update(real)
+
+
+def tell(folder, found):
+    (Path(folder) / "found.json").write_text(json.dumps(found))
+
+
+if __name__ == "__main__":
+    {"killed": killed, "watched": watched}[sys.argv[1]](*sys.argv[2:])

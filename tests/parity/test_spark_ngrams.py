@@ -1,0 +1,272 @@
+"""n-grams on Apache Spark: the same as on one machine under one key, and nothing but released ones at the driver."""
+
+import json
+import os
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+import dpunion
+from dpunion.algorithms import Funnel, PolicyGaussian, WeightedGaussian
+from dpunion.budget import Budget
+from dpunion.cli import app
+from dpunion.errors import BadParameter, InternalError, UnknownColumn
+from dpunion.ngrams import Ngrams, plan_ngrams, release_ngrams
+from dpunion.ngrams import spark as tasks
+from dpunion.ngrams.lengths import LocalTexts, next_level
+from dpunion.pipeline import Reading
+from dpunion.randomness import RunKey
+from dpunion.samples import debian_depends
+from dpunion.sources import NullUserPolicy, ValueKind
+from dpunion.sources.encoding import Normalization
+from dpunion.sources.token_streams import read_tokens
+from dpunion.spark.tasks import Secret
+from dpunion.tokens import Splitting
+
+KEY = RunKey.for_tests(11)
+ROWS = 90_000
+WEIGHTED, POLICY = WeightedGaussian(max_items_per_user=20), PolicyGaussian(max_items_per_user=20)
+FUNNEL = Funnel(max_items_per_user=20, rounds=3, first_share=0.3)
+# A quarter of what comes out may be spurious, so that marks matter.
+ORDER_FREE = Ngrams(longest=3, first=WEIGHTED, later=WEIGHTED, spurious_rate=0.25)
+EACH_ITS_OWN = Ngrams(longest=4, first=POLICY, later=(FUNNEL, POLICY, WEIGHTED), spurious_rate=0.25)
+
+
+@pytest.fixture(scope="module")
+def corpus():
+    """The bundled sample as texts: of each package, the names it depends on, in two documents when there are many."""
+    rows = pq.read_table(debian_depends()).slice(0, ROWS)
+    held: dict[str, list[str]] = {}
+    for user, item in zip(rows["user"].to_pylist(), rows["item"].to_pylist(), strict=True):
+        held.setdefault(user, []).append(item)
+    pairs = [(user, " ".join(half)) for user, items in held.items() for half in (items[:8], items[8:]) if half]
+    users, texts = zip(*pairs, strict=True)
+    return pa.table({"who": users, "body": texts})
+
+
+@pytest.fixture(scope="module")
+def frame(spark, corpus):
+    return spark.createDataFrame(corpus)
+
+
+def released(source, settings, **options):
+    common = {"user": "who", "text": "body", "epsilon": 3.0, "delta": 1e-4, "tokenizer": "whitespace"}
+    return release_ngrams(source, settings=settings, unsafe_test_key=7, **(common | options))
+
+
+def same(there, here):
+    return there.ngrams == here.ngrams and there.results == here.results and there.plan == here.plan
+
+
+# --- the same on both engines ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("settings", [Ngrams(longest=2), EACH_ITS_OWN], ids=["default", "each its own"])
+def test_one_shard_gives_what_one_machine_gives(frame, corpus, settings):
+    here, there = released(corpus, settings), released(frame, settings, shards=1)
+    assert all(one.released > 20 for one in here.results)
+    assert same(there, here)
+    assert there.notes == ("It was computed on Apache Spark, the users spread over 1 shards.",)
+
+
+def test_order_free_algorithms_give_it_with_any_number_of_shards(frame, corpus):
+    here = released(corpus, ORDER_FREE)
+    assert here.results[2].released > 20
+    assert same(released(frame.repartition(7), ORDER_FREE, shards=5), here)
+
+
+def test_policies_on_many_shards_release_about_as_much(frame, corpus):
+    settings = Ngrams(longest=2, first=WEIGHTED, later=FUNNEL)
+    here, there = released(corpus, settings), released(frame, settings, shards=3)
+    for one, other in zip(here.results, there.results, strict=True):
+        assert 0.8 * one.released < other.released < 1.25 * one.released
+    words = set(there.of_length(1))
+    assert all(set(bigram.split(" ")) <= words for bigram in there.of_length(2))
+
+
+@pytest.mark.parametrize("settings", [ORDER_FREE, EACH_ITS_OWN], ids=["order-free", "each its own"])
+def test_spurious_ngrams_are_among_what_is_compared(corpus, settings):
+    """The equalities above are about marks too: some of what comes out was written by nobody."""
+    texts = [f" {text} " for text in corpus["body"].to_pylist()]
+    release = released(corpus, settings)
+    for length in range(2, settings.longest + 1):
+        assert any(not any(f" {gram} " in text for text in texts) for gram in release.of_length(length))
+
+
+def test_a_set_union_of_all_lengths_gives_what_one_machine_gives(frame, corpus):
+    options = {"user": "who", "text": "body", "ngrams": "1-3", "tokenizer": "whitespace", "epsilon": 3.0}
+    options |= {"delta": 1e-4, "algorithm": "policy-gaussian", "unsafe_test_key": 7}
+    here = dpunion.release(corpus, **options)
+    assert any(" " in item for item in here.items)
+    assert dpunion.release(frame, shards=1, **options).items == here.items
+
+
+def test_reviews_give_what_one_machine_gives(spark):
+    folder = os.environ.get("DPUNION_DATA")
+    if not folder:
+        pytest.skip("DPUNION_DATA is not set: the larger data sets are not here")
+    reviews = pq.read_table(f"{folder}/imdb_reviews_50k.parquet").slice(0, 2000).rename_columns(["who", "body"])
+    options = {"tokenizer": "words", "drop_urls": True, "sentences": True}
+    here = released(reviews, Ngrams(longest=2, first=POLICY), **options)
+    assert all(one.released > 50 for one in here.results)
+    there = released(spark.createDataFrame(reviews), Ngrams(longest=2, first=POLICY), shards=1, **options)
+    assert same(there, here)
+
+
+# --- what comes to the driver, and what does not ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("later", [WEIGHTED, POLICY], ids=["sums", "shards"])
+def test_only_released_ngrams_come_to_the_driver_and_no_cache_stays(spark, frame, monkeypatch, later):
+    brought = []
+    kind = type(frame)
+    to_arrow = kind.toArrow
+
+    def watched(self):
+        table = to_arrow(self)
+        brought.append(table)
+        return table
+
+    monkeypatch.setattr(kind, "toArrow", watched)
+    for other in ("collect", "toPandas", "take", "first", "head", "toLocalIterator"):
+        monkeypatch.setattr(kind, other, None)
+    release = released(frame, Ngrams(longest=2, first=WEIGHTED, later=later, spurious_rate=0.25), shards=2)
+    empty, first, second = brought
+    assert empty.num_rows == 0
+    assert sorted(word.decode() for word in first.column(0).to_pylist()) == list(release.of_length(1))
+    words = release.of_length(1)
+    pairs = [np.frombuffer(name, "<u4")[::-1].tolist() for name in second.column(0).to_pylist()]
+    assert sorted(" ".join(words[i] for i in pair) for pair in pairs) == sorted(release.of_length(2))
+    assert not spark.sparkContext._jsc.getPersistentRDDs()
+
+
+# --- little data, bad data ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("rows", "settings"),
+    [([], ORDER_FREE), ([("u", ""), ("v", "word word")], EACH_ITS_OWN)],
+    ids=["nothing", "little"],
+)
+def test_nothing_to_release_is_an_empty_release(spark, rows, settings):
+    release = released(spark.createDataFrame(rows, "who string, body string"), settings)
+    assert len(release) == 0
+    assert [one.candidates for one in release.results] == [None, *[0] * (settings.longest - 1)]
+
+
+def test_a_function_splits_texts_on_the_executors_and_its_errors_tell_nothing(spark):
+    rows = [(None, "of-nobody"), *((f"user{i}", "Alpha-Beta") for i in range(300))]
+    frame = spark.createDataFrame(rows, "who string, `the.body` string")
+    settings = Ngrams(longest=2, first=WEIGHTED, later=WEIGHTED)
+    options = {"text": "the.body", "null_users": "drop"}
+    release = released(frame, settings, tokenizer=lambda text: text.split("-"), **options)
+    assert release.of_length(1) == ("alpha", "beta")
+    assert "alpha beta" in release.of_length(2)
+    with pytest.raises(BadParameter, match="KeyError") as caught:
+        released(frame, settings, tokenizer=lambda text: {}[text], **options)
+    assert "Alpha" not in str(caught.value)
+    assert caught.value.__cause__ is None
+    assert caught.value.__context__ is None
+
+
+def test_what_is_wrong_is_refused_before_any_data_is_read(spark, frame, monkeypatch):
+    monkeypatch.setattr(tasks, "materialize", lambda _: pytest.fail("the data was read"))
+    with pytest.raises(UnknownColumn):
+        released(frame, Ngrams(), text="bdy")
+    for shards in (0, 10**6):
+        with pytest.raises(BadParameter, match="shards"):
+            released(frame, Ngrams(), shards=shards)
+    with pytest.raises(BadParameter, match="'shards' is for Spark"):
+        released([("u", "a b")], Ngrams(), user=None, text=None, shards=2)
+
+
+# --- the command line ---------------------------------------------------------------------------------------------
+
+
+def test_the_command_runs_on_spark(spark, corpus, tmp_path):
+    assert spark.version
+    pq.write_table(corpus, tmp_path / "texts.parquet")
+    arguments = ["ngrams", str(tmp_path / "texts.parquet"), "-u", "who", "-t", "body", "--longest", "2", "-e", "3"]
+    arguments += ["-d", "1e-4", "--first", "weighted-gaussian", "--later", "weighted-gaussian", "--json"]
+    arguments += ["--tokenizer", "whitespace", "--unsafe-test-key", "7"]
+    here = CliRunner().invoke(app, arguments)
+    there = CliRunner().invoke(app, [*arguments, "--engine", "spark", "--shards", "2"])
+    assert (here.exit_code, there.exit_code) == (0, 0), there.output
+    assert json.loads(there.stdout)["ngrams"] == json.loads(here.stdout)["ngrams"]
+
+
+def test_options_of_spark_need_spark(tmp_path):
+    arguments = ["ngrams", str(tmp_path / "t.csv"), "-u", "a", "-t", "b", "-e", "1", "-d", "1e-5", "--shards", "2"]
+    done = CliRunner().invoke(app, arguments)
+    assert done.exit_code == 2
+    assert "--engine spark" in done.stderr
+
+
+# --- the tasks by themselves --------------------------------------------------------------------------------------
+
+TEXTS = pa.table({"who": ["u", "v", "u"], "body": ["é b a b", "a b", "b"]})
+
+
+def test_streams_are_cut_into_parts_and_put_together_again(monkeypatch):
+    monkeypatch.setattr(tasks, "BYTES_PER_PART", 50)
+    numbered = TEXTS.rename_columns(["column0", "column1"])
+    parts = list(tasks.ReadStreams(reading(), ("who", "body"), Secret.of(KEY))(iter(numbered.to_batches())))
+    assert len(parts) > 3
+    stream = read_tokens([(TEXTS["who"].combine_chunks(), TEXTS["body"].combine_chunks())], KEY, *splitting())
+    again = tasks.stream_from(reader(parts[::-1]))
+    for one, other in zip(arrays(again), arrays(stream), strict=True):
+        assert one.dtype == other.dtype
+        assert one.tolist() == other.tolist()
+    with pytest.raises(InternalError, match="cut short"):
+        tasks.stream_from(reader(parts[:-1]))
+    with pytest.raises(InternalError, match="two token streams"):
+        tasks.stream_from(reader([*parts, parts[0]]))
+
+
+def reading():
+    return Reading(
+        None, "who", ValueKind.TEXT, "body", None, None, NullUserPolicy.REFUSE, splitting()[1], None, None, (1, 1)
+    )
+
+
+def splitting():
+    return Splitting(), Normalization.NFC_LOWER
+
+
+def reader(batches):
+    return pa.RecordBatchReader.from_batches(batches[0].schema, iter(batches))
+
+
+def arrays(stream):
+    table = stream.table
+    return stream.offsets, stream.tokens, stream.user_digests, table.offsets, table.data, table.digests
+
+
+def test_places_are_found_again_from_the_levels_alone():
+    """In a stream of other people's texts, whose own numbers differ, the levels' n-grams have the levels' numbers."""
+    users, texts = pa.array(["u"] * 3), pa.array(["a b c d", "c d a b", "b c"])
+    stream = read_tokens([(users, texts)], KEY, *splitting())
+    level = tasks.level_of_tokens([b"a", b"b", b"c", b"x"], KEY)
+    bigrams = np.array([0 << 32 | 1, 1 << 32 | 2, 3 << 32 | 0], np.uint64)
+    above = tasks.Level(
+        2, (bigrams >> np.uint64(32)).astype(np.int32), bigrams.astype(np.int32), bigrams.astype(np.int32), bigrams
+    )
+    assert above.pairs.tolist() == bigrams.tolist()
+    found = tasks.positions_in(stream, (level, above), KEY)
+    names = ["a b", "b c", "x a"]
+    assert sorted(names[code] for code in found.codes if code >= 0) == ["a b", "a b", "b c", "b c"]
+
+
+def test_longer_ngrams_before_tokens_are_our_mistake():
+    plan = plan_ngrams(ORDER_FREE, Budget(3.0, 1e-4))
+    stream = read_tokens([(pa.array(["u"]), pa.array(["a b"]))], KEY, *splitting())
+    level = tasks.level_of_tokens([b"a", b"b"], KEY)
+    with pytest.raises(InternalError):
+        next_level(plan.lengths[1], 0.1, LocalTexts(stream, KEY), (level,), KEY)
+
+
+def test_sensitive_objects_show_nothing():
+    assert repr(tasks.SparkTexts(None, KEY, 2)) == "SparkTexts(<sensitive>)"

@@ -1,0 +1,308 @@
+"""The Spark engine's small parts, without Spark: errors, options, Java, what shards are told."""
+
+import base64
+import json
+import math
+import os
+import pickle
+import re
+import traceback
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import dpunion
+from dpunion import errors
+from dpunion.engines.shares import l2_shares
+from dpunion.plans import funnel_shape
+from dpunion.randomness import Purpose, RunKey
+from dpunion.spark import frames, rounds, sessions, targets, tasks
+from dpunion.spark.engine import columns_of, funnel_rounds, funnel_step
+from dpunion.spark.frames import checked_shards, cleanly, is_spark_frame
+
+SECRET = "CanarySecret"
+PEOPLE = {f"u{u}": ["x", "y"] for u in range(50)}
+
+
+# --- errors -------------------------------------------------------------------------------------------------
+
+
+def failing(error):
+    def task(_batches):
+        yield pa.record_batch({"a": [1]})
+        raise error
+
+    return task
+
+
+def caught_in_worker(error):
+    """Return what leaves a worker when its task raises, after a first batch."""
+    run = tasks.guarded(failing(error))(iter([]))
+    assert next(run).num_rows == 1
+    with pytest.raises(RuntimeError) as caught:
+        list(run)
+    return caught.value
+
+
+@pytest.mark.parametrize("error", [ValueError(SECRET), KeyError(SECRET), OSError(2, SECRET)])
+def test_a_worker_tells_only_the_type_of_an_error(error):
+    told = caught_in_worker(error)
+    assert str(told) == f"a task of dpunion failed with {type(error).__name__}"
+    assert told.__context__ is told.__cause__ is None
+    assert SECRET not in "".join(traceback.format_exception(told))
+
+
+def test_an_error_of_ours_comes_back_as_it_was():
+    told = caught_in_worker(errors.NullUsers("Some rows have no user.", "Drop them."))
+    assert told.__context__ is None
+    with pytest.raises(errors.NullUsers) as caught:
+        cleanly(lambda: raise_(RuntimeError(f"Job aborted ... {told} at org.apache.spark")))
+    assert (caught.value.what, caught.value.remedy) == ("Some rows have no user.", "Drop them.")
+    assert caught.value.__context__ is caught.value.__cause__ is None
+
+
+def raise_(error):
+    raise error
+
+
+def marked(*told):
+    return RuntimeError(frames.MARK + base64.b64encode(json.dumps(told).encode()).decode())
+
+
+@pytest.mark.parametrize("kind", ["RunKey", "Any", "base64", "nothing", "DpunionError"])
+def test_only_errors_of_ours_are_made_of_what_workers_say(kind):
+    with pytest.raises(errors.DpunionError) as caught:
+        cleanly(lambda: raise_(marked(kind, "What.", "Remedy.")))
+    assert caught.value.what == "What."
+
+
+def test_what_spark_says_is_dropped_with_its_causes():
+    class SparkError(Exception):
+        def getCondition(self):
+            return "CAST_INVALID_INPUT"
+
+    def convert():
+        try:
+            int(SECRET)
+        except ValueError as inner:
+            raise SparkError(f"[CAST_INVALID_INPUT] the value '{SECRET}'") from inner
+
+    with pytest.raises(errors.BadSource) as caught:
+        cleanly(convert)
+    assert "CAST_INVALID_INPUT" in caught.value.what
+    assert caught.value.__context__ is caught.value.__cause__ is None
+    assert SECRET not in "".join(traceback.format_exception(caught.value))
+
+
+def test_other_failures_are_told_by_their_kind():
+    with pytest.raises(errors.CannotWrite, match="exists already"):
+        cleanly(lambda: raise_(RuntimeError(f"[PATH_ALREADY_EXISTS] {SECRET}")))
+    with pytest.raises(errors.BadSource, match="failed with ZeroDivisionError"):
+        cleanly(lambda: raise_(RuntimeError(str(caught_in_worker(ZeroDivisionError())))))
+    with pytest.raises(errors.BadSource, match="stopped with OSError"):
+        cleanly(lambda: raise_(OSError(SECRET)))
+    assert cleanly(lambda: 3) == 3
+
+
+# --- the key ------------------------------------------------------------------------------------------------
+
+
+def test_the_key_travels_in_a_closure_and_shows_nowhere():
+    key = RunKey.for_tests(1)
+    secret = tasks.Secret.of(key)
+    task = tasks.AddShares(None, secret, 3, l2_shares(3))
+    assert key._secret in pickle.dumps(secret), "a worker needs it"
+    for text in (repr(secret), str(secret), f"{task}", repr(tasks.guarded(task))):
+        assert key._secret.hex() not in text
+        assert repr(key._secret)[2:-1] not in text
+    digests = np.arange(6, dtype=np.uint64).reshape(-1, 2)
+    here, there = (one.words(Purpose.COIN, 0, digests) for one in (key, pickle.loads(pickle.dumps(secret)).key))
+    assert np.array_equal(here, there)
+    assert tasks.Secret.of(RunKey.fresh()).key.is_test is False
+    assert secret.key.is_test is True
+
+
+def test_pieces_and_messages_show_nothing():
+    plan = dpunion.plan("funnel", epsilon=1.0, delta=1e-3)
+    assert "[" not in repr(tasks.Secret.of(RunKey.for_tests(1)))
+    assert funnel_rounds(plan, plan.algorithm).cutoff == plan.cutoff
+
+
+# --- options ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shards", [0, -1, 1025, 2.0, "8", True, float("nan")])
+def test_shards_that_make_no_sense_are_refused(shards):
+    with pytest.raises(dpunion.BadParameter, match="shards"):
+        checked_shards(shards)
+
+
+def test_shards_have_a_default():
+    assert checked_shards(None) == frames.DEFAULT_SHARDS
+    assert [checked_shards(number) for number in (1, 8, 1024)] == [1, 8, 1024]
+
+
+@pytest.mark.parametrize("options", [{"shards": 2}, {"collect": False, "out": "folder"}])
+def test_options_of_spark_are_for_spark(options):
+    with pytest.raises(dpunion.BadParameter, match="Spark"):
+        dpunion.release(PEOPLE, epsilon=1.0, delta=1e-3, **options)
+
+
+@pytest.mark.parametrize("source", [PEOPLE, [("a", "b")], pa.table({"a": [1]}), "file.parquet", None])
+def test_other_sources_are_no_frames_of_spark(source):
+    assert not is_spark_frame(source)
+
+
+class Frame:
+    columns = ("user", "item")
+
+
+@pytest.mark.parametrize(("user", "value"), [(None, "item"), ("user", None), (0, "item"), ("user", 1)])
+def test_a_frame_needs_names_of_columns(user, value):
+    with pytest.raises(dpunion.BadParameter, match="names of its columns"):
+        columns_of(Frame(), user, value)
+
+
+def test_missing_columns_are_left_to_the_check_that_says_which():
+    frame = Frame()
+    assert columns_of(frame, "user", "itme") is frame
+
+
+# --- shards -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shards", [1, 2, 8, 64, 1024])
+@pytest.mark.parametrize("highest", [0.3, 1.0, 37.2, 1e5])
+def test_sums_of_all_shards_fit_and_units_are_fine(shards, highest):
+    unit = targets.unit_for(highest, shards)
+    assert math.frexp(unit)[0] == 0.5, "a power of two: dividing by it is exact"
+    assert shards * math.ceil(highest / unit) < 2**63
+    assert unit <= highest * shards * 2.0**-60
+
+
+def test_weights_are_rounded_down_to_whole_units():
+    weights = np.array([0.0, 0.24, 0.25, 0.99, 3.0])
+    assert rounds.floored(weights, 0.25).tolist() == [0, 0, 1, 3, 12]
+
+
+@pytest.mark.parametrize("cap", [0.2, 0.4, 0.5, 1.0])
+def test_a_funnels_steps_are_those_of_one_machine(cap):
+    algorithm = dpunion.Funnel(item_cap=cap)
+    shape = funnel_shape(algorithm)
+    for budget in (0.2, 0.9):
+        item_cap, radius, whole = funnel_step(shape, budget)
+        assert item_cap == cap * budget
+        assert radius <= budget * (1 + 1e-12)
+        assert whole in {0, round(1 / cap**2)}
+
+
+def test_units_cover_the_need_of_every_living_item():
+    plan = dpunion.plan("funnel", epsilon=3.0, delta=1e-5)
+    funnel = funnel_rounds(plan, plan.algorithm)
+    for number in range(len(plan.rounds)):
+        lowest = min([0.0, *(one.threshold for one in plan.rounds[:number])])
+        need = float(funnel.needs(number, np.array([lowest]))[0])
+        for shards in (1, 8, 200):
+            assert shards * need / funnel.unit(number, shards) < 2**62
+
+
+def test_so_many_shards_that_rounding_matters_are_refused(monkeypatch):
+    plan = dpunion.plan("funnel", epsilon=3.0, delta=1e-5)
+    shape = funnel_shape(plan.algorithm)
+    targets.check_scores(plan.scale, plan.threshold, shape, 64)
+    monkeypatch.setattr(targets, "LARGEST_SCORE_SPREAD", 0.0)
+    with pytest.raises(dpunion.BadParameter, match="64 shards"):
+        targets.check_scores(plan.scale, plan.threshold, shape, 64)
+
+
+# --- Java ---------------------------------------------------------------------------------------------------
+
+
+def fake_java(folder, version):
+    """Make a java that only tells its version."""
+    path = folder / "bin" / "java"
+    path.parent.mkdir(parents=True)
+    path.write_text(f"#!/bin/sh\necho '{version}' >&2\n")
+    path.chmod(0o755)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("says", "version"),
+    [
+        ('openjdk version "17.0.9" 2023-10-17', 17),
+        ('openjdk version "21" 2023-09-19', 21),
+        ('java version "1.8.0_391"', 8),
+        ('openjdk version "25-ea" 2025-09-16', 25),
+        ("no version here", 0),
+    ],
+)
+def test_the_version_of_a_java_is_read(tmp_path, says, version):
+    assert sessions.java_version(str(fake_java(tmp_path, says))) == version
+
+
+def test_what_does_not_run_has_no_version(tmp_path):
+    assert sessions.java_version(str(tmp_path / "java")) == 0
+    (tmp_path / "java").write_text("#!/bin/sh\nexit 3\n")
+    (tmp_path / "java").chmod(0o755)
+    assert sessions.java_version(str(tmp_path / "java")) == 0
+
+
+@pytest.fixture
+def no_java(monkeypatch, tmp_path):
+    """A machine without Java and without Spark."""
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
+    monkeypatch.setattr(sessions, "JAVA_FOLDERS", (str(tmp_path / "jvm"),))
+    found = sessions.importlib.util.find_spec
+    monkeypatch.setattr(sessions.importlib.util, "find_spec", lambda name: None if name == "pyspark" else found(name))
+
+
+@pytest.mark.usefixtures("no_java")
+def test_missing_java_and_missing_spark_are_told_with_a_remedy():
+    with pytest.raises(dpunion.BadParameter, match="needs Java, and none was found") as caught:
+        sessions.find_java()
+    assert f"Java {sessions.SMALLEST_JAVA}" in caught.value.remedy
+    with pytest.raises(dpunion.BadParameter, match="not installed") as caught:
+        sessions.find_pyspark()
+    assert "dpunion[spark]" in caught.value.remedy
+
+
+@pytest.mark.usefixtures("no_java")
+def test_an_old_java_is_refused_and_a_newer_one_on_the_path_is_taken(tmp_path, monkeypatch):
+    old, new = fake_java(tmp_path / "old", 'version "11.0.1"'), fake_java(tmp_path / "new", 'version "17.0.1"')
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "old"))
+    with pytest.raises(dpunion.BadParameter, match="too old"):
+        sessions.find_java()
+    monkeypatch.setenv("PATH", str(new.parent))
+    assert sessions.find_java() == str(new)
+    assert "JAVA_HOME" not in os.environ, "Spark would have run the old one"
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "new"))
+    monkeypatch.setenv("PATH", str(old.parent))
+    assert sessions.find_java() == str(new)
+
+
+@pytest.mark.usefixtures("no_java")
+def test_java_is_found_where_systems_put_it(tmp_path, monkeypatch):
+    fake_java(tmp_path / "jvm" / "java-8", 'version "1.8.0"')
+    new = fake_java(tmp_path / "jvm" / "java-21", 'version "21.0.1"')
+    assert sessions.find_java() == str(new)
+    assert Path(os.environ["JAVA_HOME"]) == tmp_path / "jvm" / "java-21"
+
+
+@pytest.mark.parametrize("tool", [*sessions.INSTALL_JAVA, None])
+def test_the_command_that_installs_java_is_the_systems(tmp_path, monkeypatch, tool):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    if tool:
+        (tmp_path / tool).write_text("")
+        (tmp_path / tool).chmod(0o755)
+    assert (tool or "openjdk") in sessions.install_command()
+
+
+def test_the_document_names_the_smallest_java_and_the_default_shards():
+    text = (Path(__file__).parents[2] / "docs" / "spark.md").read_text(encoding="utf-8")
+    assert f"Java {sessions.SMALLEST_JAVA}" in text
+    assert re.search(rf"{frames.DEFAULT_SHARDS} shards", text)
+    assert f"{frames.MOST_SHARDS:,}" in text
