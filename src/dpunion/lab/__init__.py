@@ -1,1 +1,36 @@
-"""For study, never a release: generated data and comparisons of algorithms."""
+"""For study, never a release: generated data, comparisons of algorithms, and the papers' evaluation run again.
+
+    from dpunion import lab
+
+    lab.compare("posts.parquet", user="author", item="word", algorithms=["funnel", "dp-sips"], epsilon=1.0, delta=1e-6)
+    lab.reproduce(quick=True)
+
+What the lab says about data is NOT PRIVATE: use public or generated data. Names are loaded when they are first used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dpunion.lab.comparison import Comparison, compare
+    from dpunion.lab.generators import AskRedditLike
+    from dpunion.lab.reproduction import Reproduction, reproduce
+
+__all__ = ["AskRedditLike", "Comparison", "Reproduction", "compare", "reproduce"]
+
+_HOMES = {
+    "AskRedditLike": "generators",
+    "Comparison": "comparison",
+    "Reproduction": "reproduction",
+    "compare": "comparison",
+    "reproduce": "reproduction",
+}
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'dpunion.lab' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"dpunion.lab.{home}"), name)

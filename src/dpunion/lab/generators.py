@@ -24,18 +24,22 @@ class AskRedditLike:
 
     Set sizes are log-normal (log mean 2.94, log sd 1.2, clipped to 1..2000). Items are ranks 1..400,000 drawn with
     probability 1/r up to 3000 and falling as r^-1.75 beyond.
+
+    knee: where the tail begins. exponent: how fast the head falls; a larger one makes common words more common.
     """
 
     users: int = 223_388
     seed: int = 0
     items: int = 400_000
     knee: int = 3_000
+    exponent: float = 1.0
 
     def chunks(self) -> Iterator[tuple[Int64s, Int64s]]:
         """Yield (user numbers, item ranks) of whole users, distinct within a user: int64[pairs] each."""
         generator = np.random.default_rng(self.seed)
         ranks = np.arange(1, self.items + 1)
-        density = np.where(ranks < self.knee, 1.0 / ranks, (ranks / self.knee) ** -1.75 / self.knee)
+        head, tail = 1.0 / ranks**self.exponent, (ranks / self.knee) ** -1.75 / self.knee**self.exponent
+        density = np.where(ranks < self.knee, head, tail)
         cumulative = np.cumsum(density)
         cumulative /= cumulative[-1]
         for first in range(0, self.users, USERS_PER_CHUNK):

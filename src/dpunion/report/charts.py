@@ -198,12 +198,13 @@ def _axis(axis: Axis, values: list[float], *, grid: bool) -> dict[str, Any]:
 
 
 def _round_numbers(values: list[float]) -> list[float]:
-    """Return 1, 2, 5, 10, ... as far as the values go."""
+    """Return 1, 2, 5, 10, ... as far as the values go; over more than four powers of ten, the powers alone."""
     low, high = min(values, default=1.0), max(values, default=1.0)
     if not low > 0.0:
         raise BadParameter("A logarithmic axis has values that are not above 0.", "Choose a linear axis.")
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    return [step * 10.0**power for power in powers for step in (1, 2, 5) if low <= step * 10.0**power <= high]
+    steps = (1, 2, 5) if high / low <= 1e4 else (1,)  # on a phone more labels would overlap
+    return [step * 10.0**power for power in powers for step in steps if low <= step * 10.0**power <= high]
 
 
 def _marker(at: int) -> str:

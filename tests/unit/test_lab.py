@@ -1,0 +1,492 @@
+"""The lab: trials are those of a release, journals survive, grids are complete, published numbers are cited."""
+
+import json
+import math
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import dpunion
+from dpunion import lab
+from dpunion.algorithms import DpSips, Funnel, PolicyGaussian, PolicyLaplace, UserOrder, WeightedGaussian
+from dpunion.budget import Budget
+from dpunion.calibration.optimal import ceiling
+from dpunion.calibration.rounding import MAX_ITEMS
+from dpunion.errors import BadParameter, CannotWrite
+from dpunion.lab import evaluation, reproduction, running
+from dpunion.lab.comparison import journal_of
+from dpunion.lab.data import COVERAGE, bounded, load
+from dpunion.lab.grids import grid
+from dpunion.lab.journals import open_journal
+from dpunion.lab.published import missing, papers, published_tables
+from dpunion.lab.tables import NOT_PRIVATE, Figure, Line, Table, deviation, written
+from dpunion.lab.trials import Setting, identity, plan_setting, run_trial, trial_key
+from dpunion.research import Greedy, GreedyByOwnCounts, L1DescentL2Budget
+
+E10 = math.exp(-10)
+USERS = 4_000
+RUNS = 6
+
+
+@pytest.fixture(scope="module")
+def data():
+    return load(lab.AskRedditLike(users=USERS))
+
+
+@pytest.fixture(scope="module")
+def written_data(tmp_path_factory):
+    path = tmp_path_factory.mktemp("data") / "data.parquet"
+    lab.AskRedditLike(users=USERS).write_parquet(path)
+    return path
+
+
+@pytest.fixture
+def counted(monkeypatch):
+    """The trials that are really run."""
+    runs = []
+    real = running.run_trial
+
+    def run(data, setting, plan, contributions, number):
+        runs.append((setting, number))
+        return real(data, setting, plan, contributions, number)
+
+    monkeypatch.setattr(running, "run_trial", run)
+    return runs
+
+
+def small(out=None, **options):
+    chosen = {"algorithms": ["policy-gaussian", "greedy"], "epsilon": 3.0, "delta": E10, "trials": 2} | options
+    return lab.compare(lab.AskRedditLike(users=500), out=out, **chosen)
+
+
+# --- data and trials ----------------------------------------------------------------------------------------
+
+
+def test_data_is_whole_and_its_fingerprint_is_its_content(data):
+    pairs = list(lab.AskRedditLike(users=USERS).chunks())
+    owner, item = (np.concatenate(column) for column in zip(*pairs, strict=True))
+    assert data.facts["users"] == USERS
+    assert data.facts["pairs"] == len(owner)
+    assert sorted(data.holders.tolist()) == sorted(np.unique(item, return_counts=True)[1].tolist())
+    backwards = {"user": owner[::-1].tolist(), "item": item[::-1].tolist()}
+    rows = zip(map("user{}".format, backwards["user"]), map("word{}".format, backwards["item"]), strict=True)
+    assert load(rows).fingerprint == data.fingerprint
+    assert load(lab.AskRedditLike(users=USERS, seed=1)).fingerprint != data.fingerprint
+    assert "sensitive" in repr(data)
+
+
+@pytest.mark.parametrize("order", UserOrder)
+def test_bounding_keeps_random_items_of_everybody_in_the_order_asked_for(data, order):
+    whole = bounded(data, MAX_ITEMS, order, trial_key(0))
+    assert len(whole.items) == len(data.everything.items)
+    first, second = (bounded(data, 10, order, trial_key(number)) for number in range(2))
+    sizes = np.diff(first.offsets)
+    assert sizes.max() == 10
+    assert sorted(sizes) == sorted(np.minimum(np.diff(data.everything.offsets), 10))
+    assert (np.diff(sizes) >= 0).all() == (order is UserOrder.SMALLEST_FIRST)
+    assert not np.array_equal(first.items, second.items)
+
+
+@pytest.mark.parametrize("algorithm", [WeightedGaussian(), PolicyLaplace(), PolicyGaussian(), DpSips(), Funnel()])
+def test_a_trial_releases_what_a_release_releases(data, written_data, algorithm):
+    """Means of trials and of releases, all with fixed keys, agree to within what their spread allows."""
+    setting = Setting(algorithm, Budget(3.0, E10))
+    plan = plan_setting(setting)
+    trials = [
+        run_trial(data, setting, plan, bounded(data, *setting.bounding, trial_key(number)), number)
+        for number in range(RUNS)
+    ]
+    releases = [
+        len(
+            dpunion.release(
+                written_data,
+                user="user",
+                item="item",
+                epsilon=3.0,
+                delta=E10,
+                algorithm=algorithm,
+                unsafe_test_key=key,
+            )
+        )
+        for key in range(RUNS)
+    ]
+    sizes = [trial.size for trial in trials]
+    spread = math.sqrt((np.var(sizes, ddof=1) + np.var(releases, ddof=1)) / RUNS)
+    assert abs(np.mean(sizes) - np.mean(releases)) < 4 * spread
+    assert all(trial.covered == tuple(sorted(trial.covered, reverse=True)) for trial in trials)
+    assert all(trial.covered[0] <= trial.size for trial in trials)
+
+
+def test_research_policies_run_with_the_numbers_of_their_private_relatives(data):
+    budget = Budget(3.0, E10)
+    greedy, descent = Setting(Greedy(), budget), Setting(L1DescentL2Budget(max_items_per_user=50), budget)
+    assert plan_setting(greedy).threshold == dpunion.plan(PolicyLaplace(), epsilon=3.0, delta=E10).threshold
+    published = PolicyGaussian(max_items_per_user=50, calibration="published")
+    assert plan_setting(descent).scale == dpunion.plan(published, epsilon=3.0, delta=E10).scale
+    for setting in (greedy, descent):
+        assert not setting.has_proof
+        assert setting.name.endswith("(NOT PRIVATE)")
+        contributions = bounded(data, *setting.bounding, trial_key(0))
+        assert run_trial(data, setting, plan_setting(setting), contributions, 0).size > 100
+    with pytest.raises(BadParameter, match="sets do not tell"):
+        plan_setting(Setting(GreedyByOwnCounts(), budget))
+
+
+def test_the_identity_tells_trials_apart(data):
+    budget = Budget(3.0, E10)
+    other = load(lab.AskRedditLike(users=USERS, seed=1))
+    found = {
+        identity(data, Setting(Funnel(), budget), 0),
+        identity(data, Setting(Funnel(), budget), 1),
+        identity(data, Setting(Funnel(rounds=3), budget), 0),
+        identity(data, Setting(Funnel(), Budget(3.0, 1e-5)), 0),
+        identity(data, Setting(Funnel(), Budget(2.0, E10)), 0),
+        identity(data, Setting(DpSips(), budget), 0),
+        identity(other, Setting(Funnel(), budget), 0),
+    }
+    assert len(found) == 7
+    assert identity(data, Setting(Funnel(), budget), 0) in found
+
+
+# --- grids --------------------------------------------------------------------------------------------------
+
+
+def test_a_grid_has_every_combination_each_algorithm_can_take():
+    asked = {"max_items_per_user": [10, 20], "passes": [1, 2], "rounds": [1, 3]}
+    settings = grid(["policy-gaussian", "dp-sips", "funnel", "optimal-single-item"], [1.0, 3.0], [1e-5], asked)
+    counts = {}
+    for setting in settings:
+        counts[setting.algorithm.name] = counts.get(setting.algorithm.name, 0) + 1
+    assert counts == {"policy-gaussian": 8, "dp-sips": 8, "funnel": 8, "optimal-single-item": 2}
+    assert {
+        s.algorithm.first_share for s in settings if s.parameters.get("rounds") == 1 and s.algorithm.name == "funnel"
+    } == {1.0}
+    assert len(grid([Funnel(), Funnel(), "funnel"], [1.0], [1e-5], {})) == 1
+
+
+@pytest.mark.parametrize(
+    ("algorithms", "asked", "words"),
+    [
+        (["funel"], {}, "must be one of"),
+        (["dp-sips"], {"passes": [1]}, "has a parameter 'passes'"),
+        ([object()], {}, "not an algorithm"),
+        ([], {}, "0 settings"),
+        (["dp-sips"], {"rounds": [99]}, "'rounds' parameter"),
+    ],
+)
+def test_a_grid_refuses_what_has_no_meaning(algorithms, asked, words):
+    with pytest.raises(BadParameter, match=words):
+        grid(algorithms, [1.0], [1e-5], asked)
+
+
+# --- comparisons --------------------------------------------------------------------------------------------
+
+
+def test_a_comparison_is_repeatable_and_stamped(tmp_path):
+    result = small(tmp_path / "results.json")
+    again = small()
+    assert [trial.size for trial in again.trials] == [trial.size for trial in result.trials]
+    values = json.loads((tmp_path / "results.json").read_text())
+    assert values["warning"].startswith("NOT PRIVATE")
+    assert [row["released"] for row in values["trials"]] == [trial.size for trial in result.trials]
+    assert [row["private_algorithm"] for row in values["summary"]] == [True, False]
+    data = load(lab.AskRedditLike(users=500))
+    assert values["summary"][0]["ceiling"] == ceiling(3.0, E10, data.holders.astype(float))
+    assert "greedy (NOT PRIVATE)" in result.table().text()
+    assert NOT_PRIVATE in journal_of(tmp_path / "results.json").read_text()
+
+
+def test_parquet_is_stamped_and_whole(tmp_path):
+    result = small(tmp_path / "results.parquet")
+    table = pq.read_table(tmp_path / "results.parquet")
+    assert table.schema.metadata[b"dpunion"] == b"NOT PRIVATE"
+    assert table.schema.metadata[b"warning"].decode() == NOT_PRIVATE
+    assert table["released"].to_pylist() == [trial.size for trial in result.trials]
+    assert json.loads(table["parameters"][0].as_py())["max_items_per_user"] == 100
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_the_number_of_jobs_changes_nothing(jobs):
+    assert [t.size for t in small(jobs=jobs).trials] == [t.size for t in small(jobs=2, trials=2).trials]
+
+
+def test_finished_trials_are_not_run_again(tmp_path, counted):
+    out = tmp_path / "results.parquet"
+    first = small(out)
+    assert len(counted) == 4
+    assert small(out).trials == first.trials
+    assert len(counted) == 4
+    more = small(out, trials=3)
+    assert len(counted) == 6
+    assert more.trials[:2] == first.trials[:2]
+    small(out, epsilon=2.0)
+    assert len(counted) == 10
+    small(out, overwrite=True)
+    assert len(counted) == 14
+
+
+def test_an_interrupted_comparison_goes_on(tmp_path, counted):
+    out = tmp_path / "results.json"
+
+    def interrupt(stage, done):
+        if len(counted) == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        small(out, trials=6, jobs=1, progress=interrupt)
+    assert not out.exists()
+    finished = len(counted)
+    assert finished < 12
+    result = small(out, trials=6)
+    assert len(counted) == 12
+    assert len(set(counted)) == 12
+    assert [trial.size for trial in result.trials] == [trial.size for trial in small(trials=6).trials]
+
+
+def test_somebody_elses_file_is_not_replaced(tmp_path):
+    out = tmp_path / "results.json"
+    out.write_text("mine")
+    with pytest.raises(CannotWrite, match="exists already"):
+        small(out)
+    assert out.read_text() == "mine"
+    assert len(small(out, overwrite=True).trials) == 4
+
+
+@pytest.mark.parametrize("name", ["results.txt", "nowhere/results.json"])
+def test_a_bad_place_is_refused_before_anything_runs(tmp_path, counted, name):
+    with pytest.raises((BadParameter, CannotWrite)):
+        small(tmp_path / name)
+    assert counted == []
+
+
+@pytest.mark.parametrize("options", [{"trials": 0}, {"jobs": 0}, {"epsilon": -1.0}, {"delta": 2.0}])
+def test_bad_numbers_are_refused(options):
+    with pytest.raises(BadParameter):
+        small(**options)
+
+
+def test_texts_and_ngrams_are_read_as_by_a_release(tmp_path):
+    rows = [(f"user{i}", "the cat sat") for i in range(300)]
+    table = {"user": [user for user, _ in rows], "text": [text for _, text in rows]}
+    pq.write_table(pa.table(table), tmp_path / "texts.parquet")
+    options = {"epsilon": 3.0, "delta": 1e-4, "algorithms": ["weighted-gaussian"], "trials": 1}
+    for lengths, items in ((None, 3), ("2", 2), ("1-3", 6)):
+        found = lab.compare(tmp_path / "texts.parquet", user="user", text="text", ngrams=lengths, **options)
+        assert found.data["items"] == items
+        assert found.trials[0].size == items
+    with pytest.raises(BadParameter, match="for texts"):
+        load(tmp_path / "texts.parquet", user="user", item="text", ngrams="1-2")
+
+
+# --- journals -----------------------------------------------------------------------------------------------
+
+
+def test_a_line_that_was_cut_short_is_dropped(tmp_path):
+    place = tmp_path / "j.journal"
+    with open_journal(place) as journal:
+        journal.add("a", {"released": 1})
+        journal.add("b", {"released": 2})
+    whole = place.read_bytes()
+    for cut in range(len(whole.splitlines(keepends=True)[0]), len(whole)):
+        place.write_bytes(whole[:cut])
+        with open_journal(place) as journal:
+            assert len(journal.entries) == whole[:cut].count(b"\n") - 1
+            journal.add("c", {"released": 3})
+        with open_journal(place) as journal:
+            assert journal.entries["c"] == {"released": 3}
+
+
+def test_one_run_at_a_time_writes_a_journal(tmp_path):
+    place = tmp_path / "j.journal"
+    with open_journal(place), pytest.raises(CannotWrite, match="Another run"), open_journal(place):
+        pass
+    with open_journal(place) as journal:
+        assert journal.entries == {}
+
+
+def test_what_is_no_journal_is_refused(tmp_path):
+    place = tmp_path / "j.journal"
+    place.write_text('{"diary": 1}\n')
+    with pytest.raises(CannotWrite, match="not a journal"), open_journal(place):
+        pass
+    assert place.read_text() == '{"diary": 1}\n'
+
+
+def test_an_entry_that_does_not_read_as_a_trial_is_run_again(tmp_path, counted):
+    out = tmp_path / "results.json"
+    small(out)
+    place = journal_of(out)
+    place.write_text(place.read_text().replace('"released":', '"relaesed":'))
+    small(out)
+    assert len(counted) == 8
+
+
+# --- published numbers --------------------------------------------------------------------------------------
+
+
+def test_every_published_number_is_cited():
+    tables = published_tables()
+    for table in tables.values():
+        assert table.paper in papers()
+        assert table.table
+        assert table.source
+        assert table.rows
+        assert all(value > 0 for row in table.rows.values() for value in row.values())
+    assert tables["jpc-2"].value("policy-gaussian", 100) == 17_024
+    assert tables["jpc-2"].value("policy-gaussian", 300) is None
+    assert tables["jpc-2"].value("count-laplace", 1) is None
+    assert tables["icml-2"].value("policy-gaussian, 1 pass", 100) is None
+    assert len(missing()) >= 5
+
+
+def test_the_papers_rows_are_rows_of_the_evaluation():
+    assert set(published_tables()["jpc-2"].rows) <= {row.printed for row in evaluation.ROWS}
+    assert set(published_tables()["icml-2"].rows) == set(evaluation.PASSES)
+    assert tuple(map(str, COVERAGE)) == tuple(published_tables()["jpc-holders"].rows["held"])
+
+
+def test_settings_of_the_papers_use_the_papers_constants():
+    for row in evaluation.ROWS:
+        if row.printed:
+            assert row.setting(100).parameters["calibration"] == "published"
+    for name in evaluation.PASSES:
+        assert evaluation.passes_setting(name, 100).parameters["cutoff_margin"] == 2.0
+
+
+# --- reproduction -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def quick(tmp_path_factory):
+    out = tmp_path_factory.mktemp("out") / "reproduction"
+    return lab.reproduce(quick=True, users=1_000, out=out), out
+
+
+def test_a_quick_reproduction_has_every_table_and_figure(quick):
+    result, _ = quick
+    text = result.text()
+    assert text.startswith("NOT PRIVATE")
+    for words in (
+        "JPC Table 1",
+        "JPC Table 2",
+        "JPC Table 3",
+        "JPC Table 4",
+        "Table 1]",
+        "Figure 4",
+        "Figure 5",
+        "Figure 6",
+    ):
+        assert words in text
+    for name in ("funnel", "dp-sips", "ceiling", "greedy (NOT PRIVATE)", "l1-descent-l2-budget (NOT PRIVATE)"):
+        assert name in text
+    assert "not available to us" in text
+    assert "Left out by --quick" in text
+    assert sum(isinstance(part, Figure) for part in result.parts) == 5
+
+
+def test_numbers_of_other_sizes_are_not_compared(quick):
+    result, _ = quick
+    deviations = [
+        row for part in result.parts if isinstance(part, Table) for row in part.rows if "deviation" in row[:2]
+    ]
+    assert deviations
+    assert all(cell is None for row in deviations for cell in row[2:])
+    assert "Deviations above" not in result.text()
+
+
+def test_a_reproduction_writes_its_results_and_goes_on(quick, counted):
+    result, out = quick
+    values = json.loads((out / "results.json").read_text())
+    assert values["warning"] == NOT_PRIVATE
+    assert values["not_available"] == list(missing())
+    table = pq.read_table(out / "trials.parquet")
+    assert table.schema.metadata[b"dpunion"] == b"NOT PRIVATE"
+    assert len(table) == len(result.trials) == len(values["trials"])
+    again = lab.reproduce(quick=True, users=1_000, out=out)
+    assert counted == []
+    assert again.text() == result.text()
+
+
+def test_measured_means_stand_in_the_tables(quick):
+    result, _ = quick
+    table = next(part for part in result.parts if "JPC Table 2" in part.title)
+    row = next(row for row in table.rows if row[0] == "policy-gaussian")
+    setting = evaluation.BY_NAME["policy-gaussian"].setting(100)
+    sizes = [trial.size for trial in result.trials if trial.setting == setting]
+    assert row[-1] == np.mean(sizes)
+    coverage = next(part for part in result.parts if "JPC Table 3" in part.title)
+    here = next(row for row in coverage.rows if row[0] == "policy-gaussian")
+    covered = next(trial.covered for trial in result.trials if trial.setting == setting)
+    holders = load(lab.AskRedditLike(users=1_000)).holders
+    assert here[2] == f"{100 * covered[0] / np.count_nonzero(holders >= 5):.1f} %"
+
+
+def test_texts_that_are_not_there(monkeypatch, tmp_path):
+    with pytest.raises(BadParameter, match="no file"):
+        reproduction._texts(tmp_path / "none.parquet")
+    monkeypatch.delenv("DPUNION_DATA", raising=False)
+    assert reproduction._texts(None) is None
+    monkeypatch.setenv("DPUNION_DATA", str(tmp_path))
+    assert reproduction._texts(None) is None
+    (tmp_path / reproduction.TEXTS).write_bytes(b"")
+    assert reproduction._texts(None) == tmp_path / reproduction.TEXTS
+
+
+# --- tables -------------------------------------------------------------------------------------------------
+
+
+def test_a_table_lines_up():
+    table = Table("T", ("name", "n", "part"), (("a", 1, "50.0 %"), ("long", 12_345.6, None)), "Note.")
+    assert table.text().splitlines() == [
+        "T",
+        "--------------------",
+        "name       n    part",
+        "--------------------",
+        "a          1  50.0 %",
+        "long  12,346       –",
+        "--------------------",
+        "Note.",
+    ]
+
+
+def test_figures_have_tables_behind_them():
+    line = Line("a", (1.0, 10.0), (0.5, 0.25))
+    figure = Figure("F", "x", "y", (line,), percent=True)
+    assert figure.table().rows == (("1", "50.0 %"), ("10", "25.0 %"))
+    many = Figure("F", "x", "y", tuple(Line(str(i), (1.0, 2.5), (1.0, 2.0)) for i in range(5)))
+    assert many.table().columns == ("x", "1", "2.5")
+    assert len(many.table().rows) == 5
+
+
+def test_deviations_are_written_with_their_sign():
+    assert deviation(106.0, 100.0) == "+6.0 %"
+    assert deviation(94.0, 100.0) == "-6.0 %"
+    assert deviation(94.0, None) is None
+    assert written(None) == "–"
+
+
+def test_large_deviations_are_listed(data):
+    sizes = {"policy-gaussian": 1.0, "weighted-laplace": 1.2}
+    table = published_tables()["jpc-2"]
+    limits = (100,)
+    settings = evaluation.all_settings(limits, (), ())
+
+    class Fixed(evaluation.Measured):
+        def size(self, setting):
+            factor = sizes.get(setting.algorithm.name, 1.0)
+            return factor * (table.value(setting.algorithm.name, 100) or 1.0)
+
+    found = evaluation.deviations_table(Fixed(data, {setting: [] for setting in settings}, comparable=True), limits)
+    listed = {row[0]: row[3] for row in found.rows}
+    assert listed["weighted-laplace, Δ0=100"] == "+20.0 %"
+    assert "policy-gaussian, Δ0=100" not in listed
+    assert "items held by at least 5 users" in listed
+
+
+def test_the_names_of_the_lab():
+    assert set(lab.__all__) == set(lab._HOMES)
+    assert all(getattr(lab, name).__doc__ for name in lab.__all__)
+    with pytest.raises(AttributeError, match="no attribute"):
+        _ = lab.relaese
