@@ -1,0 +1,77 @@
+"""The documentation site: `make docs` builds it into docs/_build/html, with warnings as errors."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sphinx.application import Sphinx
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE / "extensions"))
+
+import dpunion  # noqa: E402
+
+project = "dpunion"
+author = "The dpunion authors"
+project_copyright = "The dpunion authors, Apache-2.0"
+release = version = dpunion.__version__
+
+extensions = [
+    "myst_nb",  # Markdown, and the notebook, which is run while the site is built
+    "sphinx.ext.autodoc",
+    "plain_docstrings",  # docstrings are plain sentences here; this turns them into lists and paragraphs
+    "command_reference",  # the page cli is made from the command line itself
+]
+source_suffix = {".nb.md": "myst-nb", ".md": "myst-nb"}
+root_doc = "index"
+exclude_patterns = ["_build", "extensions"]
+highlight_language = "text"
+smartquotes = False  # two dashes are an option, not a dash
+nitpicky = True
+# Types of other libraries, and of our own inside, are named in signatures but have no page here.
+nitpick_ignore_regex = [("py:.*", r".*")]
+suppress_warnings = ["config.cache"]  # custom formats of myst_nb hold a dictionary, which is compared anew each time
+
+# --- Markdown -----------------------------------------------------------------------------------------------
+myst_enable_extensions = ["deflist"]
+myst_heading_anchors = 4
+
+# --- the notebook -------------------------------------------------------------------------------------------
+nb_custom_formats = {".nb.md": ["jupytext.reads", {"fmt": "md"}]}
+nb_execution_mode = "force"
+nb_execution_timeout = 120
+nb_execution_in_temp = True
+nb_execution_raise_on_error = True
+nb_merge_streams = True
+
+# --- the API ------------------------------------------------------------------------------------------------
+autodoc_member_order = "bysource"
+autodoc_typehints = "signature"
+autodoc_preserve_defaults = True
+python_maximum_signature_line_length = 88
+python_use_unqualified_type_names = True
+add_module_names = False
+
+# --- the look -----------------------------------------------------------------------------------------------
+html_theme = "furo"
+html_title = f"dpunion {version}"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_copy_source = False
+html_show_sourcelink = False
+html_show_sphinx = False
+html_theme_options = {"navigation_with_keys": True, "top_of_page_buttons": []}
+
+
+def show_changelog(_app: Sphinx, page: str, source: list[str]) -> None:
+    """Put the project's changelog in place of the page that points to it."""
+    if page == "changelog":
+        source[0] = (HERE.parent / "CHANGELOG.md").read_text("utf-8")
+
+
+def setup(app: Sphinx) -> None:
+    """Register with Sphinx."""
+    app.connect("source-read", show_changelog)

@@ -1,0 +1,166 @@
+"""Writes the page `cli` from the command line itself, so that the two cannot differ."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import typing
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer.main
+
+from dpunion.cli import app as command_line
+
+if TYPE_CHECKING:
+    from sphinx.application import Sphinx
+
+PAGE = "cli"
+PROGRAM = "dpunion"
+SHARED = {"--help", "-h"}  # every command has it; the page says so once
+
+
+def commands(command: Any, name: str = PROGRAM) -> Iterator[tuple[str, Any]]:
+    """Yield (full name, command) of a command and of everything below it, in the order of its help."""
+    yield name, command
+    for below, one in getattr(command, "commands", {}).items():
+        yield from commands(one, f"{name} {below}")
+
+
+def root() -> Any:
+    """Return the whole command line as a tree."""
+    return typer.main.get_command(command_line)
+
+
+def reference() -> str:
+    """Return the reference of all commands as Markdown."""
+    return "\n\n".join(section(name, command) for name, command in commands(root()))
+
+
+def section(name: str, command: Any) -> str:
+    """Return one command: its heading, usage, help text and options."""
+    below = getattr(command, "commands", {})
+    parts = [f"## {name}", f"```text\n{usage(name, command)}\n```", prose(command.help or "")]
+    if below:
+        rows = [f"- [{name} {one}](#{anchor(f'{name} {one}')}): {first_sentence(each)}" for one, each in below.items()]
+        parts.append("\n".join(rows))
+    for panel, parameters in panels(command).items():
+        parts += [f"**{panel}**", "\n".join(entry(one, value_kinds(command)) for one in parameters)]
+    return "\n\n".join(part for part in parts if part)
+
+
+def usage(name: str, command: Any) -> str:
+    """Return the line that says how the command is called: what is required, then the rest."""
+    given = [one for one in visible(command) if one.param_type_name == "argument"]
+    words = {one.name: one.metavar or one.name.upper() for one in given}
+    arguments = [words[one.name] if one.required else f"[{words[one.name]}]" for one in given]
+    kinds = value_kinds(command)
+    required = [f"{longest(one)} {placeholder(one, kinds)}" for one in options(command) if one.required]
+    tail = ["COMMAND ..."] if getattr(command, "commands", {}) else []
+    return " ".join([name, *arguments, *required, "[OPTIONS]", *tail])
+
+
+def panels(command: Any) -> dict[str, list[Any]]:
+    """Return the parameters by the panel of the help that they stand in."""
+    found: dict[str, list[Any]] = {}
+    for one in visible(command):
+        plain = "Arguments" if one.param_type_name == "argument" else "Options"
+        found.setdefault(getattr(one, "rich_help_panel", None) or plain, []).append(one)
+    return found
+
+
+def visible(command: Any) -> list[Any]:
+    """Return the parameters that the command's help shows, without --help itself."""
+    return [one for one in command.params if not getattr(one, "hidden", False) and not SHARED & set(one.opts)]
+
+
+def options(command: Any) -> list[Any]:
+    """Return the parameters that are named by a word with dashes."""
+    return [one for one in visible(command) if one.param_type_name == "option"]
+
+
+def longest(option: Any) -> str:
+    """Return the spelled-out name of an option."""
+    return str(max(option.opts, key=len))
+
+
+def value_kinds(command: Any) -> dict[str, str]:
+    """Return the word for each parameter's kind of value, by its type in the function behind the command."""
+    hints = typing.get_type_hints(command.callback) if command.callback is not None else {}
+    words = {int: "INTEGER", float: "NUMBER", str: "TEXT", Path: "FILE"}
+    inner = {name: {hint, *typing.get_args(hint)} for name, hint in hints.items()}
+    inner = {name: kinds.union(*(typing.get_args(kind) for kind in kinds)) for name, kinds in inner.items()}
+    return {name: next((word for kind, word in words.items() if kind in kinds), "") for name, kinds in inner.items()}
+
+
+def placeholder(option: Any, kinds: dict[str, str]) -> str:
+    """Return what stands for an option's value: nothing for a switch."""
+    return option.metavar or kinds[option.name]
+
+
+def entry(one: Any, kinds: dict[str, str]) -> str:
+    """Return a parameter as a list item: names, value, what it does, whether it is needed, its default."""
+    if one.param_type_name == "argument":
+        names = f"`{one.metavar or one.name.upper()}`"
+    else:
+        spelled = [*sorted(one.opts, key=len, reverse=True), *one.secondary_opts]
+        names = ", ".join(f"`{name}`" for name in spelled)
+        names += f" `{placeholder(one, kinds)}`" if placeholder(one, kinds) else ""
+    notes = ["required"] if one.required else []
+    notes += ["may be repeated"] if (one.multiple or one.nargs == -1) and "epeat" not in (one.help or "") else []
+    notes += [f"default {shown_default(one)}"] if shown_default(one) else []
+    text = re.sub(r"(?<!\.)\.$", "", markdown(one.help or ""))
+    described = f"- {names}: {text}" if text else f"- {names}"
+    return described + (f" ({', '.join(notes)})." if notes else "" if described.endswith("...") else ".")
+
+
+def shown_default(one: Any) -> str:
+    """Return the default as the help shows it, or nothing."""
+    if isinstance(getattr(one, "show_default", None), str):
+        return str(one.show_default)
+    switch = getattr(one, "is_flag", False)
+    missing = one.default is None or one.default == [] or not isinstance(one.default, (str, int, float))
+    return "" if one.required or switch or missing else f"`{one.default}`"
+
+
+def prose(text: str) -> str:
+    """Return a help text as Markdown: its examples become one block."""
+    lines: list[str] = []
+    for paragraph in re.split(r"\n\s*\n", inspect.cleandoc(text)):
+        example = re.fullmatch(r"\s*\[cyan\](.*)\[/cyan\]\s*", paragraph, re.DOTALL)
+        if example is None:
+            lines.append(markdown(" ".join(paragraph.split())))
+        elif lines and lines[-1].endswith("\n```"):
+            lines[-1] = lines[-1].removesuffix("```") + f"$ {example[1]}\n```"
+        else:
+            lines.append(f"```console\n$ {example[1]}\n```")
+    return "\n\n".join(lines)
+
+
+def markdown(text: str) -> str:
+    """Return a text of the help without its colours; what Markdown would take for markup is escaped."""
+    plain = re.sub(r"([*_<>|\\])", r"\\\1", text)
+    plain = re.sub(r"\[cyan\](.*?)\[/cyan\]", lambda found: "`" + re.sub(r"\\(.)", r"\1", found[1]) + "`", plain)
+    return re.sub(r"\[bold\](.*?)\[/bold\]", r"**\1**", plain)
+
+
+def first_sentence(command: Any) -> str:
+    """Return the first paragraph of a command's help."""
+    return markdown(" ".join(inspect.cleandoc(command.help or "").split("\n\n")[0].split()))
+
+
+def anchor(heading: str) -> str:
+    """Return the anchor that the page's heading gets."""
+    return heading.lower().replace(" ", "-")
+
+
+def _write(_app: Sphinx, page: str, source: list[str]) -> None:
+    if page == PAGE:
+        source[0] += "\n" + reference() + "\n"
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Register with Sphinx."""
+    app.connect("source-read", _write)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,0 +1,182 @@
+"""The documentation site builds without a warning, says everything, and its links lead somewhere."""
+
+import html.parser
+import os
+import re
+import subprocess
+import sys
+import urllib.parse
+from pathlib import Path
+
+import command_reference
+import plain_docstrings
+import pytest
+
+import dpunion
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+
+PAGES = sorted(path.stem for path in DOCS.glob("*.md"))
+
+
+class Page(html.parser.HTMLParser):
+    """What a built page links to, which anchors it has, and its text."""
+
+    def __init__(self, path):
+        super().__init__()
+        self.links, self.anchors, self.words = [], set(), []
+        self.feed(path.read_text("utf-8"))
+        self.text = " ".join(" ".join(self.words).split())
+
+    def handle_starttag(self, tag, attrs):
+        values = dict(attrs)
+        self.anchors |= {values["id"]} if values.get("id") else set()
+        self.links += [values[name] for name in ("href", "src") if values.get(name)]
+
+    def handle_data(self, data):
+        self.words.append(data)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """The built site; building runs the notebook."""
+    pytest.importorskip("sphinx", reason="the extra docs is not installed")
+    folder = tmp_path_factory.mktemp("site")
+    done = subprocess.run(
+        [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-d", folder / "trees", DOCS, folder / "html"],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ROOT,
+        timeout=300,
+        env={name: value for name, value in os.environ.items() if name != "PYTHONWARNINGS"},
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder / "html"
+
+
+@pytest.fixture(scope="module")
+def pages(site):
+    """All built pages, by their path in the site."""
+    return {str(path.relative_to(site)): Page(path) for path in sorted(site.rglob("*.html"))}
+
+
+def test_every_page_is_there(pages):
+    assert {f"{name}.html" for name in PAGES} | {"notebooks/walkthrough.html"} <= set(pages)
+    listed = set(pages["index.html"].links)
+    assert {f"{name}.html" for name in PAGES if name != "index"} <= listed
+
+
+def broken(name, page, pages, site):
+    """Yield the links of a page that lead nowhere in the site."""
+    for link in page.links:
+        place = urllib.parse.urlsplit(link)
+        if place.scheme or place.netloc:
+            continue
+        target = (
+            os.path.normpath(os.path.join(os.path.dirname(name), urllib.parse.unquote(place.path)))
+            if place.path
+            else name
+        )
+        if target not in pages:
+            if not (site / target).exists():
+                yield link
+        elif place.fragment and urllib.parse.unquote(place.fragment) not in pages[target].anchors:
+            yield link
+
+
+def test_every_link_and_anchor_leads_somewhere(pages, site):
+    wrong = {name: sorted(set(broken(name, page, pages, site))) for name, page in pages.items()}
+    assert {name: links for name, links in wrong.items() if links} == {}
+
+
+def test_a_broken_link_is_found(pages, site):
+    page = pages["ledger.html"]
+    page.links += ["nowhere.html", "guarantees.html#nothing-there", "#nor-here"]
+    assert len(set(broken("ledger.html", page, pages, site))) == 3
+    del page.links[-3:]
+
+
+def test_nothing_is_loaded_from_elsewhere(site):
+    """A page of the site works without a network."""
+    for path in site.rglob("*.html"):
+        for tag in re.findall(r"<(?:script|link|img)\b[^>]*>", path.read_text("utf-8")):
+            assert not re.search(r"(?:src|href)=\"https?:", tag) or "canonical" in tag, (path.name, tag)
+
+
+def test_the_reference_names_every_command_and_option(pages):
+    text = pages["cli.html"].text
+    found = list(command_reference.commands(command_reference.root()))
+    assert len(found) >= 10
+    for name, command in found:
+        assert f"{name} [OPTIONS]" in text or f"{name} " in text
+        assert command_reference.anchor(name) in pages["cli.html"].anchors
+        for option in command_reference.options(command):
+            for spelled in (*option.opts, *option.secondary_opts):
+                assert re.search(rf"(?<![\w-]){re.escape(spelled)}(?![\w-])", text), (name, spelled)
+
+
+def test_the_reference_says_what_the_help_says(pages):
+    text = pages["cli.html"].text
+    for expected in ("How much one person may change the odds (required).", "may be repeated", "default words"):
+        assert expected in text
+    assert "[cyan]" not in text
+    assert "[bold]" not in text
+
+
+def public_names():
+    from dpunion import audit, lab, ledger, report
+
+    yield from (f"dpunion.{name}" for name in dpunion.__all__ if name != "__version__")
+    for module in (audit, lab, ledger, report):
+        yield from (f"{module.__name__}.{name}" for name in module.__all__)
+
+
+@pytest.mark.parametrize("name", sorted(public_names()))
+def test_every_public_name_is_documented(name, pages):
+    assert name in pages["api.html"].anchors
+
+
+def test_the_changelog_is_shown(pages):
+    assert "Keep a Changelog" in pages["changelog.html"].text
+
+
+def test_docstrings_become_paragraphs_and_lists():
+    lines = [
+        "Do it.",
+        "",
+        "how: quickly. where, when: `here`, not *there*; always.",
+        "",
+        "Guarantees:",
+        "- one;",
+        "- two.",
+    ]
+    assert plain_docstrings.as_markup(lines, {"how", "where", "when"}) == [
+        "Do it.",
+        "",
+        "- **how**: quickly.",
+        "- **where, when**: ``here``, not \\*there\\*; always.",
+        "",
+        "**Guarantees**",
+        "",
+        "- one;",
+        "- two.",
+        "",
+    ]
+
+
+def test_the_notebook_is_shown_with_what_it_printed(pages):
+    text = pages["notebooks/walkthrough.html"].text
+    assert "-differentially private for adding or removing one user" in text
+    assert "Traceback" not in text
+
+
+def test_pages_read_well_without_the_site():
+    """What only Sphinx understands stays out of the way: the hidden contents, and the entries of the API."""
+    for path in DOCS.glob("*.md"):
+        directives = re.findall(r"^`{3,}\{([\w-]+)\}", path.read_text("utf-8"), re.MULTILINE)
+        allowed = {"index": {"toctree"}, "api": {"eval-rst"}}.get(path.stem, set())
+        assert set(directives) <= allowed, path.name
+        roles = re.findall(r"\{[a-z]+(?::[a-z]+)*\}`", path.read_text("utf-8"))
+        assert roles == [], path.name
