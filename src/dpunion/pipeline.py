@@ -318,7 +318,7 @@ def publish_from_spark(
     """Select by the plan on Spark; bring the chosen items here, or have Spark write them.
 
     Guarantees:
-    - columns and types are checked before the reservation says that reading begins;
+    - columns, types, shards and the folder are checked before the reservation says that reading begins;
     - one action makes the released items, so that they are never computed a second time from other data;
     - nothing but released items comes to the driver, and these only without a place to store them.
     """
@@ -326,6 +326,9 @@ def publish_from_spark(
 
     frame = spark.columns_of(reading.source, reading.user, reading.value)
     check_source(spark.empty_table(frame), user=reading.user, value=reading.value, kind=reading.kind)
+    spark.check_run(planned, shards)
+    if place is not None and not place.overwrite:
+        spark.check_folder(frame, place.path)
     tell("reading and selecting on Spark", None)
     if reservation is not None:
         reservation.start_reading()

@@ -381,6 +381,17 @@ def test_a_folder_that_exists_is_kept_unless_overwriting_is_allowed(on_spark, tm
     assert not (tmp_path / "a" / "old").exists()
 
 
+def test_what_can_be_refused_is_refused_before_reading(on_spark, tmp_path, monkeypatch):
+    (tmp_path / "taken").mkdir()
+    frame = on_spark.frame(pa.table({"user": ["a"], "item": ["b"]}))
+    monkeypatch.setattr("dpunion.spark.engine.selected", lambda *_, **__: pytest.fail("the data was read"))
+    columns = {"user": "user", "item": "item", "epsilon": 3.0, "delta": 1e-5}
+    with pytest.raises(dpunion.CannotWrite, match="exists"):
+        dpunion.release(frame, collect=False, out=tmp_path / "taken", **columns)
+    with pytest.raises(dpunion.BadParameter, match="shards"):
+        dpunion.release(frame, shards=1_000, **columns)
+
+
 def test_a_place_is_needed_for_what_is_not_collected(on_spark, tmp_path):
     options = {"user": "user", "item": "item", "collect": False, **QUICK}
     with pytest.raises(dpunion.BadParameter, match="place"):

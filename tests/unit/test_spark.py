@@ -7,6 +7,7 @@ import os
 import pickle
 import re
 import traceback
+import types
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,7 @@ from dpunion.engines.shares import l2_shares
 from dpunion.plans import funnel_shape
 from dpunion.randomness import Purpose, RunKey
 from dpunion.spark import frames, rounds, sessions, targets, tasks
-from dpunion.spark.engine import columns_of, funnel_rounds, funnel_step
+from dpunion.spark.engine import LARGEST_CLOSURE, closures_in_memory, columns_of, funnel_rounds, funnel_step
 from dpunion.spark.frames import checked_shards, cleanly, is_spark_frame
 
 SECRET = "CanarySecret"
@@ -124,10 +125,26 @@ def test_the_key_travels_in_a_closure_and_shows_nowhere():
     assert secret.key.is_test is True
 
 
-def test_pieces_and_messages_show_nothing():
-    plan = dpunion.plan("funnel", epsilon=1.0, delta=1e-3)
-    assert "[" not in repr(tasks.Secret.of(RunKey.for_tests(1)))
-    assert funnel_rounds(plan, plan.algorithm).cutoff == plan.cutoff
+class Settings(dict):
+    """The settings of a running Spark context, which its Java has."""
+
+    set = dict.__setitem__
+
+
+@pytest.mark.parametrize("before", [{}, {LARGEST_CLOSURE: "5m"}])
+def test_the_limit_above_which_closures_are_written_to_files_is_raised_for_a_while(before):
+    settings = Settings(before)
+    java = types.SimpleNamespace(sc=lambda: types.SimpleNamespace(conf=lambda: settings))
+    session = types.SimpleNamespace(sparkContext=types.SimpleNamespace(_jsc=java))
+    with pytest.raises(ZeroDivisionError), closures_in_memory(session):
+        assert settings[LARGEST_CLOSURE] == "1g"
+        raise ZeroDivisionError
+    assert settings[LARGEST_CLOSURE] == before.get(LARGEST_CLOSURE, "1m")
+
+
+def test_a_session_without_a_context_is_left_as_it_is():
+    with closures_in_memory(types.SimpleNamespace()) as nothing:
+        assert nothing is None
 
 
 # --- options ------------------------------------------------------------------------------------------------

@@ -82,7 +82,7 @@ def spark_texts(reading: Reading, key: RunKey, shards: int, start_reading: Calla
     start_reading()
     task = ReadStreams(dataclasses.replace(reading, source=None), tuple(frame.columns), Secret.of(key))
     streams = by_user(frame).mapInArrow(guarded(task), STREAMS).persist()
-    with dropped_after(streams):
+    with engine.closures_in_memory(frame.sparkSession), dropped_after(streams):
         materialize(streams)
         yield SparkTexts(streams, key, shards)
 

@@ -91,6 +91,22 @@ def as_columns(items: DataFrame, columns: tuple[str, ...]) -> DataFrame:
     return items.mapInArrow(guarded(SplitKeys(columns)), schema)
 
 
+def check_run(plan: Plan, shards: int) -> None:
+    """Refuse, before any data is read, so many shards that rounding in Funnel's scores is no longer negligible."""
+    if isinstance(plan.algorithm, Funnel):
+        check_scores(plan.scale, plan.threshold, funnel_shape(plan.algorithm), shards)
+
+
+def check_folder(frame: DataFrame, path: str) -> None:
+    """Refuse an output folder that exists; what cannot be told before writing is left to the writing."""
+    try:
+        # subtle: looking for the path is part of making the frame; nothing is read.
+        frame.sparkSession.read.format("text").load(path)
+    except Exception:  # noqa: BLE001 - there is no such path, or it will be seen later
+        return
+    raise errors.CannotWrite("The output folder exists already.", "Choose another, or allow overwriting (--force).")
+
+
 @contextlib.contextmanager
 def selected(
     frame: DataFrame, plan: Plan, read: Reader, key: RunKey, shards: int, *, grouped: bool = False
@@ -136,8 +152,7 @@ def _selected(
 ) -> Iterator[DataFrame]:
     secret = Secret.of(key)
     algorithm = plan.algorithm
-    if isinstance(algorithm, Funnel):
-        check_scores(plan.scale, plan.threshold, funnel_shape(algorithm), shards)
+    check_run(plan, shards)
     limit = algorithm.max_items_per_user
     rows = frame
     if not grouped:

@@ -161,8 +161,8 @@ class FunnelScores:
             noise = key.normals(self.funnel.noise_round + self.number, digests)
             before = np.asarray(batch.column("score"), np.float64)
             given = np.asarray(batch.column("units"), np.int64) * self.funnel.unit(self.number, self.shards)
-            # Shards may give more than the need together; no score goes further than on one machine.
-            weights = np.minimum(given, self.funnel.needs(self.number, before))
+            # Shards may give more than was asked for together; no more counts than lifts the score to the cutoff.
+            weights = np.minimum(given, np.maximum(0.0, self.funnel.cutoff - before) / one.budget)
             scores = before + one.budget * (weights + one.stddev * noise)
             stays = scores > one.threshold
             if last:
