@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from spark_in_process import by_rounds, by_shares, cut_up, each, partitions, reader, to_shards
 from strategies import ITEMS, contributions, databases, names
 
 from dpunion.algorithms import ALGORITHMS, UserOrder
@@ -19,6 +18,7 @@ from dpunion.spark import tasks
 from dpunion.spark.engine import funnel_rounds
 from dpunion.spark.rounds import DescendInShard, FunnelInShard, policy_unit
 from dpunion.spark.targets import shard_share
+from spark_in_process import by_rounds, by_shares, cut_up, each, partitions, reader, to_shards
 
 LOOSE = Budget(2.0, 0.05)
 SHARED_OUT = ["count-laplace", "count-gaussian", "weighted-laplace", "weighted-gaussian", "optimal-single-item"]
