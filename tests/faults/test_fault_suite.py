@@ -265,7 +265,7 @@ def half_writer(what):
 
 def on_progress(stage, nth, what):
     """Strike when the command is told the nth step of a stage."""
-    owner, name = resolved("dpunion.cli.releasing.progress_bar")
+    owner, name = resolved("dpunion.cli.spark.progress_bar")
     real, steps = getattr(owner, name), []
 
     @contextlib.contextmanager

@@ -270,7 +270,9 @@ def test_what_does_not_run_has_no_version(tmp_path):
 @pytest.fixture
 def no_java(monkeypatch, tmp_path):
     """A machine without Java and without Spark."""
-    monkeypatch.delenv("JAVA_HOME", raising=False)
+    # subtle: set first, so that what find_java sets is undone too, and Spark's own tests find the real one.
+    monkeypatch.setenv("JAVA_HOME", "")
+    monkeypatch.delenv("JAVA_HOME")
     monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
     monkeypatch.setattr(sessions, "JAVA_FOLDERS", (str(tmp_path / "jvm"),))
     found = sessions.importlib.util.find_spec

@@ -128,6 +128,7 @@ def progress_bar() -> Iterator[Callable[[str, float | None], None]]:
 
         def show(stage: str, done: float | None) -> None:
             _step(stage)
+            new = stage not in began
             seconds = time.monotonic() - began.setdefault(stage, time.monotonic())
             bar.update(
                 task,
@@ -135,6 +136,7 @@ def progress_bar() -> Iterator[Callable[[str, float | None], None]]:
                 completed=done or 0.0,
                 total=None if done is None else 1.0,
                 rate=rate_text(done, seconds),
+                refresh=new,
             )
 
         yield show

@@ -50,7 +50,7 @@ def open_session(master: str | None = None, settings: dict[str, str] | None = No
     active = SparkSession.getActiveSession()
     if active is not None and master is None and not settings:
         return active
-    find_java()
+    java = find_java()
     # Workers must run the Python that runs here, or Spark stops with PYTHON_VERSION_MISMATCH.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
@@ -60,7 +60,13 @@ def open_session(master: str | None = None, settings: dict[str, str] | None = No
         builder = builder.master(chosen or "local[*]")
     for name, value in {**_defaults(chosen or "local[*]"), **(settings or {})}.items():
         builder = builder.config(name, value)
-    return builder.getOrCreate()
+    try:
+        return builder.getOrCreate()
+    except Exception as error:  # noqa: BLE001 - the kind tells enough; Spark has printed the rest
+        kind = type(error).__name__
+    raise BadParameter(
+        f"Spark could not be started ({kind}) with {java}.", "See what it printed above; check --master and JAVA_HOME."
+    )
 
 
 def read_frame(
