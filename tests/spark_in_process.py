@@ -19,6 +19,7 @@ from dpunion.spark.rounds import (
     PolicyDecisions,
     SipsDecisions,
     SipsInShard,
+    policy_unit,
 )
 from dpunion.spark.tasks import AddShares, CutIntoPieces, DecideShares, Secret, guarded
 
@@ -119,8 +120,8 @@ def by_rounds(plan, database, key, shards, count=3):
                 sums = summed(each(SipsInShard(plan, secret, number), to_shards(pieces, replies)), shards)
                 chosen += each(SipsDecisions(plan, secret, number), sums)
         case _:
-            sums = summed(each(DescendInShard(plan, shards), to_shards(pieces)), shards)
-            chosen = each(PolicyDecisions(plan, secret, shards), sums)
+            sums = summed(each(DescendInShard(plan.algorithm, plan.cutoff, shards), to_shards(pieces)), shards)
+            chosen = each(PolicyDecisions(plan, secret, policy_unit(plan.cutoff, shards)), sums)
     return {names[row["payload"]] for row in chosen}
 
 

@@ -35,7 +35,7 @@ from dpunion.sources.encoding import Normalization, encode
 from dpunion.sources.known import Known, known_items
 from dpunion.sources.rowstore import as_bytes
 from dpunion.sources.token_streams import encode_ngrams
-from dpunion.spark.frames import checked_shards, is_spark_frame
+from dpunion.spark.frames import checked_options, is_spark_frame
 from dpunion.tokens import SplitFunction, Splitting, Tokenizer, check_splitting
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ def release(
             "A known list is included in collected items only.", "Leave out 'include_known', or collect."
         )
     on_spark = is_spark_frame(source)
-    on_shards = _checked_spark_options(shards, collect, out, on_spark=on_spark)
+    on_shards = checked_options(shards, collect, out, on_spark=on_spark)
     if not collect:
         out, stored = (), str(out)
     # With a ledger, a release that was made before is found first; a bad output then gives the charge back.
@@ -192,9 +192,8 @@ class Reading:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the public facts that tell one release from another; objects in memory have no name."""
-        names = self.source if isinstance(self.source, (list, tuple)) else [self.source]
         return {
-            "sources": [_named(str(name)) for name in names] if _is_named(self.source) else ["in memory"],
+            "sources": _source_names(self.source),
             "user": self.user,
             self.kind.value: list(self.value) if isinstance(self.value, tuple) else self.value,
             "query": self.query,
@@ -431,19 +430,20 @@ def _kind(item: object, text: str | None) -> ValueKind:
     return ValueKind.ITEM if text is None else ValueKind.TEXT
 
 
-def _checked_spark_options(shards: int | None, collect: bool, out: Any, *, on_spark: bool) -> int:  # noqa: FBT001
-    """Return the number of shards; refuse options of Spark for other sources, and a release that would go nowhere."""
-    if not on_spark and (shards is not None or not collect):
-        raise BadParameter("'shards' and 'collect' are for Spark.", "Pass a DataFrame of Spark, or leave them out.")
-    if not collect and not isinstance(out, (str, os.PathLike)):
-        raise BadParameter("Items that are not collected need a place.", "Name one folder for Spark to write: 'out'.")
-    return checked_shards(shards)
-
-
 def _is_named(source: Any) -> bool:
     """Say whether the source is named (paths, patterns, a database) and not an object in memory."""
     names = source if isinstance(source, (list, tuple)) else [source]
     return all(isinstance(name, (str, os.PathLike)) for name in names)
+
+
+def _source_names(source: Any) -> list[str]:
+    """Return what a source is called: paths, a database, the files that a DataFrame of Spark reads."""
+    if is_spark_frame(source):
+        from dpunion.spark.engine import input_files
+
+        return input_files(source) or ["in memory"]
+    names = source if isinstance(source, (list, tuple)) else [source]
+    return [_named(str(name)) for name in names] if _is_named(source) else ["in memory"]
 
 
 def _named(source: str) -> str:

@@ -13,8 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import dpunion
-from dpunion.errors import NullUsers
+from dpunion.errors import AlreadyReleased, NullUsers
 from dpunion.lab.generators import AskRedditLike
+from dpunion.ledger import Ledger
 from dpunion.randomness import RunKey
 from dpunion.samples import debian_depends
 from spark_in_process import by_rounds, database_of
@@ -390,6 +391,22 @@ def test_what_can_be_refused_is_refused_before_reading(on_spark, tmp_path, monke
         dpunion.release(frame, collect=False, out=tmp_path / "taken", **columns)
     with pytest.raises(dpunion.BadParameter, match="shards"):
         dpunion.release(frame, shards=1_000, **columns)
+
+
+def test_a_ledger_tells_frames_of_other_files_apart(on_spark, tmp_path):
+    ledger = tmp_path / "budget.db"
+    book = Ledger.open(ledger, create=True)
+    book.create_dataset("people", 10.0, 0.1)
+    book.close()
+    options = {"user": "user", "item": "item", "ledger": ledger, "dataset": "people", **QUICK}
+    for name in ("a", "b"):
+        pq.write_table(small(), tmp_path / f"{name}.parquet")
+    frames = [on_spark.frame(tmp_path / f"{name}.parquet") for name in ("a", "b")]
+    dpunion.release(frames[0], **options)
+    dpunion.release(frames[1], collect=False, out=tmp_path / "out", **options)
+    for frame in frames:
+        with pytest.raises(AlreadyReleased):
+            dpunion.release(frame, **options)
 
 
 def test_a_place_is_needed_for_what_is_not_collected(on_spark, tmp_path):

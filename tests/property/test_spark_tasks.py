@@ -120,8 +120,8 @@ def funnel_weights(plan, database, key, shards, number):
 def policy_weights(plan, database, key, shards):
     pieces, labels = cut_up(plan, partitions(database, 2), key, shards)
     found = dict.fromkeys(labels.values(), 0.0)
-    for row in each(DescendInShard(plan, shards), to_shards(pieces)):
-        found[labels[row["digest"]]] += row["units"] * policy_unit(plan, shards)
+    for row in each(DescendInShard(plan.algorithm, plan.cutoff, shards), to_shards(pieces)):
+        found[labels[row["digest"]]] += row["units"] * policy_unit(plan.cutoff, shards)
     return found
 
 

@@ -16,6 +16,7 @@ import pytest
 
 import dpunion
 from dpunion import errors
+from dpunion.cli.spark import spark_options
 from dpunion.engines.shares import l2_shares
 from dpunion.plans import funnel_shape
 from dpunion.randomness import Purpose, RunKey
@@ -154,6 +155,20 @@ def test_a_session_without_a_context_is_left_as_it_is():
 def test_shards_that_make_no_sense_are_refused(shards):
     with pytest.raises(dpunion.BadParameter, match="shards"):
         checked_shards(shards)
+
+
+def test_a_sum_that_does_not_fit_ends_the_run():
+    """Spark makes it null; taken for a number it would be 0, or worse."""
+    batch = pa.record_batch({"units": pa.array([1, None], pa.int64())})
+    with pytest.raises(errors.BadSource, match="people hold the same item"):
+        tasks.summed_units(batch)
+    assert tasks.summed_units(batch.slice(0, 1)).tolist() == [1]
+
+
+def test_the_record_beside_an_output_says_that_spark_was_used():
+    used = spark_options("spark", "local[2]", 4, ["spark.a=b"])
+    assert used == {"engine": "spark", "master": "local[2]", "shards": 4, "conf": ["spark.a=b"]}
+    assert spark_options("local", None, None, None) == {}
 
 
 def test_shards_have_a_default():

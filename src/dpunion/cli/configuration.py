@@ -46,8 +46,8 @@ def use_configuration(context: typer.Context, path: Path | None) -> Path | None:
     return path
 
 
-ALIASES = {"set": "settings", "json": "as_json"}
-LISTS = {"source", "out", "settings", "item"}
+ALIASES = {"set": "settings", "json": "as_json", "conf": "spark_settings"}
+LISTS = {"source", "out", "settings", "item", "spark_settings"}
 
 
 def without_credentials(text: str) -> str:

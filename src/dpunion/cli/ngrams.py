@@ -99,7 +99,7 @@ def ngrams_command(
     config: Config = None,  # noqa: ARG001 - its callback has filled in the defaults
 ) -> None:
     """Release n-grams of people's texts, length by length."""
-    from dpunion.cli.spark import opened_source
+    from dpunion.cli.spark import opened_source, spark_options
     from dpunion.errors import AlreadyReleased
     from dpunion.ngrams import Ngrams, release_ngrams
 
@@ -125,15 +125,14 @@ def ngrams_command(
     try:
         with opened_source(
             engine, source, master=master, shards=shards, settings=spark_settings, out_folder=None, options=options
-        ) as (where, progress):
-            released = release_ngrams(
-                where, settings=settings, out=targets, overwrite=force, progress=progress, **options
-            )
+        ) as (where, progress, left):
+            released = release_ngrams(where, settings=settings, out=targets, overwrite=force, progress=progress, **left)
     except AlreadyReleased as already:
         answer_again(already)
         return
     chosen = {"longest": longest, "first": first, "later": later}
     chosen |= {"spurious_rate": spurious_rate, "share_ratio": share_ratio}
+    chosen |= spark_options(engine, master, shards, spark_settings)
     record_configuration(targets, source, None, options | chosen)
     _answer(released, targets, as_json=as_json)
 

@@ -160,7 +160,7 @@ def release_command(
     config: Config = None,  # noqa: ARG001 - its callback has filled in the defaults
 ) -> None:
     """Release as many items as possible of the union of people's sets, privately."""
-    from dpunion.cli.spark import opened_source
+    from dpunion.cli.spark import opened_source, spark_options
     from dpunion.errors import AlreadyReleased, BadParameter
     from dpunion.pipeline import release
 
@@ -206,13 +206,13 @@ def release_command(
             settings=spark_settings,
             out_folder=out_folder,
             options=options,
-        ) as (where, progress):
+        ) as (where, progress, left):
             place: Any = {"out": targets} if out_folder is None else {"out": out_folder, "collect": False}
-            released = release(where, algorithm=chosen, overwrite=force, progress=progress, **place, **options)
+            released = release(where, algorithm=chosen, overwrite=force, progress=progress, **place, **left)
     except AlreadyReleased as already:
         answer_again(already)
         return
-    record_configuration(targets, source, chosen, options)
+    record_configuration(targets, source, chosen, options | spark_options(engine, master, shards, spark_settings))
     if released.stored is not None:
         say(f"Released to {released.stored}.\n{released.statement}")
         return

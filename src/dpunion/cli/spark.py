@@ -23,8 +23,8 @@ def opened_source(
     settings: Sequence[str] | None,
     out_folder: str | None,
     options: dict[str, Any],
-) -> Iterator[tuple[Any, Progress]]:
-    """Give what a release reads and its progress; for Spark a DataFrame, its options moved to where they belong."""
+) -> Iterator[tuple[Any, Progress, dict[str, Any]]]:
+    """Give what a release reads, its progress and the options that are left for it: Spark's frame has read some."""
     if engine == "local":
         if master or shards is not None or settings or out_folder:
             raise BadParameter(
@@ -32,17 +32,24 @@ def opened_source(
             )
         with progress_bar() as progress:
             # A single source that is no file is a database or standard input, which are not listed.
-            yield sources[0] if len(sources) == 1 else list(sources), progress
+            yield sources[0] if len(sources) == 1 else list(sources), progress, options
         return
     if engine != "spark":
         raise BadParameter(f"There is no engine {engine!r}.", "Choose local or spark.")
     from dpunion.spark.sessions import open_session, read_frame
 
     session = open_session(master, _settings(settings or []))
-    frame = read_frame(session, sources, options.pop("input_format"), options.pop("query"))
-    options["input_format"], options["query"] = None, None
-    options["shards"] = shards
-    yield frame, _silent
+    frame = read_frame(session, sources, options["input_format"], options["query"])
+    yield frame, _silent, options | {"input_format": None, "query": None, "shards": shards}
+
+
+def spark_options(
+    engine: str, master: str | None, shards: int | None, settings: Sequence[str] | None
+) -> dict[str, Any]:
+    """Return the options of Spark as they are recorded beside an output: none where it was not used."""
+    if engine == "local":
+        return {}
+    return {"engine": engine, "master": master, "shards": shards, "conf": settings}
 
 
 def _settings(given: Sequence[str]) -> dict[str, str]:

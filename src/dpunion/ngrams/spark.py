@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Any, assert_never
 import numpy as np
 import pyarrow as pa
 
-from dpunion.algorithms import Funnel, Norm, PolicyGaussian, Sensitivity, WeightedGaussian
-from dpunion.budget import Budget
+from dpunion.algorithms import Funnel, PolicyGaussian, WeightedGaussian
 from dpunion.contributions import Contributions, ItemTable, Uint64s, offsets_of
 from dpunion.engines.shares import in_weight, l2_shares
 from dpunion.errors import InternalError
@@ -38,14 +37,14 @@ from dpunion.ngrams.lengths import (
 )
 from dpunion.ngrams.plans import LengthPlan, NgramPlan, highest_threshold
 from dpunion.pipeline import Reading, opened
-from dpunion.plans import Noise, Plan, Round, funnel_shape
+from dpunion.plans import Plan, Round, funnel_shape
 from dpunion.randomness import Purpose, RunKey
 from dpunion.sources.token_streams import TokenStream, read_tokens
 from dpunion.spark import engine
-from dpunion.spark.engine import PIECES, SUMS, by_user, collected, dropped_after, materialize, shard_inputs
-from dpunion.spark.rounds import DescendInShard, FunnelRounds, policy_unit
+from dpunion.spark.engine import PIECES, by_user, collected, dropped_after, materialize
+from dpunion.spark.rounds import FunnelRounds, policy_unit
 from dpunion.spark.targets import check_scores
-from dpunion.spark.tasks import AddShares, Batches, CutIntoPieces, Secret, guarded
+from dpunion.spark.tasks import AddShares, Batches, CutIntoPieces, Secret, guarded, renamed, summed_units
 from dpunion.spark.wire import digests_from_arrow, digests_to_arrow, match, names_of
 
 if TYPE_CHECKING:
@@ -143,23 +142,17 @@ class SparkTexts:
         # subtle: a mark weighs nothing, and every user's share is positive; so a sum of 0 is a mark that nobody keeps.
         both = given.unionByName(marked.selectExpr("name as item", "0L as units"))
         decide = DecidePairs(plan, threshold, read.levels, self._secret)
-        return _summed(both, "item").mapInArrow(guarded(decide), "item binary")
+        return engine.added_up(both, "item").mapInArrow(guarded(decide), "item binary")
 
     def _passed(self, plan: LengthPlan, threshold: float, pieces: DataFrame) -> DataFrame:
         """Return the digests of the kept n-grams that pass (payload: binary)."""
-        if isinstance(plan.algorithm, Funnel):
-            return engine.by_funnel(pieces, funnel_rounds(plan, threshold), self._secret, self._shards)
-        one_round = policy_plan(plan, threshold)
-        descend = guarded(DescendInShard(one_round, self._shards))
-        parts = shard_inputs(pieces, self._shards, None).mapInArrow(descend, SUMS)
-        decide = DecideDigests(plan, threshold, policy_unit(one_round, self._shards), self._secret)
-        return _summed(parts, "digest").mapInArrow(guarded(decide), "payload binary")
-
-
-def _summed(parts: DataFrame, by: str) -> DataFrame:
-    from pyspark.sql import functions as F  # noqa: N812
-
-    return parts.groupBy(by).agg(F.sum("units").alias("units"))
+        algorithm = plan.algorithm
+        if isinstance(algorithm, PolicyGaussian):
+            cutoff = threshold + algorithm.cutoff_margin * plan.stddev
+            decide = DecideDigests(plan, threshold, policy_unit(cutoff, self._shards), self._secret)
+            sums = engine.policy_sums(pieces, algorithm, cutoff, self._shards)
+            return sums.mapInArrow(guarded(decide), "payload binary")
+        return engine.by_funnel(pieces, funnel_rounds(plan, threshold), self._secret, self._shards)
 
 
 def with_marks(pieces: DataFrame, passed: DataFrame, marked: DataFrame) -> DataFrame:
@@ -207,24 +200,6 @@ def funnel_rounds(plan: LengthPlan, threshold: float) -> FunnelRounds:
     )
 
 
-def policy_plan(plan: LengthPlan, threshold: float) -> Plan:
-    """Return a length with a policy of one round as a plan of its own, whose budget is accounted for elsewhere."""
-    algorithm = plan.algorithm
-    if not isinstance(algorithm, PolicyGaussian):
-        raise InternalError("the policy of an algorithm that has none")
-    return Plan(
-        algorithm=algorithm,
-        budget=Budget(1.0, 0.5),
-        noise=Noise.GAUSSIAN,
-        scale=plan.stddev,
-        threshold=threshold,
-        cutoff=threshold + algorithm.cutoff_margin * plan.stddev,
-        sensitivity=Sensitivity(Norm.L2, 1.0),
-        delta_used=0.0,
-        rounding_slack=plan.rounding_slack,
-    )
-
-
 # --- in the workers ---------------------------------------------------------------------------------------------
 
 
@@ -241,9 +216,7 @@ class ReadStreams:
         first = next(batches, None)
         if first is None:
             return
-        schema = pa.schema([field.with_name(name) for field, name in zip(first.schema, self.names, strict=True)])
-        rows_of = (pa.RecordBatch.from_arrays(one.columns, schema=schema) for one in itertools.chain([first], batches))
-        source = pa.RecordBatchReader.from_batches(schema, rows_of)
+        source = renamed(itertools.chain([first], batches), first.schema, self.names)
         with opened(dataclasses.replace(self.reading, source=source), _silent, None) as rows:
             stream = read_tokens(rows, self.secret.key, self.reading.splitting, self.reading.normalization)
         packed = memoryview(packed_stream(stream))
@@ -380,7 +353,7 @@ class DecidePairs:
         key = self.secret.key
         for batch in batches:
             names = batch.column("item").cast(pa.binary())
-            units = np.asarray(batch.column("units"), np.int64)
+            units = summed_units(batch)
             pairs = np.frombuffer(b"".join(names.to_pylist()), "<u8").astype(np.uint64)
             digests = pair_digests(pairs, self.levels[0], self.levels[-1], key)
             passed = _coins(self.plan, self.threshold, digests, in_weight(units), key)
@@ -401,7 +374,7 @@ class DecideDigests:
         key = self.secret.key
         for batch in batches:
             digests = digests_from_arrow(batch.column("digest"))
-            weights = np.multiply(np.asarray(batch.column("units"), np.int64), self.unit, dtype=np.float64)
+            weights = np.multiply(summed_units(batch), self.unit, dtype=np.float64)
             passed = _coins(self.plan, self.threshold, digests, weights, key)
             yield pa.record_batch({"payload": digests_to_arrow(digests[passed])})
 

@@ -39,6 +39,7 @@ from dpunion.spark.rounds import (
     PolicyDecisions,
     SipsDecisions,
     SipsInShard,
+    policy_unit,
 )
 from dpunion.spark.targets import check_scores
 from dpunion.spark.tasks import AddShares, CutIntoPieces, DecideShares, Reader, Renamed, Secret, SplitKeys, guarded
@@ -175,8 +176,8 @@ def _selected(
                         chosen = by_funnel(pieces, funnel_rounds(plan, algorithm), secret, shards)
                     case DpSips():
                         chosen = _by_sips(pieces, plan, secret, shards, kept)
-                    case _:
-                        chosen = _by_policy(pieces, plan, secret, shards)
+                    case PolicyLaplace() | PolicyGaussian():
+                        chosen = _by_policy(pieces, plan, algorithm, secret, shards)
                 yield named(pieces, chosen)
         case _:
             assert_never(algorithm)
@@ -200,11 +201,8 @@ def materialize(frame: DataFrame) -> None:
 
 
 def _by_shares(rows: DataFrame, plan: Plan, add: AddShares, secret: Secret) -> DataFrame:
-    from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
-
     partial = rows.mapInArrow(guarded(add), "item binary, units long")
-    sums = partial.groupBy("item").agg(F.sum("units").alias("units"))
-    return sums.mapInArrow(guarded(DecideShares(plan, secret)), "item binary")
+    return added_up(partial, "item").mapInArrow(guarded(DecideShares(plan, secret)), "item binary")
 
 
 def shard_inputs(pieces: DataFrame, shards: int, replies: DataFrame | None) -> DataFrame:
@@ -224,12 +222,38 @@ def _sums(parts: DataFrame, shards: int = 0) -> DataFrame:
     for block, first in enumerate(range(0, shards, SHARDS_PER_MASK)):
         bit = f"case when shard div {SHARDS_PER_MASK} = {block} then shiftleft(1L, shard - {first}) else 0L end"
         masks.append(F.expr(f"bit_or({bit})").alias(f"shards{block}"))
-    return parts.groupBy("digest").agg(F.sum("units").alias("units"), F.max("score").alias("score"), *masks)
+    return added_up(parts, "digest", F.max("score").alias("score"), *masks)
 
 
-def _by_policy(pieces: DataFrame, plan: Plan, secret: Secret, shards: int) -> DataFrame:
-    parts = shard_inputs(pieces, shards, None).mapInArrow(guarded(DescendInShard(plan, shards)), SUMS)
-    return _sums(parts).mapInArrow(guarded(PolicyDecisions(plan, secret, shards)), "payload binary")
+def added_up(parts: DataFrame, by: str, *more: Column) -> DataFrame:
+    """Add up the units of each item; a sum beyond 63 bits is null, whatever the session says about overflows."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    return parts.groupBy(by).agg(F.try_sum("units").alias("units"), *more)
+
+
+def _by_policy(
+    pieces: DataFrame, plan: Plan, algorithm: PolicyLaplace | PolicyGaussian, secret: Secret, shards: int
+) -> DataFrame:
+    if plan.cutoff is None:
+        raise errors.InternalError("a policy without a cutoff")
+    sums = policy_sums(pieces, algorithm, plan.cutoff, shards)
+    decide = PolicyDecisions(plan, secret, policy_unit(plan.cutoff, shards))
+    return sums.mapInArrow(guarded(decide), "payload binary")
+
+
+def policy_sums(pieces: DataFrame, algorithm: PolicyLaplace | PolicyGaussian, cutoff: float, shards: int) -> DataFrame:
+    """Run a policy toward the cutoff in every shard; give (digest, units) of all shards together.
+
+    Guarantees: one user moves the sums by at most 1, in the policy's norm.
+    """
+    task = guarded(DescendInShard(algorithm, cutoff, shards))
+    return _sums(shard_inputs(pieces, shards, None).mapInArrow(task, SUMS))
+
+
+def input_files(frame: DataFrame) -> list[str]:
+    """Return the files a frame reads, sorted; none for frames that are made otherwise."""
+    return sorted(cleanly(frame.inputFiles))
 
 
 def by_funnel(pieces: DataFrame, funnel: FunnelRounds, secret: Secret, shards: int) -> DataFrame:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import re
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -32,6 +33,15 @@ def checked_shards(shards: int | None) -> int:
             "Leave it out, or take about one for every ten million pairs.",
         )
     return chosen
+
+
+def checked_options(shards: int | None, collect: bool, out: Any, *, on_spark: bool) -> int:  # noqa: FBT001
+    """Return the number of shards; refuse options of Spark for other sources, and a release that would go nowhere."""
+    if not on_spark and (shards is not None or not collect):
+        raise BadParameter("'shards' and 'collect' are for Spark.", "Pass a DataFrame of Spark, or leave them out.")
+    if not collect and not isinstance(out, (str, os.PathLike)):
+        raise BadParameter("Items that are not collected need a place.", "Name one folder for Spark to write: 'out'.")
+    return checked_shards(shards)
 
 
 def cleanly(call: Callable[[], T]) -> T:

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from dpunion import errors
-from dpunion.algorithms import PolicyLaplace, UserOrder
+from dpunion.algorithms import PolicyGaussian, PolicyLaplace, UserOrder
 from dpunion.contributions import Bools, Contributions, Float64s, Int64s, Uint64s
 from dpunion.engines import local
 from dpunion.engines.rounds import draw_items, narrow
@@ -23,7 +21,7 @@ from dpunion.kernels.descent import descend_ball, descend_l1, descend_l2
 from dpunion.kernels.shares import add_shares
 from dpunion.plans import Plan, Round
 from dpunion.spark.targets import shard_share, unit_for
-from dpunion.spark.tasks import MOST_UNITS, Batches, Secret, slices
+from dpunion.spark.tasks import Batches, Secret, slices, summed_units
 from dpunion.spark.wire import Piece, digests_from_arrow, digests_to_arrow, match, united
 
 SHARDS_PER_MASK = 62
@@ -67,24 +65,25 @@ def messages(batches: Batches, user_order: UserOrder, max_items: int) -> Iterato
 class DescendInShard:
     """A policy of one round over a shard's users -> (digest, units)."""
 
-    plan: Plan
+    algorithm: PolicyLaplace | PolicyGaussian
+    cutoff: float
     shards: int
 
     def __call__(self, batches: Batches) -> Batches:
         """Run the task."""
-        algorithm: Any = self.plan.algorithm
+        algorithm = self.algorithm
         for shard, message in messages(batches, algorithm.user_order, algorithm.max_items_per_user):
             sets = message.contributions
             weights = np.zeros(len(sets.table))
             budget = 1.0 / algorithm.passes
-            cutoff = shard_cutoff(self.plan, self.shards)
+            cutoff = self.cutoff * shard_share(self.shards, self.cutoff)
             for _ in range(algorithm.passes):
                 if isinstance(algorithm, PolicyLaplace):
                     scratch = np.empty(algorithm.max_items_per_user)
                     descend_l1(sets.offsets, sets.items, weights, cutoff, budget, scratch)
                 else:
                     descend_l2(sets.offsets, sets.items, weights, cutoff, budget)
-            units = floored(weights, policy_unit(self.plan, self.shards))
+            units = floored(weights, policy_unit(self.cutoff, self.shards))
             yield from shard_sums(shard, sets.table.digests, units, np.zeros(len(weights)))
 
 
@@ -92,8 +91,8 @@ class DescendInShard:
 class FunnelRounds:
     """Funnel's rounds in numbers, on any set of items.
 
-    cutoff: what items are filled up to; left: what share of the need is the first round's, and so on; caps: cap, radius
-    and how many caps make up the radius, of each round; noise_round: the number of the first round's noise.
+    cutoff: what items are filled up to; left: what share of the need is the first round's, and so on; steps: cap,
+    radius and how many caps make up the radius, of each round; noise_round: the number of the first round's noise.
     """
 
     rounds: tuple[Round, ...]
@@ -160,7 +159,7 @@ class FunnelScores:
             digests = digests_from_arrow(batch.column("digest"))
             noise = key.normals(self.funnel.noise_round + self.number, digests)
             before = np.asarray(batch.column("score"), np.float64)
-            given = np.asarray(batch.column("units"), np.int64) * self.funnel.unit(self.number, self.shards)
+            given = summed_units(batch) * self.funnel.unit(self.number, self.shards)
             # Shards may give more than was asked for together; no more counts than lifts the score to the cutoff.
             weights = np.minimum(given, np.maximum(0.0, self.funnel.cutoff - before) / one.budget)
             scores = before + one.budget * (weights + one.stddev * noise)
@@ -200,7 +199,6 @@ class SipsInShard:
             units = np.zeros(len(sets.table), np.int64)
             add_shares(drawn_offsets, drawn, l2_shares(limit), units)
             some = units > 0
-            units = np.minimum(units, MOST_UNITS)
             yield from shard_sums(shard, sets.table.digests[some], units[some], np.zeros(int(some.sum())))
 
 
@@ -217,7 +215,7 @@ class SipsDecisions:
         key, one = self.secret.key, self.plan.rounds[self.number]
         for batch in batches:
             digests = digests_from_arrow(batch.column("digest"))
-            weights = in_weight(np.asarray(batch.column("units"), np.int64))
+            weights = in_weight(summed_units(batch))
             passed = key.decide_gaussian(self.number, digests, weights, threshold=one.threshold, stddev=one.stddev)
             yield pa.record_batch({"payload": digests_to_arrow(digests[passed])})
 
@@ -228,30 +226,23 @@ class PolicyDecisions:
 
     plan: Plan
     secret: Secret
-    shards: int
+    unit: float
 
     def __call__(self, batches: Batches) -> Batches:
         """Run the task."""
-        key, unit = self.secret.key, policy_unit(self.plan, self.shards)
+        key = self.secret.key
         for batch in batches:
             digests = digests_from_arrow(batch.column("digest"))
-            values = np.multiply(np.asarray(batch.column("units"), np.int64), unit, dtype=np.float64)
+            values = np.multiply(summed_units(batch), self.unit, dtype=np.float64)
             weights = local.Weights(values, np.ones(len(values), np.bool_), self.plan.sensitivity)
             yield pa.record_batch(
                 {"payload": digests_to_arrow(digests[local.decide(self.plan, weights, digests, key)])}
             )
 
 
-def shard_cutoff(plan: Plan, shards: int) -> float:
-    """Return what the shards of a policy of one round fill items up to, each."""
-    if plan.cutoff is None:
-        raise errors.InternalError("a policy without a cutoff")
-    return plan.cutoff * shard_share(shards, plan.cutoff)
-
-
-def policy_unit(plan: Plan, shards: int) -> float:
-    """Return the unit in which the shards of a policy of one round report."""
-    return unit_for(shard_cutoff(plan, shards), shards)
+def policy_unit(cutoff: float, shards: int) -> float:
+    """Return the unit in which the shards of a policy of one round toward this cutoff report."""
+    return unit_for(cutoff * shard_share(shards, cutoff), shards)
 
 
 def floored(weights: Float64s, unit: float) -> Int64s:

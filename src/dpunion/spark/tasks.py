@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -41,9 +41,6 @@ ROWS_PER_READ = 1 << 20
 ROWS_PER_PART = 1 << 23
 PARTS_AT_ONCE = 8
 ROWS_PER_BATCH = 1 << 17
-# An item's share of one partition stops here, at weight 2^17: far above every threshold, and 2^14 partitions of it
-# still add up within 64 bits. Stopping is 1-Lipschitz, so one user moves the sum by no more than before.
-MOST_UNITS = 1 << 49
 
 
 class Reader(Protocol):
@@ -104,10 +101,15 @@ class Renamed:
 
     def __call__(self, source: pa.RecordBatchReader, key: RunKey) -> Contributions:
         """Read all rows."""
-        fields = [field.with_name(name) for field, name in zip(source.schema, self.names, strict=True)]
-        schema = pa.schema(fields)
-        batches = (pa.RecordBatch.from_arrays(batch.columns, schema=schema) for batch in source)
-        return self.read(pa.RecordBatchReader.from_batches(schema, batches), key)
+        return self.read(renamed(source, source.schema, self.names), key)
+
+
+def renamed(batches: Iterable[pa.RecordBatch], schema: pa.Schema, names: tuple[str, ...]) -> pa.RecordBatchReader:
+    """Return the batches with these names of columns in place of their own."""
+    named = pa.schema([field.with_name(name) for field, name in zip(schema, names, strict=True)])
+    return pa.RecordBatchReader.from_batches(
+        named, (pa.RecordBatch.from_arrays(batch.columns, schema=named) for batch in batches)
+    )
 
 
 def read_partition(batches: Batches, read: Reader, key: RunKey, max_items: int) -> Contributions | None:
@@ -166,7 +168,6 @@ class AddShares:
             return
         units = np.zeros(len(contributions.table), np.int64)
         add_shares(contributions.offsets, contributions.items, self.share_of_size, units)
-        units = np.minimum(units, MOST_UNITS)
         for some in slices(len(units)):
             yield pa.record_batch({"item": names_of(contributions.table, some), "units": pa.array(units[some])})
 
@@ -183,7 +184,7 @@ class DecideShares:
         key = self.secret.key
         for batch in batches:
             names = batch.column("item").cast(pa.binary())
-            units = np.asarray(batch.column("units"), np.int64)
+            units = summed_units(batch)
             digests = key.digests(Purpose.ITEM, *buffers_of(names))
             weights = local.Weights(in_weight(units), units > 0, self.plan.sensitivity)
             passed = local.decide(self.plan, weights, digests, key)
@@ -228,6 +229,20 @@ def pieces_and_names(contributions: Contributions, shards: int, key: RunKey) -> 
     table = contributions.table
     for some in slices(len(table)):
         yield _rows(payload=digests_to_arrow(table.digests[some]), name=names_of(table, some))
+
+
+def summed_units(batch: pa.RecordBatch) -> Int64s:
+    """Return the sums of all partitions or shards: int64[rows].
+
+    Guarantees: sums are exact; one beyond 63 bits, which takes 2^31 people with the same item, ends the run.
+    """
+    column = batch.column("units")
+    if column.null_count:
+        raise errors.BadSource(
+            "More than 2^31 people hold the same item, more than one run supports.",
+            "Split the people into disjoint groups and release each group on its own.",
+        )
+    return np.asarray(column, np.int64)
 
 
 def _rows(**columns: pa.Array) -> pa.RecordBatch:
