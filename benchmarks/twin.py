@@ -5,7 +5,6 @@ Numbering, grouping, bounding and descending are those of `dpunion.kernels.refer
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,7 +12,7 @@ import numpy as np
 
 from dpunion.contributions import offsets_of
 from dpunion.kernels import reference, reference_hashing
-from dpunion.plans import Plan, funnel_shape
+from dpunion.plans import Plan
 from dpunion.randomness import Purpose, RunKey
 
 
@@ -57,15 +56,13 @@ def bounded_sets(pairs: Sequence[tuple[str, str]], plan: Plan, key: RunKey) -> t
 def release_by_twins(pairs: Sequence[tuple[str, str]], plan: Plan, key: RunKey) -> set[str]:
     """Run Funnel's plan on (user, item) pairs, with the smallest sets first: return the released items."""
     sets, words, digests = bounded_sets(pairs, plan, key)
-    shape = funnel_shape(plan.algorithm)  # type: ignore[arg-type]
-    caps, rest = shape.caps_in_budget
+    funnel: Any = plan.algorithm
     alive = {item for items in sets for item in items}
     scores = [0.0] * len(words)
-    for number, (one, left) in enumerate(zip(plan.rounds, shape.remaining, strict=True)):
+    for number, (one, left) in enumerate(zip(plan.rounds, funnel.remaining, strict=True)):
         targets = [max(0.0, (plan.cutoff or 0.0) - score) * (one.budget / left) for score in scores]
         gaps = list(targets)
-        cap = shape.item_cap * one.budget
-        reference.descend_ball(sets, gaps, one.budget if rest > 0.0 else math.sqrt(caps) * cap, cap)
+        reference.descend_ball(sets, gaps, one.budget)
         noise = key.normals(number, digests)
         for item in alive:
             scores[item] += one.budget * (targets[item] - gaps[item] + one.stddev * float(noise[item]))

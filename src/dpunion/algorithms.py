@@ -244,9 +244,8 @@ class Funnel(_Algorithm):
     rounds: more rounds aim better but each is noisier. first_share: the part of the (squared) budget spent on finding
     out what is hopeless; more also lowers the price of novel items. keep_fraction, keep_margin: an item stays while
     its score exceeds keep_fraction times what it should have by then, minus keep_margin standard deviations; higher
-    drops more and earlier. cutoff_margin: as in PolicyGaussian. item_cap: the largest part of a user's budget that
-    one item may get in a round (1: all of it). user_order: smallest-first lets users with few items, who have no
-    choice, go first.
+    drops more and earlier. cutoff_margin: as in PolicyGaussian. user_order: smallest-first lets users with few items,
+    who have no choice, go first. docs/guarantees-funnel.md calls keep_fraction κ, keep_margin z and cutoff_margin α.
     """
 
     name: ClassVar[str] = "funnel"
@@ -258,7 +257,6 @@ class Funnel(_Algorithm):
     keep_fraction: float = 0.9
     keep_margin: float = 1.0
     cutoff_margin: float = 3.0
-    item_cap: float = 1.0
     user_order: UserOrder = UserOrder.SMALLEST_FIRST
 
     def __post_init__(self) -> None:
@@ -269,19 +267,53 @@ class Funnel(_Algorithm):
         check_real(self.name, "keep_fraction", self.keep_fraction, 0.0, 1.0)
         check_real(self.name, "keep_margin", self.keep_margin, 0.0, 10.0)
         check_real(self.name, "cutoff_margin", self.cutoff_margin, 0.0, 20.0)
-        check_real(self.name, "item_cap", self.item_cap, 0.05, 1.0)
         if (self.rounds == 1) != (self.first_share == 1.0):
             raise BadParameter(
                 f"A 'first_share' of {self.first_share:g} does not fit {self.rounds} rounds of {self.name}.",
                 "A single round takes a first_share of 1; several rounds need one below 1.",
             )
-        for name in ("first_share", "keep_fraction", "keep_margin", "cutoff_margin", "item_cap"):
+        for name in ("first_share", "keep_fraction", "keep_margin", "cutoff_margin"):
             object.__setattr__(self, name, float(getattr(self, name)))
         object.__setattr__(self, "user_order", as_choice("user_order", self.user_order, UserOrder))
 
     @property
     def sensitivity(self) -> Sensitivity:
         return Sensitivity(Norm.L2, 1.0)
+
+    @property
+    def squared_shares(self) -> tuple[float, ...]:
+        """c_r² for r = 1..rounds: each round's part of the budget; they sum to 1."""
+        if self.rounds == 1:
+            return (1.0,)
+        return (self.first_share, *[(1.0 - self.first_share) / (self.rounds - 1)] * (self.rounds - 1))
+
+    @property
+    def shares(self) -> tuple[float, ...]:
+        """c_r: the l2 budget of each round."""
+        return tuple(math.sqrt(share) for share in self.squared_shares)
+
+    @property
+    def spent(self) -> tuple[float, ...]:
+        """f_r = c_1² + … + c_r²; exactly 1 in the last round."""
+        squares = self.squared_shares
+        return (*[math.fsum(squares[: r + 1]) for r in range(self.rounds - 1)], 1.0)
+
+    @property
+    def remaining(self) -> tuple[float, ...]:
+        """rem_r = c_r² + … + c_R²."""
+        squares = self.squared_shares
+        return tuple(math.fsum(squares[r:]) for r in range(self.rounds))
+
+    def keep_lines(self, stddev: float, threshold: float) -> tuple[float, ...]:
+        """κ f_r ρ − z σ √f_r for r = 1..rounds-1: an item stays alive while its score is above them."""
+        return tuple(
+            self.keep_fraction * done * threshold - self.keep_margin * stddev * math.sqrt(done)
+            for done in self.spent[:-1]
+        )
+
+    def cutoff(self, stddev: float, threshold: float) -> float:
+        """ρ + ασ: the score beyond which an item needs nothing more."""
+        return threshold + self.cutoff_margin * stddev
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,7 +27,6 @@ from dpunion.algorithms import (
 )
 from dpunion.budget import Budget
 from dpunion.calibration import gaussian, laplace, optimal, rounding
-from dpunion.calibration.funnel_shape import FunnelShape
 from dpunion.calibration.gaussian import Calibrated
 from dpunion.calibration.hints import calibrate_with_hints
 from dpunion.errors import BadParameter
@@ -177,29 +176,22 @@ def _unit_norm(algorithm: WeightedGaussian | PolicyGaussian, epsilon: float, del
 
 def _funnel_plan(algorithm: Funnel, budget: Budget, epsilon: float, delta: float) -> Plan:
     """Plan Funnel: stddev and threshold by Theorems A and B, then both raised for rounding."""
-    shape = funnel_shape(algorithm)
-    found = calibrate_with_hints(epsilon, rounding.funnel_target(budget.epsilon, delta), shape)
-    slack = rounding.funnel_slack(found.stddev, found.threshold, shape)
+    found = calibrate_with_hints(epsilon, rounding.funnel_target(budget.epsilon, delta), algorithm)
+    slack = rounding.funnel_slack(found.stddev, found.threshold, algorithm)
     stddev, threshold = found.stddev * (1.0 + slack), found.threshold * (1.0 + slack)
-    lines = (*shape.keep_lines(stddev, threshold), threshold)
+    lines = (*algorithm.keep_lines(stddev, threshold), threshold)
     return Plan(
         algorithm=algorithm,
         budget=budget,
         noise=Noise.GAUSSIAN,
         scale=stddev,
         threshold=threshold,
-        cutoff=shape.cutoff(stddev, threshold),
+        cutoff=algorithm.cutoff(stddev, threshold),
         sensitivity=algorithm.sensitivity,
         delta_used=found.delta_used,
         rounding_slack=slack,
-        rounds=tuple(Round(c, stddev, line) for c, line in zip(shape.shares, lines, strict=True)),
+        rounds=tuple(Round(c, stddev, line) for c, line in zip(algorithm.shares, lines, strict=True)),
     )
-
-
-def funnel_shape(algorithm: Funnel) -> FunnelShape:
-    """Return the part of the description that the calibration needs."""
-    fields = [field.name for field in dataclasses.fields(FunnelShape)]
-    return FunnelShape(**{name: getattr(algorithm, name) for name in fields})
 
 
 def _sips_plan(algorithm: DpSips, budget: Budget, epsilon: float, delta: float) -> Plan:

@@ -21,7 +21,7 @@ from dpunion.randomness import RunKey
 FUNNELS = {
     "default": Funnel(max_items_per_user=12),
     "tight limit": Funnel(max_items_per_user=3),
-    "capped": Funnel(max_items_per_user=12, item_cap=0.4, rounds=3),
+    "three rounds": Funnel(max_items_per_user=12, rounds=3, keep_margin=0.5),
     "random order": Funnel(max_items_per_user=12, user_order="random", first_share=0.5, rounds=2),
 }
 PLANS = {name: plan_release(funnel, Budget(1.0, 0.01)) for name, funnel in FUNNELS.items()}
@@ -36,9 +36,9 @@ class Recorder:
         self.seed = seed
         self.rounds = []
 
-    def __call__(self, offsets, items, gaps, radius, cap, whole):
+    def __call__(self, offsets, items, gaps, radius):
         targets = gaps.copy()
-        KERNEL(offsets, items, gaps, radius, cap, whole)
+        KERNEL(offsets, items, gaps, radius)
         weights = targets - gaps
         assert np.all(weights >= 0.0)
         self.rounds.append((radius, dict(zip(self.labels, weights.tolist(), strict=True))))

@@ -127,38 +127,23 @@ def intern(strings, seed, slots, dtype=np.int64, before=b""):
     return codes.tolist(), table
 
 
-@given(user_lists, st.lists(st.floats(0.0, 9.0), min_size=10, max_size=10), st.floats(0.1, 1.0), st.floats(0.05, 1.0))
-def test_descend_ball(users, targets, radius, part):
+@given(user_lists, st.lists(st.floats(0.0, 9.0), min_size=10, max_size=10), st.floats(0.1, 1.0))
+def test_descend_ball(users, targets, radius):
     offsets, items = csr(users)
     gaps, twin = np.array(targets), list(targets)
-    descent.descend_ball(offsets, items, gaps, radius, part * radius, 0)
-    reference.descend_ball(users, twin, radius, part * radius)
+    descent.descend_ball(offsets, items, gaps, radius)
+    reference.descend_ball(users, twin, radius)
     np.testing.assert_allclose(gaps, twin, rtol=1e-9, atol=1e-9)
 
 
-@given(st.lists(st.floats(0.0, 9.0), min_size=1, max_size=10), st.floats(0.1, 1.0), st.floats(0.05, 1.0))
-def test_the_projection_stays_in_its_set(targets, radius, part):
+@given(st.lists(st.floats(0.0, 9.0), min_size=1, max_size=10), st.floats(0.1, 1.0))
+def test_the_projection_stays_in_its_set(targets, radius):
     gaps = np.array(targets)
-    cap = part * radius
-    descent.descend_ball(*csr([list(range(len(targets)))]), gaps, radius, cap, 0)
+    descent.descend_ball(*csr([list(range(len(targets)))]), gaps, radius)
     moved = np.array(targets) - gaps
     assert np.linalg.norm(moved) <= radius * (1 + 1e-14) + 1e-15
     assert moved.min() >= 0.0
-    assert moved.max() <= cap * (1 + 1e-15) + 1e-15
-
-
-@pytest.mark.parametrize("caps", [3, 9, 49])
-def test_a_whole_number_of_caps_is_given_out_exactly(caps):
-    """1/b^2 whole: large gaps take the caps, and next to nothing is left for the small ones."""
-    radius = 0.5
-    cap = radius / np.sqrt(caps)
-    gaps = np.concatenate([np.full(caps, 5.0), np.full(4, 1e-8)])
-    before = gaps.copy()
-    offsets, items = csr([list(range(len(gaps)))])
-    descent.descend_ball(offsets, items, gaps, np.sqrt(caps) * cap, cap, caps)
-    moved = before - gaps
-    np.testing.assert_allclose(moved[:caps], cap, rtol=1e-9)
-    assert np.linalg.norm(moved) <= radius * (1 + 1e-12)
+    assert gaps.min() >= 0.0
 
 
 @given(

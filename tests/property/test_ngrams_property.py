@@ -20,7 +20,6 @@ from dpunion.ngrams.candidates import Candidates, Level, halves, places_in, unsu
 from dpunion.ngrams.lengths import _level_of, funnel_weights, pair_digests, pair_table, weigh
 from dpunion.ngrams.plans import LengthPlan
 from dpunion.ngrams.spark import PairReader, level_of_tokens, packed_stream
-from dpunion.plans import funnel_shape
 from dpunion.randomness import RunKey
 from dpunion.sources.encoding import Normalization, encode
 from dpunion.sources.token_streams import bounded, encode_ngrams, paired, read_tokens
@@ -259,11 +258,8 @@ def histograms(later, database, released, length):
         return [(dict(zip(texts, weigh(later, 2.0, 0.7, data).tolist(), strict=True)), 1.0)]
     targets = np.array([1.0 + sum(map(ord, "".join(text))) % 5 for text in texts])
     return [
-        (
-            dict(zip(texts, funnel_weights(data.offsets, data.items, targets, budget, budget).tolist(), strict=True)),
-            budget,
-        )
-        for budget in funnel_shape(later).shares
+        (dict(zip(texts, funnel_weights(data.offsets, data.items, targets, budget).tolist(), strict=True)), budget)
+        for budget in later.shares
     ]
 
 

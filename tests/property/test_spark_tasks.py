@@ -34,7 +34,7 @@ def planned(name, **options):
 
 PLANS = {
     "funnel": planned("funnel"),
-    "funnel, capped": planned("funnel", item_cap=0.4, rounds=3),
+    "funnel, three rounds": planned("funnel", rounds=3),
     "funnel, random order": planned("funnel", user_order="random", rounds=2, first_share=0.5),
     "policy-gaussian": planned("policy-gaussian"),
     "policy-laplace": planned("policy-laplace"),

@@ -18,7 +18,7 @@ SCALE = int(os.environ.get("DPUNION_AUDIT_SCALE", "1"))
 ALGORITHMS = [
     *audited_algorithms(2),
     PolicyGaussian(max_items_per_user=2, passes=2, user_order=UserOrder.SMALLEST_FIRST),
-    Funnel(max_items_per_user=2, item_cap=0.5, rounds=3),
+    Funnel(max_items_per_user=2, rounds=3),
 ]
 
 

@@ -19,12 +19,12 @@ from dpunion.calibration.funnel import novelty_bounds
 from dpunion.contributions import Contributions, ItemTable
 from dpunion.engines.rounds import select_by_funnel
 from dpunion.kernels.normal import gaussian_delta
-from dpunion.plans import funnel_shape, plan_release
+from dpunion.plans import plan_release
 from dpunion.randomness import RunKey
 
 FUNNEL = Funnel()
 PLAN = plan_release(FUNNEL, Budget(1.0, 0.02))
-BOUNDS = novelty_bounds(PLAN.scale, PLAN.threshold, funnel_shape(FUNNEL))
+BOUNDS = novelty_bounds(PLAN.scale, PLAN.threshold, FUNNEL)
 ITEMS_PER_RUN = 3_000_000
 CONFIDENCE = 1e-3
 

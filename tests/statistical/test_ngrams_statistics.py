@@ -16,7 +16,6 @@ from scipy import integrate, stats
 
 from dpunion.algorithms import Funnel, PolicyGaussian, WeightedGaussian
 from dpunion.calibration.composition import walk_tail, walk_threshold
-from dpunion.calibration.funnel_shape import FunnelShape
 from dpunion.kernels.normal import upper_tail
 from dpunion.ngrams import lengths
 from dpunion.ngrams.candidates import (
@@ -30,7 +29,6 @@ from dpunion.ngrams.candidates import (
 )
 from dpunion.ngrams.lengths import LocalTexts, first_level, next_level, threshold_for
 from dpunion.ngrams.plans import LengthPlan
-from dpunion.plans import funnel_shape
 from dpunion.randomness import RunKey
 from dpunion.sources.encoding import Normalization
 from dpunion.sources.token_streams import read_tokens
@@ -180,9 +178,9 @@ def test_what_nobody_holds_has_exactly_the_chance_of_a_weight_of_zero():
 
 
 SHAPES = [
-    FunnelShape(rounds=2, first_share=0.3, keep_margin=0.5),
-    FunnelShape(rounds=3, first_share=0.2, keep_margin=0.75),
-    FunnelShape(rounds=6, first_share=0.2, keep_margin=0.75),
+    Funnel(rounds=2, first_share=0.3, keep_margin=0.5),
+    Funnel(rounds=3, first_share=0.2, keep_margin=0.75),
+    Funnel(rounds=6, first_share=0.2, keep_margin=0.75),
 ]
 
 
@@ -227,7 +225,7 @@ def test_funnel_on_candidates_is_funnel_with_noise_on_every_candidate(factor, ve
     algorithm = Funnel(rounds=3, first_share=0.3)
     plan = LengthPlan(2, 0.5, algorithm, stddev, 0.0)
     counts, result = outcomes(plan, runs)
-    chance = simulated_funnel(funnel_shape(algorithm), stddev * factor, result.threshold, stddev)
+    chance = simulated_funnel(algorithm, stddev * factor, result.threshold, stddev)
     marginal = {gram: sum(n for out, n in counts.items() if gram in out) for gram in HELD}
     worst = min(stats.binomtest(marginal[gram], runs, chance[gram]).pvalue for gram in HELD)
     assert (worst > PASSES) == verdict

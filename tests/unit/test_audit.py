@@ -298,7 +298,7 @@ def test_exact_divergences_of_tiny_databases_stay_within_delta(algorithm, delta)
 
 
 @pytest.mark.parametrize("delta", [0.02, 1e-3])
-@pytest.mark.parametrize("shape", [{"first_share": 0.2}, {"first_share": 0.5, "item_cap": 0.7}])
+@pytest.mark.parametrize("shape", [{"first_share": 0.2}, {"first_share": 0.5, "keep_fraction": 0.5}])
 def test_exact_divergences_of_a_funnel_of_two_rounds_stay_within_delta(delta, shape):
     """The score after round 1 is integrated out; the whole output in both worlds is compared."""
     funnel = Funnel(max_items_per_user=2, rounds=2, **shape)

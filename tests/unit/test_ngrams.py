@@ -19,7 +19,6 @@ from dpunion.calibration.composition import (
     geometric_shares,
     spurious_tail,
 )
-from dpunion.calibration.funnel_shape import FunnelShape
 from dpunion.errors import BadParameter, CannotWrite, DamagedSource, NotPrivate, UnknownColumn
 from dpunion.kernels.certificates import unit_norm_delta
 from dpunion.kernels.normal import gaussian_delta
@@ -33,6 +32,7 @@ from dpunion.ngrams import (
     release_ngrams,
 )
 from dpunion.ngrams.plans import LengthPlan
+from dpunion.plans import plan_release
 from dpunion.randomness import RunKey
 from dpunion.sources.encoding import Normalization
 from dpunion.sources.token_streams import read_tokens
@@ -255,6 +255,14 @@ def test_bad_settings_are_refused(options, text):
         Ngrams(**options)
 
 
+@pytest.mark.parametrize(("epsilon", "delta"), [(30.0, 1e-12), (30.0, 1e-8), (20.0, 1e-15)])
+def test_what_a_set_union_refuses_n_grams_refuse(epsilon, delta):
+    """127-bit normals are not fine enough for these."""
+    for plan in (plan_release, lambda _, budget: plan_ngrams(Ngrams(), budget)):
+        with pytest.raises(BadParameter, match="not fine enough"):
+            plan("funnel", Budget(epsilon, delta))
+
+
 def test_research_policies_are_refused():
     with pytest.raises(NotPrivate):
         Ngrams(first="greedy")
@@ -310,11 +318,11 @@ def test_a_composition_stays_within_delta(ratio, longest):
 
 def test_the_funnel_composition_gives_each_length_its_share():
     shares = geometric_shares(3, 2.0)
-    found = compose_funnel(3.0, E10, FunnelShape(max_items_per_user=50), shares)
+    found = compose_funnel(3.0, E10, Funnel(max_items_per_user=50), shares)
     parts = [1.0 / stddev**2 for stddev in found.stddevs]
     assert [part / sum(parts) for part in parts] == pytest.approx(shares, rel=1e-6)
     assert gaussian_delta(3.0, math.sqrt(sum(parts))) < found.delta_used <= E10
-    alone = compose_funnel(3.0, E10, FunnelShape(max_items_per_user=50), (1.0,))
+    alone = compose_funnel(3.0, E10, Funnel(max_items_per_user=50), (1.0,))
     assert alone.threshold < found.threshold
 
 

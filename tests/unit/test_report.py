@@ -192,13 +192,6 @@ def test_the_page_of_a_plan(planning):
     assert f"weighted-laplace {row} " in words
 
 
-def test_a_plan_without_a_curve_has_a_page_all_the_same():
-    planned = dpunion.plan(dpunion.Funnel(rounds=2, item_cap=0.5, max_items_per_user=10), epsilon=1.0, delta=1e-4)
-    words = Reader(plan_page(planned, epsilons=(), set_sizes=(1,), algorithms=("weighted-gaussian",))).words()
-    assert "most of a round's budget for one item 0.5" in words
-    assert "What could come out" not in Reader(release_page(made([], plan=planned))).words()
-
-
 def test_the_page_of_a_study_says_that_it_is_none_of_a_release():
     words = Reader(studied()).words()
     assert "A study, not a release: these numbers are not differentially private." in words
@@ -518,9 +511,6 @@ def test_senseless_numbers_of_holders_are_refused(holders):
         release_curve(PLAN, set_size=1, company=Company.RARE, holders=np.array(holders, np.int64))
 
 
-def test_senseless_set_sizes_and_caps_are_refused():
+def test_senseless_set_sizes_are_refused():
     with pytest.raises(dpunion.BadParameter, match="set_size"):
         release_curve(PLAN, set_size=0, company=Company.RARE, holders=np.array([1]))
-    capped = dpunion.plan(dpunion.Funnel(rounds=2, item_cap=0.5, max_items_per_user=5), epsilon=1.0, delta=1e-4)
-    with pytest.raises(dpunion.BadParameter, match="item_cap of 1 only"):
-        release_curve(capped, set_size=1, company=Company.RARE, holders=np.array([5]))

@@ -18,10 +18,9 @@ import dpunion
 from dpunion import errors
 from dpunion.cli.spark import spark_options
 from dpunion.engines.shares import l2_shares
-from dpunion.plans import funnel_shape
 from dpunion.randomness import Purpose, RunKey
 from dpunion.spark import frames, rounds, sessions, targets, tasks
-from dpunion.spark.engine import LARGEST_CLOSURE, closures_in_memory, columns_of, funnel_rounds, funnel_step
+from dpunion.spark.engine import LARGEST_CLOSURE, closures_in_memory, columns_of, funnel_rounds
 from dpunion.spark.frames import checked_shards, cleanly, is_spark_frame
 
 SECRET = "CanarySecret"
@@ -219,17 +218,6 @@ def test_weights_are_rounded_down_to_whole_units():
     assert rounds.floored(weights, 0.25).tolist() == [0, 0, 1, 3, 12]
 
 
-@pytest.mark.parametrize("cap", [0.2, 0.4, 0.5, 1.0])
-def test_a_funnels_steps_are_those_of_one_machine(cap):
-    algorithm = dpunion.Funnel(item_cap=cap)
-    shape = funnel_shape(algorithm)
-    for budget in (0.2, 0.9):
-        item_cap, radius, whole = funnel_step(shape, budget)
-        assert item_cap == cap * budget
-        assert radius <= budget * (1 + 1e-12)
-        assert whole in {0, round(1 / cap**2)}
-
-
 def test_units_cover_the_need_of_every_living_item():
     plan = dpunion.plan("funnel", epsilon=3.0, delta=1e-5)
     funnel = funnel_rounds(plan, plan.algorithm)
@@ -242,11 +230,10 @@ def test_units_cover_the_need_of_every_living_item():
 
 def test_so_many_shards_that_rounding_matters_are_refused(monkeypatch):
     plan = dpunion.plan("funnel", epsilon=3.0, delta=1e-5)
-    shape = funnel_shape(plan.algorithm)
-    targets.check_scores(plan.scale, plan.threshold, shape, 64)
+    targets.check_scores(plan.scale, plan.threshold, plan.algorithm, 64)
     monkeypatch.setattr(targets, "LARGEST_SCORE_SPREAD", 0.0)
     with pytest.raises(dpunion.BadParameter, match="64 shards"):
-        targets.check_scores(plan.scale, plan.threshold, shape, 64)
+        targets.check_scores(plan.scale, plan.threshold, plan.algorithm, 64)
 
 
 # --- Java ---------------------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from dpunion.budget import Budget
 from dpunion.calibration.funnel import certificate
 from dpunion.errors import BudgetExhausted
 from dpunion.ledger import Ledger
-from dpunion.plans import Plan, funnel_shape
+from dpunion.plans import Plan
 from dpunion.randomness import RunKey
 
 BORDERLINE_ITEMS = 400
@@ -73,8 +73,7 @@ def numbers_are_certified(system: System, algorithm: Algorithm, budget: Budget, 
     """
     plan = system.plan(algorithm, budget)
     if isinstance(algorithm, Funnel):
-        shape = funnel_shape(algorithm)
-        exact = certificate(budget.epsilon, budget.delta, plan.scale, plan.threshold, shape)[0]
+        exact = certificate(budget.epsilon, budget.delta, plan.scale, plan.threshold, algorithm)[0]
     else:
         exact = largest_divergence(plan, 2)[0]
         if not isinstance(algorithm, DpSips):

@@ -28,7 +28,7 @@ from dpunion.errors import BadParameter
 from dpunion.kernels.descent import descend_ball
 from dpunion.kernels.normal import upper_tail
 from dpunion.kernels.shares import add_shares
-from dpunion.plans import Noise, Plan, Round, funnel_shape, plan_release
+from dpunion.plans import Noise, Plan, Round, plan_release
 
 User = tuple[int, ...]
 
@@ -173,9 +173,9 @@ def _round_weights(
 ) -> Float64s:
     """Return the weights of one round given the public scores, as the engine computes them."""
     one: Round = plan.rounds[number]
-    targets = funnel_targets(plan, scores, one.budget / funnel_shape(algorithm).remaining[number])
+    targets = funnel_targets(plan, scores, one.budget / algorithm.remaining[number])
     gaps = targets.copy()
-    descend_ball(offsets, items, gaps, one.budget, algorithm.item_cap * one.budget)
+    descend_ball(offsets, items, gaps, one.budget)
     return targets - gaps
 
 

@@ -87,7 +87,7 @@ def l1_descent(cutoff: float, max_items: int) -> Policy:
     return policy
 
 
-def funnel_round(cutoff: float, *, cap: float, spread_targets: bool) -> Policy:
+def funnel_round(cutoff: float, *, spread_targets: bool) -> Policy:
     """One round of Funnel: to the same target for all items, or to a different one for each.
 
     The targets of a later round are arbitrary numbers; here item i's is cutoff times the fraction of i times the
@@ -101,7 +101,7 @@ def funnel_round(cutoff: float, *, cap: float, spread_targets: bool) -> Policy:
     def policy(weights: Float64s, items: Int32s) -> Float64s:
         gaps = np.maximum(0.0, targets[: len(weights)] - weights)
         left = gaps.copy()
-        descend_ball(_one_user(items), items, left, 1.0, cap)
+        descend_ball(_one_user(items), items, left, 1.0)
         moved: Float64s = weights + (gaps - left)
         return moved
 
@@ -135,9 +135,8 @@ Builder = Callable[[float, int], Policy]
 SHIPPED: dict[str, tuple[Norm, Builder]] = {
     "l2-descent": (Norm.L2, l2_descent),
     "l1-descent": (Norm.L1, l1_descent),
-    "funnel-first-round": (Norm.L2, lambda cutoff, _: funnel_round(cutoff, cap=1.0, spread_targets=False)),
-    "funnel-later-round": (Norm.L2, lambda cutoff, _: funnel_round(cutoff, cap=1.0, spread_targets=True)),
-    "funnel-capped": (Norm.L2, lambda cutoff, _: funnel_round(cutoff, cap=0.3, spread_targets=True)),
+    "funnel-first-round": (Norm.L2, lambda cutoff, _: funnel_round(cutoff, spread_targets=False)),
+    "funnel-later-round": (Norm.L2, lambda cutoff, _: funnel_round(cutoff, spread_targets=True)),
 }
 RESEARCH: dict[str, tuple[Norm, Builder]] = {
     "greedy": (Norm.L1, greedy),

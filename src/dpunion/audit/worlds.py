@@ -10,7 +10,6 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from dpunion.algorithms import Funnel
 from dpunion.plans import Plan
 
 TRACKED = 6
@@ -39,11 +38,9 @@ def singles(items: int, count: int) -> tuple[User, ...]:
 def neighbour_pairs(plan: Plan) -> Iterator[NeighbourPair]:
     """Yield the pairs for a plan, sized by its public threshold, noise and limit.
 
-    A user alone on an item gives it 1 in every algorithm (Funnel: item_cap), so the number of such users stands for
-    its weight.
+    A user alone on an item gives it 1 in every algorithm, so the number of such users stands for its weight.
     """
     limit = plan.algorithm.max_items_per_user
-    gift = plan.algorithm.item_cap if isinstance(plan.algorithm, Funnel) else 1.0
     for novel in sorted({1, (limit + 1) // 2, limit}):
         yield NeighbourPair(f"lone user, {novel} novel", (), tuple(range(novel)))
     # Where a test of one item tells the worlds apart best, its weight is off the threshold by one or two noise scales.
@@ -51,12 +48,12 @@ def neighbour_pairs(plan: Plan) -> Iterator[NeighbourPair]:
     places = {"far below": -away, "below": -0.5 * away, "at": 0.0, "above": 0.5 * away, "far above": away}
     for items in sorted({1, min(limit, 4)}):
         for place in places if items == 1 else ("below", "at", "above"):
-            count = max(1, round((plan.threshold + places[place] - 0.5) / gift))
+            count = max(1, round(plan.threshold + places[place] - 0.5))
             yield NeighbourPair(f"{items} shared {place} the threshold", singles(items, count), tuple(range(items)))
     if limit >= 2:
-        count = max(1, round(plan.threshold / min(gift, math.sqrt(0.5))))
+        count = max(1, round(plan.threshold / math.sqrt(0.5)))
         yield NeighbourPair("displaces others", ((0, 1),) * count, (0,))
-        support = max(1, round((plan.threshold - away) / gift))
+        support = max(1, round(plan.threshold - away))
         yield NeighbourPair("survivors beside a shared item", singles(1, support), tuple(range(limit)))
     yield NeighbourPair("repeated rows", (), (0,) * 10)
     yield NeighbourPair("more items than the limit", (), tuple(range(min(8 * limit, 200))))

@@ -18,10 +18,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from dpunion.algorithms import Calibration
+from dpunion.algorithms import Calibration, Funnel
 from dpunion.calibration import gaussian
 from dpunion.calibration.funnel import calibrate_funnel
-from dpunion.calibration.funnel_shape import FunnelShape
 from dpunion.errors import InternalError
 from dpunion.kernels.certificates import unit_norm_delta
 from dpunion.kernels.normal import upper_tail
@@ -108,7 +107,7 @@ def _smallest(passes: Callable[[float], bool], low: float, high: float) -> float
 
 
 @functools.lru_cache(maxsize=64)
-def compose_funnel(epsilon: float, delta: float, shape: FunnelShape, shares: tuple[float, ...]) -> Composition:
+def compose_funnel(epsilon: float, delta: float, shape: Funnel, shares: tuple[float, ...]) -> Composition:
     """Compose Funnel at length 1 with Gaussian releases on public candidates.
 
     Theorem A of docs/guarantees.md with mu^2 = (1 - c_1^2 t/max_items)/stddev_1^2 + sum_k 1/stddev_k^2.
@@ -144,14 +143,14 @@ def _quadrature(nodes: int) -> tuple[Floats, Floats]:
     return points, weights
 
 
-def _nodes(shape: FunnelShape) -> int:
+def _nodes(shape: Funnel) -> int:
     """Return how many nodes resolve the narrowest step, next to how far the walk has spread by then."""
     steps = zip(shape.shares[1:], shape.spent[1:], strict=True)
     return max(FEWEST_NODES, math.ceil(max((50.0 * math.sqrt(done) / c for c, done in steps), default=0.0)))
 
 
 @functools.lru_cache(maxsize=256)
-def walk_tail(stddev: float, threshold: float, shape: FunnelShape) -> float:
+def walk_tail(stddev: float, threshold: float, shape: Funnel) -> float:
     """Return the chance that pure noise survives every round of a funnel and ends above its threshold.
 
     The score after round r is S_{r-1} + c_r stddev Z_r, of variance f_r stddev^2, dropped below the keep line of its
@@ -186,7 +185,7 @@ def walk_tail(stddev: float, threshold: float, shape: FunnelShape) -> float:
 
 
 @functools.lru_cache(maxsize=64)
-def walk_threshold(stddev: float, tail: float, shape: FunnelShape) -> float:
+def walk_threshold(stddev: float, tail: float, shape: Funnel) -> float:
     """Return a threshold whose walk_tail is at most `tail`, at most a relative 1e-9 above the smallest."""
     high = candidate_threshold(stddev, tail)  # the last step alone: no walk passes it more often
     low = 0.0 if high > 0.0 else high - stddev

@@ -13,33 +13,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from enum import StrEnum
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpunion.calibration.funnel_lagrangian import (
-    LagrangianNovelty,
-    Prices,
-    lagrangian_novelty_bounds,
-    search_prices,
-)
+from dpunion.algorithms import Funnel
 from dpunion.calibration.funnel_novelty import FINE, WalkNovelty, largest_gifts, novelty_bounds
-from dpunion.calibration.funnel_shape import FunnelShape
 from dpunion.calibration.gaussian import gaussian_stddev, normal_quantile_above
-from dpunion.errors import BadParameter, InternalError, refuse_choice
+from dpunion.errors import BadParameter, InternalError
 from dpunion.kernels import walks
 from dpunion.kernels.normal import gaussian_delta
 
 __all__ = [
     "FunnelCalibration",
     "FunnelHints",
-    "FunnelShape",
-    "NoveltyMethod",
     "calibrate_funnel",
     "certificate",
-    "lagrangian_novelty_bounds",
     "novelty_bounds",
 ]
 
@@ -80,20 +70,12 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 
-class NoveltyMethod(StrEnum):
-    """Which bound on the release of novel items is used."""
-
-    WALK = "walk"  # Theorem B: the tighter one
-    LAGRANGIAN = "lagrangian"  # an independent derivation, for comparison and as a cross-check
-
-
 @dataclass(frozen=True, slots=True)
 class FunnelHints:
     """Where a search may start; nothing here is ever trusted, the certificate is evaluated anew."""
 
     stddev: float
     threshold: float
-    prices: Prices = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,24 +87,21 @@ class FunnelCalibration:
     delta_used: float
     worst_novel: int
     gaussian_share: float  # delta_G without novel items, as a part of delta
-    method: NoveltyMethod
-    prices: Prices = field(default=(), repr=False)
 
     @property
     def hints(self) -> FunnelHints:
         """What is worth storing to make the same calibration fast next time."""
-        return FunnelHints(self.stddev, self.threshold, self.prices)
+        return FunnelHints(self.stddev, self.threshold)
 
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    """The public question: what is to be guaranteed, for which shape, by which bound."""
+    """The public question: what is to be guaranteed, for which shape."""
 
     epsilon: float
     delta: float
-    shape: FunnelShape
+    shape: Funnel
     extra_mu_squared: float
-    method: NoveltyMethod
     plain_sum: bool
 
     @property
@@ -133,19 +112,13 @@ class _Task:
         """Return delta_G for each squared sensitivity in `kept`: float64[n]."""
         return walks.gaussian_deltas(self.epsilon, np.sqrt(kept / stddev**2 + self.extra_mu_squared))
 
-    def novelty(self, stddev: float, threshold: float, prices: Prices, cells: int) -> WalkNovelty | LagrangianNovelty:
-        if self.method is NoveltyMethod.WALK:
-            return WalkNovelty(stddev, threshold, self.shape, cells)
-        return LagrangianNovelty(stddev, threshold, self.shape, prices, max(COARSE, cells // 3))
-
 
 def calibrate_funnel(
     epsilon: float,
     delta: float,
-    shape: FunnelShape | None = None,
+    shape: Funnel,
     *,
     extra_mu_squared: float = 0.0,
-    method: str = "walk",
     plain_sum: bool = False,
     gaussian_share: float | None = None,
     hints: FunnelHints | None = None,
@@ -157,7 +130,7 @@ def calibrate_funnel(
     gaussian_share fixes the part of delta that delta_G without novel items gets; by default the one with the
     lowest threshold is taken. All arguments are public.
     """
-    task = _task(epsilon, delta, shape or FunnelShape(), extra_mu_squared, method, plain_sum=plain_sum)
+    task = _task(epsilon, delta, shape, extra_mu_squared, plain_sum=plain_sum)
     if gaussian_share is not None and not 0.01 <= gaussian_share <= 0.999:
         raise BadParameter(
             f"The 'gaussian_share' parameter must be from 0.01 to 0.999. Got {gaussian_share!r} instead.",
@@ -179,32 +152,28 @@ def certificate(
     delta: float,
     stddev: float,
     threshold: float,
-    shape: FunnelShape,
+    shape: Funnel,
     *,
     extra_mu_squared: float = 0.0,
-    method: str = "walk",
     plain_sum: bool = False,
-    prices: Prices = (),
 ) -> tuple[float, int]:
     """Return the delta that this noise and threshold really use, over every t, and the t that uses it.
 
     They may be released under `delta` only when the first number is at most delta * (1 - GUARD).
     """
-    task = _task(epsilon, delta, shape, extra_mu_squared, method, plain_sum=plain_sum)
+    task = _task(epsilon, delta, shape, extra_mu_squared, plain_sum=plain_sum)
     if not (stddev > 0.0 and threshold > 0.0 and math.isfinite(stddev) and math.isfinite(threshold)):
         raise BadParameter(
             f"A funnel needs a positive stddev and threshold. Got {stddev!r} and {threshold!r} instead.",
             "Use the numbers that the calibration returned.",
         )
-    if task.method is NoveltyMethod.LAGRANGIAN and not prices:
-        prices = search_prices(stddev, threshold, shape)
-    return _worst(task, stddev, task.novelty(stddev, threshold, prices, FINE), np.add)
+    return _worst(task, stddev, WalkNovelty(stddev, threshold, shape, FINE), np.add)
 
 
 def _worst(
     task: _Task,
     stddev: float,
-    novelty: WalkNovelty | LagrangianNovelty,
+    novelty: WalkNovelty,
     combine: Callable[[Floats, Floats], Floats],
 ) -> tuple[float, int]:
     """Return the largest combine(delta_G, p) over every t = 0..max_items and gift of round 1, and its t.
@@ -236,7 +205,7 @@ def _worst(
 def _joint(
     task: _Task,
     stddev: float,
-    novelty: WalkNovelty | LagrangianNovelty,
+    novelty: WalkNovelty,
     combine: Callable[[Floats, Floats], Floats],
     t: int,
     largest: float,
@@ -250,24 +219,21 @@ def _joint(
     first, items = task.shape.squared_shares[0], task.shape.max_items_per_user
     lowest = min(largest, math.sqrt(first * ROUNDED / items))
     ends = np.linspace(lowest, largest, PIECES + 1) if largest > lowest else np.array([lowest, largest])
-    # Where a cap keeps every gift below c_1/sqrt(items), the other side of the minimum bounds s_1.
+    # Where every gift is below c_1/sqrt(items), the other side of the minimum bounds s_1.
     moved = np.clip(np.minimum(first - t * ends[:-1] ** 2, first * (1.0 - ROUNDED * t / items)), 0.0, None)
     deltas = task.gaussian_deltas(stddev, 1.0 - first + moved)
     return float(combine(deltas, novelty.along(t, ends)[1:]).max())
 
 
-def _smallest_threshold(task: _Task, stddev: float, start: float, cells: int, prices: Prices = ()) -> FunnelCalibration:
+def _smallest_threshold(task: _Task, stddev: float, start: float, cells: int) -> FunnelCalibration:
     """Find the threshold by the secant method on ln max_t p_t/(allowed - delta_G), nearly linear in it."""
     allowed = task.allowed
 
     def ratio(deltas: Floats, passing: Floats) -> Floats:
         return np.asarray(passing / (allowed - deltas))
 
-    def evaluate(threshold: float) -> tuple[float, WalkNovelty | LagrangianNovelty]:
-        nonlocal prices
-        if task.method is NoveltyMethod.LAGRANGIAN:
-            prices = search_prices(stddev, threshold, task.shape, start=prices, sweeps=8 if prices else 40)
-        novelty = task.novelty(stddev, threshold, prices, cells)
+    def evaluate(threshold: float) -> tuple[float, WalkNovelty]:
+        novelty = WalkNovelty(stddev, threshold, task.shape, cells)
         return math.log(max(1e-300, _worst(task, stddev, novelty, ratio)[0])), novelty
 
     low, high = 0.0, math.inf  # the largest threshold that failed, the smallest that passed
@@ -282,7 +248,7 @@ def _smallest_threshold(task: _Task, stddev: float, start: float, cells: int, pr
                 share = float(task.gaussian_deltas(stddev, np.ones(1))[0]) / task.delta
                 if used > allowed:
                     raise InternalError("a funnel's certificate contradicts itself")
-                return FunnelCalibration(stddev, threshold, used, worst, share, task.method, prices)
+                return FunnelCalibration(stddev, threshold, used, worst, share)
         else:
             low = threshold
         if before is not None and value != before[1]:
@@ -310,7 +276,7 @@ def _best_share(task: _Task) -> tuple[float, float]:
             stddev = _stddev(task, SHARES[index])
             near = found[min(found, key=lambda known: abs(known - index))] if found else None
             start = near.threshold if near else _first_guess(task, stddev)
-            found[index] = _smallest_threshold(task, stddev, start, COARSE, near.prices if near else ())
+            found[index] = _smallest_threshold(task, stddev, start, COARSE)
         return found[index].threshold
 
     best = SHARES.index(FIRST_SHARE)
@@ -346,22 +312,19 @@ def _first_guess(task: _Task, stddev: float) -> float:
 def _from_hints(task: _Task, hints: FunnelHints, wanted: float | None) -> FunnelCalibration | None:
     """Return the calibration that the hints describe, if it is certified and wastes nothing; else None."""
     usable = all(math.isfinite(number) and number > 0.0 for number in (hints.stddev, hints.threshold))
-    fitting = all(len(each) == task.shape.rounds - 1 and all(price >= 0.0 for price in each) for each in hints.prices)
-    if not usable or not fitting or (task.method is NoveltyMethod.LAGRANGIAN and not hints.prices):
+    if not usable:
         return None
     share = float(task.gaussian_deltas(hints.stddev, np.ones(1))[0]) / task.delta
     if not (SHARES[0] - 0.01 <= share < 1.0 if wanted is None else abs(share - wanted) < 1e-6):
         return None
-    novelty = task.novelty(hints.stddev, hints.threshold, hints.prices, FINE)
+    novelty = WalkNovelty(hints.stddev, hints.threshold, task.shape, FINE)
     used, worst = _worst(task, hints.stddev, novelty, np.add)
     if not (1.0 - 2.0 * SLACK) * task.delta <= used <= task.allowed:
         return None
-    return FunnelCalibration(hints.stddev, hints.threshold, used, worst, share, task.method, hints.prices)
+    return FunnelCalibration(hints.stddev, hints.threshold, used, worst, share)
 
 
-def _task(
-    epsilon: float, delta: float, shape: FunnelShape, extra_mu_squared: float, method: str, *, plain_sum: bool
-) -> _Task:
+def _task(epsilon: float, delta: float, shape: Funnel, extra_mu_squared: float, *, plain_sum: bool) -> _Task:
     for name, got, least, most in (("epsilon", epsilon, 5e-4, 100.0), ("delta", delta, 1e-18, 0.5)):
         if not (isinstance(got, (int, float)) and not isinstance(got, bool) and least <= got <= most):
             raise BadParameter(
@@ -373,7 +336,4 @@ def _task(
             f"The 'extra_mu_squared' parameter must be finite and not negative. Got {extra_mu_squared!r}.",
             "It is the sum of 1/stddev^2 of the releases composed with this one.",
         )
-    choices = [each.value for each in NoveltyMethod]
-    if method not in choices:
-        refuse_choice("method", method, choices)
-    return _Task(float(epsilon), float(delta), shape, float(extra_mu_squared), NoveltyMethod(method), plain_sum)
+    return _Task(float(epsilon), float(delta), shape, float(extra_mu_squared), plain_sum)

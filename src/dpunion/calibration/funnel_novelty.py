@@ -3,14 +3,14 @@
 docs/guarantees-funnel.md, Theorem B. A user with t novel items shares each round's budget among those still alive,
 so a surviving item gains when its companions die. Companions' noise is independent of the item's, and what
 they need is bounded below by their pure-noise walks: before round r, n_r companions have stayed inside the
-windows (keep line, cut_j] of all earlier rounds, and each of them needs at least m_r = cutoff - b f_(r-1) -
+windows (keep line, cut_j] of all earlier rounds, and each of them needs at least m_r = cutoff - f_(r-1) -
 cut_r. Staying is nested, so n_2 >= n_3 >= ... is a Markov chain of binomial thinnings, and the pass
 probability is one backward recursion over (score, crowd): p_t = t * E[value(S_1, n_2)], n_2 ~ Bin(t-1,
 Q_2), n_r+1 ~ Bin(n_r, Q_r+1/Q_r), where Q_r is the chance to stay up to round r.
 
 Giving an item the most it can get is the worst case because score + c_r y(score) is nondecreasing: y is one
 coordinate of a projection onto a convex set, hence 1-Lipschitz in the target, whose slope is c_r/rem_r, and
-c_r^2 <= rem_r. This holds for every item cap b.
+c_r^2 <= rem_r.
 
 Private side, step by step: fewer companions mean larger gifts, so each Q_r is bounded from below (lower
 bounds of the survival function of a companion's life-time couple all n_r at once), counts are rounded down
@@ -27,7 +27,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dpunion.calibration.funnel_shape import FunnelShape
+from dpunion.algorithms import Funnel
 from dpunion.kernels import walks
 from dpunion.kernels.normal import upper_tail
 
@@ -60,7 +60,7 @@ class ScoreGrid:
         return (self.counts[r] - 1) // self.stride + 2
 
 
-def score_grid(stddev: float, threshold: float, shape: FunnelShape, cells: int) -> ScoreGrid:
+def score_grid(stddev: float, threshold: float, shape: Funnel, cells: int) -> ScoreGrid:
     """Return the grids between the keep lines and the top, where the longest has `cells` cells."""
     lines = shape.keep_lines(stddev, threshold)
     starts = tuple(
@@ -73,13 +73,13 @@ def score_grid(stddev: float, threshold: float, shape: FunnelShape, cells: int) 
     return ScoreGrid(step, lines, starts, counts, stride)
 
 
-def largest_gifts(stddev: float, threshold: float, shape: FunnelShape) -> NDArray[np.float64]:
+def largest_gifts(stddev: float, threshold: float, shape: Funnel) -> NDArray[np.float64]:
     """Return the most that round 1 gives each of t = 1..max_items_per_user novel items: float64[max_items].
 
-    All targets are equal then, so every novel item gets the same: at most c_1/sqrt(t), its target, its cap.
+    All targets are equal then, so every novel item gets the same: at most c_1/sqrt(t), and its target.
     """
     novel = np.arange(1, shape.max_items_per_user + 1)
-    most = min(shape.item_cap, shape.cutoff(stddev, threshold))
+    most = min(1.0, shape.cutoff(stddev, threshold))
     return shape.shares[0] * np.minimum(most, 1.0 / np.sqrt(novel))
 
 
@@ -94,7 +94,7 @@ def single_round(
 class WalkNovelty:
     """Theorem B's bound for one noise, threshold and shape: a table after round 1, for any t and gift."""
 
-    def __init__(self, stddev: float, threshold: float, shape: FunnelShape, cells: int = FINE) -> None:
+    def __init__(self, stddev: float, threshold: float, shape: Funnel, cells: int = FINE) -> None:
         self.stddev, self.threshold, self.shape = stddev, threshold, shape
         if shape.rounds > 1:
             self._grid = score_grid(stddev, threshold, shape, cells)
@@ -155,7 +155,7 @@ def interpolated(
     return np.where(positions < nodes - 1, found, values[-1])
 
 
-def novelty_bounds(stddev: float, threshold: float, shape: FunnelShape, *, cells: int = FINE) -> NDArray[np.float64]:
+def novelty_bounds(stddev: float, threshold: float, shape: Funnel, *, cells: int = FINE) -> NDArray[np.float64]:
     """Return p_t for t = 0..max_items_per_user: a bound on the chance that one of t novel items is released.
 
     Deterministic; float64[max_items_per_user + 1], p_0 = 0 (docs/guarantees-funnel.md, Theorem B).
@@ -174,10 +174,10 @@ class _Crowd:
     stay: tuple[float, ...]  # Q_2, then Q_r+1/Q_r
 
     @classmethod
-    def of(cls, stddev: float, threshold: float, shape: FunnelShape, starts: tuple[float, ...], cells: int) -> _Crowd:
+    def of(cls, stddev: float, threshold: float, shape: Funnel, starts: tuple[float, ...], cells: int) -> _Crowd:
         cutoff, spent = shape.cutoff(stddev, threshold), shape.spent[:-1]
-        # A companion's score is at most its pure-noise walk plus b f_r: round j adds c_j y with y <= b c_j.
-        most_needs = [cutoff - shape.item_cap * done for done in spent]
+        # A companion's score is at most its pure-noise walk plus f_r: round j adds c_j y with y <= c_j.
+        most_needs = [cutoff - done for done in spent]
         stddevs = np.array(shape.shares[:-1]) * stddev
         # Fine enough for the smallest step of the walk, unless that would take too many cells.
         step = max(float(stddevs.min()) / 100.0, stddev / 300.0) * max(1.0, 0.25 * FINE / cells)
@@ -229,7 +229,7 @@ def _levels(mean: float, others: int) -> NDArray[np.int64]:
     return np.array(levels, np.int64)
 
 
-def _values(stddev: float, threshold: float, shape: FunnelShape, grid: ScoreGrid, crowd: _Crowd) -> NDArray[np.float64]:
+def _values(stddev: float, threshold: float, shape: Funnel, grid: ScoreGrid, crowd: _Crowd) -> NDArray[np.float64]:
     """Return the chance to be released, after round 1: float64[levels of n_2, edges of the first grid]."""
     cutoff, last = shape.cutoff(stddev, threshold), shape.rounds - 2
     values = walks.final_values(
@@ -241,7 +241,6 @@ def _values(stddev: float, threshold: float, shape: FunnelShape, grid: ScoreGrid
         cutoff,
         threshold,
         shape.shares[-1],
-        shape.item_cap * shape.shares[-1],
         stddev,
     )
     for r in range(last - 1, -1, -1):  # grid r is where round r+2 (counted from 1) begins
@@ -269,7 +268,6 @@ def _values(stddev: float, threshold: float, shape: FunnelShape, grid: ScoreGrid
             cutoff,
             share,
             remaining,
-            shape.item_cap * share,
             stddev,
         )
     return values

@@ -14,12 +14,12 @@ import os
 from dataclasses import astuple
 from pathlib import Path
 
+from dpunion.algorithms import Funnel
 from dpunion.calibration.funnel import FunnelCalibration, FunnelHints, calibrate_funnel
-from dpunion.calibration.funnel_shape import FunnelShape
 from dpunion.kernels.compiler import cache_directory
 
 
-def calibrate_with_hints(epsilon: float, delta: float, shape: FunnelShape) -> FunnelCalibration:
+def calibrate_with_hints(epsilon: float, delta: float, shape: Funnel) -> FunnelCalibration:
     """Return the calibration of a funnel, starting from what an earlier process found."""
     path = _place(epsilon, delta, shape)
     found = calibrate_funnel(epsilon, delta, shape, hints=_read(path))
@@ -28,7 +28,7 @@ def calibrate_with_hints(epsilon: float, delta: float, shape: FunnelShape) -> Fu
     return found
 
 
-def _place(epsilon: float, delta: float, shape: FunnelShape) -> Path | None:
+def _place(epsilon: float, delta: float, shape: Funnel) -> Path | None:
     directory = cache_directory()
     if directory is None:
         return None
@@ -42,14 +42,13 @@ def _read(path: Path | None) -> FunnelHints | None:
         return None
     try:
         values = json.loads(path.read_text())
-        prices = tuple(tuple(float(price) for price in row) for row in values["prices"])
-        return FunnelHints(float(values["stddev"]), float(values["threshold"]), prices)
+        return FunnelHints(float(values["stddev"]), float(values["threshold"]))
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
 def _write(path: Path, hints: FunnelHints) -> None:
-    text = json.dumps({"stddev": hints.stddev, "threshold": hints.threshold, "prices": hints.prices})
+    text = json.dumps({"stddev": hints.stddev, "threshold": hints.threshold})
     temporary = path.with_suffix(f".{os.getpid()}.tmp")
     with contextlib.suppress(OSError):
         temporary.write_text(text)

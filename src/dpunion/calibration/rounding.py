@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 
-from dpunion.calibration.funnel_shape import FunnelShape
+from dpunion.algorithms import Funnel
 from dpunion.errors import BadParameter
 
 MAX_USERS = 2**30
@@ -75,33 +75,31 @@ def l1_descent_slack(cutoff: float, max_items: int, passes: int, scale: float) -
     )
 
 
-def funnel_slack(stddev: float, threshold: float, shape: FunnelShape) -> float:
+def funnel_slack(stddev: float, threshold: float, shape: Funnel) -> float:
     """Return the slack of Funnel: the largest over its rounds, each relative to the round's own budget.
 
     As l2_descent_slack, with the highest target an alive item can have in place of the cutoff. A score that is alive
-    lies above the keep line, so the need is at most the cutoff minus that line. With a cap the step is less well
-    conditioned, by the part of the budget that is no full cap (docs/guarantees-funnel.md, "Rounding").
+    lies above the keep line, so the need is at most the cutoff minus that line (docs/guarantees-funnel.md,
+    "Rounding").
     """
     worst = 0.0
     limit = shape.max_items_per_user
-    rest = shape.caps_in_budget[1]
-    harder = 1.0 if rest == 0.0 else 1.0 / math.sqrt(rest)
     lines = (0.0, *shape.keep_lines(stddev, threshold))
     for budget, remaining, line in zip(shape.shares, shape.remaining, lines, strict=True):
         highest = 1.05 * (shape.cutoff(stddev, threshold) - min(line, 0.0)) * budget / remaining
-        drift = 0.5 * math.ulp(highest) * math.sqrt(limit) / budget + harder * (limit / 2.0 + 5.0) * UNIT_ROUNDOFF
+        drift = 0.5 * math.ulp(highest) * math.sqrt(limit) / budget + (limit / 2.0 + 5.0) * UNIT_ROUNDOFF
         worst = max(worst, 2.0 * MAX_USERS * drift + l2_coins_slack(stddev, budget))
     _check_scores(stddev, threshold, shape)
     return _checked(worst, limit, LARGEST_L2_SLACK)
 
 
-def score_spread(stddev: float, threshold: float, shape: FunnelShape) -> float:
+def score_spread(stddev: float, threshold: float, shape: Funnel) -> float:
     """Return (M/stddev) sqrt(sum of 1/c_r^2), where M bounds the scores: their float64 errors grow with it."""
     largest = shape.cutoff(stddev, threshold) + (13.2 * math.sqrt(shape.rounds) + shape.keep_margin) * stddev
     return largest / stddev * math.sqrt(sum(1.0 / share for share in shape.squared_shares))
 
 
-def _check_scores(stddev: float, threshold: float, shape: FunnelShape) -> None:
+def _check_scores(stddev: float, threshold: float, shape: Funnel) -> None:
     """Refuse shapes whose float64 scores EPSILON_SLACK does not pay for (docs/guarantees-funnel.md, Theorem F5)."""
     if score_spread(stddev, threshold, shape) > LARGEST_SCORE_SPREAD:
         raise BadParameter(

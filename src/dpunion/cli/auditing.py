@@ -14,7 +14,7 @@ audit_app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich", help="Sea
 
 POLICY_HELP = """Search policies for flaws: histograms that move apart, users who make more difference than claimed.
 
-POLICY is one of l2-descent, l1-descent, funnel-first-round, funnel-later-round, funnel-capped (or "shipped" for all of
+POLICY is one of l2-descent, l1-descent, funnel-first-round, funnel-later-round (or "shipped" for all of
 these), greedy, l1-descent-l2-budget (or "research"), or path/to/file.py:function for one of your own: a function
 (weights float64, items int32) -> new weights, which runs as your own code.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
@@ -17,7 +16,7 @@ from dpunion.engines.shares import in_weight, l2_shares
 from dpunion.kernels.bounding import gather_users, keep_random, mark_items, narrow_users
 from dpunion.kernels.descent import descend_ball
 from dpunion.kernels.shares import add_shares
-from dpunion.plans import Plan, funnel_shape
+from dpunion.plans import Plan
 from dpunion.randomness import Purpose, RunKey
 
 Bools = npt.NDArray[np.bool_]
@@ -37,22 +36,18 @@ def select_by_funnel(plan: Plan, algorithm: Funnel, contributions: Contributions
     - each item's noise of each round is a function of the run key, the round and the item's bytes;
     - an item kept by nobody is never released, and scores never leave this function.
     """
-    shape = funnel_shape(algorithm)
-    caps, rest = shape.caps_in_budget
     digests = contributions.table.digests
     with ThreadPoolExecutor(1) as other_thread:
         marked = other_thread.submit(held_items, contributions)
         alive: Bools = np.empty(0, np.bool_)
         scores = np.zeros(len(contributions.table))
         sets: Iterable[Sets] = parts_of(contributions.offsets, contributions.items)
-        for number, (one, left) in enumerate(zip(plan.rounds, shape.remaining, strict=True)):
+        for number, (one, left) in enumerate(zip(plan.rounds, algorithm.remaining, strict=True)):
             targets = funnel_targets(plan, scores, one.budget / left)
             gaps = targets.copy()
-            cap = algorithm.item_cap * one.budget
-            radius, whole = (one.budget, 0) if rest > 0.0 else (math.sqrt(caps) * cap, caps)
             visited = []
             for offsets, items in sets:
-                descend_ball(offsets, items, gaps, radius, cap, whole)
+                descend_ball(offsets, items, gaps, one.budget)
                 visited.append((offsets, items))
             if number == 0:
                 alive = marked.result()

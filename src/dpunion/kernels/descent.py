@@ -76,61 +76,25 @@ def descend_l1(
 
 
 @kernel
-def descend_ball(offsets: Int64s, items: Int32s, gaps: Float64s, radius: float, cap: float, whole: int = 0) -> None:
-    """Close each user's gaps by the projection onto {0 <= y <= cap, |y|_2 <= radius}.
+def descend_ball(offsets: Int64s, items: Int32s, gaps: Float64s, radius: float) -> None:
+    """Close each user's gaps by the projection onto the ball {|y|_2 <= radius}.
 
     gaps: float64[items], each item's own target minus its weight, at least 0; changed in place. The projection of a
-    gap g is min(q g, cap) with the largest q <= 1 for which its norm is at most radius (docs/guarantees.md). whole:
-    how many caps make up the radius when that is a whole number, radius^2 = whole cap^2; else 0.
+    gap g is q g with the largest q <= 1 for which its norm is at most radius (docs/guarantees.md).
 
-    Guarantees: one user moves the gaps by at most `radius` in l2 norm and each by at most `cap`; two histograms
-    under the same targets never move apart.
+    Guarantees: one user moves the gaps by at most `radius` in l2 norm; two histograms under the same targets never
+    move apart.
     """
     for user in range(len(offsets) - 1):
         start = offsets[user]
         stop = offsets[user + 1]
         squares = 0.0
-        largest = 0.0
         for i in range(start, stop):
             gap = gaps[items[i]]
             squares += gap * gap
-            largest = max(largest, gap)
         step = 1.0
         if squares > radius * radius:
             step = radius / math.sqrt(squares)
-        if step * largest > cap:
-            step = capped_step(items[start:stop], gaps, radius, cap, whole)
         for i in range(start, stop):
             gap = gaps[items[i]]
-            gaps[items[i]] = max(0.0, gap - min(step * gap, cap))
-
-
-@kernel
-def capped_step(items: Int32s, gaps: Float64s, radius: float, cap: float, whole: int) -> float:
-    """Return the largest q <= 1 with |min(q gap, cap)|_2 <= radius.
-
-    With the m largest gaps at the cap, q solves m cap^2 + q^2 (sum of the other gaps' squares) = radius^2; the m that
-    fits is found by going from the largest gap down, so nothing is iterated to a tolerance.
-
-    Guarantees: those of descend_ball, which calls it.
-    """
-    rising = np.empty(len(items))
-    for i in range(len(items)):
-        rising[i] = gaps[items[i]]
-    rising = np.sort(rising)
-    # subtle: sums of the smallest squares, added from below; subtracting the large ones instead would cancel.
-    below = np.zeros(len(items) + 1)
-    for i in range(len(items)):
-        below[i + 1] = below[i] + rising[i] * rising[i]
-    for capped in range(len(rising)):
-        # subtle: where the radius is a whole number of caps, their difference would be all rounding.
-        left = radius * radius - capped * cap * cap if whole == 0 else (whole - capped) * cap * cap
-        if left <= 0.0:
-            return float(cap / rising[len(rising) - capped])
-        rest = below[len(rising) - capped]
-        step = 1.0
-        if rest > left:
-            step = math.sqrt(left / rest)
-        if step * rising[len(rising) - 1 - capped] <= cap:
-            return step
-    return 1.0
+            gaps[items[i]] = gap - step * gap

@@ -55,20 +55,12 @@ def descend_l1(users: Iterable[Sequence[int]], weights: list[float], cutoff: flo
             weights[item] = cutoff if gap <= raise_by else weights[item] + raise_by
 
 
-def descend_ball(users: Iterable[Sequence[int]], gaps: list[float], radius: float, cap: float) -> None:
-    """Twin of descent.descend_ball: bisect for the largest q <= 1 with |min(q gap, cap)|_2 <= radius."""
+def descend_ball(users: Iterable[Sequence[int]], gaps: list[float], radius: float) -> None:
+    """Twin of descent.descend_ball: G -= G * min(1, radius / |G|_2)."""
     for items in users:
-        held = [gaps[item] for item in items]
-        low, high = 0.0, 1.0
-        for _ in range(200):
-            middle = 1.0 if _norm(held, 1.0, cap) <= radius else 0.5 * (low + high)
-            low, high = (middle, high) if _norm(held, middle, cap) <= radius else (low, middle)
-        for item, gap in zip(items, held, strict=True):
-            gaps[item] = gap - min(low * gap, cap)
-
-
-def _norm(gaps: Sequence[float], step: float, cap: float) -> float:
-    return math.sqrt(sum(min(step * gap, cap) ** 2 for gap in gaps))
+        norm = math.sqrt(sum(gaps[item] ** 2 for item in items))
+        for item in items:
+            gaps[item] -= gaps[item] * min(1.0, radius / norm if norm else 1.0)
 
 
 def descend_l1_with_l2_budget(

@@ -57,19 +57,19 @@ def first_round(
     )
 
 
-def gift(need: float, others: float, least: float, share: float, remaining: float, cap: float) -> float:
-    """Return min(q * need, cap) for the largest q <= share/remaining within the budget, found by bisection."""
+def gift(need: float, others: float, least: float, share: float, remaining: float) -> float:
+    """Return q * need for the largest q <= share/remaining within the budget, found by bisection."""
 
     def spends(q: float) -> float:
-        return min(q * need, cap) ** 2 + others * min(q * least, cap) ** 2
+        return (q * need) ** 2 + others * (q * least) ** 2
 
     low, high = 0.0, share / remaining
     if need <= 0.0 or spends(high) <= share * share:
-        return min(high * max(0.0, need), cap)
+        return high * max(0.0, need)
     for _ in range(200):
         middle = 0.5 * (low + high)
         low, high = (middle, high) if spends(middle) <= share * share else (low, middle)
-    return min(low * need, cap)
+    return low * need
 
 
 def stay_chances(starts: Floats, counts: Ints, step: float, stddevs: Floats) -> Floats:

@@ -121,22 +121,16 @@ def gaussian_deltas(epsilon: float, mus: Floats) -> Floats:
 
 
 @inlined
-def gift(need: float, others: float, least: float, share: float, remaining: float, cap: float) -> float:
+def gift(need: float, others: float, least: float, share: float, remaining: float) -> float:
     """Return the most that a round gives a novel item beside `others` alive items that need at least `least`.
 
-    The round gives every item y = min(q * need, cap), with the largest q <= share/remaining that keeps the l2
-    norm within `share`: so y falls when others need more, and is largest when they need just `least`.
+    The round gives every item y = q * need, with the largest q <= share/remaining that keeps the l2 norm within
+    `share`: so y falls when others need more, and is largest when they need just `least`.
     """
     if need <= 0.0:
         return 0.0
-    target = min(cap, need * share / remaining)
-    scale = share / math.sqrt(need * need + others * least * least)
-    if scale * max(need, least) <= cap:
-        return min(target, scale * need)
-    if need >= least:
-        return target  # the item itself reaches the cap first
-    # The others reach the cap first, and leave the rest of the budget.
-    return min(target, math.sqrt(max(0.0, share * share - others * cap * cap)))
+    most = min(share, need * share / remaining)
+    return min(most, share / math.sqrt(need * need + others * least * least) * need)
 
 
 @kernel
@@ -149,7 +143,6 @@ def final_values(
     cutoff: float,
     threshold: float,
     share: float,
-    cap: float,
     stddev: float,
 ) -> Floats:
     """Return the chance to pass the threshold in the last round, for each crowd from each edge.
@@ -160,7 +153,7 @@ def final_values(
     for row in range(crowds.size):
         for i in range(count):
             score = start + i * step
-            mean = score + share * gift(cutoff - score, crowds[row], least, share, share * share, cap)
+            mean = score + share * gift(cutoff - score, crowds[row], least, share, share * share)
             out[row, i] = upper_tail((threshold - mean) / (share * stddev))
     return out
 
@@ -178,7 +171,6 @@ def crowd_values(
     cutoff: float,
     share: float,
     remaining: float,
-    cap: float,
     stddev: float,
 ) -> Floats:
     """Carry values back over one round: shift by what the round gives, with the crowd thinned on the way.
@@ -198,7 +190,7 @@ def crowd_values(
         for i in range(points):
             logs[i] = math.log(logs[i]) if logs[i] > 0.0 else -math.inf
         for i in range(count):
-            shift = share * gift(cutoff - (start + i * step), crowds[row], least, share, remaining, cap)
+            shift = share * gift(cutoff - (start + i * step), crowds[row], least, share, remaining)
             out[row, i] = interpolate(logs, (i + shift / step) / stride, 0.5 * spread * spread)
     return out
 
@@ -292,50 +284,4 @@ def binomial_levels(chance: float, largest: int, levels: Ints) -> Floats:
             mass[k] = (1.0 - chance) * mass[k] + (chance * mass[k - 1] if k > 0 else 0.0)
         for k in range(cap + 1):
             out[n, level_of[k]] += mass[k]
-    return out
-
-
-@kernel
-def priced_values(
-    smoothed: Floats,
-    stride: int,
-    count: int,
-    step: float,
-    share: float,
-    largest: float,
-    price: float,
-    pieces: int,
-    stddev: float,
-) -> Floats:
-    """Carry values back over one round in which a gift of y costs price * y^2, for the best y <= largest.
-
-    smoothed: float64[rows, points], one point every `stride` edges; row 0 is the value, the others are the
-    expected squared gifts of later rounds, which only guide the search for prices. For y in [y_k, y_k+1] the
-    shift is taken at y_k+1 and the cost at y_k. Returns float64[rows + 1, count], the last row being this
-    round's squared gift.
-    """
-    rows, points = smoothed.shape
-    logs = np.empty(points)
-    for i in range(points):
-        logs[i] = math.log(smoothed[0, i]) if smoothed[0, i] > 0.0 else -math.inf
-    spread = stride * step / (share * stddev)
-    penalty = 0.5 * spread * spread
-    piece = largest / pieces
-    out = np.empty((rows + 1, count))
-    for i in range(count):
-        best = interpolate(logs, i / stride, penalty)  # y = 0
-        chosen = 0.0
-        for k in range(pieces):
-            cost = price * (piece * k) ** 2
-            if 1.0 - cost <= best:
-                break  # no later y can win: the value is at most 1 and the cost only grows
-            value = interpolate(logs, (i + share * piece * (k + 1) / step) / stride, penalty) - cost
-            if value > best:
-                best = value
-                chosen = piece * (k + 1)
-        out[0, i] = best
-        nearest = min(points - 1, int((i + share * chosen / step) / stride + 0.5))
-        for row in range(1, rows):
-            out[row, i] = smoothed[row, nearest]
-        out[rows, i] = chosen * chosen
     return out

@@ -15,8 +15,7 @@ import numpy as np
 
 from dpunion.algorithms import Funnel
 from dpunion.contributions import Float64s
-from dpunion.errors import BadParameter
-from dpunion.plans import Plan, Round, funnel_shape
+from dpunion.plans import Plan, Round
 
 TRIALS = 20_000
 CROWD, CROWD_ITEMS = 512, 40_000
@@ -40,8 +39,6 @@ def funnel_chances(plan: Plan, algorithm: Funnel, size: int, company: Company, k
     """Return the chance that an item is released which `keepers` people keep, each with size - 1 other items."""
     if plan.cutoff is None:
         raise AssertionError("a funnel without a cutoff")
-    if algorithm.item_cap < 1.0:
-        raise BadParameter("The release curve of Funnel is known for an item_cap of 1 only.", "Leave 'item_cap' out.")
     if size == 1 or company is Company.POPULAR:
         return _alone(plan, algorithm, keepers)
     match company:
@@ -78,7 +75,7 @@ def _normals(*shape: int) -> Float64s:
 
 def _rounds(plan: Plan, algorithm: Funnel) -> list[tuple[Round, float]]:
     """Return each round with the part of the remaining need that it aims at."""
-    left = funnel_shape(algorithm).remaining
+    left = algorithm.remaining
     return [(one, one.budget / rest) for one, rest in zip(plan.rounds, left, strict=True)]
 
 

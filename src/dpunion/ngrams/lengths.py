@@ -26,7 +26,7 @@ from dpunion.kernels.normal import upper_tail
 from dpunion.kernels.shares import add_shares
 from dpunion.ngrams.candidates import Candidates, Level, halves, mark_candidates, places_in, unsupported
 from dpunion.ngrams.plans import LengthPlan, LengthResult
-from dpunion.plans import Plan, funnel_shape
+from dpunion.plans import Plan
 from dpunion.randomness import Purpose, RunKey
 from dpunion.sources.token_streams import TokenStream, bounded, paired
 
@@ -232,9 +232,8 @@ def _level_of(released: Uint64s, tokens: Level, level: Level, key: RunKey) -> Le
 def threshold_for(plan: LengthPlan, tail: float) -> tuple[float, float]:
     """Return the threshold at which pure noise passes with at most `tail`, and the exact chance that it passes."""
     if isinstance(plan.algorithm, Funnel):
-        shape = funnel_shape(plan.algorithm)
-        threshold = walk_threshold(plan.stddev, tail, shape)
-        return threshold, walk_tail(plan.stddev, threshold, shape)
+        threshold = walk_threshold(plan.stddev, tail, plan.algorithm)
+        return threshold, walk_tail(plan.stddev, threshold, plan.algorithm)
     threshold = candidate_threshold(plan.stddev, tail)
     return threshold, upper_tail(threshold / plan.stddev)
 
@@ -282,29 +281,28 @@ def _funnelled(
 
     Guarantees: given the public scores, one user moves the weights of a round by at most the round's budget.
     """
-    shape = funnel_shape(algorithm)
-    lines = (*shape.keep_lines(plan.stddev, threshold), threshold)
+    lines = (*algorithm.keep_lines(plan.stddev, threshold), threshold)
     alive, scores = kept.copy(), np.zeros(len(kept))
     offsets, items = contributions.offsets, contributions.items
-    for number, (budget, left, line) in enumerate(zip(shape.shares, shape.remaining, lines, strict=True)):
-        targets = np.maximum(0.0, shape.cutoff(plan.stddev, threshold) - scores) * (budget / left)
-        given = funnel_weights(offsets, items, targets, budget, shape.item_cap * budget)
+    for number, (budget, left, line) in enumerate(zip(algorithm.shares, algorithm.remaining, lines, strict=True)):
+        targets = np.maximum(0.0, algorithm.cutoff(plan.stddev, threshold) - scores) * (budget / left)
+        given = funnel_weights(offsets, items, targets, budget)
         living = np.flatnonzero(alive)
         noise = key.normals(ROUNDS_APART * plan.length + number, contributions.table.digests[living])
         scores[living] += budget * (given[living] + plan.stddev * noise)
         alive[living] = scores[living] > line
-        if number + 1 < shape.rounds:
+        if number + 1 < algorithm.rounds:
             offsets, items = _narrowed(offsets, items, alive)
     return alive
 
 
-def funnel_weights(offsets: Int64s, items: Int32s, targets: Float64s, budget: float, cap: float) -> Float64s:
+def funnel_weights(offsets: Int64s, items: Int32s, targets: Float64s, budget: float) -> Float64s:
     """Build the histogram of one round of Funnel toward the public targets: float64[n-grams].
 
     Guarantees: one user moves it by at most `budget` in l2 norm, rounding apart.
     """
     gaps = targets.copy()
-    descend_ball(offsets, items, gaps, budget, cap)
+    descend_ball(offsets, items, gaps, budget)
     weights: Float64s = targets - gaps
     return weights
 

@@ -26,7 +26,7 @@ from dpunion.calibration.composition import (
     geometric_shares,
 )
 from dpunion.errors import BadParameter
-from dpunion.plans import Noise, Plan, Round, as_algorithm, funnel_shape
+from dpunion.plans import Noise, Plan, Round, as_algorithm
 
 LONGEST = 10
 Gaussians = WeightedGaussian | PolicyGaussian | Funnel
@@ -218,9 +218,12 @@ def plan_ngrams(settings: Ngrams, budget: Budget) -> NgramPlan:
     epsilon, delta = budget.epsilon, budget.delta
     for _ in range(2 * settings.longest):
         epsilon, delta = rounding.calibration_target(epsilon, delta)
+    for length in range(1, settings.longest + 1):
+        if isinstance(settings.algorithm_at(length), Funnel):
+            delta = rounding.funnel_target(budget.epsilon, delta)
     first = settings.first
     if isinstance(first, Funnel):
-        composed = compose_funnel(epsilon, delta, funnel_shape(first), settings.shares)
+        composed = compose_funnel(epsilon, delta, first, settings.shares)
     else:
         composed = compose_unit_norm(epsilon, delta, first.max_items_per_user, settings.shares, first.calibration)
     opening = _first_plan(first, budget, composed)
@@ -247,7 +250,7 @@ def _slack(algorithm: Gaussians, stddev: float, threshold: float) -> float:
             highest = 1.05 * (threshold + algorithm.cutoff_margin * stddev)
             return rounding.l2_descent_slack(highest, limit, algorithm.passes, stddev)
         case Funnel():
-            return rounding.funnel_slack(stddev, threshold, funnel_shape(algorithm))
+            return rounding.funnel_slack(stddev, threshold, algorithm)
 
 
 def _first_plan(algorithm: Gaussians, budget: Budget, composed: Composition) -> Plan:
@@ -257,9 +260,8 @@ def _first_plan(algorithm: Gaussians, budget: Budget, composed: Composition) -> 
     margin = getattr(algorithm, "cutoff_margin", None)
     rounds: tuple[Round, ...] = ()
     if isinstance(algorithm, Funnel):
-        shape = funnel_shape(algorithm)
-        lines = (*shape.keep_lines(stddev, threshold), threshold)
-        rounds = tuple(Round(budget, stddev, line) for budget, line in zip(shape.shares, lines, strict=True))
+        lines = (*algorithm.keep_lines(stddev, threshold), threshold)
+        rounds = tuple(Round(share, stddev, line) for share, line in zip(algorithm.shares, lines, strict=True))
     cutoff = None if margin is None else threshold + margin * stddev
     if not threshold > 0.0 or not math.isfinite(threshold):
         raise BadParameter(

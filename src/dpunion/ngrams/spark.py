@@ -37,7 +37,7 @@ from dpunion.ngrams.lengths import (
 )
 from dpunion.ngrams.plans import LengthPlan, NgramPlan, highest_threshold
 from dpunion.pipeline import Reading, opened
-from dpunion.plans import Plan, Round, funnel_shape
+from dpunion.plans import Plan, Round
 from dpunion.randomness import Purpose, RunKey
 from dpunion.sources.token_streams import TokenStream, read_tokens
 from dpunion.spark import engine
@@ -59,11 +59,11 @@ KEPT, PASSED, MARKED = 1, 2, 4
 def check_lengths(plan: NgramPlan, shards: int) -> None:
     """Refuse, before any data is read, so many shards that rounding in a length's scores is no longer negligible."""
     if isinstance(plan.first.algorithm, Funnel):
-        check_scores(plan.first.scale, plan.first.threshold, funnel_shape(plan.first.algorithm), shards)
+        check_scores(plan.first.scale, plan.first.threshold, plan.first.algorithm, shards)
     for one in plan.lengths[1:]:
         if isinstance(one.algorithm, Funnel):
             threshold = 1.05 * highest_threshold(one.stddev, plan.settings.spurious_rate)
-            check_scores(one.stddev, threshold, funnel_shape(one.algorithm), shards)
+            check_scores(one.stddev, threshold, one.algorithm, shards)
 
 
 @contextlib.contextmanager
@@ -187,13 +187,11 @@ def funnel_rounds(plan: LengthPlan, threshold: float) -> FunnelRounds:
     algorithm = plan.algorithm
     if not isinstance(algorithm, Funnel):
         raise InternalError("the rounds of an algorithm that is not Funnel")
-    shape = funnel_shape(algorithm)
-    lines = (*shape.keep_lines(plan.stddev, threshold), threshold)
+    lines = (*algorithm.keep_lines(plan.stddev, threshold), threshold)
     return FunnelRounds(
-        rounds=tuple(Round(budget, plan.stddev, line) for budget, line in zip(shape.shares, lines, strict=True)),
-        left=shape.remaining,
-        steps=tuple((shape.item_cap * budget, budget, 0) for budget in shape.shares),
-        cutoff=shape.cutoff(plan.stddev, threshold),
+        rounds=tuple(Round(budget, plan.stddev, line) for budget, line in zip(algorithm.shares, lines, strict=True)),
+        left=algorithm.remaining,
+        cutoff=algorithm.cutoff(plan.stddev, threshold),
         user_order=algorithm.user_order,
         max_items=algorithm.max_items_per_user,
         noise_round=ROUNDS_APART * plan.length,

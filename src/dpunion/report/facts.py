@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from dpunion.algorithms import Algorithm, DpSips, Funnel, PolicyGaussian, PolicyLaplace
+from dpunion.algorithms import DpSips, Funnel, PolicyGaussian, PolicyLaplace
 from dpunion.budget import Budget
 from dpunion.errors import BadParameter
 from dpunion.lab.curves import Company, holders_between, release_curve, saturation
@@ -31,7 +31,6 @@ NAMES = {
     "keep_fraction": "part of the pace an item must keep",
     "keep_margin": "leeway, in standard deviations",
     "first_share": "first round's part of the budget",
-    "item_cap": "most of a round's budget for one item",
     "share_ratio": "each round's part over the next one's",
 }
 
@@ -151,7 +150,7 @@ def round_shares(plan: Plan) -> tuple[float, ...]:
 
 def chances(plan: Plan) -> tuple[Section, ...]:
     """Draw how likely an item is to come out; nothing where the model does not reach."""
-    if not has_curve(plan.algorithm) or not is_sound(plan):
+    if not is_sound(plan):
         return ()
     try:
         most = max(saturation(plan, set_size=size, company=Company.RARE) for size in SET_SIZES)
@@ -174,11 +173,6 @@ def chances(plan: Plan) -> tuple[Section, ...]:
     )
     chart = Chart("Chance of release by number of holders", HOLDERS, CHANCE, series, smooth=True)
     return (Section("What could come out", (text,), (chart,)),)
-
-
-def has_curve(algorithm: Algorithm) -> bool:
-    """Say whether the chance of release is known for this algorithm."""
-    return not (isinstance(algorithm, Funnel) and algorithm.item_cap < 1.0)
 
 
 def is_sound(plan: Plan) -> bool:

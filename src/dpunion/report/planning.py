@@ -53,20 +53,18 @@ def plan_page(
 
 def _with_epsilon(planned: Plan, epsilon: float) -> Plan | None:
     if epsilon == planned.budget.epsilon:
-        return planned if facts.has_curve(planned.algorithm) else None
+        return planned
     return _planned(planned.algorithm, Budget(epsilon, planned.budget.delta))
 
 
 def _with_algorithm(planned: Plan, name: str) -> Plan | None:
     if name == planned.algorithm.name:
-        return planned if facts.has_curve(planned.algorithm) else None
+        return planned
     return _planned(ALGORITHMS[name](), planned.budget)
 
 
 def _planned(algorithm: Algorithm, budget: Budget) -> Plan | None:
     """Return the plan; None where this budget has none."""
-    if not facts.has_curve(algorithm):
-        return None
     with contextlib.suppress(BadParameter):
         return plan_release(algorithm, budget)
     return None

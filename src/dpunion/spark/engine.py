@@ -8,7 +8,6 @@ Guarantees of every function here:
 from __future__ import annotations
 
 import contextlib
-import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, assert_never
 
@@ -24,10 +23,9 @@ from dpunion.algorithms import (
     WeightedGaussian,
     WeightedLaplace,
 )
-from dpunion.calibration.funnel_shape import FunnelShape
 from dpunion.calibration.rounding import MAX_ITEMS
 from dpunion.engines.shares import count_shares, l1_shares, l2_shares
-from dpunion.plans import Plan, funnel_shape
+from dpunion.plans import Plan
 from dpunion.randomness import RunKey
 from dpunion.spark.frames import cleanly
 from dpunion.spark.rounds import (
@@ -95,7 +93,7 @@ def as_columns(items: DataFrame, columns: tuple[str, ...]) -> DataFrame:
 def check_run(plan: Plan, shards: int) -> None:
     """Refuse, before any data is read, so many shards that rounding in Funnel's scores is no longer negligible."""
     if isinstance(plan.algorithm, Funnel):
-        check_scores(plan.scale, plan.threshold, funnel_shape(plan.algorithm), shards)
+        check_scores(plan.scale, plan.threshold, plan.algorithm, shards)
 
 
 def check_folder(frame: DataFrame, path: str) -> None:
@@ -272,21 +270,12 @@ def by_funnel(pieces: DataFrame, funnel: FunnelRounds, secret: Secret, shards: i
     return replies
 
 
-def funnel_step(shape: FunnelShape, budget: float) -> tuple[float, float, int]:
-    """Return cap, radius and how many caps make up the radius, of a round with this budget."""
-    caps, rest = shape.caps_in_budget
-    cap = shape.item_cap * budget
-    return (cap, budget, 0) if rest > 0.0 else (cap, math.sqrt(caps) * cap, caps)
-
-
 def funnel_rounds(plan: Plan, algorithm: Funnel) -> FunnelRounds:
     """Return the numbers that the rounds of a planned Funnel need."""
-    shape = funnel_shape(algorithm)
     if plan.cutoff is None:
         raise errors.InternalError("a funnel without a cutoff")
-    steps = tuple(funnel_step(shape, one.budget) for one in plan.rounds)
     return FunnelRounds(
-        plan.rounds, shape.remaining, steps, plan.cutoff, algorithm.user_order, algorithm.max_items_per_user
+        plan.rounds, algorithm.remaining, plan.cutoff, algorithm.user_order, algorithm.max_items_per_user
     )
 
 

@@ -91,13 +91,12 @@ class DescendInShard:
 class FunnelRounds:
     """Funnel's rounds in numbers, on any set of items.
 
-    cutoff: what items are filled up to; left: what share of the need is the first round's, and so on; steps: cap,
-    radius and how many caps make up the radius, of each round; noise_round: the number of the first round's noise.
+    cutoff: what items are filled up to; left: what share of the need is the first round's, and so on; noise_round: the
+    number of the first round's noise.
     """
 
     rounds: tuple[Round, ...]
     left: tuple[float, ...]
-    steps: tuple[tuple[float, float, int], ...]
     cutoff: float
     user_order: UserOrder
     max_items: int
@@ -133,8 +132,7 @@ class FunnelInShard:
             offsets, items = narrow(sets.offsets, sets.items, alive) if self.number else (sets.offsets, sets.items)
             targets = funnel.needs(self.number, message.scores) * shard_share(self.shards, funnel.cutoff)
             gaps = targets.copy()
-            cap, radius, whole = funnel.steps[self.number]
-            descend_ball(offsets, items, gaps, radius, cap, whole)
+            descend_ball(offsets, items, gaps, funnel.rounds[self.number].budget)
             units = floored(targets - gaps, funnel.unit(self.number, self.shards))
             yield from shard_sums(shard, sets.table.digests[alive], units[alive], message.scores[alive])
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from dpunion.calibration.funnel_shape import FunnelShape
+from dpunion.algorithms import Funnel
 from dpunion.calibration.rounding import LARGEST_SCORE_SPREAD, MAX_ITEMS, MAX_USERS, score_spread
 from dpunion.errors import BadParameter
 
@@ -38,7 +38,7 @@ def unit_for(highest: float, shards: int) -> float:
     return math.ldexp(1.0, math.frexp(highest * shards)[1] - 62)
 
 
-def check_scores(stddev: float, threshold: float, shape: FunnelShape, shards: int) -> None:
+def check_scores(stddev: float, threshold: float, shape: Funnel, shards: int) -> None:
     """Refuse so many shards that rounding in Funnel's scores is no longer negligible (docs/guarantees.md, "Shards").
 
     In the proof of Theorem F5 the weights are 2-Lipschitz in the targets; summed over shards, 2 k shards-Lipschitz.
