@@ -27,14 +27,13 @@ import pyarrow as pa
 import dpunion
 from dpunion.contributions import Contributions
 from dpunion.lab.generators import AskRedditLike
+from dpunion.mechanisms import mechanism_for
 from dpunion.pipeline import Reading, read
 from dpunion.plans import Plan
 from dpunion.randomness import RunKey
 from dpunion.sources import NullUserPolicy, ValueKind
 from dpunion.sources.encoding import Normalization
-from dpunion.spark.engine import funnel_rounds
-from dpunion.spark.rounds import SHARDS_PER_MASK, FunnelInShard, FunnelScores
-from dpunion.spark.tasks import Secret
+from dpunion.spark.tasks import SHARDS_PER_MASK, Decide, Secret, Weigh
 from dpunion.spark.wire import cut, digests_from_arrow, digests_to_arrow, match
 
 EPSILON, DELTA = 3.0, math.exp(-10)
@@ -61,7 +60,7 @@ def rows_of(shard: int, payloads: pa.Array, scores: pa.Array) -> pa.RecordBatch:
 
 def size_in_shards(plan: Plan, contributions: Contributions, key: RunKey, shards: int) -> int:
     """Run Funnel's tasks over the shards and return how many items are released."""
-    funnel, digests = funnel_rounds(plan, plan.algorithm), contributions.table.digests
+    funnel, secret, digests = mechanism_for(plan), Secret.of(key), contributions.table.digests
     inputs: dict[int, list[pa.RecordBatch]] = {shard: [] for shard in range(shards)}
     for shard, piece in cut(contributions, shards, key):
         payload = pa.array([piece.to_bytes()], pa.binary())
@@ -72,16 +71,19 @@ def size_in_shards(plan: Plan, contributions: Contributions, key: RunKey, shards
         masks = np.zeros(((shards - 1) // SHARDS_PER_MASK + 1, len(digests)), np.int64)
         for shard in range(shards):
             mine = [batch for batch in told if batch.num_rows and batch.column("shard")[0].as_py() == shard]
-            for batch in FunnelInShard(funnel, number, shards)(iter(inputs[shard] + mine)):
+            for batch in Weigh(funnel, secret, number, shards)(iter(inputs[shard] + mine)):
                 places, which = match(digests, digests_from_arrow(batch.column("digest")))
                 units[places] += np.asarray(batch.column("units"))[which]
                 scores[places] = np.asarray(batch.column("score"))[which]
                 masks[shard // SHARDS_PER_MASK][places] |= 1 << shard % SHARDS_PER_MASK
         there = np.flatnonzero(masks.any(axis=0))
         columns = {"digest": digests_to_arrow(digests[there]), "units": units[there], "score": scores[there]}
+        budgets = np.full(len(there), plan.rounds[number].budget)
+        columns |= {"least_sensitivity": budgets, "most_sensitivity": budgets}
         columns |= {f"shards{block}": mask[there] for block, mask in enumerate(masks)}
         sums = pa.record_batch({name: pa.array(column) for name, column in columns.items()})
-        told = list(FunnelScores(funnel, Secret.of(key), number, shards)(iter([sums])))
+        goes_on = number + 1 < len(plan.rounds)
+        told = list(Decide(funnel, secret, number, shards, replies=goes_on)(iter([sums])))
     return sum(batch.num_rows for batch in told)
 
 
@@ -93,7 +95,7 @@ def sizes(path: Path, column: str, runs: int) -> dict[str, float]:
     found: dict[str, list[int]] = {}
     for _ in range(runs):
         key = RunKey.fresh()
-        contributions = read(reading, plan, key, lambda _stage, _done: None, None)
+        contributions = read(reading, plan.algorithm.bounding, key, lambda _stage, _done: None, None)
         for shards in SHARDS:
             size = size_in_shards(plan, contributions, key, shards)
             found.setdefault(f"funnel, {shards} shard{'s' * (shards > 1)}", []).append(size)

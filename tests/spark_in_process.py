@@ -4,24 +4,12 @@ import dataclasses
 
 import pyarrow as pa
 
-from dpunion.algorithms import CountGaussian, CountLaplace, DpSips, Funnel, OptimalSingleItem, WeightedLaplace
-from dpunion.calibration.rounding import MAX_ITEMS
-from dpunion.engines.shares import count_shares, l1_shares, l2_shares
+from dpunion.mechanisms import mechanism_for
 from dpunion.pipeline import PartitionReader, Reading
 from dpunion.sources import NullUserPolicy, ValueKind
 from dpunion.sources.encoding import Normalization
-from dpunion.spark.engine import funnel_rounds
-from dpunion.spark.rounds import (
-    SHARDS_PER_MASK,
-    DescendInShard,
-    FunnelInShard,
-    FunnelScores,
-    PolicyDecisions,
-    SipsDecisions,
-    SipsInShard,
-    policy_unit,
-)
-from dpunion.spark.tasks import AddShares, CutIntoPieces, DecideShares, Secret, guarded
+from dpunion.spark.partitions import CutIntoPieces, WeighRows
+from dpunion.spark.tasks import SHARDS_PER_MASK, Decide, Secret, Weigh, by_name, guarded
 
 INPUT = pa.schema({"shard": pa.int32(), "payload": pa.binary(), "score": pa.float64()})
 READING = Reading(
@@ -40,7 +28,7 @@ READING = Reading(
 
 def reader(plan, **changes):
     """Return what reads a partition, as the pipeline makes it."""
-    return PartitionReader(dataclasses.replace(READING, **changes), plan)
+    return PartitionReader(dataclasses.replace(READING, **changes), plan.algorithm.bounding)
 
 
 def partitions(database, count):
@@ -72,8 +60,7 @@ def batch_of(rows, schema=None):
 
 def cut_up(plan, lists, key, shards):
     """Return (pieces by shard, names by digest)."""
-    limit = plan.algorithm.max_items_per_user if plan.algorithm.bounds_once else MAX_ITEMS
-    rows = each(CutIntoPieces(reader(plan), Secret.of(key), limit, shards), lists)
+    rows = each(CutIntoPieces(reader(plan), plan.algorithm.bounding, Secret.of(key), shards), lists)
     names = {row["payload"]: row["name"].decode() for row in rows if row["name"] is not None}
     pieces = [{"shard": row["shard"], "payload": row["payload"], "score": None} for row in rows]
     return [piece for piece in pieces if piece["shard"] is not None], names
@@ -86,15 +73,21 @@ def to_shards(pieces, replies=()):
     return [[batch_of([row for row in rows if row["shard"] // 2 == place], INPUT)] for place in places]
 
 
-def summed(rows, shards):
+def summed(rows, by="digest", shards=0):
     """Add up what the shards report, as the engine has Spark do it."""
     found = {}
     for row in rows:
-        one = found.setdefault(row["digest"], {"digest": row["digest"], "units": 0, "score": row["score"]})
+        given = row["sensitivity"]
+        one = found.setdefault(
+            row[by], {by: row[by], "units": 0, "least_sensitivity": given, "most_sensitivity": given}
+        )
         one["units"] += row["units"]
-        assert one["score"] == row["score"]
+        one["least_sensitivity"] = min(one["least_sensitivity"], given)
+        one["most_sensitivity"] = max(one["most_sensitivity"], given)
         assert one["units"] < 2**63
-        for block in range((shards - 1) // SHARDS_PER_MASK + 1):
+        if by == "digest":
+            assert one.setdefault("score", row["score"]) == row["score"]
+        for block in range((shards - 1) // SHARDS_PER_MASK + 1 if shards else 0):
             mine = row["shard"] // SHARDS_PER_MASK == block
             bit = 1 << row["shard"] % SHARDS_PER_MASK if mine else 0
             one[f"shards{block}"] = one.get(f"shards{block}", 0) | bit
@@ -103,35 +96,27 @@ def summed(rows, shards):
 
 def by_rounds(plan, database, key, shards, count=3):
     """Release by a policy or an algorithm of several rounds: the set of names."""
-    secret = Secret.of(key)
+    secret, mechanism = Secret.of(key), mechanism_for(plan)
     pieces, names = cut_up(plan, partitions(database, count), key, shards)
-    chosen = []
-    match plan.algorithm:
-        case Funnel() as funnel:
-            rounds, replies = funnel_rounds(plan, funnel), []
-            for number in range(len(plan.rounds)):
-                sums = summed(each(FunnelInShard(rounds, number, shards), to_shards(pieces, replies)), shards)
-                replies = each(FunnelScores(rounds, secret, number, shards), sums)
-            chosen = replies
-        case DpSips():
-            for number in range(len(plan.rounds)):
-                told = [(shard, one["payload"]) for one in chosen for shard in range(shards)]
-                replies = [{"shard": shard, "payload": digest, "score": 0.0} for shard, digest in told]
-                sums = summed(each(SipsInShard(plan, secret, number), to_shards(pieces, replies)), shards)
-                chosen += each(SipsDecisions(plan, secret, number), sums)
-        case _:
-            sums = summed(each(DescendInShard(plan.algorithm, plan.cutoff, shards), to_shards(pieces)), shards)
-            chosen = each(PolicyDecisions(plan, secret, policy_unit(plan.cutoff, shards)), sums)
+    chosen, replies = [], []
+    for number in range(mechanism.rounds):
+        parts = each(Weigh(mechanism, secret, number, shards), to_shards(pieces, replies))
+        goes_on = number + 1 < mechanism.rounds and not mechanism.tells_released
+        decide = Decide(mechanism, secret, number, shards, replies=goes_on)
+        decided = each(decide, summed(parts, shards=shards if goes_on else 0))
+        if mechanism.tells_released:
+            chosen += decided
+            replies = [
+                {"shard": shard, "payload": one["payload"], "score": 0.0} for one in chosen for shard in range(shards)
+            ]
+        else:
+            chosen = replies = decided
     return {names[row["payload"]] for row in chosen}
 
 
 def by_shares(plan, database, key, count):
     """Release by an algorithm whose shares are summed: the set of names."""
-    secret, limit = Secret.of(key), plan.algorithm.max_items_per_user
-    kinds = {CountLaplace: count_shares, CountGaussian: count_shares, OptimalSingleItem: count_shares}
-    shares = {**kinds, WeightedLaplace: l1_shares}.get(type(plan.algorithm), l2_shares)(limit)
-    found = {}
-    for row in each(AddShares(reader(plan), secret, limit, shares), partitions(database, count)):
-        found[row["item"]] = found.get(row["item"], 0) + row["units"]
-    sums = pa.record_batch({"item": pa.array(list(found), pa.binary()), "units": pa.array(list(found.values()))})
-    return {row["item"].decode() for row in each(DecideShares(plan, secret), [[sums]])}
+    secret, mechanism = Secret.of(key), mechanism_for(plan)
+    rows = each(WeighRows(reader(plan), mechanism, secret), partitions(database, count))
+    decide = Decide(mechanism, secret, 0, 1, naming=by_name)
+    return {row["payload"].decode() for row in each(decide, summed(rows, by="item"))}

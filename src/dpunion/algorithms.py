@@ -23,6 +23,8 @@ from dpunion.errors import BadParameter, refuse_choice
 
 LARGEST_MAX_ITEMS = 10_000
 LARGEST_PASSES = 16
+# Items have 32-bit numbers.
+MAX_ITEMS = 2**31 - 1
 
 E = TypeVar("E", bound=enum.Enum)
 
@@ -54,6 +56,14 @@ class Sensitivity:
 
     norm: Norm
     bound: float
+
+
+@dataclass(frozen=True, slots=True)
+class Bounding:
+    """How many items of a user are kept, drawn at random before anything else, and in which order users are visited."""
+
+    limit: int
+    order: UserOrder = UserOrder.RANDOM
 
 
 def check_whole(owner: str, name: str, value: object, low: int, high: int) -> None:
@@ -95,9 +105,6 @@ class _Algorithm:
 
     name: ClassVar[str]
     noise: ClassVar[str]
-    bounds_once: ClassVar[bool] = True
-    """Whether each user's items are drawn once, before anything else (or afresh in each round)."""
-
     max_items_per_user: int = 100
 
     def __post_init__(self) -> None:
@@ -107,6 +114,11 @@ class _Algorithm:
     def sensitivity(self) -> Sensitivity:
         """Return the bound that the noise is calibrated to."""
         raise AssertionError
+
+    @property
+    def bounding(self) -> Bounding:
+        """Return how users' sets are bounded and ordered before the first round."""
+        return Bounding(self.max_items_per_user)
 
     def parameters(self) -> dict[str, Any]:
         """Return the parameters as plain values."""
@@ -209,6 +221,10 @@ class PolicyLaplace(_Laplace):
         _check_policy(self, self.name, self.cutoff_margin, self.passes, self.user_order)
 
     @property
+    def bounding(self) -> Bounding:
+        return Bounding(self.max_items_per_user, self.user_order)
+
+    @property
     def sensitivity(self) -> Sensitivity:
         return Sensitivity(Norm.L1, 1.0)
 
@@ -229,6 +245,10 @@ class PolicyGaussian(_Gaussian):
     def __post_init__(self) -> None:
         _Gaussian.__post_init__(self)
         _check_policy(self, self.name, self.cutoff_margin, self.passes, self.user_order)
+
+    @property
+    def bounding(self) -> Bounding:
+        return Bounding(self.max_items_per_user, self.user_order)
 
     @property
     def sensitivity(self) -> Sensitivity:
@@ -275,6 +295,10 @@ class Funnel(_Algorithm):
         for name in ("first_share", "keep_fraction", "keep_margin", "cutoff_margin"):
             object.__setattr__(self, name, float(getattr(self, name)))
         object.__setattr__(self, "user_order", as_choice("user_order", self.user_order, UserOrder))
+
+    @property
+    def bounding(self) -> Bounding:
+        return Bounding(self.max_items_per_user, self.user_order)
 
     @property
     def sensitivity(self) -> Sensitivity:
@@ -325,8 +349,6 @@ class DpSips(_Algorithm):
 
     name: ClassVar[str] = "dp-sips"
     noise: ClassVar[str] = "gaussian"
-    bounds_once: ClassVar[bool] = False
-
     rounds: int = 3
     share_ratio: float = 0.3
 
@@ -341,6 +363,11 @@ class DpSips(_Algorithm):
         """Return each round's part of the budget; they sum to 1."""
         raw = [self.share_ratio ** (self.rounds - 1 - i) for i in range(self.rounds)]
         return tuple(share / sum(raw) for share in raw)
+
+    @property
+    def bounding(self) -> Bounding:
+        """Return no limit: items are drawn afresh in each round."""
+        return Bounding(MAX_ITEMS)
 
     @property
     def sensitivity(self) -> Sensitivity:

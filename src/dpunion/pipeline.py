@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpunion.algorithms import Funnel, UserOrder, as_choice
+from dpunion.algorithms import Bounding, Funnel, as_choice
 from dpunion.budget import Budget
-from dpunion.calibration.rounding import MAX_ITEMS
 from dpunion.contributions import Contributions, Int64s, ItemTable
 from dpunion.engines import local
 from dpunion.errors import BadParameter
+from dpunion.mechanisms import mechanism_for
 from dpunion.plans import Plan, plan_release
 from dpunion.randomness import RunKey
 from dpunion.releases import COLUMN, Release, check_target
@@ -156,7 +156,7 @@ def release(
             place = None if collect else Stored(stored, overwrite)
             released = publish_from_spark(planned, reading, key, on_shards, extra, columns, place, tell, reservation)
         else:
-            contributions = read(reading, planned, key, tell, reservation)
+            contributions = read(reading, planned.algorithm.bounding, key, tell, reservation)
             tell("selecting", None)
             released = publish(planned, contributions, key, extra, columns)
         notes = (*released.notes, *_notes(reservation, reading.known, include_known, columns))
@@ -228,32 +228,29 @@ def opened(reading: Reading, tell: Progress, reservation: Reservation | None) ->
 
 
 def read(
-    reading: Reading, planned: Plan, key: RunKey, tell: Progress, reservation: Reservation | None
+    reading: Reading, bounding: Bounding, key: RunKey, tell: Progress, reservation: Reservation | None
 ) -> Contributions:
     """Read the source into bounded contributions.
 
     Guarantees: those of `opened` and of `encode`.
     """
-    algorithm = planned.algorithm
     with opened(reading, tell, reservation) as rows:
-        limit = algorithm.max_items_per_user if algorithm.bounds_once else MAX_ITEMS
-        order = getattr(algorithm, "user_order", UserOrder.RANDOM)
         if not reading.plain_words:
             return encode_ngrams(
                 rows,
                 key,
                 shortest=reading.lengths[0],
                 longest=reading.lengths[1],
-                max_items_per_user=limit,
-                user_order=order,
+                max_items_per_user=bounding.limit,
+                user_order=bounding.order,
                 splitting=reading.splitting,
                 normalization=reading.normalization,
             )
         return encode(
             rows,
             key,
-            max_items_per_user=limit,
-            user_order=order,
+            max_items_per_user=bounding.limit,
+            user_order=bounding.order,
             normalization=reading.normalization,
             split_words=reading.kind is ValueKind.TEXT,
             known=() if reading.known is None else reading.known.items,
@@ -274,7 +271,7 @@ def publish(
     Guarantees:
     - the items are copied out one by one and sorted by bytes; nothing else of the input reaches the release.
     """
-    chosen = _texts(contributions.table, local.select(planned, contributions, key))
+    chosen = _texts(contributions.table, local.select(mechanism_for(planned), contributions, key))
     texts = chosen if known is None else {*chosen, *known.items}
     items = sorted(texts) if len(columns) == 1 else sorted(map(composite.split, texts))
     return Release(tuple(items), planned, private=not key.is_test, columns=columns)
@@ -293,14 +290,14 @@ class PartitionReader:
     """Reads one partition's rows in a worker of Spark, as `read` does on one machine."""
 
     reading: Reading
-    planned: Plan
+    bounding: Bounding
 
     def __call__(self, source: Any, key: RunKey) -> Contributions:
         """Read all rows.
 
         Guarantees: those of `read`.
         """
-        return read(dataclasses.replace(self.reading, source=source), self.planned, key, _silent, None)
+        return read(dataclasses.replace(self.reading, source=source), self.bounding, key, _silent, None)
 
 
 def publish_from_spark(
@@ -331,9 +328,9 @@ def publish_from_spark(
     tell("reading and selecting on Spark", None)
     if reservation is not None:
         reservation.start_reading()
-    read_rows = PartitionReader(dataclasses.replace(reading, source=None), planned)
+    read_rows = PartitionReader(dataclasses.replace(reading, source=None), planned.algorithm.bounding)
     notes = (f"It was computed on Apache Spark, the users spread over {shards} shards.",)
-    with spark.selected(frame, planned, read_rows, key, shards) as chosen:
+    with spark.selected(frame, mechanism_for(planned), read_rows, key, shards) as chosen:
         if place is not None:
             spark.written(spark.as_columns(chosen, columns), place.path, overwrite=place.overwrite)
             return Release((), planned, not key.is_test, notes, columns, stored=place.path)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 import enum
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, assert_never
+from typing import Any
 
 from dpunion.algorithms import (
     ALGORITHMS,
@@ -142,33 +143,40 @@ def plan_release(algorithm: object, budget: Budget) -> Plan:
     chosen = as_algorithm(algorithm)
     # The calibration aims at slightly less than was asked for: see rounding.calibration_target.
     epsilon, delta = rounding.calibration_target(budget.epsilon, budget.delta)
-    limit = chosen.max_items_per_user
-    match chosen:
-        case CountLaplace():
-            return _shares_plan(chosen, budget, Noise.LAPLACE, laplace.published_count(epsilon, delta, limit))
-        case WeightedLaplace():
-            return _shares_plan(chosen, budget, Noise.LAPLACE, laplace.published_spread(epsilon, delta, limit))
-        case CountGaussian():
-            published = chosen.calibration is Calibration.PUBLISHED
-            count = gaussian.published_count if published else gaussian.exact_count
-            return _shares_plan(chosen, budget, Noise.GAUSSIAN, count(epsilon, delta, limit))
-        case WeightedGaussian():
-            return _shares_plan(chosen, budget, Noise.GAUSSIAN, _unit_norm(chosen, epsilon, delta))
-        case PolicyLaplace():
-            return _descent_plan(chosen, budget, Noise.LAPLACE, laplace.published_spread(epsilon, delta, limit))
-        case PolicyGaussian():
-            return _descent_plan(chosen, budget, Noise.GAUSSIAN, _unit_norm(chosen, epsilon, delta))
-        case Funnel():
-            return _funnel_plan(chosen, budget, epsilon, delta)
-        case DpSips():
-            return _sips_plan(chosen, budget, epsilon, delta)
-        case OptimalSingleItem():
-            return _optimal_plan(chosen, budget, epsilon, delta)
-        case _:
-            assert_never(chosen)
+    return PLANNERS[type(chosen)](chosen, budget, epsilon, delta)
 
 
-def _unit_norm(algorithm: WeightedGaussian | PolicyGaussian, epsilon: float, delta: float) -> Calibrated:
+def _count_laplace(algorithm: CountLaplace, budget: Budget, epsilon: float, delta: float) -> Plan:
+    found = laplace.published_count(epsilon, delta, algorithm.max_items_per_user)
+    return _shares_plan(algorithm, budget, Noise.LAPLACE, found)
+
+
+def _weighted_laplace(algorithm: WeightedLaplace, budget: Budget, epsilon: float, delta: float) -> Plan:
+    found = laplace.published_spread(epsilon, delta, algorithm.max_items_per_user)
+    return _shares_plan(algorithm, budget, Noise.LAPLACE, found)
+
+
+def _count_gaussian(algorithm: CountGaussian, budget: Budget, epsilon: float, delta: float) -> Plan:
+    published = algorithm.calibration is Calibration.PUBLISHED
+    calibrate = gaussian.published_count if published else gaussian.exact_count
+    return _shares_plan(algorithm, budget, Noise.GAUSSIAN, calibrate(epsilon, delta, algorithm.max_items_per_user))
+
+
+def _weighted_gaussian(algorithm: WeightedGaussian, budget: Budget, epsilon: float, delta: float) -> Plan:
+    return _shares_plan(algorithm, budget, Noise.GAUSSIAN, unit_norm(algorithm, epsilon, delta))
+
+
+def _policy_laplace(algorithm: PolicyLaplace, budget: Budget, epsilon: float, delta: float) -> Plan:
+    found = laplace.published_spread(epsilon, delta, algorithm.max_items_per_user)
+    return _descent_plan(algorithm, budget, Noise.LAPLACE, found)
+
+
+def _policy_gaussian(algorithm: PolicyGaussian, budget: Budget, epsilon: float, delta: float) -> Plan:
+    return _descent_plan(algorithm, budget, Noise.GAUSSIAN, unit_norm(algorithm, epsilon, delta))
+
+
+def unit_norm(algorithm: WeightedGaussian | PolicyGaussian, epsilon: float, delta: float) -> Calibrated:
+    """Return noise and threshold for weights that one user moves by at most 1 in l2 norm."""
     published = algorithm.calibration is Calibration.PUBLISHED
     calibrate = gaussian.published_unit_norm if published else gaussian.exact_unit_norm
     return calibrate(epsilon, delta, algorithm.max_items_per_user)
@@ -179,7 +187,6 @@ def _funnel_plan(algorithm: Funnel, budget: Budget, epsilon: float, delta: float
     found = calibrate_with_hints(epsilon, rounding.funnel_target(budget.epsilon, delta), algorithm)
     slack = rounding.funnel_slack(found.stddev, found.threshold, algorithm)
     stddev, threshold = found.stddev * (1.0 + slack), found.threshold * (1.0 + slack)
-    lines = (*algorithm.keep_lines(stddev, threshold), threshold)
     return Plan(
         algorithm=algorithm,
         budget=budget,
@@ -190,8 +197,14 @@ def _funnel_plan(algorithm: Funnel, budget: Budget, epsilon: float, delta: float
         sensitivity=algorithm.sensitivity,
         delta_used=found.delta_used,
         rounding_slack=slack,
-        rounds=tuple(Round(c, stddev, line) for c, line in zip(algorithm.shares, lines, strict=True)),
+        rounds=rounds_of_funnel(algorithm, stddev, threshold),
     )
+
+
+def rounds_of_funnel(algorithm: Funnel, stddev: float, threshold: float) -> tuple[Round, ...]:
+    """Return the rounds of Funnel with this noise and threshold: what a score must exceed to stay, or to come out."""
+    lines = (*algorithm.keep_lines(stddev, threshold), threshold)
+    return tuple(Round(share, stddev, line) for share, line in zip(algorithm.shares, lines, strict=True))
 
 
 def _sips_plan(algorithm: DpSips, budget: Budget, epsilon: float, delta: float) -> Plan:
@@ -279,3 +292,17 @@ def _scaled_plan(
         delta_used=calibrated.delta_used,
         rounding_slack=slack,
     )
+
+
+PLANNERS: dict[type[Algorithm], Callable[[Any, Budget, float, float], Plan]] = {
+    CountLaplace: _count_laplace,
+    CountGaussian: _count_gaussian,
+    WeightedLaplace: _weighted_laplace,
+    WeightedGaussian: _weighted_gaussian,
+    PolicyLaplace: _policy_laplace,
+    PolicyGaussian: _policy_gaussian,
+    Funnel: _funnel_plan,
+    DpSips: _sips_plan,
+    OptimalSingleItem: _optimal_plan,
+}
+"""How each algorithm is planned: a function of it, the budget, and the (epsilon, delta) to calibrate to."""

@@ -10,7 +10,7 @@ from typing import ClassVar, NoReturn, assert_never
 
 import numpy as np
 
-from dpunion.algorithms import check_real, check_whole
+from dpunion.algorithms import Bounding, check_real, check_whole
 from dpunion.contributions import Float64s, Int32s, Int64s
 from dpunion.errors import NotPrivate
 from dpunion.kernels.study import descend_l1_with_l2_budget, fill_greedily, fill_in_order
@@ -29,6 +29,11 @@ class _ResearchPolicy:
     def __post_init__(self) -> None:
         check_whole(self.name, "max_items_per_user", self.max_items_per_user, 1, 10_000)
         check_real(self.name, "cutoff_margin", self.cutoff_margin, 0.0, 20.0)
+
+    @property
+    def bounding(self) -> Bounding:
+        """Return how users' sets are bounded and ordered."""
+        return Bounding(self.max_items_per_user)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

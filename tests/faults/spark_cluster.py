@@ -25,7 +25,7 @@ from dpunion import pipeline
 from dpunion.lab.generators import AskRedditLike
 from dpunion.randomness import RunKey
 from dpunion.spark import engine, sessions
-from dpunion.spark.rounds import FunnelInShard
+from dpunion.spark.tasks import Weigh
 
 KEY = 7
 BUDGET = {"epsilon": 3.0, "delta": 1e-4, "user": "user", "item": "item"}
@@ -158,7 +158,7 @@ def waiting(folder):
     """Return a wrapper: the second round of Funnel says that it has begun, and waits for the file `go`."""
 
     def wrapper(task):
-        if not (isinstance(task, FunnelInShard) and task.number == 1):
+        if not (isinstance(task, Weigh) and task.number == 1):
             return task
 
         def run(batches):

@@ -27,12 +27,12 @@ import pytest
 
 import dpunion
 from dpunion.algorithms import ALGORITHMS, UserOrder
-from dpunion.engines import local
 from dpunion.pipeline import publish
 from dpunion.randomness import Purpose, RunKey
 from dpunion.releases import FORMAT, WRITERS
 from dpunion.sources.encoding import Normalization, encode
 from dpunion.sources.strings import StringTable
+from weighing import weigh
 
 PEOPLE, POPULAR, RARE = 400, 30, 500
 POPULAR_ITEMS = [f"popular-{i:02}" for i in range(POPULAR)]
@@ -317,7 +317,7 @@ def test_public_and_sensitive_objects_say_nothing(table, release):
         normalization=Normalization.NFC,
         split_words=False,
     )
-    weights = local.weigh(release.plan, contributions)
+    weights = weigh(release.plan, contributions)
     strings = StringTable(RunKey.fresh().digests(Purpose.USER, *no_strings()).sum(dtype="uint64"))
     strings.number(columns[0])
     published = publish(release.plan, contributions, key)

@@ -22,7 +22,6 @@ import pyarrow.parquet as pq
 import pytest
 
 import dpunion
-from dpunion.calibration.rounding import MAX_ITEMS
 from dpunion.pipeline import plan, publish
 from dpunion.randomness import RunKey
 from dpunion.sources import ValueKind, open_rows
@@ -87,8 +86,8 @@ def released(source: Any, **more: Any) -> tuple[str, ...]:
         contributions = encode(
             ((batch.users, batch.values) for batch in batches),
             key,
-            max_items_per_user=planned.algorithm.max_items_per_user if planned.algorithm.bounds_once else MAX_ITEMS,
-            user_order=planned.algorithm.user_order,
+            max_items_per_user=planned.algorithm.bounding.limit,
+            user_order=planned.algorithm.bounding.order,
             normalization=Normalization.NFC,
             split_words=False,
         )

@@ -12,9 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import contributions, databases, names
 
-from dpunion.algorithms import Funnel, UserOrder
+from dpunion import mechanisms
+from dpunion.algorithms import Funnel
 from dpunion.budget import Budget
-from dpunion.engines import rounds
+from dpunion.engines import local
 from dpunion.plans import plan_release
 from dpunion.randomness import RunKey
 
@@ -50,15 +51,15 @@ class Recorder:
         return 2.5 * ((sum(label.encode()) * 7 + len(self.rounds) * 5 + self.seed) % 11 - 2)
 
 
-KERNEL = rounds.descend_ball
+KERNEL = mechanisms.descend_ball
 
 
 def recorded(name, database, seed, patched):
     plan = PLANS[name]
-    data = contributions(database, KEY, FUNNELS[name].max_items_per_user, UserOrder(FUNNELS[name].user_order))
+    data = contributions(database, KEY, FUNNELS[name].bounding.limit, FUNNELS[name].bounding.order)
     recorder = Recorder(data, seed)
-    patched.setattr(rounds, "descend_ball", recorder)
-    rounds.select_by_funnel(plan, FUNNELS[name], data, KEY)
+    patched.setattr(mechanisms, "descend_ball", recorder)
+    local.select(mechanisms.mechanism_for(plan), data, KEY)
     held = {recorder.labels[item] for item in data.items}
     return recorder.rounds, held
 

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import csr
 
-from dpunion.engines import rounds
+from dpunion.contributions import Contributions, ItemTable
 from dpunion.kernels import bounding, descent, grouping, hashing, interning, reference, reference_hashing, shares, study
+from dpunion.sets import narrowing
 from dpunion.sources.strings import StringTable
 
 user_lists = st.lists(
@@ -198,16 +199,31 @@ def test_mark_items(users):
 def test_narrowing_in_parts_and_in_place_is_narrowing_at_once(users, alive, pairs):
     offsets, items = csr(users)
     expected = [[item for item in items if alive[item]] for items in users]
+    before, alive = items.copy(), np.array(alive)
     with pytest.MonkeyPatch.context() as patch, ThreadPoolExecutor(1) as other_thread:
-        patch.setattr(rounds, "PAIRS_PER_PART", pairs)
-        parts = rounds.parts_of(offsets, items)
-        before = items.copy()
-        once = list(rounds.narrowed(parts, np.array(alive), other_thread, in_place=False))
-        assert (items == before).all()
-        again = list(rounds.narrowed(list(once), np.array(alive), other_thread, in_place=True))
-    for found in (once, again):
-        sets = [held[start:stop].tolist() for some, held in found for start, stop in itertools.pairwise(some.tolist())]
-        assert sets == expected
+        patch.setattr(narrowing, "PAIRS_PER_PART", pairs)
+        for thread in (None, other_thread):
+            visits = narrowing.Sets(whole_users(offsets, items), thread)
+            assert held_by(visits) == [list(one) for one in users]
+            for _ in range(2):
+                visits.narrow(alive)
+                assert held_by(visits) == expected
+                assert held_by(visits) == expected, "a second pass sees the same"
+            assert set(np.flatnonzero(visits.held).tolist()) == {item for one in users for item in one}
+            assert (items == before).all()
+
+
+def whole_users(offsets, items):
+    """Return contributions of ten nameless items."""
+    table = ItemTable(np.zeros(11, np.int64), np.empty(0, np.uint8), np.zeros((10, 2), np.uint64))
+    return Contributions(offsets, items, table, np.zeros((len(offsets) - 1, 2), np.uint64), 10)
+
+
+def held_by(visits):
+    """Return everybody's items as the visits meet them."""
+    return [
+        part.items[start:stop].tolist() for part in visits for start, stop in itertools.pairwise(part.offsets.tolist())
+    ]
 
 
 @given(user_lists, st.lists(st.booleans(), min_size=10, max_size=10))

@@ -14,9 +14,9 @@ from strategies import by_name, contributions, databases, names
 
 from dpunion.algorithms import ALGORITHMS, Norm, UserOrder, algorithm_named
 from dpunion.budget import Budget
-from dpunion.engines import local
 from dpunion.plans import plan_release
 from dpunion.randomness import RunKey
+from weighing import weigh
 
 ORDERED = {"policy-laplace", "policy-gaussian"}
 SEVERAL_ROUNDS = {"funnel", "dp-sips"}
@@ -46,22 +46,23 @@ def variants():
 def test_one_user_moves_the_weights_by_at_most_the_sensitivity(name, parameters, database, limit, budget):
     limit = 1 if name == "optimal-single-item" else limit
     plan = plan_release(algorithm_named(name, max_items_per_user=limit, **parameters), Budget(*budget))
-    order = getattr(plan.algorithm, "user_order", UserOrder.RANDOM)
+    order = plan.algorithm.bounding.order
     full = contributions(database, limit=limit, order=order)
-    full_weights = by_name(full.table, local.weigh(plan, full).values)
+    full_weights = by_name(full.table, weigh(plan, full).values)
     for user in database:
         rest = {other: items for other, items in database.items() if other != user}
         if not rest:
             rest_sets, rest_weights, held = [], {}, set()
         else:
             without = contributions(rest, limit=limit, order=order)
-            weights = local.weigh(plan, without)
+            weights = weigh(plan, without)
             rest_weights = by_name(without.table, weights.values)
             rest_sets = kept_sets(without)
             held = set().union(*rest_sets)
         shift = [full_weights[item] - rest_weights.get(item, 0.0) for item in full_weights]
         power = 1 if plan.sensitivity.norm is Norm.L1 else 2
         distance = sum(abs(x) ** power for x in shift) ** (1 / power)
+        assert weigh(plan, full).sensitivity == plan.sensitivity
         assert distance <= plan.sensitivity.bound * (1 + 1e-12)
         full_sets = kept_sets(full)
         at = next(i for i in range(len(full_sets)) if full_sets[:i] + full_sets[i + 1 :] == rest_sets)

@@ -11,20 +11,22 @@ from strategies import names
 
 from dpunion.algorithms import Funnel, PolicyGaussian, UserOrder, WeightedGaussian
 from dpunion.budget import Budget
-from dpunion.engines.shares import l2_shares
 from dpunion.kernels.ngrams import compact
 from dpunion.kernels.reference_ngrams import candidates as reference_candidates
 from dpunion.kernels.reference_ngrams import held_candidates, ngrams_of
+from dpunion.mechanisms import mechanism_on_candidates
 from dpunion.ngrams import Ngrams, plan_ngrams, publish_ngrams
 from dpunion.ngrams.candidates import Candidates, Level, halves, places_in, unsupported
-from dpunion.ngrams.lengths import _level_of, funnel_weights, pair_digests, pair_table, weigh
+from dpunion.ngrams.lengths import _level_of, pair_digests, pair_table
 from dpunion.ngrams.plans import LengthPlan
 from dpunion.ngrams.spark import PairReader, level_of_tokens, packed_stream
 from dpunion.randomness import RunKey
 from dpunion.sources.encoding import Normalization, encode
 from dpunion.sources.token_streams import bounded, encode_ngrams, paired, read_tokens
-from dpunion.spark.tasks import AddShares, Secret
+from dpunion.spark.partitions import WeighRows
+from dpunion.spark.tasks import Secret
 from dpunion.tokens import Splitting
+from weighing import weigh_by
 
 ALPHABET = ["a", "b", "c", "d"]
 KEY = RunKey.for_tests(3)
@@ -186,9 +188,10 @@ def units_of(database, released, length, limit):
         levels = (*levels, _level_of(np.array(pairs, np.uint64), tokens, levels[-1], KEY))
     packed = pa.table({"part": pa.array([0], pa.int32()), "payload": [packed_stream(stream_of(database))]})
     algorithm = WeightedGaussian(max_items_per_user=limit)
-    read = PairReader(LengthPlan(length, 0.5, algorithm, 1.0, 0.0), levels)
-    add = AddShares(read, Secret.of(KEY), limit, l2_shares(limit))
-    found = pa.Table.from_batches(list(add(iter(packed.to_batches()))), pa.schema({"item": "binary", "units": "int64"}))
+    plan = LengthPlan(length, 0.5, algorithm, 1.0, 0.0)
+    add = WeighRows(PairReader(plan, levels), plan.mechanism(2.0), Secret.of(KEY))
+    given = pa.schema({"item": pa.binary(), "units": pa.int64(), "sensitivity": pa.float64()})
+    found = pa.Table.from_batches(list(add(iter(packed.to_batches()))), given)
     names = np.frombuffer(b"".join(found["item"].to_pylist()), np.uint64)
     shorter = grams[-1]
     texts = [shorter[p] + shorter[s][-1:] for p, s in zip(*halves(names), strict=True)]
@@ -251,16 +254,12 @@ def test_one_user_moves_the_weights_of_a_length_by_at_most_one(later, database, 
 
 
 def histograms(later, database, released, length):
-    """Return (histogram by n-gram, budget) of each round, toward targets that are a function of the n-gram."""
-    order = getattr(later, "user_order", UserOrder.RANDOM)
-    _, (data, texts) = held_pairs(database, released, length, later.max_items_per_user, order)
-    if not isinstance(later, Funnel):
-        return [(dict(zip(texts, weigh(later, 2.0, 0.7, data).tolist(), strict=True)), 1.0)]
-    targets = np.array([1.0 + sum(map(ord, "".join(text))) % 5 for text in texts])
-    return [
-        (dict(zip(texts, funnel_weights(data.offsets, data.items, targets, budget).tolist(), strict=True)), budget)
-        for budget in later.shares
-    ]
+    """Return (histogram by n-gram, budget) of each round, given scores that are a function of the n-gram."""
+    _, (data, texts) = held_pairs(database, released, length, later.max_items_per_user, later.bounding.order)
+    mechanism = mechanism_on_candidates(later, 0.7, 2.0, length)
+    scores = np.array([0.4 * (sum(map(ord, "".join(text))) % 5) for text in texts])
+    weights = [weigh_by(mechanism, data, KEY, number, scores.copy()) for number in range(mechanism.rounds)]
+    return [(dict(zip(texts, one.values.tolist(), strict=True)), one.sensitivity.bound) for one in weights]
 
 
 @given(database=databases, released=released_sets(longest=2), limit=st.sampled_from([1, 2]))

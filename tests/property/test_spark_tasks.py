@@ -8,15 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import ITEMS, contributions, databases, names
 
-from dpunion.algorithms import ALGORITHMS, UserOrder
+from dpunion.algorithms import ALGORITHMS
 from dpunion.budget import Budget
-from dpunion.calibration.rounding import MAX_ITEMS
 from dpunion.engines import local
+from dpunion.mechanisms import mechanism_for
 from dpunion.plans import plan_release
 from dpunion.randomness import RunKey
+from dpunion.spark import partitions as reading
 from dpunion.spark import tasks
-from dpunion.spark.engine import funnel_rounds
-from dpunion.spark.rounds import DescendInShard, FunnelInShard, policy_unit
 from dpunion.spark.targets import shard_share
 from spark_in_process import by_rounds, by_shares, cut_up, each, partitions, reader, to_shards
 
@@ -45,10 +44,9 @@ POLICIES = ["policy-gaussian", "policy-laplace"]
 
 
 def on_one_machine(plan, database, key):
-    algorithm = plan.algorithm
-    limit = algorithm.max_items_per_user if algorithm.bounds_once else MAX_ITEMS
-    data = contributions(database, key, limit, getattr(algorithm, "user_order", UserOrder.RANDOM))
-    return {names(data.table)[item] for item in local.select(plan, data, key)}
+    bounding = plan.algorithm.bounding
+    data = contributions(database, key, bounding.limit, bounding.order)
+    return {names(data.table)[item] for item in local.select(mechanism_for(plan), data, key)}
 
 
 # --- one machine and many give the same ---------------------------------------------------------------------
@@ -102,7 +100,7 @@ def public_score(digest, number, plan):
 
 def funnel_weights(plan, database, key, shards, number):
     """Return {name: summed weight} of one round, given public scores."""
-    rounds = funnel_rounds(plan, plan.algorithm)
+    mechanism = mechanism_for(plan)
     pieces, labels = cut_up(plan, partitions(database, 2), key, shards)
     scores = {digest: public_score(digest, number, plan) for digest in labels}
     alive = [(digest, score) for digest, score in scores.items() if score is not None and number]
@@ -111,17 +109,19 @@ def funnel_weights(plan, database, key, shards, number):
     there = {piece["shard"] for piece in pieces}
     replies = [reply for reply in replies if reply["shard"] in there]
     found = dict.fromkeys(labels.values(), 0.0)
-    for row in each(FunnelInShard(rounds, number, shards), to_shards(pieces, replies)):
+    for row in each(tasks.Weigh(mechanism, tasks.Secret.of(key), number, shards), to_shards(pieces, replies)):
         assert row["units"] >= 0
-        found[labels[row["digest"]]] += row["units"] * rounds.unit(number, shards)
+        assert row["sensitivity"] == plan.rounds[number].budget
+        found[labels[row["digest"]]] += row["units"] * tasks.round_unit(mechanism, number, shards)
     return found
 
 
 def policy_weights(plan, database, key, shards):
     pieces, labels = cut_up(plan, partitions(database, 2), key, shards)
     found = dict.fromkeys(labels.values(), 0.0)
-    for row in each(DescendInShard(plan.algorithm, plan.cutoff, shards), to_shards(pieces)):
-        found[labels[row["digest"]]] += row["units"] * policy_unit(plan.cutoff, shards)
+    mechanism = mechanism_for(plan)
+    for row in each(tasks.Weigh(mechanism, tasks.Secret.of(key), 0, shards), to_shards(pieces)):
+        found[labels[row["digest"]]] += row["units"] * tasks.round_unit(mechanism, 0, shards)
     return found
 
 
@@ -191,12 +191,12 @@ def test_a_shards_share_is_between_its_plain_part_and_all(shards, cutoff):
 def test_a_partition_read_in_parts_is_that_read_at_once(at_once, database, key, rows, limit):
     plan = planned("funnel", max_items_per_user=limit)
     batches = [batch.slice(row, 1) for batch in partitions(database, 1)[0] for row in range(batch.num_rows)]
-    whole = tasks.read_partition(iter(batches), reader(plan), key, limit)
+    whole = reading.read_partition(iter(batches), reader(plan), key, plan.algorithm.bounding)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(tasks, "ROWS_PER_PART", rows)
-        patched.setattr(tasks, "ROWS_PER_READ", 3)
-        patched.setattr(tasks, "PARTS_AT_ONCE", at_once)
-        parts = tasks.read_partition(iter(batches), reader(plan), key, limit)
+        patched.setattr(reading, "ROWS_PER_PART", rows)
+        patched.setattr(reading, "ROWS_PER_READ", 3)
+        patched.setattr(reading, "PARTS_AT_ONCE", at_once)
+        parts = reading.read_partition(iter(batches), reader(plan), key, plan.algorithm.bounding)
     ours = [{tuple(user): set() for user in data.user_digests.tolist()} for data in (whole, parts)]
     for found, data in zip(ours, (whole, parts), strict=True):
         for user, start, stop in zip(found, data.offsets[:-1], data.offsets[1:], strict=True):
@@ -208,5 +208,5 @@ def test_a_partition_read_in_parts_is_that_read_at_once(at_once, database, key, 
 
 def test_a_partition_without_rows_gives_nothing():
     plan, key = PLANS["funnel"], RunKey.for_tests(1)
-    assert tasks.read_partition(iter([]), reader(plan), key, 5) is None
+    assert reading.read_partition(iter([]), reader(plan), key, plan.algorithm.bounding) is None
     assert cut_up(plan, [[]], key, 3) == ([], {})

@@ -10,10 +10,18 @@ import pytest
 
 import dpunion
 from dpunion import lab
-from dpunion.algorithms import DpSips, Funnel, PolicyGaussian, PolicyLaplace, UserOrder, WeightedGaussian
+from dpunion.algorithms import (
+    MAX_ITEMS,
+    Bounding,
+    DpSips,
+    Funnel,
+    PolicyGaussian,
+    PolicyLaplace,
+    UserOrder,
+    WeightedGaussian,
+)
 from dpunion.budget import Budget
 from dpunion.calibration.optimal import ceiling
-from dpunion.calibration.rounding import MAX_ITEMS
 from dpunion.errors import BadParameter, CannotWrite
 from dpunion.lab import evaluation, reproduction, running
 from dpunion.lab.comparison import journal_of
@@ -79,9 +87,9 @@ def test_data_is_whole_and_its_fingerprint_is_its_content(data):
 
 @pytest.mark.parametrize("order", UserOrder)
 def test_bounding_keeps_random_items_of_everybody_in_the_order_asked_for(data, order):
-    whole = bounded(data, MAX_ITEMS, order, trial_key(0))
+    whole = bounded(data, Bounding(MAX_ITEMS, order), trial_key(0))
     assert len(whole.items) == len(data.everything.items)
-    first, second = (bounded(data, 10, order, trial_key(number)) for number in range(2))
+    first, second = (bounded(data, Bounding(10, order), trial_key(number)) for number in range(2))
     sizes = np.diff(first.offsets)
     assert sizes.max() == 10
     assert sorted(sizes) == sorted(np.minimum(np.diff(data.everything.offsets), 10))
@@ -95,7 +103,7 @@ def test_a_trial_releases_what_a_release_releases(data, written_data, algorithm)
     setting = Setting(algorithm, Budget(3.0, E10))
     plan = plan_setting(setting)
     trials = [
-        run_trial(data, setting, plan, bounded(data, *setting.bounding, trial_key(number)), number)
+        run_trial(data, setting, plan, bounded(data, setting.algorithm.bounding, trial_key(number)), number)
         for number in range(RUNS)
     ]
     releases = [
@@ -128,7 +136,7 @@ def test_research_policies_run_with_the_numbers_of_their_private_relatives(data)
     for setting in (greedy, descent):
         assert not setting.has_proof
         assert setting.name.endswith("(NOT PRIVATE)")
-        contributions = bounded(data, *setting.bounding, trial_key(0))
+        contributions = bounded(data, setting.algorithm.bounding, trial_key(0))
         assert run_trial(data, setting, plan_setting(setting), contributions, 0).size > 100
     with pytest.raises(BadParameter, match="sets do not tell"):
         plan_setting(Setting(GreedyByOwnCounts(), budget))

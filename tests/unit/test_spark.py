@@ -16,11 +16,12 @@ import pytest
 
 import dpunion
 from dpunion import errors
+from dpunion.algorithms import Norm, Sensitivity
 from dpunion.cli.spark import spark_options
-from dpunion.engines.shares import l2_shares
+from dpunion.mechanisms import Weights, mechanism_for
 from dpunion.randomness import Purpose, RunKey
-from dpunion.spark import frames, rounds, sessions, targets, tasks
-from dpunion.spark.engine import LARGEST_CLOSURE, closures_in_memory, columns_of, funnel_rounds
+from dpunion.spark import frames, partitions, sessions, targets, tasks
+from dpunion.spark.engine import LARGEST_CLOSURE, closures_in_memory, columns_of
 from dpunion.spark.frames import checked_shards, cleanly, is_spark_frame
 
 SECRET = "CanarySecret"
@@ -113,7 +114,7 @@ def test_other_failures_are_told_by_their_kind():
 def test_the_key_travels_in_a_closure_and_shows_nowhere():
     key = RunKey.for_tests(1)
     secret = tasks.Secret.of(key)
-    task = tasks.AddShares(None, secret, 3, l2_shares(3))
+    task = partitions.WeighRows(None, None, secret)
     assert key._secret in pickle.dumps(secret), "a worker needs it"
     for text in (repr(secret), str(secret), f"{task}", repr(tasks.guarded(task))):
         assert key._secret.hex() not in text
@@ -214,18 +215,19 @@ def test_sums_of_all_shards_fit_and_units_are_fine(shards, highest):
 
 
 def test_weights_are_rounded_down_to_whole_units():
-    weights = np.array([0.0, 0.24, 0.25, 0.99, 3.0])
-    assert rounds.floored(weights, 0.25).tolist() == [0, 0, 1, 3, 12]
+    values = np.array([0.0, 0.24, 0.25, 0.99, 3.0])
+    weights = Weights(values, 1.0, values >= 0.0, Sensitivity(Norm.L2, 1.0))
+    assert tasks.in_units(weights, 0.25).tolist() == [0, 0, 1, 3, 12]
 
 
 def test_units_cover_the_need_of_every_living_item():
     plan = dpunion.plan("funnel", epsilon=3.0, delta=1e-5)
-    funnel = funnel_rounds(plan, plan.algorithm)
+    funnel = mechanism_for(plan)
     for number in range(len(plan.rounds)):
         lowest = min([0.0, *(one.threshold for one in plan.rounds[:number])])
-        need = float(funnel.needs(number, np.array([lowest]))[0])
+        need = float(funnel.targets(np.array([lowest]), number)[0])
         for shards in (1, 8, 200):
-            assert shards * need / funnel.unit(number, shards) < 2**62
+            assert shards * need / tasks.round_unit(funnel, number, shards) < 2**62
 
 
 def test_so_many_shards_that_rounding_matters_are_refused(monkeypatch):

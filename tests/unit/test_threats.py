@@ -31,18 +31,16 @@ import spark_in_process
 from dpunion.algorithms import UserOrder
 from dpunion.calibration.rounding import MAX_USERS
 from dpunion.cli import app
-from dpunion.engines import local
-from dpunion.engines.shares import l1_shares, l2_shares
 from dpunion.errors import AlreadyReleased, BadSource, BudgetExhausted, DamagedSource, NullUsers, UnsupportedType
 from dpunion.ledger import Amounts, EntryState, Ledger
+from dpunion.mechanisms import ShareRule, mechanism_for
 from dpunion.randomness import Purpose, RunKey
 from dpunion.releases import WRITERS, Release, defuse_formula, escape_controls, statement
 from dpunion.sources import ValueKind, open_rows
 from dpunion.sources.encoding import Normalization, encode
 from dpunion.sources.rows import MAX_ITEM_BYTES
-from dpunion.spark.engine import funnel_rounds
-from dpunion.spark.rounds import FunnelInShard
-from dpunion.spark.tasks import Secret
+from dpunion.spark.tasks import Secret, Weigh
+from weighing import weigh
 
 ROOT = Path(__file__).parents[2]
 DOCUMENT = ROOT / "docs" / "sharp-edges.md"
@@ -158,7 +156,7 @@ def weights(rows, name="weighted-gaussian"):
     data = contributions(rows)
     texts = data.table.data.tobytes()
     spans = zip(data.table.offsets[:-1].tolist(), data.table.offsets[1:].tolist(), strict=True)
-    values = local.weigh(dpunion.plan(name, epsilon=1.0, delta=1e-3), data).values
+    values = weigh(dpunion.plan(name, epsilon=1.0, delta=1e-3), data).values
     return dict(zip([texts[start:stop].decode() for start, stop in spans], values.tolist(), strict=True))
 
 
@@ -260,7 +258,7 @@ def test_threat_08_huge_user():
     data = contributions(rows, limit=100)
     sizes = np.diff(data.offsets)
     assert sorted(sizes.tolist()) == [1] * 10 + [100]
-    heaviest = local.weigh(dpunion.plan("weighted-gaussian", epsilon=1.0, delta=1e-3), data).values
+    heaviest = weigh(dpunion.plan("weighted-gaussian", epsilon=1.0, delta=1e-3), data).values
     assert heaviest.max() <= 10.1
     assert np.count_nonzero(heaviest) <= 101
 
@@ -277,12 +275,12 @@ def test_threat_09_bounding_with_shared_items():
 
 def test_threat_10_novel_item_weight():
     for held in range(1, 101):
-        assert int(l2_shares(100)[held]) ** 2 * held <= 2**64
-        assert int(l1_shares(100)[held]) * held <= 2**32
+        assert int(ShareRule.L2.of_sizes(100)[held]) ** 2 * held <= 2**64
+        assert int(ShareRule.L1.of_sizes(100)[held]) * held <= 2**32
 
 
 def test_threat_11_float_order_and_overflow():
-    assert l2_shares(100).dtype == l1_shares(100).dtype == np.int64
+    assert ShareRule.L2.of_sizes(100).dtype == ShareRule.L1.of_sizes(100).dtype == np.int64
     assert MAX_USERS * 2**32 < 2**63
     rows = people()
     assert weights(rows) == weights(rows[::-1])
@@ -405,7 +403,7 @@ def test_threat_24_key_leak():
     assert not re.search(r"[0-9a-f]{8}", repr(key) + str(key))
     with pytest.raises(Exception, match=r"key|secret"):
         pickle.dumps(key)
-    task = FunnelInShard(None, 0, 1), Secret.of(key)
+    task = Weigh(None, Secret.of(key), 0, 1)
     assert not re.search(r"[0-9a-f]{8}|\\x", repr(task))
     assert key.subkey(Purpose.COIN, 0).hex() not in json.dumps(dpunion.release(people(), **LOOSE).to_dict())
 
@@ -546,7 +544,7 @@ def test_threat_36_cluster_retries():
     for user, item in people():
         database.setdefault(user, set()).add(item)
     pieces, _ = spark_in_process.cut_up(plan, spark_in_process.partitions(database, 2), key, 3)
-    task = FunnelInShard(funnel_rounds(plan, plan.algorithm), 0, 3)
+    task = Weigh(mechanism_for(plan), Secret.of(key), 0, 3)
     first, again = (spark_in_process.each(task, spark_in_process.to_shards(rows)) for rows in (pieces, pieces[::-1]))
     assert first == again
     assert len(first) > 10

@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import math
 
-from dpunion.algorithms import Funnel
+from dpunion.algorithms import MAX_ITEMS, Funnel
 from dpunion.errors import BadParameter
 
 MAX_USERS = 2**30
-MAX_ITEMS = 2**31 - 1
 
 # The decision itself evaluates (weight - threshold)/scale and a tail function. Rounding the argument is a shift of
 # the weight, in noise scales: below 2^-46 while a Gaussian tail is at least the coin's 2^-128 (13.1 stddevs), below

@@ -14,15 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from dpunion.algorithms import DpSips, UserOrder, as_choice
-from dpunion.budget import Budget
-from dpunion.calibration.rounding import MAX_ITEMS
+from dpunion.algorithms import MAX_ITEMS, Bounding, as_choice
 from dpunion.contributions import Contributions, Int64s, offsets_of
 from dpunion.errors import BadParameter
 from dpunion.kernels.bounding import gather_users
 from dpunion.lab.generators import AskRedditLike
 from dpunion.pipeline import PLAIN, Reading, lengths_of, read, splitting_of
-from dpunion.plans import plan_release
 from dpunion.randomness import Purpose, RunKey
 from dpunion.sources import NullUserPolicy, ValueKind
 from dpunion.sources.databases import public_name
@@ -108,10 +105,8 @@ def load(
         if text is None
         else splitting_of(tokenizer, drop_urls=drop_urls, sentences=sentences, locale="en"),
     )
-    # DP-SIPS draws in each round, so its plan is the one that lets everything of everybody be read.
-    keeps_everything = plan_release(DpSips(), Budget(1.0, 1e-6))
     tell = progress or (lambda _stage, _done: None)
-    return encoded(name, read(reading, keeps_everything, RunKey.for_tests(ENCODING_KEY), tell, None))
+    return encoded(name, read(reading, Bounding(MAX_ITEMS), RunKey.for_tests(ENCODING_KEY), tell, None))
 
 
 def encoded(name: str, everything: Contributions) -> LabData:
@@ -124,9 +119,9 @@ def encoded(name: str, everything: Contributions) -> LabData:
     return LabData(name, everything, holders, digest.hexdigest())
 
 
-def bounded(data: LabData, limit: int, order: UserOrder, key: RunKey) -> Contributions:
-    """Return the set as a release with this key would see it: at most `limit` items of each user, in its order."""
-    everything = data.everything
+def bounded(data: LabData, bounding: Bounding, key: RunKey) -> Contributions:
+    """Return the set as a release with this key would see it: at most the limit of each user, in its order."""
+    everything, limit = data.everything, bounding.limit
     # subtle: words of a digest under the trial's key are as good as digests of the name under it.
     user_digests = key.words(Purpose.USER, 0, everything.user_digests)
     starts, sizes, items = everything.offsets[:-1], np.diff(everything.offsets), everything.items
@@ -135,11 +130,11 @@ def bounded(data: LabData, limit: int, order: UserOrder, key: RunKey) -> Contrib
         items = items.copy()
         heavy_keys = key.words(Purpose.BOUND, 0, user_digests[heavy])
         keep_of_heavy(starts, items, sizes, heavy, heavy_keys, everything.table.digests, limit)
-    visited = visiting_order(sizes, user_digests, order)
+    visited = visiting_order(sizes, user_digests, bounding.order)
     offsets = offsets_of(sizes[visited])
     kept = np.empty(int(offsets[-1]), np.int32)
     gather_users(starts, items, visited, offsets, kept)
-    return Contributions(offsets, kept, everything.table, user_digests[visited], min(limit, MAX_ITEMS))
+    return Contributions(offsets, kept, everything.table, user_digests[visited], limit)
 
 
 def _name(source: Any) -> str:

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from typing import Any
 
-from dpunion.algorithms import UserOrder, check_whole
+from dpunion.algorithms import Bounding, check_whole
 from dpunion.lab.data import COVERAGE, LabData, bounded
 from dpunion.lab.journals import Journal
 from dpunion.lab.trials import Setting, Trial, identity, plan_setting, run_trial, trial_key
@@ -28,8 +28,7 @@ class _Group:
     """Trials that see the same bounded sets, so that bounding is done once for all of them."""
 
     number: int
-    limit: int
-    order: UserOrder
+    bounding: Bounding
     settings: tuple[Setting, ...]
 
 
@@ -67,20 +66,20 @@ def run_all(
     check_counts(trials, jobs)
     known = {} if journal is None else journal.entries
     done: dict[tuple[Setting, int], Trial] = {}
-    waiting: dict[tuple[int, int, UserOrder], list[Setting]] = defaultdict(list)
+    waiting: dict[tuple[int, Bounding], list[Setting]] = defaultdict(list)
     for number in range(trials):
         for setting in plans:
             before = _trial_of(setting, number, known.get(identity(data, setting, number)))
             if before is not None:
                 done[setting, number] = before
             else:
-                waiting[number, *setting.bounding].append(setting)
+                waiting[number, setting.algorithm.bounding].append(setting)
     groups = [_Group(*place, tuple(settings)) for place, settings in waiting.items()]
     total = trials * len(plans)
     stop, lock = threading.Event(), threading.Lock()
 
     def run_group(group: _Group) -> None:
-        contributions = bounded(data, group.limit, group.order, trial_key(group.number))
+        contributions = bounded(data, group.bounding, trial_key(group.number))
         for setting in group.settings:
             if stop.is_set():
                 return

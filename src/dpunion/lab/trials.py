@@ -12,14 +12,15 @@ from typing import Any, assert_never
 
 import numpy as np
 
-from dpunion.algorithms import Algorithm, Calibration, PolicyGaussian, PolicyLaplace, UserOrder
+from dpunion.algorithms import Algorithm, Calibration, PolicyGaussian, PolicyLaplace
 from dpunion.budget import Budget
-from dpunion.calibration.rounding import MAX_ITEMS
+from dpunion.coins import coins_for
 from dpunion.contributions import Contributions, Int64s
 from dpunion.engines import local
 from dpunion.errors import BadParameter, InternalError
 from dpunion.lab.data import COVERAGE, LabData
-from dpunion.plans import Noise, Plan, plan_release
+from dpunion.mechanisms import mechanism_for
+from dpunion.plans import Plan, plan_release
 from dpunion.randomness import RunKey
 from dpunion.research import (
     RESEARCH_POLICIES,
@@ -29,6 +30,7 @@ from dpunion.research import (
     ResearchPolicy,
     study_weights,
 )
+from dpunion.sets.narrowing import held_items
 
 IDENTITY = "dpunion-lab-trial/1"
 
@@ -56,13 +58,6 @@ class Setting:
     def name(self) -> str:
         """Return the algorithm's name, with a word of warning when it is not private."""
         return self.algorithm.name if self.has_proof else f"{self.algorithm.name} (NOT PRIVATE)"
-
-    @property
-    def bounding(self) -> tuple[int, UserOrder]:
-        """Return how many items of each user count, and in which order users are visited."""
-        once = getattr(self.algorithm, "bounds_once", True)
-        limit = self.algorithm.max_items_per_user if once else MAX_ITEMS
-        return limit, getattr(self.algorithm, "user_order", UserOrder.RANDOM)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the setting as plain values."""
@@ -147,13 +142,10 @@ def select(setting: Setting, plan: Plan, contributions: Contributions, key: RunK
     """Return the numbers of the items that come out: int64[released]."""
     policy = setting.algorithm
     if not isinstance(policy, (Greedy, L1DescentL2Budget, GreedyByOwnCounts)):
-        return local.select(plan, contributions, key)
+        return local.select(mechanism_for(plan), contributions, key)
     if plan.cutoff is None:
         raise InternalError("a policy without a cutoff")
     table = contributions.table
     weights = study_weights(policy, contributions.offsets, contributions.items, len(table), plan.cutoff)
-    if plan.noise is Noise.LAPLACE:
-        passed = key.decide_laplace(0, table.digests, weights, threshold=plan.threshold, scale=plan.scale)
-    else:
-        passed = key.decide_gaussian(0, table.digests, weights, threshold=plan.threshold, stddev=plan.scale)
-    return np.flatnonzero(passed & local.held_items(contributions))
+    passed = coins_for(plan).toss(0, table.digests, weights, key)
+    return np.flatnonzero(passed & held_items(contributions))

@@ -8,32 +8,24 @@ so those that pass are marked at random (docs/ngrams.md).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol, assert_never
+from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 
-from dpunion.algorithms import Funnel, PolicyGaussian, UserOrder, WeightedGaussian
+from dpunion.algorithms import Bounding, Funnel
 from dpunion.calibration.composition import candidate_threshold, spurious_tail, walk_tail, walk_threshold
-from dpunion.contributions import Contributions, Float64s, Int32s, Int64s, ItemTable, Uint64s
+from dpunion.contributions import Contributions, Int32s, Int64s, ItemTable, Uint64s
 from dpunion.engines import local
-from dpunion.engines.shares import in_weight, l2_shares
 from dpunion.errors import InternalError
-from dpunion.kernels.bounding import narrow_users
-from dpunion.kernels.descent import descend_ball, descend_l2
 from dpunion.kernels.ngrams import compact, renumber
 from dpunion.kernels.normal import upper_tail
-from dpunion.kernels.shares import add_shares
+from dpunion.mechanisms import mechanism_for
 from dpunion.ngrams.candidates import Candidates, Level, halves, mark_candidates, places_in, unsupported
 from dpunion.ngrams.plans import LengthPlan, LengthResult
 from dpunion.plans import Plan
 from dpunion.randomness import Purpose, RunKey
+from dpunion.sets.narrowing import held_items
 from dpunion.sources.token_streams import TokenStream, bounded, paired
-
-Bools = npt.NDArray[np.bool_]
-
-# Noise rounds of length k are 16 k, 16 k + 1, ...: no length has more than 8, and length 1 uses 0..7.
-ROUNDS_APART = 16
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
@@ -103,23 +95,22 @@ class LocalTexts:
 
         Guarantees: those of local.select.
         """
-        chosen = local.select(plan, kept_tokens(plan, self._stream, self._key), self._key)
+        kept = kept_tokens(plan.algorithm.bounding, self._stream, self._key)
+        chosen = local.select(mechanism_for(plan), kept, self._key)
         level, self.positions, words = first_level(self._stream, chosen)
         return level, words
 
     def later(self, plan: LengthPlan, threshold: float, marks: Uint64s, levels: tuple[Level, ...]) -> Uint64s:
         """Release n-grams one longer than the last of the levels.
 
-        Guarantees: those of Texts and of `decide`.
+        Guarantees: those of Texts and of local.select.
         """
         if self.positions is None:
             raise InternalError("longer n-grams were asked for before single tokens")
         positions, pairs = longer(self.positions, self._key)
         contributions = kept_ngrams(plan, self._stream, positions, pairs, levels, self._key)
-        kept = np.zeros(len(pairs), np.bool_)
-        kept[contributions.items] = True
-        passed = decide(plan, threshold, contributions, kept, self._key)
-        released = np.union1d(pairs[passed], unsupported(marks, pairs[kept]))
+        chosen = local.select(plan.mechanism(threshold), contributions, self._key)
+        released = np.union1d(pairs[chosen], unsupported(marks, pairs[held_items(contributions)]))
         # subtle: an n-gram that was held but kept by nobody can come out by chance too, and then its places count.
         renumber(positions.codes, places_in(released, pairs))
         self.positions = positions
@@ -150,12 +141,11 @@ def next_level(
     return _level_of(released, levels[0], level, key), result
 
 
-def kept_tokens(plan: Plan, stream: TokenStream, key: RunKey) -> Contributions:
+def kept_tokens(bounding: Bounding, stream: TokenStream, key: RunKey) -> Contributions:
     """Return the tokens that each user keeps at length 1.
 
     Guarantees: those of `bounded`.
     """
-    algorithm = plan.algorithm
     return bounded(
         stream,
         stream.offsets,
@@ -163,8 +153,8 @@ def kept_tokens(plan: Plan, stream: TokenStream, key: RunKey) -> Contributions:
         stream.table,
         key,
         bound_round=0,
-        max_items_per_user=algorithm.max_items_per_user,
-        user_order=getattr(algorithm, "user_order", UserOrder.RANDOM),
+        max_items_per_user=bounding.limit,
+        user_order=bounding.order,
     )
 
 
@@ -187,8 +177,8 @@ def kept_ngrams(
         pair_table(pairs, pair_digests(pairs, levels[0], levels[-1], key)),
         key,
         bound_round=plan.length,
-        max_items_per_user=plan.algorithm.max_items_per_user,
-        user_order=getattr(plan.algorithm, "user_order", UserOrder.RANDOM),
+        max_items_per_user=plan.algorithm.bounding.limit,
+        user_order=plan.algorithm.bounding.order,
     )
 
 
@@ -236,79 +226,3 @@ def threshold_for(plan: LengthPlan, tail: float) -> tuple[float, float]:
         return threshold, walk_tail(plan.stddev, threshold, plan.algorithm)
     threshold = candidate_threshold(plan.stddev, tail)
     return threshold, upper_tail(threshold / plan.stddev)
-
-
-def decide(plan: LengthPlan, threshold: float, contributions: Contributions, kept: Bools, key: RunKey) -> Bools:
-    """Decide about every kept n-gram: bool[n-grams].
-
-    Guarantees: an n-gram's decision depends on its weight and on draws of its own; what nobody kept is False.
-    """
-    digests = contributions.table.digests
-    match plan.algorithm:
-        case WeightedGaussian() | PolicyGaussian():
-            weights = weigh(plan.algorithm, threshold, plan.stddev, contributions)
-            passed = key.decide_gaussian(plan.length, digests, weights, threshold=threshold, stddev=plan.stddev)
-            released: Bools = passed & kept
-            return released
-        case Funnel():
-            return _funnelled(plan.algorithm, plan, threshold, contributions, kept, key)
-        case _:
-            assert_never(plan.algorithm)
-
-
-def weigh(
-    algorithm: WeightedGaussian | PolicyGaussian, threshold: float, stddev: float, contributions: Contributions
-) -> Float64s:
-    """Build the histogram of an algorithm of one round: float64[n-grams].
-
-    Guarantees: adding or removing one user changes it by at most 1 in l2 norm, rounding apart.
-    """
-    if isinstance(algorithm, WeightedGaussian):
-        units = np.zeros(len(contributions.table), np.int64)
-        add_shares(contributions.offsets, contributions.items, l2_shares(algorithm.max_items_per_user), units)
-        return in_weight(units)
-    weights = np.zeros(len(contributions.table))
-    cutoff = threshold + algorithm.cutoff_margin * stddev
-    for _ in range(algorithm.passes):
-        descend_l2(contributions.offsets, contributions.items, weights, cutoff, 1.0 / algorithm.passes)
-    return weights
-
-
-def _funnelled(
-    algorithm: Funnel, plan: LengthPlan, threshold: float, contributions: Contributions, kept: Bools, key: RunKey
-) -> Bools:
-    """Run Funnel's rounds on the kept n-grams; candidates that nobody keeps walk by noise alone (`walk_tail`).
-
-    Guarantees: given the public scores, one user moves the weights of a round by at most the round's budget.
-    """
-    lines = (*algorithm.keep_lines(plan.stddev, threshold), threshold)
-    alive, scores = kept.copy(), np.zeros(len(kept))
-    offsets, items = contributions.offsets, contributions.items
-    for number, (budget, left, line) in enumerate(zip(algorithm.shares, algorithm.remaining, lines, strict=True)):
-        targets = np.maximum(0.0, algorithm.cutoff(plan.stddev, threshold) - scores) * (budget / left)
-        given = funnel_weights(offsets, items, targets, budget)
-        living = np.flatnonzero(alive)
-        noise = key.normals(ROUNDS_APART * plan.length + number, contributions.table.digests[living])
-        scores[living] += budget * (given[living] + plan.stddev * noise)
-        alive[living] = scores[living] > line
-        if number + 1 < algorithm.rounds:
-            offsets, items = _narrowed(offsets, items, alive)
-    return alive
-
-
-def funnel_weights(offsets: Int64s, items: Int32s, targets: Float64s, budget: float) -> Float64s:
-    """Build the histogram of one round of Funnel toward the public targets: float64[n-grams].
-
-    Guarantees: one user moves it by at most `budget` in l2 norm, rounding apart.
-    """
-    gaps = targets.copy()
-    descend_ball(offsets, items, gaps, budget)
-    weights: Float64s = targets - gaps
-    return weights
-
-
-def _narrowed(offsets: Int64s, items: Int32s, alive: Bools) -> tuple[Int64s, Int32s]:
-    """Drop what is no longer alive from every set."""
-    kept, sizes = np.empty(len(items), np.int32), np.empty(len(offsets) - 1, np.int64)
-    total = narrow_users(offsets, items, alive, kept, sizes)
-    return np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)]), kept[:total]

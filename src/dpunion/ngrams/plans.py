@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpunion.algorithms import (
+    MAX_ITEMS,
     Calibration,
     Funnel,
     PolicyGaussian,
@@ -26,7 +27,8 @@ from dpunion.calibration.composition import (
     geometric_shares,
 )
 from dpunion.errors import BadParameter
-from dpunion.plans import Noise, Plan, Round, as_algorithm
+from dpunion.mechanisms import Mechanism, mechanism_on_candidates
+from dpunion.plans import Noise, Plan, Round, as_algorithm, rounds_of_funnel
 
 LONGEST = 10
 Gaussians = WeightedGaussian | PolicyGaussian | Funnel
@@ -131,6 +133,10 @@ class LengthPlan:
     algorithm: Gaussians
     stddev: float
     rounding_slack: float
+
+    def mechanism(self, threshold: float) -> Mechanism:
+        """Return what is done on the public candidates of this length (2 and more), given their threshold."""
+        return mechanism_on_candidates(self.algorithm, self.stddev, threshold, self.length)
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,7 +243,7 @@ def plan_ngrams(settings: Ngrams, budget: Budget) -> NgramPlan:
 
 def highest_threshold(stddev: float, rate: float) -> float:
     """Return what no threshold on candidates can exceed: |S|/|V| is at least 1/|S| >= 1/MAX_ITEMS."""
-    return candidate_threshold(stddev, rate / rounding.MAX_ITEMS)
+    return candidate_threshold(stddev, rate / MAX_ITEMS)
 
 
 def _slack(algorithm: Gaussians, stddev: float, threshold: float) -> float:
@@ -260,8 +266,7 @@ def _first_plan(algorithm: Gaussians, budget: Budget, composed: Composition) -> 
     margin = getattr(algorithm, "cutoff_margin", None)
     rounds: tuple[Round, ...] = ()
     if isinstance(algorithm, Funnel):
-        lines = (*algorithm.keep_lines(stddev, threshold), threshold)
-        rounds = tuple(Round(share, stddev, line) for share, line in zip(algorithm.shares, lines, strict=True))
+        rounds = rounds_of_funnel(algorithm, stddev, threshold)
     cutoff = None if margin is None else threshold + margin * stddev
     if not threshold > 0.0 or not math.isfinite(threshold):
         raise BadParameter(

@@ -15,37 +15,29 @@ import dataclasses
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, assert_never
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
-from dpunion.algorithms import Funnel, PolicyGaussian, WeightedGaussian
+from dpunion.algorithms import Bounding, Funnel
 from dpunion.contributions import Contributions, ItemTable, Uint64s, offsets_of
-from dpunion.engines.shares import in_weight, l2_shares
 from dpunion.errors import InternalError
 from dpunion.kernels.ngrams import renumber
+from dpunion.mechanisms import Mechanism, mechanism_for
 from dpunion.ngrams.candidates import Level, places_in
-from dpunion.ngrams.lengths import (
-    ROUNDS_APART,
-    Positions,
-    kept_ngrams,
-    kept_tokens,
-    longer,
-    pair_digests,
-    pair_table,
-)
+from dpunion.ngrams.lengths import Positions, kept_ngrams, kept_tokens, longer, pair_digests, pair_table
 from dpunion.ngrams.plans import LengthPlan, NgramPlan, highest_threshold
 from dpunion.pipeline import Reading, opened
-from dpunion.plans import Plan, Round
+from dpunion.plans import Plan
 from dpunion.randomness import Purpose, RunKey
 from dpunion.sources.token_streams import TokenStream, read_tokens
 from dpunion.spark import engine
-from dpunion.spark.engine import PIECES, by_user, collected, dropped_after, materialize
-from dpunion.spark.rounds import FunnelRounds, policy_unit
+from dpunion.spark.engine import by_user, collected, dropped_after, materialize
+from dpunion.spark.partitions import WeighRows, renamed
 from dpunion.spark.targets import check_scores
-from dpunion.spark.tasks import AddShares, Batches, CutIntoPieces, Secret, guarded, renamed, summed_units
-from dpunion.spark.wire import digests_from_arrow, digests_to_arrow, match, names_of
+from dpunion.spark.tasks import Batches, Decide, Secret, guarded
+from dpunion.spark.wire import digests_to_arrow, match, names_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -106,8 +98,8 @@ class SparkTexts:
 
         Guarantees: those of engine.selected.
         """
-        read = TokenReader(plan)
-        with engine.selected(self._streams, plan, read, self._key, self._shards, grouped=True) as chosen:
+        read = TokenReader(plan.algorithm.bounding)
+        with engine.selected(self._streams, mechanism_for(plan), read, self._key, self._shards, grouped=True) as chosen:
             words = collected(chosen)
         return level_of_tokens(words, self._key), tuple(word.decode() for word in words)
 
@@ -118,41 +110,27 @@ class SparkTexts:
         - what comes out was kept by somebody and passed, or is marked and was kept by nobody;
         - given the levels, one user moves the sums by at most 1 in l2 norm.
         """
-        read = PairReader(plan, levels)
+        read, mechanism = PairReader(plan, levels), plan.mechanism(threshold)
         spark = self._streams.sparkSession
         marked = spark.range(0, 1, 1, 1).mapInArrow(guarded(EmitMarks(marks, levels, self._secret)), MARKS)
-        match plan.algorithm:
-            case WeightedGaussian():
-                return pairs_of(collected(self._by_shares(plan, threshold, read, marked)))
-            case PolicyGaussian() | Funnel():
-                limit = plan.algorithm.max_items_per_user
-                task = guarded(CutIntoPieces(read, self._secret, limit, self._shards))
-                pieces = self._streams.mapInArrow(task, PIECES).persist()
-                with dropped_after(pieces):
-                    materialize(pieces)
-                    passed = self._passed(plan, threshold, pieces)
-                    return pairs_of(collected(with_marks(pieces, passed, marked)))
-            case _:
-                assert_never(plan.algorithm)
+        if engine.is_order_free(mechanism):
+            return pairs_of(collected(self._by_shares(mechanism, read, marked)))
+        with (
+            engine.cut_into_pieces(self._streams, mechanism, read, self._secret, self._shards) as pieces,
+            dropped_after() as kept,
+        ):
+            passed = engine.run_rounds(pieces, mechanism, self._secret, self._shards, kept)
+            return pairs_of(collected(with_marks(pieces, passed, marked)))
 
-    def _by_shares(self, plan: LengthPlan, threshold: float, read: PairReader, marked: DataFrame) -> DataFrame:
-        limit = plan.algorithm.max_items_per_user
-        add = AddShares(read, self._secret, limit, l2_shares(limit))
-        given = self._streams.mapInArrow(guarded(add), "item binary, units long")
+    def _by_shares(self, mechanism: Mechanism, read: PairReader, marked: DataFrame) -> DataFrame:
+        given = self._streams.mapInArrow(guarded(WeighRows(read, mechanism, self._secret)), engine.GIVEN)
         # subtle: a mark weighs nothing, and every user's share is positive; so a sum of 0 is a mark that nobody keeps.
-        both = given.unionByName(marked.selectExpr("name as item", "0L as units"))
-        decide = DecidePairs(plan, threshold, read.levels, self._secret)
-        return engine.added_up(both, "item").mapInArrow(guarded(decide), "item binary")
-
-    def _passed(self, plan: LengthPlan, threshold: float, pieces: DataFrame) -> DataFrame:
-        """Return the digests of the kept n-grams that pass (payload: binary)."""
-        algorithm = plan.algorithm
-        if isinstance(algorithm, PolicyGaussian):
-            cutoff = threshold + algorithm.cutoff_margin * plan.stddev
-            decide = DecideDigests(plan, threshold, policy_unit(cutoff, self._shards), self._secret)
-            sums = engine.policy_sums(pieces, algorithm, cutoff, self._shards)
-            return sums.mapInArrow(guarded(decide), "payload binary")
-        return engine.by_funnel(pieces, funnel_rounds(plan, threshold), self._secret, self._shards)
+        both = given.unionByName(
+            marked.selectExpr("name as item", "0L as units", "cast(null as double) as sensitivity")
+        )
+        naming = PairNames(read.levels)
+        decide = Decide(mechanism, self._secret, 0, 1, naming=naming, marked=True)
+        return engine.added_up(both, "item").mapInArrow(guarded(decide), engine.RELEASED)
 
 
 def with_marks(pieces: DataFrame, passed: DataFrame, marked: DataFrame) -> DataFrame:
@@ -180,22 +158,6 @@ def level_of_tokens(words: list[bytes], key: RunKey) -> Level:
     digests = key.digests(Purpose.ITEM, offsets, np.frombuffer(b"".join(words) or b"\0", np.uint8))
     nothing = np.zeros(len(words), np.int32)
     return Level(1, nothing, nothing, np.arange(len(words), dtype=np.int32), digests)
-
-
-def funnel_rounds(plan: LengthPlan, threshold: float) -> FunnelRounds:
-    """Return the numbers that Funnel's rounds on the candidates of a length need."""
-    algorithm = plan.algorithm
-    if not isinstance(algorithm, Funnel):
-        raise InternalError("the rounds of an algorithm that is not Funnel")
-    lines = (*algorithm.keep_lines(plan.stddev, threshold), threshold)
-    return FunnelRounds(
-        rounds=tuple(Round(budget, plan.stddev, line) for budget, line in zip(algorithm.shares, lines, strict=True)),
-        left=algorithm.remaining,
-        cutoff=algorithm.cutoff(plan.stddev, threshold),
-        user_order=algorithm.user_order,
-        max_items=algorithm.max_items_per_user,
-        noise_round=ROUNDS_APART * plan.length,
-    )
 
 
 # --- in the workers ---------------------------------------------------------------------------------------------
@@ -276,14 +238,14 @@ def stream_from(source: pa.RecordBatchReader) -> TokenStream:
 class TokenReader:
     """Reads the stream of one partition into the tokens that its users keep at length 1."""
 
-    plan: Plan
+    bounding: Bounding
 
     def __call__(self, source: pa.RecordBatchReader, key: RunKey) -> Contributions:
         """Read the stream.
 
         Guarantees: those of kept_tokens.
         """
-        return kept_tokens(self.plan, stream_from(source), key)
+        return kept_tokens(self.bounding, stream_from(source), key)
 
 
 @dataclass(frozen=True)
@@ -338,44 +300,13 @@ class EmitMarks:
 
 
 @dataclass(frozen=True)
-class DecidePairs:
-    """(item: pair, units) of all partitions together -> (item,): the pairs to release."""
+class PairNames:
+    """Reads sums of partitions, which know n-grams by the eight bytes of their pairs."""
 
-    plan: LengthPlan
-    threshold: float
     levels: tuple[Level, ...]
-    secret: Secret
 
-    def __call__(self, batches: Batches) -> Batches:
-        """Run the task."""
-        key = self.secret.key
-        for batch in batches:
-            names = batch.column("item").cast(pa.binary())
-            units = summed_units(batch)
-            pairs = np.frombuffer(b"".join(names.to_pylist()), "<u8").astype(np.uint64)
-            digests = pair_digests(pairs, self.levels[0], self.levels[-1], key)
-            passed = _coins(self.plan, self.threshold, digests, in_weight(units), key)
-            yield pa.record_batch({"item": names.filter(pa.array(passed | (units == 0)))})
-
-
-@dataclass(frozen=True)
-class DecideDigests:
-    """(digest, units) of all shards together -> (payload: digest) of the n-grams that pass."""
-
-    plan: LengthPlan
-    threshold: float
-    unit: float
-    secret: Secret
-
-    def __call__(self, batches: Batches) -> Batches:
-        """Run the task."""
-        key = self.secret.key
-        for batch in batches:
-            digests = digests_from_arrow(batch.column("digest"))
-            weights = np.multiply(summed_units(batch), self.unit, dtype=np.float64)
-            passed = _coins(self.plan, self.threshold, digests, weights, key)
-            yield pa.record_batch({"payload": digests_to_arrow(digests[passed])})
-
-
-def _coins(plan: LengthPlan, threshold: float, digests: Uint64s, weights: Any, key: RunKey) -> Any:
-    return key.decide_gaussian(plan.length, digests, weights, threshold=threshold, stddev=plan.stddev)
+    def __call__(self, batch: pa.RecordBatch, key: RunKey) -> tuple[pa.Array, Uint64s]:
+        """Return the pairs' bytes, and their digests: uint64[rows, 2]."""
+        names = batch.column("item").cast(pa.binary())
+        pairs = np.frombuffer(b"".join(names.to_pylist()), "<u8").astype(np.uint64)
+        return names, pair_digests(pairs, self.levels[0], self.levels[-1], key)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dpunion.calibration.rounding import MAX_ITEMS
+from dpunion.algorithms import MAX_ITEMS
 from dpunion.contributions import Int32s, Int64s, Uint8s, Uint64s
 from dpunion.errors import BadSource
 from dpunion.kernels.interning import FULL, intern_rows, refill_slots

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from dpunion.algorithms import UserOrder
-from dpunion.calibration.rounding import MAX_ITEMS, MAX_USERS
+from dpunion.algorithms import MAX_ITEMS, UserOrder
+from dpunion.calibration.rounding import MAX_USERS
 from dpunion.contributions import Contributions, Int32s, Int64s, ItemTable, Uint8s, Uint64s
 from dpunion.errors import BadSource
 from dpunion.kernels.bounding import gather_users, keep_random

@@ -9,38 +9,17 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, assert_never
+from typing import TYPE_CHECKING, Any
 
 from dpunion import errors
-from dpunion.algorithms import (
-    CountGaussian,
-    CountLaplace,
-    DpSips,
-    Funnel,
-    OptimalSingleItem,
-    PolicyGaussian,
-    PolicyLaplace,
-    WeightedGaussian,
-    WeightedLaplace,
-)
-from dpunion.calibration.rounding import MAX_ITEMS
-from dpunion.engines.shares import count_shares, l1_shares, l2_shares
+from dpunion.algorithms import Funnel
+from dpunion.mechanisms import Mechanism
 from dpunion.plans import Plan
 from dpunion.randomness import RunKey
 from dpunion.spark.frames import cleanly
-from dpunion.spark.rounds import (
-    SHARDS_PER_MASK,
-    DescendInShard,
-    FunnelInShard,
-    FunnelRounds,
-    FunnelScores,
-    PolicyDecisions,
-    SipsDecisions,
-    SipsInShard,
-    policy_unit,
-)
+from dpunion.spark.partitions import CutIntoPieces, Reader, Renamed, SplitKeys, WeighRows
 from dpunion.spark.targets import check_scores
-from dpunion.spark.tasks import AddShares, CutIntoPieces, DecideShares, Reader, Renamed, Secret, SplitKeys, guarded
+from dpunion.spark.tasks import SHARDS_PER_MASK, Decide, Secret, Weigh, by_name, guarded
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -49,8 +28,10 @@ if TYPE_CHECKING:
 ROWS_PER_FILE = 1_000_000
 LARGEST_CLOSURE = "spark.broadcast.UDFCompressionThreshold"
 PIECES = "shard int, payload binary, name binary"
-SUMS = "digest binary, shard int, units long, score double"
+GIVEN = "item binary, units long, sensitivity double"
+SUMS = "digest binary, shard int, units long, score double, sensitivity double"
 REPLIES = "shard int, payload binary, score double"
+RELEASED = "payload binary"
 
 
 def columns_of(frame: DataFrame, user: str | None, value: str | tuple[str, ...] | None) -> DataFrame:
@@ -108,9 +89,9 @@ def check_folder(frame: DataFrame, path: str) -> None:
 
 @contextlib.contextmanager
 def selected(
-    frame: DataFrame, plan: Plan, read: Reader, key: RunKey, shards: int, *, grouped: bool = False
+    frame: DataFrame, mechanism: Mechanism, read: Reader, key: RunKey, shards: int, *, grouped: bool = False
 ) -> Iterator[DataFrame]:
-    """Run the plan on rows whose first column is the user; give the released items as one column, `item` (binary).
+    """Run the rounds on rows whose first column is the user; give the released items as one column, `item` (binary).
 
     grouped: the rows of whole users are in one partition already, whatever the columns.
     What is kept between rounds is dropped on leaving. The frame is for one action: see `written`, `collected`.
@@ -121,7 +102,10 @@ def selected(
     - tasks that run again draw the same noise;
     - large closures are not written to files, and so the key is not.
     """
-    with closures_in_memory(frame.sparkSession), _selected(frame, plan, read, key, shards, grouped=grouped) as chosen:
+    with (
+        closures_in_memory(frame.sparkSession),
+        _selected(frame, mechanism, read, key, shards, grouped=grouped) as chosen,
+    ):
         yield chosen
 
 
@@ -147,38 +131,78 @@ def closures_in_memory(session: SparkSession) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _selected(
-    frame: DataFrame, plan: Plan, read: Reader, key: RunKey, shards: int, *, grouped: bool
+    frame: DataFrame, mechanism: Mechanism, read: Reader, key: RunKey, shards: int, *, grouped: bool
 ) -> Iterator[DataFrame]:
     secret = Secret.of(key)
-    algorithm = plan.algorithm
-    check_run(plan, shards)
-    limit = algorithm.max_items_per_user
     rows = frame
     if not grouped:
         read = Renamed(read, tuple(frame.columns))
         rows = by_user(frame)
-    match algorithm:
-        case CountLaplace() | CountGaussian() | OptimalSingleItem():
-            yield _by_shares(rows, plan, AddShares(read, secret, limit, count_shares(limit)), secret)
-        case WeightedLaplace():
-            yield _by_shares(rows, plan, AddShares(read, secret, limit, l1_shares(limit)), secret)
-        case WeightedGaussian():
-            yield _by_shares(rows, plan, AddShares(read, secret, limit, l2_shares(limit)), secret)
-        case PolicyLaplace() | PolicyGaussian() | Funnel() | DpSips():
-            most = limit if algorithm.bounds_once else MAX_ITEMS
-            pieces = rows.mapInArrow(guarded(CutIntoPieces(read, secret, most, shards)), PIECES).persist()
-            with dropped_after(pieces) as kept:
-                materialize(pieces)
-                match algorithm:
-                    case Funnel():
-                        chosen = by_funnel(pieces, funnel_rounds(plan, algorithm), secret, shards)
-                    case DpSips():
-                        chosen = _by_sips(pieces, plan, secret, shards, kept)
-                    case PolicyLaplace() | PolicyGaussian():
-                        chosen = _by_policy(pieces, plan, algorithm, secret, shards)
-                yield named(pieces, chosen)
-        case _:
-            assert_never(algorithm)
+    if is_order_free(mechanism):
+        decide = Decide(mechanism, secret, 0, 1, naming=by_name)
+        yield sums_of_rows(rows, mechanism, read, secret).mapInArrow(guarded(decide), RELEASED).toDF("item")
+        return
+    with cut_into_pieces(rows, mechanism, read, secret, shards) as pieces, dropped_after() as kept:
+        yield named(pieces, run_rounds(pieces, mechanism, secret, shards, kept))
+
+
+def is_order_free(mechanism: Mechanism) -> bool:
+    """Say whether what users give depends on their own sets alone, once: then partitions are simply added up."""
+    return mechanism.cutoff is None and mechanism.rounds == 1
+
+
+@contextlib.contextmanager
+def cut_into_pieces(
+    rows: DataFrame, mechanism: Mechanism, read: Reader, secret: Secret, shards: int
+) -> Iterator[DataFrame]:
+    """Give everybody's sets as pieces by shard, computed once; drop them on leaving."""
+    task = guarded(CutIntoPieces(read, mechanism.bounding, secret, shards))
+    pieces = rows.mapInArrow(task, PIECES).persist()
+    with dropped_after(pieces):
+        materialize(pieces)
+        yield pieces
+
+
+def run_rounds(
+    pieces: DataFrame, mechanism: Mechanism, secret: Secret, shards: int, kept: list[DataFrame]
+) -> DataFrame:
+    """Run the rounds over the shards' pieces; give the digests of what is released (payload: binary).
+
+    kept: gets the frames that are persisted on the way.
+
+    Guarantees: given what was replied, one user moves the sums of a round by at most what the mechanism says.
+    """
+    replies: DataFrame | None = None
+    released: DataFrame | None = None
+    for number in range(mechanism.rounds):
+        weigh = guarded(Weigh(mechanism, secret, number, shards))
+        parts = shard_inputs(pieces, shards, replies).mapInArrow(weigh, SUMS)
+        goes_on = number + 1 < mechanism.rounds and not mechanism.tells_released
+        decide = guarded(Decide(mechanism, secret, number, shards, replies=goes_on))
+        decided = _sums(parts, shards if goes_on else 0).mapInArrow(decide, REPLIES if goes_on else RELEASED)
+        if mechanism.tells_released:
+            kept.append(decided.persist())
+            materialize(decided)
+            released = decided if released is None else released.unionByName(decided)
+            replies = told_to_all(released, shards)
+        else:
+            replies = released = decided
+    if released is None:
+        raise errors.InternalError("an algorithm without rounds")
+    return released
+
+
+def told_to_all(released: DataFrame, shards: int) -> DataFrame:
+    """Return what was released as replies to every shard."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    everywhere = F.explode(F.sequence(F.lit(0), F.lit(shards - 1))).alias("shard")
+    return released.select(everywhere, "payload", F.lit(0.0).alias("score"))
+
+
+def sums_of_rows(rows: DataFrame, mechanism: Mechanism, read: Reader, secret: Secret) -> DataFrame:
+    """Add up what the users of all partitions give each item: (item, units, and the sensitivities)."""
+    return added_up(rows.mapInArrow(guarded(WeighRows(read, mechanism, secret)), GIVEN), "item")
 
 
 @contextlib.contextmanager
@@ -196,11 +220,6 @@ def dropped_after(*frames: DataFrame) -> Iterator[list[DataFrame]]:
 def materialize(frame: DataFrame) -> None:
     """Compute a persisted frame once; nothing of it comes back."""
     cleanly(lambda: frame.write.format("noop").mode("overwrite").save())
-
-
-def _by_shares(rows: DataFrame, plan: Plan, add: AddShares, secret: Secret) -> DataFrame:
-    partial = rows.mapInArrow(guarded(add), "item binary, units long")
-    return added_up(partial, "item").mapInArrow(guarded(DecideShares(plan, secret)), "item binary")
 
 
 def shard_inputs(pieces: DataFrame, shards: int, replies: DataFrame | None) -> DataFrame:
@@ -227,75 +246,13 @@ def added_up(parts: DataFrame, by: str, *more: Column) -> DataFrame:
     """Add up the units of each item; a sum beyond 63 bits is null, whatever the session says about overflows."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    return parts.groupBy(by).agg(F.try_sum("units").alias("units"), *more)
-
-
-def _by_policy(
-    pieces: DataFrame, plan: Plan, algorithm: PolicyLaplace | PolicyGaussian, secret: Secret, shards: int
-) -> DataFrame:
-    if plan.cutoff is None:
-        raise errors.InternalError("a policy without a cutoff")
-    sums = policy_sums(pieces, algorithm, plan.cutoff, shards)
-    decide = PolicyDecisions(plan, secret, policy_unit(plan.cutoff, shards))
-    return sums.mapInArrow(guarded(decide), "payload binary")
-
-
-def policy_sums(pieces: DataFrame, algorithm: PolicyLaplace | PolicyGaussian, cutoff: float, shards: int) -> DataFrame:
-    """Run a policy toward the cutoff in every shard; give (digest, units) of all shards together.
-
-    Guarantees: one user moves the sums by at most 1, in the policy's norm.
-    """
-    task = guarded(DescendInShard(algorithm, cutoff, shards))
-    return _sums(shard_inputs(pieces, shards, None).mapInArrow(task, SUMS))
+    least, most = F.min("sensitivity").alias("least_sensitivity"), F.max("sensitivity").alias("most_sensitivity")
+    return parts.groupBy(by).agg(F.try_sum("units").alias("units"), least, most, *more)
 
 
 def input_files(frame: DataFrame) -> list[str]:
     """Return the files a frame reads, sorted; none for frames that are made otherwise."""
     return sorted(cleanly(frame.inputFiles))
-
-
-def by_funnel(pieces: DataFrame, funnel: FunnelRounds, secret: Secret, shards: int) -> DataFrame:
-    """Run Funnel's rounds over the pieces; give the digests of what is released (payload: binary).
-
-    Guarantees: given the scores of the round before, one user moves the sums by at most the round's budget.
-    """
-    replies: DataFrame | None = None
-    for number in range(len(funnel.rounds)):
-        parts = shard_inputs(pieces, shards, replies).mapInArrow(guarded(FunnelInShard(funnel, number, shards)), SUMS)
-        last = number + 1 == len(funnel.rounds)
-        task = guarded(FunnelScores(funnel, secret, number, shards))
-        replies = _sums(parts, 0 if last else shards).mapInArrow(task, "payload binary" if last else REPLIES)
-    if replies is None:
-        raise errors.InternalError("a funnel without rounds")
-    return replies
-
-
-def funnel_rounds(plan: Plan, algorithm: Funnel) -> FunnelRounds:
-    """Return the numbers that the rounds of a planned Funnel need."""
-    if plan.cutoff is None:
-        raise errors.InternalError("a funnel without a cutoff")
-    return FunnelRounds(
-        plan.rounds, algorithm.remaining, plan.cutoff, algorithm.user_order, algorithm.max_items_per_user
-    )
-
-
-def _by_sips(pieces: DataFrame, plan: Plan, secret: Secret, shards: int, kept: list[DataFrame]) -> DataFrame:
-    from pyspark.sql import functions as F  # noqa: N812
-
-    released: DataFrame | None = None
-    for number in range(len(plan.rounds)):
-        replies = None
-        if released is not None:
-            everywhere = F.explode(F.sequence(F.lit(0), F.lit(shards - 1))).alias("shard")
-            replies = released.select(everywhere, "payload", F.lit(0.0).alias("score"))
-        parts = shard_inputs(pieces, shards, replies).mapInArrow(guarded(SipsInShard(plan, secret, number)), SUMS)
-        passed = _sums(parts).mapInArrow(guarded(SipsDecisions(plan, secret, number)), "payload binary").persist()
-        kept.append(passed)
-        materialize(passed)
-        released = passed if released is None else released.unionByName(passed)
-    if released is None:
-        raise errors.InternalError("an algorithm without rounds")
-    return released
 
 
 def named(pieces: DataFrame, chosen: DataFrame) -> DataFrame:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from dpunion.algorithms import Funnel
-from dpunion.calibration.rounding import LARGEST_SCORE_SPREAD, MAX_ITEMS, MAX_USERS, score_spread
+from dpunion.algorithms import MAX_ITEMS, Funnel
+from dpunion.calibration.rounding import LARGEST_SCORE_SPREAD, MAX_USERS, score_spread
 from dpunion.errors import BadParameter
 
 # Half of the users whose rounding the noise pays for: the other half pays for flooring weights to whole units.
@@ -15,16 +15,17 @@ MAX_ITEMS_PER_SHARD = 2**28
 UNEVEN = 0.55
 
 
-def shard_share(shards: int, cutoff: float) -> float:
+def shard_share(shards: int, cutoff: float | None) -> float:
     """Return the part of an item's need that one shard fills: (1/sqrt(shards) + 0.55/sqrt(cutoff))^2, at most 1.
 
     With the plain part, 1/shards, items whose few holders are spread unevenly are cut short in the shards that have
     many of them; filling more costs budget only on items that are held everywhere.
 
     It must be the same for all items: Theorem B of docs/guarantees-funnel.md compares a novel item's gift with those of
-    its companions, and holds for every common factor up to 1, but not for a function of the need that bends.
+    its companions, and holds for every common factor up to 1, but not for a function of the need that bends. Without a
+    cutoff there is no need to fill.
     """
-    if shards == 1:
+    if shards == 1 or cutoff is None:
         return 1.0
     return min(1.0, (1.0 / math.sqrt(shards) + UNEVEN / math.sqrt(cutoff)) ** 2)
 

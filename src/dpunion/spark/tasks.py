@@ -1,4 +1,4 @@
-"""What runs in Spark's Python workers: from Arrow batches to Arrow batches, by the kernels of one machine.
+"""Weigh and decide in Spark's Python workers: the rounds of one machine, on the users of a partition or a shard.
 
 A task is a function of its rows and the run key: run again after a failure, on another machine or twice at once, it
 gives the same rows. Tasks are handed to `mapInArrow` through `guarded`, so that no value of the data gets into an
@@ -9,45 +9,31 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from dpunion import errors
-from dpunion.contributions import Contributions, Int64s
-from dpunion.engines import local
-from dpunion.engines.shares import in_weight
-from dpunion.kernels.shares import add_shares
-from dpunion.plans import Plan
+from dpunion.algorithms import Bounding, Norm, Sensitivity
+from dpunion.contributions import Bools, Contributions, Float64s, Int64s, Uint64s
+from dpunion.mechanisms import SHARE_UNIT, Mechanism, State, Weights
 from dpunion.randomness import ClosureKey, Purpose, RunKey
-from dpunion.sources import composite
+from dpunion.sets.narrowing import Sets
 from dpunion.spark.frames import MARK
-from dpunion.spark.wire import (
-    buffers_of,
-    cut,
-    digests_to_arrow,
-    joined,
-    names_of,
-    pruned,
-)
+from dpunion.spark.targets import shard_share, unit_for
+from dpunion.spark.wire import Piece, buffers_of, digests_from_arrow, digests_to_arrow, match, united
 
 Batches = Iterator[pa.RecordBatch]
 Task = Callable[[Batches], Batches]
 
-ROWS_PER_READ = 1 << 20
-ROWS_PER_PART = 1 << 23
-PARTS_AT_ONCE = 8
 ROWS_PER_BATCH = 1 << 17
+SHARDS_PER_MASK = 62
 
-
-class Reader(Protocol):
-    """Reads Arrow batches of (user, values) rows into bounded contributions, in a worker."""
-
-    def __call__(self, source: pa.RecordBatchReader, key: RunKey) -> Contributions:
-        """Read all rows."""
+Naming = Callable[[pa.RecordBatch, RunKey], tuple[pa.Array, Uint64s]]
+"""How rows of sums say which items they are about: the column that names them, and their digests, uint64[rows, 2]."""
 
 
 def guarded(task: Task) -> Task:
@@ -93,142 +79,158 @@ class Secret:
 
 
 @dataclass(frozen=True)
-class Renamed:
-    """Reads rows whose columns were numbered for the journey: `mapInArrow` does not take every name."""
+class Weigh:
+    """A shard's users and what was replied to it -> (digest, shard, units, score, sensitivity) of what they gave to."""
 
-    read: Reader
-    names: tuple[str, ...]
-
-    def __call__(self, source: pa.RecordBatchReader, key: RunKey) -> Contributions:
-        """Read all rows."""
-        return self.read(renamed(source, source.schema, self.names), key)
-
-
-def renamed(batches: Iterable[pa.RecordBatch], schema: pa.Schema, names: tuple[str, ...]) -> pa.RecordBatchReader:
-    """Return the batches with these names of columns in place of their own."""
-    named = pa.schema([field.with_name(name) for field, name in zip(schema, names, strict=True)])
-    return pa.RecordBatchReader.from_batches(
-        named, (pa.RecordBatch.from_arrays(batch.columns, schema=named) for batch in batches)
-    )
-
-
-def read_partition(batches: Batches, read: Reader, key: RunKey, max_items: int) -> Contributions | None:
-    """Read a partition, whole users each, in parts of about eight million rows; None when it has no rows.
-
-    Guarantees:
-    - a user's rows may be many: of what was read before, at most `max_items` of them are in memory;
-    - the result is that of reading all rows at once.
-    """
-    parts: list[Contributions] = []
-    while (source := _some_rows(batches)) is not None:
-        parts.append(pruned(read(source, key)))
-        if len(parts) == PARTS_AT_ONCE:
-            parts = [joined(parts, key, max_items)]
-    if not parts:
-        return None
-    return parts[0] if len(parts) == 1 else joined(parts, key, max_items)
-
-
-def _some_rows(batches: Batches) -> pa.RecordBatchReader | None:
-    """Take about ROWS_PER_PART rows, in batches large enough for the kernels; None when there are no more."""
-    first = next(batches, None)
-    if first is None:
-        return None
-
-    def larger() -> Iterator[pa.RecordBatch]:
-        waiting, rows, taken = [first], first.num_rows, first.num_rows
-        for batch in batches:
-            waiting.append(batch)
-            rows += batch.num_rows
-            taken += batch.num_rows
-            if rows >= ROWS_PER_READ:
-                yield from pa.Table.from_batches(waiting).combine_chunks().to_batches()
-                waiting, rows = [], 0
-            if taken >= ROWS_PER_PART:
-                break
-        if waiting:
-            yield from pa.Table.from_batches(waiting).combine_chunks().to_batches()
-
-    return pa.RecordBatchReader.from_batches(first.schema, larger())
-
-
-@dataclass(frozen=True)
-class AddShares:
-    """Rows of whole users -> (item, units): what the users of this partition give each item together."""
-
-    read: Reader
+    mechanism: Mechanism
     secret: Secret
-    max_items: int
-    share_of_size: Int64s
-
-    def __call__(self, batches: Batches) -> Batches:
-        """Run the task."""
-        contributions = read_partition(batches, self.read, self.secret.key, self.max_items)
-        if contributions is None:
-            return
-        units = np.zeros(len(contributions.table), np.int64)
-        add_shares(contributions.offsets, contributions.items, self.share_of_size, units)
-        for some in slices(len(units)):
-            yield pa.record_batch({"item": names_of(contributions.table, some), "units": pa.array(units[some])})
-
-
-@dataclass(frozen=True)
-class DecideShares:
-    """(item, units) of all partitions together -> (item,): the items to release."""
-
-    plan: Plan
-    secret: Secret
-
-    def __call__(self, batches: Batches) -> Batches:
-        """Run the task."""
-        key = self.secret.key
-        for batch in batches:
-            names = batch.column("item").cast(pa.binary())
-            units = summed_units(batch)
-            digests = key.digests(Purpose.ITEM, *buffers_of(names))
-            weights = local.Weights(in_weight(units), units > 0, self.plan.sensitivity)
-            passed = local.decide(self.plan, weights, digests, key)
-            yield pa.record_batch({"item": names.filter(pa.array(passed))})
-
-
-@dataclass(frozen=True)
-class SplitKeys:
-    """(item,) of keys of several columns -> these columns."""
-
-    columns: tuple[str, ...]
-
-    def __call__(self, batches: Batches) -> Batches:
-        """Run the task."""
-        for batch in batches:
-            keys = [composite.split(name.decode()) for name in batch.column("item").to_pylist()]
-            parts = [pa.array([key[place] for key in keys], pa.string()) for place in range(len(self.columns))]
-            yield pa.RecordBatch.from_arrays(parts, list(self.columns))
-
-
-@dataclass(frozen=True)
-class CutIntoPieces:
-    """Rows of whole users -> pieces by shard (shard, payload), and the items' names (payload: digest, name)."""
-
-    read: Reader
-    secret: Secret
-    max_items: int
+    number: int
     shards: int
 
     def __call__(self, batches: Batches) -> Batches:
-        """Run the task."""
-        key = self.secret.key
-        contributions = read_partition(batches, self.read, key, self.max_items)
-        if contributions is not None:
-            yield from pieces_and_names(contributions, self.shards, key)
+        """Run the task.
+
+        Guarantees: those of the mechanism's `weigh`; a user is in one shard, so moves the sums by no more.
+        """
+        share, unit = (
+            shard_share(self.shards, self.mechanism.cutoff),
+            round_unit(self.mechanism, self.number, self.shards),
+        )
+        for shard, message in messages(batches, self.mechanism.bounding):
+            sets, state = Sets(message.contributions), State.start(len(message.scores))
+            if self.number:
+                state.scores = message.scores
+                state.alive = ~message.replied if self.mechanism.tells_released else message.replied
+                sets.narrow(state.alive)
+            weights = self.mechanism.weigh(sets, state, self.number, self.secret.key, share=share)
+            units, held = in_units(weights, unit), weights.held
+            yield from shard_sums(shard, sets.digests[held], units[held], state.scores[held], weights.sensitivity)
 
 
-def pieces_and_names(contributions: Contributions, shards: int, key: RunKey) -> Batches:
-    """Yield the pieces of all shards and the names of all items, as rows (shard, payload, name)."""
-    for shard, piece in cut(contributions, shards, key):
-        yield _rows(shard=pa.array([shard], pa.int32()), payload=pa.array([piece.to_bytes()], pa.binary()))
-    table = contributions.table
-    for some in slices(len(table)):
-        yield _rows(payload=digests_to_arrow(table.digests[some]), name=names_of(table, some))
+def by_digest(batch: pa.RecordBatch, _key: RunKey) -> tuple[pa.Array, Uint64s]:
+    """Read sums of shards, which know items by their digests."""
+    return batch.column("digest"), digests_from_arrow(batch.column("digest"))
+
+
+def by_name(batch: pa.RecordBatch, key: RunKey) -> tuple[pa.Array, Uint64s]:
+    """Read sums of partitions, which know items by their names."""
+    names = batch.column("item").cast(pa.binary())
+    return names, key.digests(Purpose.ITEM, *buffers_of(names))
+
+
+@dataclass(frozen=True)
+class Decide:
+    """Sums over all shards or partitions -> replies to the shards, or what is released (payload: digest or name).
+
+    A reply is (shard, payload: digest, score) for every item that stays. marked: a sum of 0 is a mark that nobody
+    keeps, and comes out.
+    """
+
+    mechanism: Mechanism
+    secret: Secret
+    number: int
+    shards: int
+    naming: Naming = by_digest
+    replies: bool = False
+    marked: bool = False
+
+    def __call__(self, batches: Batches) -> Batches:
+        """Run the task.
+
+        Guarantees: those of the mechanism's `decide`, which refuses sums of another sensitivity than the noise is for.
+        """
+        key, unit = self.secret.key, round_unit(self.mechanism, self.number, self.shards)
+        for batch in batches:
+            if not batch.num_rows:
+                continue
+            names, digests = self.naming(batch, key)
+            units, state = summed_units(batch), State.start(batch.num_rows)
+            if "score" in batch.schema.names:
+                state.scores = np.array(batch.column("score"), np.float64)
+            held = units > 0 if self.marked else np.ones(len(units), np.bool_)
+            if held.any():
+                weights = Weights(units, unit, held, summed_sensitivity(batch))
+                state = self.mechanism.decide(weights, state, self.number, digests, key)
+            if self.replies:
+                yield from self._replies(batch, digests, state)
+            else:
+                chosen = state.released | ~held if self.marked else state.released
+                yield pa.record_batch({"payload": names.filter(pa.array(chosen))})
+
+    def _replies(self, batch: pa.RecordBatch, digests: Uint64s, state: State) -> Batches:
+        """Tell every shard that has an item about it, if it stays."""
+        for block, first in enumerate(range(0, self.shards, SHARDS_PER_MASK)):
+            masks = np.asarray(batch.column(f"shards{block}"), np.int64)
+            for shard in range(first, min(first + SHARDS_PER_MASK, self.shards)):
+                there = state.alive & ((masks >> (shard - first)) & 1 == 1)
+                shards = pa.array(np.full(int(there.sum()), shard, np.int32))
+                payload, scores = digests_to_arrow(digests[there]), pa.array(state.scores[there])
+                yield pa.record_batch({"shard": shards, "payload": payload, "score": scores})
+
+
+@dataclass(frozen=True)
+class Message:
+    """What a shard has in a round: its users' sets, and of each item that was replied about the digest and score."""
+
+    contributions: Contributions
+    replied: Bools
+    scores: Float64s
+
+    def __repr__(self) -> str:
+        return "Message(<sensitive>)"
+
+
+def messages(batches: Batches, bounding: Bounding) -> Iterator[tuple[int, Message]]:
+    """Sort a partition's rows (shard, payload, score) into what each shard has; a row with a score is a reply."""
+    pieces: dict[int, list[Piece]] = {}
+    replies: dict[int, list[tuple[Uint64s, Float64s]]] = {}
+    for batch in batches:
+        shards = np.asarray(batch.column("shard"))
+        is_reply = np.asarray(batch.column("score").is_valid())
+        payload = batch.column("payload")
+        for place in np.flatnonzero(~is_reply).tolist():
+            pieces.setdefault(int(shards[place]), []).append(Piece.from_bytes(payload[place].as_py()))
+        for shard in np.unique(shards[is_reply]).tolist():
+            mine = pa.array(is_reply & (shards == shard))
+            scores = np.asarray(batch.column("score").filter(mine), np.float64)
+            replies.setdefault(shard, []).append((digests_from_arrow(payload.filter(mine)), scores))
+    for shard in sorted(pieces):
+        contributions = united(pieces.pop(shard), bounding.order, bounding.limit)
+        mine = replies.pop(shard, [])
+        replied, scores = np.zeros(len(contributions.table), np.bool_), np.zeros(len(contributions.table))
+        if mine:
+            places, found = match(contributions.table.digests, np.concatenate([one for one, _ in mine]))
+            replied[places] = True
+            scores[places] = np.concatenate([score for _, score in mine])[found]
+        yield shard, Message(contributions, replied, scores)
+
+
+def round_unit(mechanism: Mechanism, number: int, shards: int) -> float:
+    """Return the unit in which shards report in a round: shares have their own."""
+    if mechanism.cutoff is None:
+        return SHARE_UNIT
+    return unit_for(mechanism.highest(number, shard_share(shards, mechanism.cutoff)), shards)
+
+
+def in_units(weights: Weights, unit: float) -> Int64s:
+    """Return weights in whole units, rounded down: int64[items] (docs/guarantees.md, "Shards")."""
+    if weights.unit == unit:
+        return weights.units
+    return np.floor(weights.values / unit).astype(np.int64)
+
+
+def shard_sums(shard: int, digests: Uint64s, units: Int64s, scores: Float64s, sensitivity: Sensitivity) -> Batches:
+    """Yield rows (digest, shard, units, score, sensitivity)."""
+    for some in slices(len(digests)):
+        count = len(units[some])
+        columns = {
+            "digest": digests_to_arrow(digests[some]),
+            "shard": pa.array(np.full(count, shard, np.int32)),
+            "units": pa.array(units[some]),
+            "score": pa.array(scores[some]),
+            "sensitivity": pa.array(np.full(count, sensitivity_number(sensitivity))),
+        }
+        yield pa.record_batch(columns)
 
 
 def summed_units(batch: pa.RecordBatch) -> Int64s:
@@ -245,11 +247,21 @@ def summed_units(batch: pa.RecordBatch) -> Int64s:
     return np.asarray(column, np.int64)
 
 
-def _rows(**columns: pa.Array) -> pa.RecordBatch:
-    """Return a batch of (shard, payload, name) with nulls in the columns that are not given."""
-    count = len(next(iter(columns.values())))
-    kinds = {"shard": pa.int32(), "payload": pa.binary(), "name": pa.binary()}
-    return pa.record_batch({name: columns.get(name, pa.nulls(count, kind)) for name, kind in kinds.items()})
+def sensitivity_number(sensitivity: Sensitivity) -> float:
+    """Return a sensitivity as one number, to travel beside the weights: that of l1 is negative."""
+    return -sensitivity.bound if sensitivity.norm is Norm.L1 else sensitivity.bound
+
+
+def summed_sensitivity(batch: pa.RecordBatch) -> Sensitivity:
+    """Return the sensitivity that all summed weights were built to; marks weigh nothing and have none.
+
+    Guarantees: weights of different sensitivities are refused.
+    """
+    low = pc.min(batch.column("least_sensitivity")).as_py()
+    high = pc.max(batch.column("most_sensitivity")).as_py()
+    if low is None or low != high:
+        raise errors.SensitivityMismatch("weights of different sensitivities were added up")
+    return Sensitivity(Norm.L1 if low < 0.0 else Norm.L2, abs(low))
 
 
 def slices(rows: int) -> Iterator[slice]:

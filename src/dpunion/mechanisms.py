@@ -1,0 +1,445 @@
+"""What a planned algorithm does in each round: weigh and decide. Read this file second; rounds are written nowhere else.
+
+    bound -> (weigh -> decide -> narrow)* -> publish
+
+Engines bring everybody's bounded sets here and carry arrays between rounds; what one round does to them is the same on
+every engine. A mechanism holds public numbers only.
+
+SharesMechanism   each user gives every item the same           Count*, Weighted*, OptimalSingleItem
+DescentMechanism  users in turn raise items toward a cutoff      PolicyLaplace, PolicyGaussian
+FunnelMechanism   the same in rounds, toward what items need     Funnel
+SipsMechanism     shares in rounds, drawn afresh                 DpSips
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from dpunion.algorithms import (
+    Algorithm,
+    Bounding,
+    CountGaussian,
+    CountLaplace,
+    DpSips,
+    Funnel,
+    Norm,
+    OptimalSingleItem,
+    PolicyGaussian,
+    PolicyLaplace,
+    Sensitivity,
+    WeightedGaussian,
+    WeightedLaplace,
+)
+from dpunion.coins import Coins, GaussianCoins, coins_for
+from dpunion.contributions import Bools, Float64s, Int64s, Uint64s, offsets_of
+from dpunion.errors import InternalError, SensitivityMismatch
+from dpunion.kernels.bounding import gather_users, keep_random
+from dpunion.kernels.descent import descend_ball, descend_l1, descend_l2
+from dpunion.kernels.shares import add_shares
+from dpunion.plans import Plan, Round, rounds_of_funnel
+from dpunion.randomness import Purpose, RunKey
+from dpunion.sets.narrowing import Part, Sets
+
+# Shares are whole multiples of this, so their sums are exact and order-free.
+SHARE_UNIT = 2.0**-32
+# Draws of length k of n-grams begin at 16 k: no length has more than 8 rounds, and length 1 uses 0..7.
+DRAWS_APART = 16
+
+
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class Weights:
+    """A weighted histogram and the sensitivity it was built to.
+
+    units: int64[items] or float64[items], in which `unit` is one; held: bool[items], whether anybody gave the item its
+    part in this round.
+
+    Guarantees:
+    - adding or removing one user changes the weights by at most `sensitivity`;
+    - nothing about the values shows in the repr.
+    """
+
+    units: npt.NDArray[Any]
+    unit: float
+    held: Bools
+    sensitivity: Sensitivity
+
+    def __repr__(self) -> str:
+        return f"Weights(<sensitive>, {self.sensitivity})"
+
+    @property
+    def values(self) -> Float64s:
+        """Return the weights: float64[items]; integers are exact below 2^53 units."""
+        return self.units if self.unit == 1.0 else np.multiply(self.units, self.unit, dtype=np.float64)
+
+
+@dataclass(slots=True, repr=False, eq=False)
+class State:
+    """What is known about the items between rounds: never released (but for `released`, after the last round).
+
+    scores: float64[items]; alive, released: bool[items].
+    """
+
+    scores: Float64s
+    alive: Bools
+    released: Bools
+
+    @classmethod
+    def start(cls, items: int) -> State:
+        """Return the state before the first round."""
+        return cls(np.zeros(items), np.ones(items, np.bool_), np.zeros(items, np.bool_))
+
+    def __repr__(self) -> str:
+        return "State(<sensitive>)"
+
+
+class Mechanism(Protocol):
+    """A planned algorithm: public numbers and two functions on arrays, one call of each in a round.
+
+    rounds: how many. bounding: how sets are bounded first. cutoff: what items are filled up to, or None where a user
+    gives by the own set alone. tells_released: whether what the next round must know is what was released, rather than
+    what is alive.
+    """
+
+    tells_released: ClassVar[bool]
+
+    @property
+    def rounds(self) -> int: ...
+
+    @property
+    def bounding(self) -> Bounding: ...
+
+    @property
+    def cutoff(self) -> float | None: ...
+
+    def weigh(self, sets: Sets, state: State, number: int, key: RunKey, *, share: float = 1.0) -> Weights:
+        """Build the histogram of a round; share: the part of each item's need that these users are to fill."""
+
+    def decide(self, weights: Weights, state: State, number: int, digests: Uint64s, key: RunKey) -> State:
+        """Decide about every item by its weight and draws of its own; refuse weights of a wrong sensitivity."""
+
+    def highest(self, number: int, share: float) -> float:
+        """Return what no item's weight exceeds in a round, for a mechanism with a cutoff."""
+
+
+class ShareRule(enum.Enum):
+    """What a user with k items gives each of them: 1, 1/k or 1/sqrt(k)."""
+
+    COUNT = "count"
+    L1 = "l1"
+    L2 = "l2"
+
+    def of_sizes(self, limit: int) -> Int64s:
+        """Return the share for each set size 0..limit, in units of 2^-32, rounded down: int64[limit+1]."""
+        if self is ShareRule.COUNT:
+            return np.full(limit + 1, 2**32, np.int64)
+        if self is ShareRule.L1:
+            return np.array([0] + [2**32 // k for k in range(1, limit + 1)], np.int64)
+        return np.array([0] + [math.isqrt(2**64 // k) for k in range(1, limit + 1)], np.int64)
+
+    def sensitivity(self, norm: Norm, limit: int) -> Sensitivity:
+        """Return how far a user with at most `limit` items moves the weights, in this norm."""
+        root = math.sqrt(limit)
+        more = {(self.COUNT, Norm.L1): float(limit), (self.COUNT, Norm.L2): root, (self.L2, Norm.L1): root}
+        return Sensitivity(norm, more.get((self, norm), 1.0))
+
+
+@dataclass(frozen=True, slots=True)
+class SharesMechanism:
+    """Each user gives every item the same, by the size of the own set; one round."""
+
+    tells_released: ClassVar[bool] = False
+    rounds: ClassVar[int] = 1
+    cutoff: ClassVar[None] = None
+
+    rule: ShareRule
+    bounding: Bounding
+    coins: Coins
+    calibrated: Sensitivity
+    draw: int = 0
+
+    def weigh(self, sets: Sets, _state: State, _number: int, _key: RunKey, *, share: float = 1.0) -> Weights:  # noqa: ARG002
+        """Add up the shares.
+
+        Guarantees: a user adds to the user's own kept items only, by at most the sensitivity of the rule.
+        """
+        limit = self.bounding.limit
+        units = add_up_shares(sets, self.rule.of_sizes(limit))
+        return Weights(units, SHARE_UNIT, units > 0, self.rule.sensitivity(self.calibrated.norm, limit))
+
+    def decide(self, weights: Weights, state: State, _number: int, digests: Uint64s, key: RunKey) -> State:
+        """Toss one coin for each held item.
+
+        Guarantees: refuses weights of another sensitivity than the coins are for.
+        """
+        check_sensitivity(weights, self.calibrated)
+        return toss(self.coins, weights, state, self.draw, digests, key)
+
+    def highest(self, _number: int, _share: float) -> float:
+        """Shares are whole numbers of their own unit."""
+        raise InternalError("shares have no cutoff")
+
+
+@dataclass(frozen=True, slots=True)
+class DescentMechanism:
+    """Users in turn raise their items toward a cutoff, by a fixed distance in the norm of the noise; one round."""
+
+    tells_released: ClassVar[bool] = False
+    rounds: ClassVar[int] = 1
+
+    cutoff: float
+    passes: int
+    bounding: Bounding
+    coins: Coins
+    calibrated: Sensitivity
+    draw: int = 0
+
+    def weigh(self, sets: Sets, _state: State, _number: int, _key: RunKey, *, share: float = 1.0) -> Weights:
+        """Let every user raise the own items toward the share of the cutoff, in each pass by an equal part of 1.
+
+        Guarantees: one user moves the weights by at most 1 in the norm, rounding apart (docs/guarantees.md, Theorem 3).
+        """
+        weights, cutoff, budget = np.zeros(len(sets)), self.cutoff * share, 1.0 / self.passes
+        scratch = np.empty(self.bounding.limit)
+        for _ in range(self.passes):
+            for part in sets:
+                if self.calibrated.norm is Norm.L1:
+                    descend_l1(part.offsets, part.items, weights, cutoff, budget, scratch)
+                else:
+                    descend_l2(part.offsets, part.items, weights, cutoff, budget)
+        return Weights(weights, 1.0, sets.held, Sensitivity(self.calibrated.norm, 1.0))
+
+    def decide(self, weights: Weights, state: State, _number: int, digests: Uint64s, key: RunKey) -> State:
+        """Toss one coin for each held item.
+
+        Guarantees: refuses weights of another sensitivity than the coins are for.
+        """
+        check_sensitivity(weights, self.calibrated)
+        return toss(self.coins, weights, state, self.draw, digests, key)
+
+    def highest(self, _number: int, share: float) -> float:
+        """Return the share of the cutoff."""
+        return self.cutoff * share
+
+
+@dataclass(frozen=True, slots=True)
+class FunnelMechanism:
+    """Several noisy rounds toward what items need, each dropping what is hopeless (docs/guarantees-funnel.md).
+
+    remaining: rem_r of each round. draw: the number of the first round's noise.
+    """
+
+    tells_released: ClassVar[bool] = False
+
+    cutoff: float
+    numbers: tuple[Round, ...]
+    remaining: tuple[float, ...]
+    bounding: Bounding
+    draw: int = 0
+
+    def __post_init__(self) -> None:
+        if sum(one.budget**2 for one in self.numbers) > 1.0 + 1e-12:
+            raise SensitivityMismatch("the rounds of a funnel spend more than the noise was calibrated to")
+
+    @property
+    def rounds(self) -> int:
+        """Return how many rounds there are."""
+        return len(self.numbers)
+
+    def targets(self, scores: Float64s, number: int) -> Float64s:
+        """Return what each item should get in a round: its need up to the cutoff, times the round's part of it."""
+        needs: Float64s = np.maximum(0.0, self.cutoff - scores)
+        needs *= self.numbers[number].budget / self.remaining[number]
+        return needs
+
+    def weigh(self, sets: Sets, state: State, number: int, _key: RunKey, *, share: float = 1.0) -> Weights:
+        """Let every user close the gaps of the own alive items by the round's budget, straight.
+
+        Guarantees: given the public scores, one user moves the weights by at most the budget in l2 norm (Lemma F1).
+        """
+        budget = self.numbers[number].budget
+        targets = self.targets(state.scores, number)
+        if share != 1.0:
+            targets *= share
+        gaps = targets.copy()
+        for part in sets:
+            descend_ball(part.offsets, part.items, gaps, budget)
+        targets -= gaps
+        return Weights(targets, 1.0, sets.held if number == 0 else state.alive, Sensitivity(Norm.L2, budget))
+
+    def decide(self, weights: Weights, state: State, number: int, digests: Uint64s, key: RunKey) -> State:
+        """Add the round's noisy weights to the scores; what lies above the line stays, and after the last is released.
+
+        Guarantees:
+        - refuses weights of another sensitivity than the round's;
+        - each item's noise of each round is a function of the run key, the round and the item's bytes;
+        - an item kept by nobody is never released.
+        """
+        one = self.numbers[number]
+        check_sensitivity(weights, Sensitivity(Norm.L2, one.budget))
+        living = np.flatnonzero(state.alive & weights.held)
+        noise = key.normals(self.draw + number, digests[living])
+        scores, alive = state.scores, np.zeros(len(state.alive), np.bool_)
+        # Shards may give more than was asked for together; no more counts than lifts the score to the cutoff.
+        most = np.maximum(0.0, self.cutoff - scores[living]) / one.budget
+        scores[living] += one.budget * (np.minimum(weights.values[living], most) + one.stddev * noise)
+        alive[living] = scores[living] > one.threshold
+        released = alive if number + 1 == len(self.numbers) else state.released
+        return State(scores, alive, released)
+
+    def highest(self, number: int, _share: float) -> float:
+        """Return the need of the lowest score that can be alive, whatever the share."""
+        lowest = min([0.0, *(earlier.threshold for earlier in self.numbers[:number])])
+        return (self.cutoff - lowest) * self.numbers[number].budget / self.remaining[number]
+
+
+@dataclass(frozen=True, slots=True)
+class SipsMechanism:
+    """Shares of freshly drawn items in every round; what was released no longer takes part (Swanberg et al. 2023)."""
+
+    tells_released: ClassVar[bool] = True
+    cutoff: ClassVar[None] = None
+
+    numbers: tuple[Round, ...]
+    limit: int
+    bounding: Bounding
+
+    @property
+    def rounds(self) -> int:
+        """Return how many rounds there are."""
+        return len(self.numbers)
+
+    def weigh(self, sets: Sets, _state: State, number: int, key: RunKey, *, share: float = 1.0) -> Weights:  # noqa: ARG002
+        """Draw at most `limit` of each user's remaining items and add up their shares.
+
+        Guarantees: one user moves the weights by at most 1 in l2 norm, by a draw from the user's own items.
+        """
+        shares = ShareRule.L2.of_sizes(self.limit)
+        units = np.zeros(len(sets), np.int64)
+        for part in sets:
+            drawn = draw_items(part, sets.digests, self.limit, number, key)
+            add_shares(drawn.offsets, drawn.items, shares, units)
+        return Weights(units, SHARE_UNIT, units > 0, ShareRule.L2.sensitivity(Norm.L2, self.limit))
+
+    def decide(self, weights: Weights, state: State, number: int, digests: Uint64s, key: RunKey) -> State:
+        """Toss one coin for each item that was drawn by somebody.
+
+        Guarantees: refuses weights of another sensitivity than the round's.
+        """
+        one = self.numbers[number]
+        check_sensitivity(weights, Sensitivity(Norm.L2, one.budget))
+        passed = toss(GaussianCoins(one.threshold, one.stddev), weights, state, number, digests, key).released
+        released = state.released | passed
+        return State(state.scores, ~released, released)
+
+    def highest(self, _number: int, _share: float) -> float:
+        """Shares are whole numbers of their own unit."""
+        raise InternalError("shares have no cutoff")
+
+
+def add_up_shares(sets: Sets, share_of_size: Int64s) -> Int64s:
+    """Return the sum of everybody's shares, in whole units: int64[items]."""
+    units = np.zeros(len(sets), np.int64)
+    for part in sets:
+        add_shares(part.offsets, part.items, share_of_size, units)
+    return units
+
+
+def draw_items(part: Part, digests: Uint64s, limit: int, number: int, key: RunKey) -> Part:
+    """Draw at most `limit` items of each user for round `number`.
+
+    Guarantees: what one user draws depends on that user's own items and the key alone.
+    """
+    offsets = part.offsets - part.offsets[0]
+    drawn, starts, sizes = part.items[part.offsets[0] : part.offsets[-1]].copy(), offsets[:-1], np.diff(offsets)
+    heavy = np.flatnonzero(sizes > limit)
+    keys = key.words(Purpose.BOUND, number, part.user_digests[heavy])
+    keep_random(starts, drawn, sizes, heavy, keys, digests, limit)
+    new_offsets = offsets_of(sizes)
+    kept = np.empty(int(new_offsets[-1]), np.int32)
+    gather_users(starts, drawn, np.arange(len(sizes)), new_offsets, kept)
+    return Part(new_offsets, kept, part.user_digests)
+
+
+def check_sensitivity(weights: Weights, calibrated: Sensitivity) -> None:
+    """Refuse weights whose sensitivity is not what the noise was calibrated to."""
+    if weights.sensitivity != calibrated:
+        raise SensitivityMismatch("the weights and the noise assume different sensitivities")
+
+
+def toss(coins: Coins, weights: Weights, state: State, draw: int, digests: Uint64s, key: RunKey) -> State:
+    """Toss one coin for each held item.
+
+    Guarantees:
+    - an item's coin is a function of the run key and the item's bytes, not of where it stands;
+    - an item kept by nobody is never released.
+    """
+    passed = coins.toss(draw, digests, weights.values, key) & weights.held
+    return State(state.scores, passed, passed)
+
+
+# ------------------------------------------------------------------------------------------ from plans to mechanisms
+
+
+def mechanism_for(plan: Plan) -> Mechanism:
+    """Return what a planned algorithm does."""
+    return MECHANISMS[type(plan.algorithm)](plan)
+
+
+def _shares(rule: ShareRule) -> Callable[[Plan], Mechanism]:
+    return lambda plan: SharesMechanism(rule, plan.algorithm.bounding, coins_for(plan), plan.sensitivity)
+
+
+def _descent(plan: Plan) -> Mechanism:
+    algorithm: Any = plan.algorithm
+    return DescentMechanism(cutoff_of(plan), algorithm.passes, algorithm.bounding, coins_for(plan), plan.sensitivity)
+
+
+def _funnel(plan: Plan) -> Mechanism:
+    algorithm: Any = plan.algorithm
+    return FunnelMechanism(cutoff_of(plan), plan.rounds, algorithm.remaining, algorithm.bounding)
+
+
+def _sips(plan: Plan) -> Mechanism:
+    return SipsMechanism(plan.rounds, plan.algorithm.max_items_per_user, plan.algorithm.bounding)
+
+
+def cutoff_of(plan: Plan) -> float:
+    """Return what items are filled up to."""
+    if plan.cutoff is None:
+        raise InternalError("a policy without a cutoff")
+    return plan.cutoff
+
+
+MECHANISMS: dict[type[Algorithm], Callable[[Plan], Mechanism]] = {
+    CountLaplace: _shares(ShareRule.COUNT),
+    CountGaussian: _shares(ShareRule.COUNT),
+    OptimalSingleItem: _shares(ShareRule.COUNT),
+    WeightedLaplace: _shares(ShareRule.L1),
+    WeightedGaussian: _shares(ShareRule.L2),
+    PolicyLaplace: _descent,
+    PolicyGaussian: _descent,
+    Funnel: _funnel,
+    DpSips: _sips,
+}
+
+
+def mechanism_on_candidates(
+    algorithm: WeightedGaussian | PolicyGaussian | Funnel, stddev: float, threshold: float, length: int
+) -> Mechanism:
+    """Return what an algorithm does on public candidates of this length: with the draws of the length."""
+    bounding, coins, one = algorithm.bounding, GaussianCoins(threshold, stddev), Sensitivity(Norm.L2, 1.0)
+    if isinstance(algorithm, Funnel):
+        rounds = rounds_of_funnel(algorithm, stddev, threshold)
+        cutoff = algorithm.cutoff(stddev, threshold)
+        return FunnelMechanism(cutoff, rounds, algorithm.remaining, bounding, DRAWS_APART * length)
+    if isinstance(algorithm, PolicyGaussian):
+        cutoff = threshold + algorithm.cutoff_margin * stddev
+        return DescentMechanism(cutoff, algorithm.passes, bounding, coins, one, length)
+    return SharesMechanism(ShareRule.L2, bounding, coins, one, length)

@@ -1,0 +1,125 @@
+"""Everybody's sets as rounds visit them: in order, in parts, narrowed between rounds."""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import Executor, Future
+from typing import NamedTuple
+
+import numpy as np
+
+from dpunion.contributions import Bools, Contributions, Int32s, Int64s, Uint64s, offsets_of
+from dpunion.kernels.bounding import mark_items, narrow_users
+
+PAIRS_PER_PART = 1 << 21
+PARTS_AHEAD = 3
+
+
+class Part(NamedTuple):
+    """Some users' sets: user u holds items[offsets[u]:offsets[u+1]]; user_digests are theirs."""
+
+    offsets: Int64s
+    items: Int32s
+    user_digests: Uint64s
+
+
+class Sets:
+    """Everybody's sets in visiting order (sensitive).
+
+    digests: uint64[items, 2], the run key's digest of each item. With another thread, parts are narrowed there while
+    earlier ones are visited here.
+
+    Guarantees:
+    - users stay in their order, and a user's set after narrowing is a function of the user's own set and of the public
+      `alive`;
+    - nothing about the values shows in the repr.
+    """
+
+    def __init__(self, contributions: Contributions, other_thread: Executor | None = None) -> None:
+        self.digests = contributions.table.digests
+        self._other_thread = other_thread
+        self._parts = parts_of(contributions)
+        self._waiting: list[Part] | None = None
+        self._alive: Bools = np.empty(0, np.bool_)
+        self._ours = False
+        self._held: Future[Bools] = Future()
+        if other_thread is not None:
+            self._held = other_thread.submit(held_items, contributions)
+        else:
+            self._held.set_result(held_items(contributions))
+
+    def __repr__(self) -> str:
+        return "Sets(<sensitive>)"
+
+    def __len__(self) -> int:
+        return len(self.digests)
+
+    @property
+    def held(self) -> Bools:
+        """Say for each item whether any user kept it, before anything was narrowed: bool[items]."""
+        return self._held.result()
+
+    def __iter__(self) -> Iterator[Part]:
+        if self._waiting is None:
+            yield from self._parts
+            return
+        waiting, self._parts = self._waiting, []
+        for part in self._narrowed(waiting):
+            self._parts.append(part)
+            yield part
+        self._waiting, self._ours = None, True
+
+    def narrow(self, alive: Bools) -> None:
+        """Drop what is not alive from every set, before the next visit: bool[items]."""
+        self._waiting, self._alive = list(self), alive
+
+    def _narrowed(self, parts: list[Part]) -> Iterator[Part]:
+        """Yield the parts narrowed, in order; with another thread, while that is at the next ones."""
+        if self._other_thread is None:
+            yield from (narrow(part, self._alive, in_place=self._ours) for part in parts)
+            return
+        parts.reverse()
+        coming: deque[Future[Part]] = deque()
+        while parts or coming:
+            while parts and len(coming) < PARTS_AHEAD:
+                coming.append(self._other_thread.submit(narrow, parts.pop(), self._alive, in_place=self._ours))
+            yield coming.popleft().result()
+
+
+def held_items(contributions: Contributions) -> Bools:
+    """Say for each item whether any user kept it: bool[items].
+
+    Guarantees: an item that was in the data but kept by nobody is not held.
+    """
+    held = np.zeros(len(contributions.table), np.bool_)
+    mark_items(contributions.items, held)
+    return held
+
+
+def parts_of(contributions: Contributions) -> list[Part]:
+    """Cut the users into parts of about PAIRS_PER_PART pairs, in their order; nothing is copied."""
+    offsets, items = contributions.offsets, contributions.items
+    count = min(len(items) // PAIRS_PER_PART + 1, max(len(offsets) - 1, 1))
+    ends = np.searchsorted(offsets, np.arange(1, count) * len(items) // count)
+    places = [0, *ends.tolist(), len(offsets) - 1]
+    return [
+        Part(offsets[first : last + 1], items, contributions.user_digests[first:last])
+        for first, last in itertools.pairwise(places)
+    ]
+
+
+def narrow(part: Part, alive: Bools, *, in_place: bool = False) -> Part:
+    """Drop what is no longer alive from every set; the users stay in their order.
+
+    in_place: the items are written over. Visiting the smallest remaining sets first again was measured and gains
+    nothing.
+
+    Guarantees: a user's new set is a function of the user's old one and the public `alive`.
+    """
+    offsets, items, user_digests = part
+    kept = items if in_place else np.empty(int(offsets[-1] - offsets[0]), np.int32)
+    sizes = np.empty(len(offsets) - 1, np.int64)
+    total = narrow_users(offsets, items, alive, kept, sizes)
+    return Part(offsets_of(sizes), kept[:total], user_digests)
