@@ -10,25 +10,20 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from typing import assert_never
 
 import numpy as np
 
 from dpunion.algorithms import ALGORITHMS, Algorithm, DpSips, Funnel, OptimalSingleItem
 from dpunion.audit.drawing import table
 from dpunion.budget import Budget
-from dpunion.calibration.gaussian import GUARD
-from dpunion.calibration.optimal import release_probabilities
-from dpunion.calibration.rounding import EPSILON_SLACK
-from dpunion.contributions import Contributions, Float64s, Int32s, Int64s, ItemTable
-from dpunion.engines import local
-from dpunion.engines.rounds import funnel_targets, narrow
+from dpunion.contributions import Bools, Contributions, Float64s, Int32s, Int64s, ItemTable, Uint64s
+from dpunion.engines import local, rounds
 from dpunion.engines.shares import in_weight, l2_shares
 from dpunion.errors import BadParameter
-from dpunion.kernels.descent import descend_ball
 from dpunion.kernels.normal import upper_tail
 from dpunion.kernels.shares import add_shares
-from dpunion.plans import Noise, Plan, Round, plan_release
+from dpunion.plans import Plan, plan_release
+from dpunion.randomness import KEY_BYTES, RunKey
 
 User = tuple[int, ...]
 
@@ -83,25 +78,61 @@ def laplace_chances(weights: Float64s, threshold: float, scale: float) -> Float6
     return np.where(weights > threshold, 1.0 - tails, tails)
 
 
-def optimal_chances(plan: Plan, counts: Float64s) -> Float64s:
-    """Return the release probability of OptimalSingleItem for each count (Desfontaines et al. 2022, Thm 1)."""
-    odds = release_probabilities(plan.budget.epsilon - EPSILON_SLACK, plan.budget.delta * (1.0 - GUARD))
-    return np.array([odds[min(int(count), len(odds) - 1)] for count in counts])
+class NotingKey(RunKey):
+    """A key that tosses no coin: it notes each coin's chance to be "released", and lets every item pass."""
+
+    __slots__ = ("chances",)
+
+    chances: Float64s
+
+    def decide_gaussian(
+        self,
+        round: int,  # noqa: A002, ARG002
+        digests: Uint64s,  # noqa: ARG002
+        weights: Float64s,
+        *,
+        threshold: float,
+        stddev: float,
+    ) -> Bools:
+        """Note the chances of Gaussian decisions."""
+        return self._noted(gaussian_chances(weights, threshold, stddev))
+
+    def decide_laplace(
+        self,
+        round: int,  # noqa: A002, ARG002
+        digests: Uint64s,  # noqa: ARG002
+        weights: Float64s,
+        *,
+        threshold: float,
+        scale: float,
+    ) -> Bools:
+        """Note the chances of Laplace decisions."""
+        return self._noted(laplace_chances(weights, threshold, scale))
+
+    def coins(
+        self,
+        round: int,  # noqa: A002, ARG002
+        digests: Uint64s,  # noqa: ARG002
+        prob_small: Float64s,
+        release_when_hit: Bools,
+    ) -> Bools:
+        """Note the chances of plain coins."""
+        return self._noted(np.where(release_when_hit, prob_small, 1.0 - prob_small))
+
+    def _noted(self, chances: Float64s) -> Bools:
+        self.chances = chances
+        return np.ones(len(chances), np.bool_)
 
 
 def release_chances(plan: Plan, users: tuple[User, ...], size: int) -> Float64s:
-    """Return each item's chance in a release of one round, by the engine's own weights: float64[size]."""
-    weights = local.weigh(plan, database(users, size, plan.algorithm.max_items_per_user))
-    match plan.noise:
-        case Noise.GAUSSIAN:
-            chances = gaussian_chances(weights.values, plan.threshold, plan.scale)
-        case Noise.LAPLACE:
-            chances = laplace_chances(weights.values, plan.threshold, plan.scale)
-        case Noise.TRUNCATED_GEOMETRIC:
-            chances = optimal_chances(plan, weights.values)
-        case _:
-            assert_never(plan.noise)
-    return np.where(weights.held, chances, 0.0)
+    """Return each item's chance in a release of one round: float64[size].
+
+    The engine weighs and decides; only the coins are not tossed.
+    """
+    contributions = database(users, size, plan.algorithm.max_items_per_user)
+    key = NotingKey(bytes(KEY_BYTES), is_test=True)
+    passed = local.decide(plan, local.weigh(plan, contributions), contributions.table.digests, key)
+    return np.where(passed, key.chances, 0.0)
 
 
 def output_law(plan: Plan, users: tuple[User, ...], size: int) -> Float64s:
@@ -149,7 +180,7 @@ def funnel_law(plan: Plan, algorithm: Funnel, users: tuple[User, ...], size: int
     offsets, items = csr(users)
     held = np.isin(np.arange(size), items)
     first = plan.rounds[0]
-    weights = _round_weights(plan, algorithm, 0, offsets, items, np.zeros(size))
+    weights, _ = rounds.weigh_round(plan, algorithm, 0, np.zeros(size), [(offsets, items)])
     means, stddev = first.budget * weights, first.budget * first.stddev
     if len(plan.rounds) == 1:
         chances = np.where(held, gaussian_chances(means, first.threshold, stddev), 0.0)
@@ -161,22 +192,11 @@ def funnel_law(plan: Plan, algorithm: Funnel, users: tuple[User, ...], size: int
     copied = (items[None, :] + (np.arange(points, dtype=np.int32) * size)[:, None]).ravel().astype(np.int32)
     sizes = np.tile(np.diff(offsets), points)
     copied_offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
-    left_offsets, left = narrow(copied_offsets, copied, alive.ravel())
-    more = _round_weights(plan, algorithm, 1, left_offsets, left, scores.ravel()).reshape(points, size)
-    totals = scores + second.budget * more
+    left = rounds.narrow(copied_offsets, copied, alive.ravel())
+    more, _ = rounds.weigh_round(plan, algorithm, 1, scores.ravel(), [left])
+    totals = scores + second.budget * more.reshape(points, size)
     chances = np.where(alive, gaussian_chances(totals, second.threshold, second.budget * second.stddev), 0.0)
     return np.asarray(masses @ coin_laws(chances))
-
-
-def _round_weights(
-    plan: Plan, algorithm: Funnel, number: int, offsets: Int64s, items: Int32s, scores: Float64s
-) -> Float64s:
-    """Return the weights of one round given the public scores, as the engine computes them."""
-    one: Round = plan.rounds[number]
-    targets = funnel_targets(plan, scores, one.budget / algorithm.remaining[number])
-    gaps = targets.copy()
-    descend_ball(offsets, items, gaps, one.budget)
-    return targets - gaps
 
 
 def _score_grid(

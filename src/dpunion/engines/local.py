@@ -26,9 +26,8 @@ from dpunion.algorithms import (
     WeightedGaussian,
     WeightedLaplace,
 )
-from dpunion.calibration.gaussian import GUARD
-from dpunion.calibration.optimal import release_odds
-from dpunion.calibration.rounding import MAX_USERS, calibration_target
+from dpunion.calibration import optimal
+from dpunion.calibration.rounding import MAX_USERS
 from dpunion.contributions import Contributions, Float64s, Int64s
 from dpunion.engines import rounds
 from dpunion.engines.rounds import select_by_funnel, select_by_sips
@@ -163,8 +162,7 @@ def decide(plan: Plan, weights: Weights, digests: npt.NDArray[np.uint64], key: R
 
 def _decide_optimally(plan: Plan, counts: Float64s, digests: npt.NDArray[np.uint64], key: RunKey) -> Bools:
     """Flip the coins of the optimal single-item release; the rarer outcome is the one that is drawn."""
-    epsilon, delta = calibration_target(plan.budget.epsilon, plan.budget.delta)
-    odds = release_odds(epsilon, delta * (1.0 - GUARD))
+    odds = optimal.release_odds_for(plan.budget)
     small = np.array([chance for chance, _ in odds])
     likely = np.array([side for _, side in odds])
     at = np.minimum(counts, len(odds) - 1).astype(np.int64)

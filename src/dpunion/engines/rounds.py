@@ -42,23 +42,35 @@ def select_by_funnel(plan: Plan, algorithm: Funnel, contributions: Contributions
         alive: Bools = np.empty(0, np.bool_)
         scores = np.zeros(len(contributions.table))
         sets: Iterable[Sets] = parts_of(contributions.offsets, contributions.items)
-        for number, (one, left) in enumerate(zip(plan.rounds, algorithm.remaining, strict=True)):
-            targets = funnel_targets(plan, scores, one.budget / left)
-            gaps = targets.copy()
-            visited = []
-            for offsets, items in sets:
-                descend_ball(offsets, items, gaps, one.budget)
-                visited.append((offsets, items))
+        for number, one in enumerate(plan.rounds):
+            weights, visited = weigh_round(plan, algorithm, number, scores, sets)
             if number == 0:
                 alive = marked.result()
             living = np.flatnonzero(alive)
-            weights = (targets - gaps)[living]
             noise = key.normals(number, digests[living])
-            scores[living] += one.budget * (weights + one.stddev * noise)
+            scores[living] += one.budget * (weights[living] + one.stddev * noise)
             alive[living] = scores[living] > one.threshold
             if number + 1 < len(plan.rounds):
                 sets = narrowed(visited, alive, other_thread, in_place=number > 0)
     return np.flatnonzero(alive)
+
+
+def weigh_round(
+    plan: Plan, algorithm: Funnel, number: int, scores: Float64s, sets: Iterable[Sets]
+) -> tuple[Float64s, list[Sets]]:
+    """Weigh one round of Funnel, given the public scores: the weights float64[items], and the sets that were visited.
+
+    Guarantees: one user moves the weights by at most the round's budget in l2 norm, on that user's items only.
+    """
+    budget = plan.rounds[number].budget
+    targets = funnel_targets(plan, scores, budget / algorithm.remaining[number])
+    gaps = targets.copy()
+    visited = []
+    for offsets, items in sets:
+        descend_ball(offsets, items, gaps, budget)
+        visited.append((offsets, items))
+    weights: Float64s = targets - gaps
+    return weights, visited
 
 
 def held_items(contributions: Contributions) -> Bools:
