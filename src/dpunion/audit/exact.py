@@ -30,7 +30,7 @@ User = tuple[int, ...]
 # Gauss-Legendre points in each piece, and pieces per standard deviation of a score.
 POINTS = 6
 PIECES_PER_STDDEV = 2.0
-# Beyond so many standard deviations a score does not come (1e-18).
+# A score does not come further from its mean than this many standard deviations (1e-18).
 REACH = 9.0
 
 
