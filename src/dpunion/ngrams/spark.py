@@ -175,7 +175,10 @@ def pairs_of(names: list[bytes]) -> Uint64s:
 
 
 def level_of_tokens(words: list[bytes], key: RunKey) -> Level:
-    """Return the released tokens, sorted by their bytes, as a level; as `first_level` does on one machine."""
+    """Return the released tokens, sorted by their bytes, as a level; as `first_level` does on one machine.
+
+    Guarantees: nothing but released tokens is looked at.
+    """
     offsets = offsets_of(np.fromiter(map(len, words), np.int64, len(words)))
     digests = key.digests(Purpose.ITEM, offsets, np.frombuffer(b"".join(words) or b"\0", np.uint8))
     nothing = np.zeros(len(words), np.int32)
@@ -210,7 +213,10 @@ class ReadStreams:
     secret: Secret
 
     def __call__(self, batches: Batches) -> Batches:
-        """Run the task."""
+        """Run the task.
+
+        Guarantees: those of `read_tokens`; no user id leaves the task, only keyed digests.
+        """
         first = next(batches, None)
         if first is None:
             return
@@ -228,7 +234,10 @@ def _silent(_stage: str, _done: float | None) -> None:
 
 
 def packed_stream(stream: TokenStream) -> bytes:
-    """Pack a token stream, little-endian: four lengths, then users' digests and offsets, tokens, and the table."""
+    """Pack a token stream, little-endian: four lengths, then users' digests and offsets, tokens, and the table.
+
+    Guarantees: users are keyed digests only.
+    """
     table = stream.table
     lengths = np.array([len(stream.user_digests), len(stream.tokens), len(table), len(table.data)], "<i8")
     arrays = [
@@ -330,7 +339,10 @@ class EmitMarks:
     secret: Secret
 
     def __call__(self, batches: Batches) -> Batches:
-        """Run the task."""
+        """Run the task.
+
+        Guarantees: nothing of the batches is looked at; marks are drawn from public candidates by the run key.
+        """
         for _ in batches:
             digests = pair_digests(self.marks, self.levels[0], self.levels[-1], self.secret.key)
             names = names_of(pair_table(self.marks, digests))
@@ -347,7 +359,10 @@ class DecidePairs:
     secret: Secret
 
     def __call__(self, batches: Batches) -> Batches:
-        """Run the task."""
+        """Run the task.
+
+        Guarantees: a pair's coin is a function of the run key, the length and the pair's bytes; marks pass.
+        """
         key = self.secret.key
         for batch in batches:
             names = batch.column("item").cast(pa.binary())
@@ -368,7 +383,10 @@ class DecideDigests:
     secret: Secret
 
     def __call__(self, batches: Batches) -> Batches:
-        """Run the task."""
+        """Run the task.
+
+        Guarantees: an n-gram's coin is a function of the run key, the length and its bytes.
+        """
         key = self.secret.key
         for batch in batches:
             digests = digests_from_arrow(batch.column("digest"))

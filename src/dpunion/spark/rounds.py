@@ -70,7 +70,10 @@ class DescendInShard:
     shards: int
 
     def __call__(self, batches: Batches) -> Batches:
-        """Run the task."""
+        """Run the task.
+
+        Guarantees: one user moves the weights of that user's shard by at most 1 in the policy's norm, and no other's.
+        """
         algorithm = self.algorithm
         for shard, message in messages(batches, algorithm.user_order, algorithm.max_items_per_user):
             sets = message.contributions
@@ -123,7 +126,10 @@ class FunnelInShard:
     shards: int
 
     def __call__(self, batches: Batches) -> Batches:
-        """Run the task."""
+        """Run the task.
+
+        Guarantees: given the public scores, one user moves the weights of one shard by at most the round's budget.
+        """
         funnel = self.funnel
         for shard, message in messages(batches, funnel.user_order, funnel.max_items):
             sets = message.contributions
@@ -150,7 +156,10 @@ class FunnelScores:
     shards: int
 
     def __call__(self, batches: Batches) -> Batches:
-        """Run the task."""
+        """Run the task.
+
+        Guarantees: an item's noise is a function of the run key, the round and the item's bytes.
+        """
         key, one = self.secret.key, self.funnel.rounds[self.number]
         last = self.number + 1 == len(self.funnel.rounds)
         for batch in batches:
@@ -187,7 +196,10 @@ class SipsInShard:
     number: int
 
     def __call__(self, batches: Batches) -> Batches:
-        """Run the task."""
+        """Run the task.
+
+        Guarantees: what a user draws depends on that user's items and the key; one user adds at most 1 in l2 norm.
+        """
         limit = self.plan.algorithm.max_items_per_user
         for shard, message in messages(batches, UserOrder.RANDOM, limit):
             sets = message.contributions
@@ -209,7 +221,10 @@ class SipsDecisions:
     number: int
 
     def __call__(self, batches: Batches) -> Batches:
-        """Run the task."""
+        """Run the task.
+
+        Guarantees: an item's coin is a function of the run key, the round and the item's bytes.
+        """
         key, one = self.secret.key, self.plan.rounds[self.number]
         for batch in batches:
             digests = digests_from_arrow(batch.column("digest"))
@@ -227,7 +242,10 @@ class PolicyDecisions:
     unit: float
 
     def __call__(self, batches: Batches) -> Batches:
-        """Run the task."""
+        """Run the task.
+
+        Guarantees: those of `decide`, on the sums of all shards.
+        """
         key = self.secret.key
         for batch in batches:
             digests = digests_from_arrow(batch.column("digest"))

@@ -100,7 +100,10 @@ class Renamed:
     names: tuple[str, ...]
 
     def __call__(self, source: pa.RecordBatchReader, key: RunKey) -> Contributions:
-        """Read all rows."""
+        """Read all rows.
+
+        Guarantees: those of the reader; columns keep their order, and their values as they are.
+        """
         return self.read(renamed(source, source.schema, self.names), key)
 
 
@@ -162,7 +165,10 @@ class AddShares:
     share_of_size: Int64s
 
     def __call__(self, batches: Batches) -> Batches:
-        """Run the task."""
+        """Run the task.
+
+        Guarantees: a user's rows count in one partition, and add whole units to the items that user keeps only.
+        """
         contributions = read_partition(batches, self.read, self.secret.key, self.max_items)
         if contributions is None:
             return
@@ -180,7 +186,10 @@ class DecideShares:
     secret: Secret
 
     def __call__(self, batches: Batches) -> Batches:
-        """Run the task."""
+        """Run the task.
+
+        Guarantees: those of `decide`, on the sums of all partitions.
+        """
         key = self.secret.key
         for batch in batches:
             names = batch.column("item").cast(pa.binary())
@@ -198,7 +207,10 @@ class SplitKeys:
     columns: tuple[str, ...]
 
     def __call__(self, batches: Batches) -> Batches:
-        """Run the task."""
+        """Run the task.
+
+        Guarantees: nothing but what was released is looked at.
+        """
         for batch in batches:
             keys = [composite.split(name.decode()) for name in batch.column("item").to_pylist()]
             parts = [pa.array([key[place] for key in keys], pa.string()) for place in range(len(self.columns))]
@@ -215,7 +227,10 @@ class CutIntoPieces:
     shards: int
 
     def __call__(self, batches: Batches) -> Batches:
-        """Run the task."""
+        """Run the task.
+
+        Guarantees: those of `pieces_and_names`.
+        """
         key = self.secret.key
         contributions = read_partition(batches, self.read, key, self.max_items)
         if contributions is not None:
@@ -223,7 +238,10 @@ class CutIntoPieces:
 
 
 def pieces_and_names(contributions: Contributions, shards: int, key: RunKey) -> Batches:
-    """Yield the pieces of all shards and the names of all items, as rows (shard, payload, name)."""
+    """Yield the pieces of all shards and the names of all items, as rows (shard, payload, name).
+
+    Guarantees: those of `cut`; names stand apart from the pieces, and nothing says who holds them.
+    """
     for shard, piece in cut(contributions, shards, key):
         yield _rows(shard=pa.array([shard], pa.int32()), payload=pa.array([piece.to_bytes()], pa.binary()))
     table = contributions.table
