@@ -1,4 +1,4 @@
-"""What a planned algorithm does in each round: weigh and decide. Read this file second; rounds are written nowhere else.
+"""What a planned algorithm does in each round: weigh and decide. Read it second; rounds are written nowhere else.
 
     bound -> (weigh -> decide -> narrow)* -> publish
 
@@ -171,7 +171,7 @@ class SharesMechanism:
         """
         limit = self.bounding.limit
         units = add_up_shares(sets, self.rule.of_sizes(limit))
-        return Weights(units, SHARE_UNIT, units > 0, self.rule.sensitivity(self.calibrated.norm, limit))
+        return Weights(units, SHARE_UNIT, units > 0, self.rule.sensitivity(self.coins.norm, limit))
 
     def decide(self, weights: Weights, state: State, _number: int, digests: Uint64s, key: RunKey) -> State:
         """Toss one coin for each held item.
@@ -179,6 +179,7 @@ class SharesMechanism:
         Guarantees: refuses weights of another sensitivity than the coins are for.
         """
         check_sensitivity(weights, self.calibrated)
+        check_norm(self.coins, self.calibrated)
         return toss(self.coins, weights, state, self.draw, digests, key)
 
     def highest(self, _number: int, _share: float) -> float:
@@ -188,11 +189,12 @@ class SharesMechanism:
 
 @dataclass(frozen=True, slots=True)
 class DescentMechanism:
-    """Users in turn raise their items toward a cutoff, by a fixed distance in the norm of the noise; one round."""
+    """Users in turn raise their items toward a cutoff, by a distance of 1 in the norm; one round."""
 
     tells_released: ClassVar[bool] = False
     rounds: ClassVar[int] = 1
 
+    norm: Norm
     cutoff: float
     passes: int
     bounding: Bounding
@@ -209,11 +211,11 @@ class DescentMechanism:
         scratch = np.empty(self.bounding.limit)
         for _ in range(self.passes):
             for part in sets:
-                if self.calibrated.norm is Norm.L1:
+                if self.norm is Norm.L1:
                     descend_l1(part.offsets, part.items, weights, cutoff, budget, scratch)
                 else:
                     descend_l2(part.offsets, part.items, weights, cutoff, budget)
-        return Weights(weights, 1.0, sets.held, Sensitivity(self.calibrated.norm, 1.0))
+        return Weights(weights, 1.0, sets.held, Sensitivity(self.norm, 1.0))
 
     def decide(self, weights: Weights, state: State, _number: int, digests: Uint64s, key: RunKey) -> State:
         """Toss one coin for each held item.
@@ -221,6 +223,7 @@ class DescentMechanism:
         Guarantees: refuses weights of another sensitivity than the coins are for.
         """
         check_sensitivity(weights, self.calibrated)
+        check_norm(self.coins, self.calibrated)
         return toss(self.coins, weights, state, self.draw, digests, key)
 
     def highest(self, _number: int, share: float) -> float:
@@ -241,11 +244,13 @@ class FunnelMechanism:
     numbers: tuple[Round, ...]
     remaining: tuple[float, ...]
     bounding: Bounding
+    calibrated: Sensitivity
     draw: int = 0
 
     def __post_init__(self) -> None:
-        if sum(one.budget**2 for one in self.numbers) > 1.0 + 1e-12:
-            raise SensitivityMismatch("the rounds of a funnel spend more than the noise was calibrated to")
+        spent = math.hypot(*(one.budget for one in self.numbers))
+        if self.calibrated.norm is not Norm.L2 or abs(spent - self.calibrated.bound) > 1e-12:
+            raise SensitivityMismatch("the rounds spend another budget than the noise was calibrated to")
 
     @property
     def rounds(self) -> int:
@@ -309,6 +314,7 @@ class SipsMechanism:
     numbers: tuple[Round, ...]
     limit: int
     bounding: Bounding
+    calibrated: Sensitivity
 
     @property
     def rounds(self) -> int:
@@ -333,7 +339,7 @@ class SipsMechanism:
         Guarantees: refuses weights of another sensitivity than the round's.
         """
         one = self.numbers[number]
-        check_sensitivity(weights, Sensitivity(Norm.L2, one.budget))
+        check_sensitivity(weights, self.calibrated)
         passed = toss(GaussianCoins(one.threshold, one.stddev), weights, state, number, digests, key).released
         released = state.released | passed
         return State(state.scores, ~released, released)
@@ -344,7 +350,10 @@ class SipsMechanism:
 
 
 def add_up_shares(sets: Sets, share_of_size: Int64s) -> Int64s:
-    """Return the sum of everybody's shares, in whole units: int64[items]."""
+    """Return the sum of everybody's shares, in whole units: int64[items].
+
+    Guarantees: a user with k items adds share_of_size[k] to each of them and nothing elsewhere; sums are exact.
+    """
     units = np.zeros(len(sets), np.int64)
     for part in sets:
         add_shares(part.offsets, part.items, share_of_size, units)
@@ -368,9 +377,18 @@ def draw_items(part: Part, digests: Uint64s, limit: int, number: int, key: RunKe
 
 
 def check_sensitivity(weights: Weights, calibrated: Sensitivity) -> None:
-    """Refuse weights whose sensitivity is not what the noise was calibrated to."""
+    """Refuse weights whose sensitivity is not what the noise was calibrated to.
+
+    Guarantees: no decision is made on weights that one user can move further than the noise hides.
+    """
     if weights.sensitivity != calibrated:
         raise SensitivityMismatch("the weights and the noise assume different sensitivities")
+
+
+def check_norm(coins: Coins, calibrated: Sensitivity) -> None:
+    """Refuse noise that does not hide distances of the norm it was calibrated to."""
+    if coins.norm is not calibrated.norm:
+        raise SensitivityMismatch("the noise was calibrated to distances of another norm")
 
 
 def toss(coins: Coins, weights: Weights, state: State, draw: int, digests: Uint64s, key: RunKey) -> State:
@@ -396,18 +414,23 @@ def _shares(rule: ShareRule) -> Callable[[Plan], Mechanism]:
     return lambda plan: SharesMechanism(rule, plan.algorithm.bounding, coins_for(plan), plan.sensitivity)
 
 
-def _descent(plan: Plan) -> Mechanism:
-    algorithm: Any = plan.algorithm
-    return DescentMechanism(cutoff_of(plan), algorithm.passes, algorithm.bounding, coins_for(plan), plan.sensitivity)
+def _descent(norm: Norm) -> Callable[[Plan], Mechanism]:
+    def descent(plan: Plan) -> Mechanism:
+        algorithm: Any = plan.algorithm
+        return DescentMechanism(
+            norm, cutoff_of(plan), algorithm.passes, algorithm.bounding, coins_for(plan), plan.sensitivity
+        )
+
+    return descent
 
 
 def _funnel(plan: Plan) -> Mechanism:
     algorithm: Any = plan.algorithm
-    return FunnelMechanism(cutoff_of(plan), plan.rounds, algorithm.remaining, algorithm.bounding)
+    return FunnelMechanism(cutoff_of(plan), plan.rounds, algorithm.remaining, algorithm.bounding, plan.sensitivity)
 
 
 def _sips(plan: Plan) -> Mechanism:
-    return SipsMechanism(plan.rounds, plan.algorithm.max_items_per_user, plan.algorithm.bounding)
+    return SipsMechanism(plan.rounds, plan.algorithm.max_items_per_user, plan.algorithm.bounding, plan.sensitivity)
 
 
 def cutoff_of(plan: Plan) -> float:
@@ -423,8 +446,8 @@ MECHANISMS: dict[type[Algorithm], Callable[[Plan], Mechanism]] = {
     OptimalSingleItem: _shares(ShareRule.COUNT),
     WeightedLaplace: _shares(ShareRule.L1),
     WeightedGaussian: _shares(ShareRule.L2),
-    PolicyLaplace: _descent,
-    PolicyGaussian: _descent,
+    PolicyLaplace: _descent(Norm.L1),
+    PolicyGaussian: _descent(Norm.L2),
     Funnel: _funnel,
     DpSips: _sips,
 }
@@ -438,8 +461,8 @@ def mechanism_on_candidates(
     if isinstance(algorithm, Funnel):
         rounds = rounds_of_funnel(algorithm, stddev, threshold)
         cutoff = algorithm.cutoff(stddev, threshold)
-        return FunnelMechanism(cutoff, rounds, algorithm.remaining, bounding, DRAWS_APART * length)
+        return FunnelMechanism(cutoff, rounds, algorithm.remaining, bounding, one, DRAWS_APART * length)
     if isinstance(algorithm, PolicyGaussian):
         cutoff = threshold + algorithm.cutoff_margin * stddev
-        return DescentMechanism(cutoff, algorithm.passes, bounding, coins, one, length)
+        return DescentMechanism(Norm.L2, cutoff, algorithm.passes, bounding, coins, one, length)
     return SharesMechanism(ShareRule.L2, bounding, coins, one, length)

@@ -233,15 +233,15 @@ def _sips_plan(algorithm: DpSips, budget: Budget, epsilon: float, delta: float) 
     )
 
 
-def _optimal_plan(algorithm: OptimalSingleItem, budget: Budget, epsilon: float, delta: float) -> Plan:
+def _optimal_plan(algorithm: OptimalSingleItem, budget: Budget, epsilon: float, _delta: float) -> Plan:
     """Plan the optimal single-item release; the threshold is the count released with probability one half."""
-    odds = optimal.release_probabilities(epsilon, delta * (1.0 - gaussian.GUARD))
+    chances = optimal.released_with(optimal.release_odds_for(budget))
     return Plan(
         algorithm=algorithm,
         budget=budget,
         noise=Noise.TRUNCATED_GEOMETRIC,
         scale=1.0 / epsilon,
-        threshold=float(next(count for count, chance in enumerate(odds) if chance >= 0.5)),
+        threshold=float(next(count for count, chance in enumerate(chances) if chance >= 0.5)),
         cutoff=None,
         sensitivity=algorithm.sensitivity,
         delta_used=budget.delta,

@@ -126,7 +126,6 @@ def database_of(address):
     return address.rsplit("/", 1)[1]
 
 
-@pytest.mark.slow
 def test_exactly_the_budget_is_granted_to_a_storm(address):
     check_additive_storm(address, 32, 400, 1000)
 
@@ -139,7 +138,6 @@ def test_concurrent_requests_for_one_release_are_granted_once(address):
     check_same_release(address)
 
 
-@pytest.mark.slow
 def test_a_hundred_kills(address):
     check_killings(address, 100, seed=21)
 

@@ -19,7 +19,6 @@ from dpunion.randomness import Purpose, RunKey
 from dpunion.spark import sessions
 from spark_in_process import by_rounds, database_of
 
-pytestmark = pytest.mark.slow
 CANARY = re.compile(rb"RareCanary|UserCanary", re.IGNORECASE)
 
 

@@ -12,6 +12,7 @@ from strategies import csr
 from dpunion.contributions import Contributions, ItemTable
 from dpunion.kernels import bounding, descent, grouping, hashing, interning, reference, reference_hashing, shares, study
 from dpunion.sets import narrowing
+from dpunion.sources.grouping import digest_order
 from dpunion.sources.strings import StringTable
 
 user_lists = st.lists(
@@ -239,3 +240,15 @@ def test_narrow_and_gather(users, alive):
     gathered = np.empty(total, np.int32)
     bounding.gather_users(starts, kept, order, new_offsets, gathered)
     assert gathered.tolist() == [i for u in expected[::-1] for i in u]
+
+
+digest_words = st.integers(0, 3) | st.integers(2**64 - 2, 2**64 - 1)
+
+
+@given(st.lists(st.tuples(digest_words, digest_words), max_size=8))
+def test_digests_are_ordered_by_both_words(pairs):
+    digests = np.array(pairs, np.uint64).reshape(-1, 2)
+    by_first = np.argsort(digests[:, 0])
+    first = [pair[0] for pair in pairs]
+    assert grouping.has_ties(digests, by_first) == (len(set(first)) < len(first))
+    assert [pairs[place] for place in digest_order(digests)] == sorted(pairs)

@@ -4,15 +4,19 @@ Keys are fixed, so verdicts repeat; a fresh key would pass with probability abov
 DPUNION_AUDIT_SCALE times as many trials.
 """
 
+import dataclasses
 import os
 
 import pytest
 
-from dpunion.algorithms import Funnel, PolicyGaussian, UserOrder, WeightedGaussian, WeightedLaplace
+from dpunion.algorithms import Funnel, OptimalSingleItem, PolicyGaussian, UserOrder, WeightedGaussian, WeightedLaplace
 from dpunion.audit import audit_release, checks
 from dpunion.audit.empirical import audited_algorithms, detectable
-from dpunion.audit.trials import System, repeatable_keys
+from dpunion.audit.trials import Patch, System, repeatable_keys
 from dpunion.budget import Budget
+from dpunion.calibration import optimal
+from dpunion.calibration.optimal import release_odds_for
+from dpunion.plans import plan_release
 
 SCALE = int(os.environ.get("DPUNION_AUDIT_SCALE", "1"))
 ALGORITHMS = [
@@ -20,17 +24,37 @@ ALGORITHMS = [
     PolicyGaussian(max_items_per_user=2, passes=2, user_order=UserOrder.SMALLEST_FIRST),
     Funnel(max_items_per_user=2, rounds=3),
 ]
+CLAIM, SPENT = Budget(1.0, 0.02), Budget(3.0, 0.06)
+TRIALS = 4_000 * SCALE
+every_algorithm = pytest.mark.parametrize(
+    "algorithm", ALGORITHMS, ids=[f"{i}-{one.name}" for i, one in enumerate(ALGORITHMS)]
+)
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS, ids=[f"{i}-{one.name}" for i, one in enumerate(ALGORITHMS)])
+def audited(algorithm, **broken):
+    system = System(new_key=repeatable_keys(1), **broken)
+    return audit_release([algorithm], epsilon=CLAIM.epsilon, delta=CLAIM.delta, trials=TRIALS, system=system)
+
+
+@every_algorithm
 def test_no_claim_is_refuted(algorithm):
-    report = audit_release(
-        [algorithm], epsilon=1.0, delta=0.02, trials=4_000 * SCALE, system=System(new_key=repeatable_keys(1))
-    )
+    report = audited(algorithm)
     assert report.violations == []
-    result = report.results[0]
     # Not nothing was measured: some pair surely tells the worlds apart. How far depends on the trials (`could show`).
-    assert result.worst_epsilon.epsilon_bound > 0.0
+    assert report.results[0].worst_epsilon.epsilon_bound > 0.0
+
+
+@every_algorithm
+def test_three_times_the_claim_is_refuted_by_as_many_trials(algorithm):
+    """The numbers of a plan for three times the budget, under the claim of the smaller one."""
+    odds = release_odds_for(SPENT)
+    report = audited(
+        algorithm,
+        plan=lambda algorithm, claim: dataclasses.replace(plan_release(algorithm, SPENT), budget=claim),
+        patches=(Patch(optimal, "release_odds_for", lambda _: odds),),
+    )
+    assert len(report.violations) == 1
+    assert "VIOLATED" in report.text()
 
 
 def test_the_bounds_come_near_the_claim_where_it_is_used_up():
@@ -57,7 +81,9 @@ def test_what_could_be_shown_grows_with_the_trials(trials, least):
     assert 0.01 < delta <= 0.01 * (1.0 + 100.0 / trials**0.5)
 
 
-@pytest.mark.parametrize("algorithm", [WeightedGaussian(max_items_per_user=3), Funnel(max_items_per_user=3)])
+@pytest.mark.parametrize(
+    "algorithm", [WeightedGaussian(max_items_per_user=3), OptimalSingleItem(), Funnel(max_items_per_user=3)]
+)
 def test_an_honest_release_passes_every_other_check(algorithm):
     names = [name for name in checks.CHECKS if name != "odds hold"]
     assert checks.failed_checks(System(), algorithm, Budget(1.0, 0.01), 0, names) == {}

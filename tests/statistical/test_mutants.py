@@ -25,6 +25,12 @@ WANTED = {
     "insertion-order output",
     "leftover dictionary",
     "charge after release",
+    "budget not charged",
+    "charge given back",
+    "any sensitivity",
+    "odds of another delta",
+    "larger ball",
+    "known list after bounding",
     "redrawn noise",
 }
 # A mistake that shows at once does not need many trials.
@@ -47,8 +53,13 @@ def test_the_mutant_is_caught(mutant):
     assert "caught" in text
 
 
-def test_a_release_without_a_mistake_survives_as_a_mutant():
-    honest = dataclasses.replace(MUTANTS[0], name="none", system=System(new_key=repeatable_keys(6)))
+# A check that a mistake inside the shipped code must fail, each once.
+PATCHED = {mutant.checks: mutant for mutant in MUTANTS if mutant.system.patches}
+
+
+@pytest.mark.parametrize("mutant", [MUTANTS[0], *PATCHED.values()], ids=lambda mutant: mutant.name)
+def test_a_release_without_a_mistake_survives_as_a_mutant(mutant):
+    honest = dataclasses.replace(mutant, system=System(new_key=repeatable_keys(6)))
     (result,) = run_mutants(4_000, [honest])
     assert not result.caught
     assert result.evidence == {}

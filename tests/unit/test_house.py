@@ -18,8 +18,11 @@ FEWEST_TESTS = 800
 
 # Kernels that never see private data: pure mathematics, tables and the compiler.
 PUBLIC_KERNELS = {"certificates", "compiler", "normal", "unicode_words", "walks"}
-# What an engine's function is handed when it works on private data or with the secret key.
-SENSITIVE = re.compile(r"\b(Contributions|Weights|RunKey)\b")
+# What a function is handed when it works on private data or with the secret key.
+SENSITIVE = re.compile(
+    r"\b(Contributions|ItemTable|Weights|RunKey|RowStore|StringTable|TokenStream|Positions|Piece|Sets)\b"
+)
+PRIVATE_ROOMS = ("engines", "ngrams", "sets", "sources", "spark", ".")
 RANDOM_HOMES = {"randomness.py"}
 PUBLIC_RANDOM_HOMES = {"lab", "audit"}  # generated data and searches: seeded, public, no release
 
@@ -58,14 +61,29 @@ def kernel_entries():
             yield from ((path.stem, node) for node in called if node.args.args)
 
 
-def engine_entries():
-    """Yield the engines' functions that take private data: (module, function)."""
-    for path in sorted((PACKAGE / "engines").glob("*.py")):
+def room_entries(room):
+    """Yield a room's functions that take private data: (module, function)."""
+    for path in sorted((PACKAGE / room).glob("*.py")):
         for node in public_functions(path):
             given = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
             texts = [ast.unparse(argument.annotation) for argument in given if argument.annotation is not None]
             if any(SENSITIVE.search(text) for text in texts):
                 yield path.stem, node
+
+
+def classes(room):
+    """Yield the classes of a room that are no mere shapes: (module, class, names of its methods)."""
+    for path in sorted((PACKAGE / room).glob("*.py")):
+        for node in tree(path).body:
+            if isinstance(node, ast.ClassDef) and "Protocol" not in map(ast.unparse, node.bases):
+                yield path.stem, node, {each.name for each in node.body if isinstance(each, ast.FunctionDef)}
+
+
+def task_entries():
+    """Yield what is called with private rows: tasks that run in workers, and readers of sources: (module, class)."""
+    for room in ("ngrams", "spark"):
+        yield from ((module, node) for module, node, methods in classes(room) if "__call__" in methods)
+    yield from ((module, node) for module, node, methods in classes("sources") if {"check", "batches"} <= methods)
 
 
 def imported(parsed):
@@ -85,20 +103,29 @@ def dotted(parsed):
 
 ENTRIES = [
     *(pytest.param(function, id=f"kernels.{module}.{function.name}") for module, function in kernel_entries()),
-    *(pytest.param(function, id=f"engines.{module}.{function.name}") for module, function in engine_entries()),
+    *(
+        pytest.param(function, id=f"{room}.{module}.{function.name}")
+        for room in PRIVATE_ROOMS
+        for module, function in room_entries(room)
+    ),
+    *(pytest.param(task, id=f"{module}.{task.name}") for module, task in task_entries()),
 ]
 
 
-@pytest.mark.parametrize("function", ENTRIES)
-def test_what_touches_private_data_says_what_it_guarantees(function):
-    assert "Guarantees:" in (ast.get_docstring(function) or ""), function.name
+@pytest.mark.parametrize("entry", ENTRIES)
+def test_what_touches_private_data_says_what_it_guarantees(entry):
+    methods = [node for node in entry.body if isinstance(node, ast.FunctionDef) and isinstance(entry, ast.ClassDef)]
+    said = [ast.get_docstring(node) or "" for node in (entry, *methods)]
+    assert any("Guarantees:" in text for text in said), entry.name
 
 
 def test_guarantees_are_asked_of_the_right_functions():
     """The rule above finds the functions everybody would name."""
-    found = {function.name for _, function in [*kernel_entries(), *engine_entries()]}
-    assert found >= {"select", "weigh", "decide", "add_shares", "descend_l2", "keep_random", "blake2b_digests"}
-    assert found >= {"decide_gaussian", "intern_rows", "select_by_funnel", "held_items"}
+    found = {entry.values[0].name for entry in ENTRIES}
+    assert found >= {"select", "add_shares", "descend_l2", "keep_random", "blake2b_digests"}
+    assert found >= {"decide_gaussian", "intern_rows", "draw_items", "held_items"}
+    assert found >= {"encode", "group_rows", "joined", "shard_of", "read_partition", "publish_ngrams", "next_level"}
+    assert found >= {"Weigh", "WeighRows", "Decide", "ParquetPart", "DelimitedPart", "PairsPart"}
 
 
 @pytest.mark.parametrize("name", ["release", "publish"])
@@ -252,27 +279,77 @@ def test_nothing_is_pickled_or_evaluated(source):
 
 # --- tests --------------------------------------------------------------------------------------------------
 
-KERNELS = sorted(path.stem for path in (PACKAGE / "kernels").glob("*.py") if path.stem != "__init__")
-ENGINES = sorted(path.stem for path in (PACKAGE / "engines").glob("*.py") if path.stem != "__init__")
+# Kernels that no test calls itself, and a test that fails without each: it compares what their caller makes of them.
+TESTED_THROUGH = {
+    "bounding.drop_items": "unit/test_composite.py::test_known_keys_are_left_out_or_added",
+    "grouping.split_rows": "unit/test_rowstore.py::test_spilling_changes_nothing",
+    "interning.refill_slots": "unit/test_encoding.py::test_strings_are_numbered_by_first_appearance",
+    "ngrams.collect": "property/test_ngrams_property.py::test_users_hold_exactly_their_ngrams_that_are_candidates",
+    "ngrams.count_documents": (
+        "property/test_ngrams_property.py::test_users_hold_exactly_their_ngrams_that_are_candidates"
+    ),
+    "ngrams.join_texts": "property/test_ngrams_property.py::test_all_lengths_as_one_set_equal_ready_items",
+    "ngrams.lay_beside": "property/test_ngrams_property.py::test_all_lengths_as_one_set_equal_ready_items",
+    "ngrams.number_pairs": "property/test_ngrams_property.py::test_users_hold_exactly_their_ngrams_that_are_candidates",
+    "ngrams.refill_pairs": "property/test_ngrams_property.py::test_many_pairs_are_numbered_across_growing_tables",
+    "ngrams.renumber": "property/test_ngrams_property.py::test_users_hold_exactly_their_ngrams_that_are_candidates",
+    "ngrams.scatter_documents": (
+        "property/test_ngrams_property.py::test_users_hold_exactly_their_ngrams_that_are_candidates"
+    ),
+    "ngrams.sort_unique": "property/test_ngrams_property.py::test_users_hold_exactly_their_ngrams_that_are_candidates",
+    "words.split": "property/test_tokens_property.py::test_kernel_equals_reference",
+}
 
 
-ALL_TESTS = "\n".join(path.read_text() for path in TESTS.rglob("*.py") if path != Path(__file__))
+def used_names(parsed):
+    """Yield the dotted names that a module really uses, with its imports spelled out."""
+    meant = {}
+    for node in ast.walk(parsed):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            meant |= {alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names}
+        if isinstance(node, ast.Import):
+            meant |= {alias.asname or alias.name: alias.name for alias in node.names}
+    for node in ast.walk(parsed):
+        if isinstance(node, ast.Attribute | ast.Name):
+            head, dot, rest = ast.unparse(node).partition(".")
+            if head in meant:
+                yield meant[head] + dot + rest
 
 
-@pytest.mark.parametrize("module", KERNELS)
-def test_every_kernel_is_tested_by_name(module):
-    if module in {"reference", "reference_hashing", "reference_words", "unicode_words"}:
-        return
-    functions = [
-        node.name for node in tree(PACKAGE / "kernels" / f"{module}.py").body if isinstance(node, ast.FunctionDef)
-    ]
-    direct = re.search(rf"kernels(\.| import .*\b){module}\b", ALL_TESTS)
-    assert direct or any(re.search(rf"\b{name}\b", ALL_TESTS) for name in functions)
+USED_BY_TESTS = {
+    name for path in TESTS.rglob("*.py") if path != Path(__file__) for name in used_names(ast.parse(path.read_text()))
+}
 
 
-@pytest.mark.parametrize("module", ENGINES)
-def test_every_engine_is_tested(module):
-    assert re.search(rf"engines(\.| import .*\b){module}\b", ALL_TESTS) or module in {"rounds", "shares"}
+@pytest.mark.parametrize("kernel", [f"{module}.{function.name}" for module, function in kernel_entries()])
+def test_every_kernel_has_a_test(kernel):
+    """A test uses it by its own module's name, or one is named that fails without it; never both, never neither."""
+    through = TESTED_THROUGH.get(kernel)
+    assert (f"dpunion.kernels.{kernel}" in USED_BY_TESTS) == (through is None), kernel
+    if through is not None:
+        file, _, name = through.partition("::")
+        assert name in {node.name for node in public_functions(TESTS / file)}
+
+
+@pytest.mark.parametrize("module", sorted(PUBLIC_KERNELS - {"unicode_words"}))
+def test_every_public_kernel_module_is_used_by_a_test(module):
+    assert any(name.startswith(f"dpunion.kernels.{module}.") for name in USED_BY_TESTS)
+
+
+def test_the_kernels_tested_through_others_exist():
+    assert set(TESTED_THROUGH) <= {f"{module}.{function.name}" for module, function in kernel_entries()}
+
+
+@pytest.mark.parametrize("name", [f"{module}.{function.name}" for module, function in room_entries("engines")])
+def test_every_engine_function_on_private_data_has_a_test(name):
+    assert f"dpunion.engines.{name}" in USED_BY_TESTS
+
+
+def test_names_are_spelled_out_by_their_imports():
+    source = "from a import b as c, split\nimport d.e\nimport f as g\nc.x()\nsplit\nd.e\ng.h.i\nput\n'j.k'"
+    found = set(used_names(ast.parse(source)))
+    assert found >= {"a.b.x", "a.split", "f.h.i"}
+    assert not [name for name in found if "put" in name or "j" in name]
 
 
 def test_no_test_file_is_lost():

@@ -67,7 +67,7 @@ def _solve(hits: int, trials: int, tail: float, *, upper: bool) -> float:
 
 
 def lower_bound(hits: int, trials: int, tail: float) -> float:
-    """Return p such that, were the probability any smaller, so many hits would have a chance below `tail`.
+    """Return p such that, were the probability any smaller, this many hits would have a chance below `tail`.
 
     Clopper & Pearson 1934.
     """

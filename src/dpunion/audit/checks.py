@@ -6,28 +6,34 @@ The empirical audit rests on two of them: draws of different items are independe
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import tempfile
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 import pyarrow as pa
 
-from dpunion.algorithms import Algorithm, DpSips, Funnel
+from dpunion.algorithms import Algorithm, DpSips, Funnel, Sensitivity
 from dpunion.audit.empirical import ERROR, AlgorithmResult, audit_pair
 from dpunion.audit.exact import largest_divergence, lone_user_delta
 from dpunion.audit.trials import Batch, System, chosen_names, copies
 from dpunion.audit.worlds import NeighbourPair, neighbour_pairs, singles
 from dpunion.budget import Budget
 from dpunion.calibration.funnel import certificate
-from dpunion.errors import BudgetExhausted
+from dpunion.errors import BudgetExhausted, SensitivityMismatch
 from dpunion.ledger import Ledger
+from dpunion.pipeline import release
 from dpunion.plans import Plan
 from dpunion.randomness import RunKey
 
 BORDERLINE_ITEMS = 400
 KEYS = 20
 CANARIES = 600
+# How many known items a user holds for each item that is kept: a new one among them is hardly ever kept by chance.
+KNOWN_PER_KEPT = 100
 SUFFIXES = (".parquet", ".arrow", ".csv", ".json", ".jsonl", ".txt")
 
 Check = Callable[[System, Algorithm, Budget, int], str | None]
@@ -67,18 +73,31 @@ def refuted(system: System, plan: Plan, pair: NeighbourPair, trials: int, tail: 
 
 
 def numbers_are_certified(system: System, algorithm: Algorithm, budget: Budget, _trials: int) -> str | None:
-    """The plan's noise and threshold give an exact delta within the budget: on tiny databases, for lone users.
+    """The plan's numbers, weighed and decided by the engine, give an exact delta within the budget.
 
-    Funnel's is the certificate of Theorem A at the plan's own numbers (docs/guarantees-funnel.md).
+    On tiny databases, and for lone users. Of a Funnel with more than two rounds it is the certificate of Theorem A at
+    the plan's own numbers only (docs/guarantees-funnel.md).
     """
     plan = system.plan(algorithm, budget)
+    exact = 0.0
     if isinstance(algorithm, Funnel):
         exact = certificate(budget.epsilon, budget.delta, plan.scale, plan.threshold, algorithm)[0]
-    else:
-        exact = largest_divergence(plan, 2)[0]
-        if not isinstance(algorithm, DpSips):
-            exact = max(exact, *[lone_user_delta(plan, t) for t in range(1, algorithm.max_items_per_user + 1)])
-    return f"the exact delta is {exact:.4f}" if exact > budget.delta else None
+    elif not isinstance(algorithm, DpSips):
+        exact = max(lone_user_delta(plan, t) for t in range(1, algorithm.max_items_per_user + 1))
+    if not isinstance(algorithm, Funnel) or algorithm.rounds <= 2:
+        exact = max(exact, largest_divergence(plan, 2)[0])
+    return f"the exact delta is {exact:.6f}" if exact > budget.delta else None
+
+
+def sensitivity_is_compared(system: System, algorithm: Algorithm, budget: Budget, _trials: int) -> str | None:
+    """Weights are refused when the noise is for another sensitivity."""
+    plan = system.plan(algorithm, budget)
+    other = Sensitivity(plan.sensitivity.norm, 0.5 * plan.sensitivity.bound)
+    try:
+        released(system, dataclasses.replace(plan, sensitivity=other), system.new_key())
+    except SensitivityMismatch:
+        return None
+    return "noise for half of the weights' sensitivity is accepted"
 
 
 def keys_are_fresh(system: System, algorithm: Algorithm, budget: Budget, _trials: int) -> str | None:
@@ -162,42 +181,77 @@ class Killed(BaseException):
     """Stands for a process that dies: nothing after it runs, and nobody catches it."""
 
 
-def budget_is_charged_first(system: System, algorithm: Algorithm, budget: Budget, _trials: int) -> str | None:
-    """A release that dies while reading has been paid for, and one that cannot be paid for reads nothing."""
-    plan = system.plan(algorithm, budget)
-    seen: list[str] = []
+@dataclass(slots=True)
+class WatchedRows:
+    """Rows that note how much of the dataset "audit" was spent when the first of them was read, then end the process.
 
-    def read(*, then_die: bool) -> Batch:
-        seen.append("read")
-        if then_die:
-            raise Killed
-        return canary_rows()
+    spent: None as long as nothing was read.
+    """
 
+    ledger: Ledger
+    spent: int | None = None
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> tuple[str, str]:
+        """Note the sight of data, and die of it."""
+        if self.spent is None:
+            self.spent = max(self.ledger.overview().accounts[0].spent.values())
+        raise Killed
+
+
+def budget_is_charged_first(_system: System, algorithm: Algorithm, budget: Budget, _trials: int) -> str | None:
+    """`dpunion.release` charges all it costs before it reads, keeps it when it dies, and reads nothing it cannot pay.
+
+    The dataset has the budget of one release: what died while reading leaves nothing for a second.
+    """
     with tempfile.TemporaryDirectory() as folder:
-        ledger = Ledger.open(Path(folder) / "ledger.db", create=True)
-        ledger.create_dataset("audit", 10.0 * budget.epsilon, 10.0 * budget.delta)
-        ledger.create_dataset("poor", 0.1 * budget.epsilon, budget.delta)
-        path = Path(folder) / "release.csv"
-        with contextlib.suppress(Killed):
-            system.charge(ledger, "audit", plan, lambda: read(then_die=True), path)
-        spent = next(each.spent for each in ledger.overview().accounts if each.name == "audit")
-        if max(spent.values()) <= 0:
-            return "a release that died after reading has cost nothing"
-        seen.clear()
-        with contextlib.suppress(BudgetExhausted):
-            system.charge(ledger, "poor", plan, lambda: read(then_die=False), path)
+        place = Path(folder) / "ledger.db"
+        ledger = Ledger.open(place, create=True)
+        ledger.create_dataset("audit", budget.epsilon, budget.delta)
+        first, second = WatchedRows(ledger), WatchedRows(ledger)
+        for rows in (first, second):
+            with contextlib.suppress(Killed, BudgetExhausted):
+                release(
+                    rows,
+                    epsilon=budget.epsilon,
+                    delta=budget.delta,
+                    algorithm=algorithm,
+                    ledger=place,
+                    dataset="audit",
+                    charge_again=True,
+                )
         ledger.close()
-    return "data is read that nobody paid for" if seen else None
+    if first.spent is None:
+        return "nothing was read, so nothing was checked"
+    if first.spent == 0:
+        return "data is read before it is paid for"
+    return None if second.spent is None else "a release that died while reading left budget for another"
+
+
+def known_items_are_set_aside_first(system: System, algorithm: Algorithm, budget: Budget, _trials: int) -> str | None:
+    """Among many known items everybody's one new item still counts in full, and no known item comes out."""
+    careful = Budget(budget.epsilon, 1e-9)
+    known = [f"known{number}" for number in range(KNOWN_PER_KEPT * algorithm.max_items_per_user)]
+    people = 10 * max(1, round(system.plan(algorithm, careful).threshold))
+    source = {f"user{number}": [*known, "new"] for number in range(people)}
+    made = release(source, epsilon=careful.epsilon, delta=careful.delta, algorithm=algorithm, known=known)
+    if set(made.items) & set(known):
+        return "known items are released"
+    return None if made.items == ("new",) else "known items take the place of new ones"
 
 
 CHECKS: dict[str, Check] = {
     "numbers are certified": numbers_are_certified,
+    "sensitivity is compared": sensitivity_is_compared,
     "keys are fresh": keys_are_fresh,
     "decisions are keyed": decisions_are_keyed,
     "items are independent": items_are_independent,
     "order is canonical": order_is_canonical,
     "files hold the release only": files_hold_the_release_only,
     "budget is charged first": budget_is_charged_first,
+    "known items are set aside first": known_items_are_set_aside_first,
     "odds hold": odds_hold,
 }
 
@@ -206,5 +260,6 @@ def failed_checks(
     system: System, algorithm: Algorithm, budget: Budget, trials: int, names: Iterable[str] = tuple(CHECKS)
 ) -> dict[str, str]:
     """Run the named checks; return the evidence of those that failed."""
-    found = {name: CHECKS[name](system, algorithm, budget, trials) for name in names}
+    with system.in_place():
+        found = {name: CHECKS[name](system, algorithm, budget, trials) for name in names}
     return {name: evidence for name, evidence in found.items() if evidence is not None}

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from dpunion.audit.search import SearchReport
 
 BAR = 24
-# Beyond so many items in a list of users, the sets are counted instead of listed.
+# Beyond this many items in a list of users, the sets are counted instead of listed.
 LISTED_ITEMS = 40
 
 

@@ -112,7 +112,7 @@ def compare(codes_p: Int64s, codes_q: Int64s, budget: Budget, tail: float) -> tu
 
 
 def detectable(budget: Budget, trials: int, tail: float) -> tuple[float, float]:
-    """Return what an audit with so many measured trials could show at best.
+    """Return what an audit with this many measured trials could show at best.
 
     The bound on epsilon for a release that uses all of it (randomised response with leak delta), and the smallest
     delta of a release that would be told from the claim, in the even case: an outcome impossible in one world.
@@ -189,14 +189,15 @@ def audit_release(
     budget = Budget(epsilon, delta)
     tested = system or System()
     chosen = audited_algorithms(max_items_per_user) if algorithms is None else list(algorithms)
-    plans = [tested.plan(algorithm, budget) for algorithm in chosen]
-    pairs = [list(neighbour_pairs(plan)) for plan in plans]
-    # Two worlds, two directions, two bounds of two probabilities each.
-    tail = error / (8.0 * sum(map(len, pairs)))
-    results = [
-        AlgorithmResult(plan, tuple(audit_pair(tested, plan, pair, trials, tail) for pair in some))
-        for plan, some in zip(plans, pairs, strict=True)
-    ]
+    with tested.in_place():
+        plans = [tested.plan(algorithm, budget) for algorithm in chosen]
+        pairs = [list(neighbour_pairs(plan)) for plan in plans]
+        # Two worlds, two directions, two bounds of two probabilities each.
+        tail = error / (8.0 * sum(map(len, pairs)))
+        results = [
+            AlgorithmResult(plan, tuple(audit_pair(tested, plan, pair, trials, tail) for pair in some))
+            for plan, some in zip(plans, pairs, strict=True)
+        ]
     return AuditReport(tuple(results), trials, error)
 
 

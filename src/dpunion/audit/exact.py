@@ -10,32 +10,26 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from typing import assert_never
 
 import numpy as np
 
 from dpunion.algorithms import ALGORITHMS, Algorithm, DpSips, Funnel, OptimalSingleItem
 from dpunion.audit.drawing import table
 from dpunion.budget import Budget
-from dpunion.calibration.gaussian import GUARD
-from dpunion.calibration.optimal import release_probabilities
-from dpunion.calibration.rounding import EPSILON_SLACK
-from dpunion.contributions import Contributions, Float64s, Int32s, Int64s, ItemTable
-from dpunion.engines import local
-from dpunion.engines.rounds import funnel_targets, narrow
-from dpunion.engines.shares import in_weight, l2_shares
+from dpunion.contributions import Bools, Contributions, Float64s, Int32s, Int64s, ItemTable, Uint64s
 from dpunion.errors import BadParameter
-from dpunion.kernels.descent import descend_ball
 from dpunion.kernels.normal import upper_tail
-from dpunion.kernels.shares import add_shares
-from dpunion.plans import Noise, Plan, Round, plan_release
+from dpunion.mechanisms import State, mechanism_for
+from dpunion.plans import Plan, plan_release
+from dpunion.randomness import KEY_BYTES, RunKey
+from dpunion.sets.narrowing import Sets
 
 User = tuple[int, ...]
 
 # Gauss-Legendre points in each piece, and pieces per standard deviation of a score.
 POINTS = 6
 PIECES_PER_STDDEV = 2.0
-# Beyond so many standard deviations a score does not come (1e-18).
+# A score does not come further from its mean than this many standard deviations (1e-18).
 REACH = 9.0
 
 
@@ -83,35 +77,72 @@ def laplace_chances(weights: Float64s, threshold: float, scale: float) -> Float6
     return np.where(weights > threshold, 1.0 - tails, tails)
 
 
-def optimal_chances(plan: Plan, counts: Float64s) -> Float64s:
-    """Return the release probability of OptimalSingleItem for each count (Desfontaines et al. 2022, Thm 1)."""
-    odds = release_probabilities(plan.budget.epsilon - EPSILON_SLACK, plan.budget.delta * (1.0 - GUARD))
-    return np.array([odds[min(int(count), len(odds) - 1)] for count in counts])
+class NotingKey(RunKey):
+    """A key that tosses no coin: it notes each coin's chance to be "released", and lets every item pass."""
+
+    __slots__ = ("chances",)
+
+    chances: Float64s
+
+    def decide_gaussian(
+        self,
+        round: int,  # noqa: A002, ARG002
+        digests: Uint64s,  # noqa: ARG002
+        weights: Float64s,
+        *,
+        threshold: float,
+        stddev: float,
+    ) -> Bools:
+        """Note the chances of Gaussian decisions."""
+        return self._noted(gaussian_chances(weights, threshold, stddev))
+
+    def decide_laplace(
+        self,
+        round: int,  # noqa: A002, ARG002
+        digests: Uint64s,  # noqa: ARG002
+        weights: Float64s,
+        *,
+        threshold: float,
+        scale: float,
+    ) -> Bools:
+        """Note the chances of Laplace decisions."""
+        return self._noted(laplace_chances(weights, threshold, scale))
+
+    def coins(
+        self,
+        round: int,  # noqa: A002, ARG002
+        digests: Uint64s,  # noqa: ARG002
+        prob_small: Float64s,
+        release_when_hit: Bools,
+    ) -> Bools:
+        """Note the chances of plain coins."""
+        return self._noted(np.where(release_when_hit, prob_small, 1.0 - prob_small))
+
+    def _noted(self, chances: Float64s) -> Bools:
+        self.chances = chances
+        return np.ones(len(chances), np.bool_)
 
 
-def release_chances(plan: Plan, users: tuple[User, ...], size: int) -> Float64s:
-    """Return each item's chance in a release of one round, by the engine's own weights: float64[size]."""
-    weights = local.weigh(plan, database(users, size, plan.algorithm.max_items_per_user))
-    match plan.noise:
-        case Noise.GAUSSIAN:
-            chances = gaussian_chances(weights.values, plan.threshold, plan.scale)
-        case Noise.LAPLACE:
-            chances = laplace_chances(weights.values, plan.threshold, plan.scale)
-        case Noise.TRUNCATED_GEOMETRIC:
-            chances = optimal_chances(plan, weights.values)
-        case _:
-            assert_never(plan.noise)
-    return np.where(weights.held, chances, 0.0)
+def release_chances(plan: Plan, users: tuple[User, ...], size: int, number: int = 0) -> Float64s:
+    """Return each item's chance to be released in a round, for algorithms that toss coins: float64[size].
+
+    The mechanism weighs and decides; only the coins are not tossed.
+    """
+    key, mechanism, state = NotingKey(bytes(KEY_BYTES), is_test=True), mechanism_for(plan), State.start(size)
+    sets = Sets(database(users, size, plan.algorithm.max_items_per_user))
+    weights = mechanism.weigh(sets, state, number, key)
+    passed = mechanism.decide(weights, state, number, sets.digests, key).released
+    return np.where(passed, key.chances, 0.0)
 
 
 def output_law(plan: Plan, users: tuple[User, ...], size: int) -> Float64s:
     """Return the probability of every output, for users in this order: float64[2^size]."""
     match plan.algorithm:
         case Funnel():
-            return funnel_law(plan, plan.algorithm, users, size)
+            return funnel_law(plan, users, size)
         case DpSips():
             law = np.zeros(2**size)
-            _sips_branch(plan, plan.algorithm, users, size, 0, 0, 1.0, law)
+            _sips_branch(plan, users, size, 0, 0, 1.0, law)
             return law
         case _:
             laws: Float64s = coin_laws(release_chances(plan, users, size)[None, :])[0]
@@ -119,38 +150,28 @@ def output_law(plan: Plan, users: tuple[User, ...], size: int) -> Float64s:
 
 
 def _sips_branch(
-    plan: Plan,
-    algorithm: DpSips,
-    users: tuple[User, ...],
-    size: int,
-    number: int,
-    released: int,
-    chance: float,
-    law: Float64s,
+    plan: Plan, users: tuple[User, ...], size: int, number: int, released: int, chance: float, law: Float64s
 ) -> None:
     """Add what follows from `released` before round `number` to the law: each round's output is a branch."""
     if number == len(plan.rounds):
         law[released] += chance
         return
     left = tuple(tuple(item for item in items if not released >> item & 1) for items in users)
-    units = np.zeros(size, np.int64)
-    add_shares(*csr(left), l2_shares(algorithm.max_items_per_user), units)
-    one = plan.rounds[number]
-    chances = np.where(units > 0, gaussian_chances(in_weight(units), one.threshold, one.stddev), 0.0)
+    chances = release_chances(plan, left, size, number)
     for subset, part in enumerate(coin_laws(chances[None, :])[0].tolist()):
         if part > 0.0:
-            _sips_branch(plan, algorithm, users, size, number + 1, released | subset, chance * part, law)
+            _sips_branch(plan, users, size, number + 1, released | subset, chance * part, law)
 
 
-def funnel_law(plan: Plan, algorithm: Funnel, users: tuple[User, ...], size: int) -> Float64s:
+def funnel_law(plan: Plan, users: tuple[User, ...], size: int) -> Float64s:
     """Return the law of the output of a Funnel of one or two rounds: float64[2^size]."""
     if len(plan.rounds) > 2 or size > 3:
         raise BadParameter("An exact law of Funnel needs at most 2 rounds and 3 items.", "Use a smaller Funnel.")
-    offsets, items = csr(users)
-    held = np.isin(np.arange(size), items)
-    first = plan.rounds[0]
-    weights = _round_weights(plan, algorithm, 0, offsets, items, np.zeros(size))
-    means, stddev = first.budget * weights, first.budget * first.stddev
+    mechanism, limit = mechanism_for(plan), plan.algorithm.max_items_per_user
+    key = RunKey(bytes(KEY_BYTES), is_test=True)
+    first, state = plan.rounds[0], State.start(size)
+    weights = mechanism.weigh(Sets(database(users, size, limit)), state, 0, key)
+    held, means, stddev = weights.held, first.budget * weights.values, first.budget * first.stddev
     if len(plan.rounds) == 1:
         chances = np.where(held, gaussian_chances(means, first.threshold, stddev), 0.0)
         return np.asarray(coin_laws(chances[None, :])[0])
@@ -158,25 +179,14 @@ def funnel_law(plan: Plan, algorithm: Funnel, users: tuple[User, ...], size: int
     second = plan.rounds[1]
     # Every point of the grid is a copy of the database with items of its own, so one call of the kernels does all.
     points = len(scores)
-    copied = (items[None, :] + (np.arange(points, dtype=np.int32) * size)[:, None]).ravel().astype(np.int32)
-    sizes = np.tile(np.diff(offsets), points)
-    copied_offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
-    left_offsets, left = narrow(copied_offsets, copied, alive.ravel())
-    more = _round_weights(plan, algorithm, 1, left_offsets, left, scores.ravel()).reshape(points, size)
-    totals = scores + second.budget * more
+    copied = tuple(tuple(item + point * size for item in items) for point in range(points) for items in users)
+    sets = Sets(database(copied, points * size, limit))
+    sets.narrow(alive.ravel())
+    state = State(scores.ravel(), alive.ravel(), np.zeros(points * size, np.bool_))
+    more = mechanism.weigh(sets, state, 1, key).values
+    totals = scores + second.budget * more.reshape(points, size)
     chances = np.where(alive, gaussian_chances(totals, second.threshold, second.budget * second.stddev), 0.0)
     return np.asarray(masses @ coin_laws(chances))
-
-
-def _round_weights(
-    plan: Plan, algorithm: Funnel, number: int, offsets: Int64s, items: Int32s, scores: Float64s
-) -> Float64s:
-    """Return the weights of one round given the public scores, as the engine computes them."""
-    one: Round = plan.rounds[number]
-    targets = funnel_targets(plan, scores, one.budget / algorithm.remaining[number])
-    gaps = targets.copy()
-    descend_ball(offsets, items, gaps, one.budget)
-    return targets - gaps
 
 
 def _score_grid(

@@ -1,13 +1,15 @@
 """Releases with a known mistake in them: what an audit that finds nothing must at least be able to find.
 
-Each mutant is the real system with one part replaced by a mistake that was seen in published code or is easily made.
+Each mutant is the real system with one part replaced by a mistake that was seen in published code or is easily made;
+those that a whole release must show stand inside the shipped code while their check runs (`Patch`).
 Nothing here can be reached from a release.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,18 +18,23 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dpunion.algorithms import Algorithm, Funnel, PolicyGaussian, WeightedGaussian
+from dpunion import coins, mechanisms, pipeline
+from dpunion.algorithms import Algorithm, Funnel, OptimalSingleItem, PolicyGaussian, Sensitivity, WeightedGaussian
 from dpunion.audit.checks import failed_checks
 from dpunion.audit.drawing import table
-from dpunion.audit.trials import Batch, System, encode_for, write_release
+from dpunion.audit.trials import Batch, Patch, System, encode_for, select_for, write_release
 from dpunion.budget import Budget
+from dpunion.calibration import optimal
 from dpunion.calibration.laplace import laplace_quantile_above
-from dpunion.contributions import Contributions, Int64s, ItemTable, Uint64s
-from dpunion.engines import local
-from dpunion.ledger import Ledger
-from dpunion.pipeline import publish
+from dpunion.contributions import Bools, Contributions, Float64s, Int32s, Int64s, ItemTable, Uint64s
+from dpunion.kernels.descent import descend_ball
+from dpunion.ledger import Reservation
+from dpunion.mechanisms import Weights
+from dpunion.pipeline import publish, reserved
 from dpunion.plans import Plan, plan_release
 from dpunion.randomness import Purpose, RunKey
+from dpunion.sets.narrowing import Part, narrow
+from dpunion.sources.encoding import encode, listed
 from dpunion.sources.strings import string_buffers
 
 BUDGET = Budget(1.0, 0.01)
@@ -132,12 +139,12 @@ class SameNoiseKey(RunKey):
 
 def reuse_noise(plan: Plan, contributions: Contributions, key: RunKey) -> Int64s:
     """Decide all items by the same draw."""
-    return local.select(plan, contributions, SameNoiseKey.from_closure(key.export_for_closure()))
+    return select_for(plan, contributions, SameNoiseKey.from_closure(key.export_for_closure()))
 
 
 def redraw_noise(plan: Plan, contributions: Contributions, _key: RunKey) -> Int64s:
     """Decide by draws that are new at every call, as rand() in a lazy engine does."""
-    return local.select(plan, contributions, RunKey.fresh())
+    return select_for(plan, contributions, RunKey.fresh())
 
 
 def seeded_key() -> RunKey:
@@ -163,18 +170,63 @@ def write_with_dictionary(plan: Plan, batches: list[Batch], key: RunKey, path: P
     pq.write_table(pa.table({"item": column.filter(pa.array(keep))}), path)
 
 
-def charge_after_release(ledger: Ledger, dataset: str, plan: Plan, read: Callable[[], Batch], path: Path) -> None:
+@contextlib.contextmanager
+def charge_after_release(*arguments: Any, **options: Any) -> Iterator[None]:
     """Read and write first, and pay when all went well."""
-    write_release(plan, [read()], RunKey.fresh(), path)
-    with ledger.reserve(dataset, plan, "audit") as reservation:
-        reservation.settle([path])
+    yield
+    with reserved(*arguments, **options) as reservation:
+        if reservation is not None:
+            reservation.settle()
+
+
+@contextlib.contextmanager
+def charge_nothing(*_arguments: Any, **_options: Any) -> Iterator[None]:
+    """Take the ledger's name, and never open it."""
+    yield
+
+
+def keep_quiet(_reservation: Reservation) -> None:
+    """Read without telling the ledger, which then gives the budget back when the run dies."""
+
+
+def accept_any_sensitivity(_weights: Weights, _calibrated: Sensitivity) -> None:
+    """Compare nothing of what the weights and the noise were made for."""
+
+
+def other_odds(budget: Budget) -> tuple[Float64s, Bools]:
+    """Return the odds of a delta a thousandth larger, without what rounding needs."""
+    odds = optimal.release_odds(budget.epsilon, 1.001 * budget.delta)
+    return np.array([chance for chance, _ in odds]), np.array([side for _, side in odds])
+
+
+def larger_ball(offsets: Int64s, items: Int32s, gaps: Float64s, radius: float) -> None:
+    """Let each user move a round's weights a tenth further than the round's budget."""
+    descend_ball(offsets, items, gaps, 1.1 * radius)
+
+
+def drop_known_last(batches: Iterable[Batch], key: RunKey, *, known: Sequence[str], **options: Any) -> Contributions:
+    """Bound first, so that known items fill the sets, and take them out afterwards."""
+    bounded = encode(batches, key, **options)
+    unwanted = listed(bounded.table, known, key)
+    if unwanted is None:
+        return bounded
+    left = narrow(Part(bounded.offsets, bounded.items, bounded.user_digests), ~unwanted)
+    return dataclasses.replace(bounded, offsets=left.offsets, items=left.items)
+
+
+def patched(owner: Any, name: str, mistake: Any) -> System:
+    """Return the real system with one name of the shipped code replaced."""
+    return System(patches=(Patch(owner, name, mistake),))
 
 
 def mutants() -> list[Mutant]:
     """Return all mutants, each with the checks that must notice it."""
     weighted, policy = WeightedGaussian(max_items_per_user=3), PolicyGaussian(max_items_per_user=3)
     funnel, wider = Funnel(max_items_per_user=3), WeightedGaussian(max_items_per_user=10)
-    same, keyed = ("items are independent",), ("decisions are keyed",)
+    same, keyed, paid = ("items are independent",), ("decisions are keyed",), ("budget is charged first",)
+    exact, first = ("numbers are certified",), ("known items are set aside first",)
+    two_rounds = Funnel(max_items_per_user=2, rounds=2)
+    other_sensitivity = patched(mechanisms, "check_sensitivity", accept_any_sensitivity)
     return [
         Mutant("noise x 0.7", System(plan=less_noise), weighted, NUMBERS),
         Mutant("noise x 0.7, funnel", System(plan=less_noise), funnel, NUMBERS, effort=3),
@@ -188,7 +240,13 @@ def mutants() -> list[Mutant]:
         Mutant("seeded randomness", System(new_key=seeded_key), weighted, ("keys are fresh",)),
         Mutant("insertion-order output", System(write=write_in_row_order), weighted, ("order is canonical",)),
         Mutant("leftover dictionary", System(write=write_with_dictionary), weighted, ("files hold the release only",)),
-        Mutant("charge after release", System(charge=charge_after_release), weighted, ("budget is charged first",)),
+        Mutant("charge after release", patched(pipeline, "reserved", charge_after_release), weighted, paid),
+        Mutant("budget not charged", patched(pipeline, "reserved", charge_nothing), weighted, paid),
+        Mutant("charge given back", patched(Reservation, "start_reading", keep_quiet), weighted, paid),
+        Mutant("any sensitivity", other_sensitivity, weighted, ("sensitivity is compared",)),
+        Mutant("odds of another delta", patched(coins, "optimal_odds", other_odds), OptimalSingleItem(), exact),
+        Mutant("larger ball", patched(mechanisms, "descend_ball", larger_ball), two_rounds, exact),
+        Mutant("known list after bounding", patched(pipeline, "encode", drop_known_last), weighted, first),
         Mutant("redrawn noise", System(select=redraw_noise), weighted, keyed),
         Mutant("redrawn noise, funnel", System(select=redraw_noise), funnel, keyed),
     ]

@@ -10,21 +10,22 @@ not an assumption.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import contextlib
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pyarrow as pa
 
-from dpunion.algorithms import Algorithm, UserOrder
+from dpunion.algorithms import Algorithm
 from dpunion.audit.worlds import TRACKED, User
 from dpunion.budget import Budget
-from dpunion.calibration.rounding import MAX_ITEMS
 from dpunion.contributions import Contributions, Int64s, Uint8s
 from dpunion.engines import local
-from dpunion.ledger import Ledger
+from dpunion.mechanisms import mechanism_for
 from dpunion.pipeline import publish
 from dpunion.plans import Plan, plan_release
 from dpunion.randomness import RunKey
@@ -36,7 +37,7 @@ HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
 TRIAL_DIGITS = 8
 NUMBER_DIGITS = 4
 WIDTH = TRIAL_DIGITS + NUMBER_DIGITS
-# So many rows go through one run; more trials take more runs, each with its own key.
+# This many rows go through one run; more trials take more runs, each with its own key.
 ROWS_PER_RUN = 2_000_000
 MOST_COUNTED = 3
 
@@ -46,11 +47,16 @@ def encode_for(plan: Plan, batches: Iterable[Batch], key: RunKey) -> Contributio
     return encode(
         batches,
         key,
-        max_items_per_user=plan.algorithm.max_items_per_user if plan.algorithm.bounds_once else MAX_ITEMS,
-        user_order=getattr(plan.algorithm, "user_order", UserOrder.RANDOM),
+        max_items_per_user=plan.algorithm.bounding.limit,
+        user_order=plan.algorithm.bounding.order,
         normalization=Normalization.NFC,
         split_words=False,
     )
+
+
+def select_for(plan: Plan, contributions: Contributions, key: RunKey) -> Int64s:
+    """Select as `dpunion.release` does."""
+    return local.select(mechanism_for(plan), contributions, key)
 
 
 def write_release(plan: Plan, batches: list[Batch], key: RunKey, path: Path) -> None:
@@ -58,25 +64,36 @@ def write_release(plan: Plan, batches: list[Batch], key: RunKey, path: Path) -> 
     publish(plan, encode_for(plan, batches, key), key).write(path)
 
 
-def charged_release(ledger: Ledger, dataset: str, plan: Plan, read: Callable[[], Batch], path: Path) -> None:
-    """Make a release that is entered in a ledger: reserve, then read, then write, then settle."""
-    key = RunKey.fresh()
-    with ledger.reserve(dataset, plan, "audit") as reservation:
-        reservation.start_reading()
-        write_release(plan, [read()], key, path)
-        reservation.settle([path])
+@dataclass(frozen=True, slots=True)
+class Patch:
+    """A name inside the real code (of a module or class), and what stands there while a mutant is audited."""
+
+    owner: Any
+    name: str
+    mistake: Any
 
 
 @dataclass(frozen=True, slots=True)
 class System:
-    """The parts of a release that an audit exercises; the defaults are the real ones, a mutant replaces one."""
+    """The parts of a release that an audit exercises; the defaults are the real ones, a mutant replaces one.
+
+    patches: mistakes inside the shipped code itself, for checks that drive all of `dpunion.release`.
+    """
 
     plan: Callable[[Algorithm, Budget], Plan] = plan_release
     encode: Callable[[Plan, Iterable[Batch], RunKey], Contributions] = encode_for
-    select: Callable[[Plan, Contributions, RunKey], Int64s] = local.select
+    select: Callable[[Plan, Contributions, RunKey], Int64s] = select_for
     new_key: Callable[[], RunKey] = RunKey.fresh
     write: Callable[[Plan, list[Batch], RunKey, Path], None] = write_release
-    charge: Callable[[Ledger, str, Plan, Callable[[], Batch], Path], None] = charged_release
+    patches: tuple[Patch, ...] = ()
+
+    @contextlib.contextmanager
+    def in_place(self) -> Iterator[None]:
+        """Put the patches in for as long as the context lasts."""
+        with contextlib.ExitStack() as stack:
+            for patch in self.patches:
+                stack.enter_context(mock.patch.object(patch.owner, patch.name, patch.mistake))
+            yield
 
 
 def repeatable_keys(seed: int) -> Callable[[], RunKey]:

@@ -28,9 +28,7 @@ from dpunion.algorithms import (
     WeightedLaplace,
     check_whole,
 )
-from dpunion.calibration.gaussian import GUARD
-from dpunion.calibration.optimal import release_probabilities
-from dpunion.calibration.rounding import calibration_target
+from dpunion.calibration import optimal
 from dpunion.contributions import Float64s, Int64s
 from dpunion.errors import BadParameter
 from dpunion.kernels.normal import upper_tail
@@ -185,8 +183,7 @@ def _policy_gaussian(plan: Plan, size: int, company: Company, most: float) -> Ch
 
 
 def _optimal(plan: Plan) -> Chances:
-    epsilon, delta = calibration_target(plan.budget.epsilon, plan.budget.delta)
-    odds = np.array(release_probabilities(epsilon, delta * (1.0 - GUARD)))
+    odds = optimal.released_with(optimal.release_odds_for(plan.budget))
     return lambda keepers: odds[np.minimum(keepers, len(odds) - 1).astype(np.int64)]
 
 

@@ -22,7 +22,7 @@ from dpunion.algorithms import (
     WeightedLaplace,
 )
 from dpunion.budget import Budget
-from dpunion.calibration.optimal import ceiling, release_probabilities
+from dpunion.calibration.optimal import ceiling, release_odds, released_with
 from dpunion.lab.data import COVERAGE, LabData
 from dpunion.lab.published import PublishedTable, published_tables
 from dpunion.lab.tables import Cell, Figure, Line, Table, deviation, share
@@ -291,7 +291,7 @@ def coverage_table(measured: Measured) -> Table:
     ]
     best = measured.coverage(FUNNEL.setting(FUNNEL_ITEMS))
     rows.append((FUNNEL.name, str(FUNNEL_ITEMS), *[share(part) for part in best]))
-    chances = np.array(release_probabilities(EPSILON, DELTA))
+    chances = released_with(release_odds(EPSILON, DELTA))
     holders = measured.data.holders
     most = [chances[np.minimum(holders[holders >= k], len(chances) - 1)] for k in COVERAGE]
     rows.append(("ceiling", None, *[share(float(part.mean())) if len(part) else None for part in most]))

@@ -125,6 +125,8 @@ def bernoulli_positions(total: int, chance: float, key: RunKey, draw_round: int)
     distribution, by inversion of 128 random bits against a cumulative table in exact integers; which ones, by drawing
     distinct b-bit numbers. The last block reaches beyond `total`; what falls there is ignored, which changes nothing
     for the others as all positions are independent.
+
+    Guarantees: each position comes up with probability `chance` to 128 bits, independently of all others.
     """
     if not 0.0 <= chance < 1.0:
         raise InternalError("a probability is not within [0, 1)")

@@ -153,7 +153,10 @@ def pairs_of(names: list[bytes]) -> Uint64s:
 
 
 def level_of_tokens(words: list[bytes], key: RunKey) -> Level:
-    """Return the released tokens, sorted by their bytes, as a level; as `first_level` does on one machine."""
+    """Return the released tokens, sorted by their bytes, as a level; as `first_level` does on one machine.
+
+    Guarantees: nothing but released tokens is looked at.
+    """
     offsets = offsets_of(np.fromiter(map(len, words), np.int64, len(words)))
     digests = key.digests(Purpose.ITEM, offsets, np.frombuffer(b"".join(words) or b"\0", np.uint8))
     nothing = np.zeros(len(words), np.int32)
@@ -172,7 +175,10 @@ class ReadStreams:
     secret: Secret
 
     def __call__(self, batches: Batches) -> Batches:
-        """Run the task."""
+        """Run the task.
+
+        Guarantees: those of `read_tokens`; no user id leaves the task, only keyed digests.
+        """
         first = next(batches, None)
         if first is None:
             return
@@ -190,7 +196,10 @@ def _silent(_stage: str, _done: float | None) -> None:
 
 
 def packed_stream(stream: TokenStream) -> bytes:
-    """Pack a token stream, little-endian: four lengths, then users' digests and offsets, tokens, and the table."""
+    """Pack a token stream, little-endian: four lengths, then users' digests and offsets, tokens, and the table.
+
+    Guarantees: users are keyed digests only.
+    """
     table = stream.table
     lengths = np.array([len(stream.user_digests), len(stream.tokens), len(table), len(table.data)], "<i8")
     arrays = [
@@ -292,7 +301,10 @@ class EmitMarks:
     secret: Secret
 
     def __call__(self, batches: Batches) -> Batches:
-        """Run the task."""
+        """Run the task.
+
+        Guarantees: nothing of the batches is looked at; marks are drawn from public candidates by the run key.
+        """
         for _ in batches:
             digests = pair_digests(self.marks, self.levels[0], self.levels[-1], self.secret.key)
             names = names_of(pair_table(self.marks, digests))
@@ -306,7 +318,10 @@ class PairNames:
     levels: tuple[Level, ...]
 
     def __call__(self, batch: pa.RecordBatch, key: RunKey) -> tuple[pa.Array, Uint64s]:
-        """Return the pairs' bytes, and their digests: uint64[rows, 2]."""
+        """Return the pairs' bytes, and their digests: uint64[rows, 2].
+
+        Guarantees: those of pair_digests.
+        """
         names = batch.column("item").cast(pa.binary())
         pairs = np.frombuffer(b"".join(names.to_pylist()), "<u8").astype(np.uint64)
         return names, pair_digests(pairs, self.levels[0], self.levels[-1], key)

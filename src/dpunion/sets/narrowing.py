@@ -99,7 +99,10 @@ def held_items(contributions: Contributions) -> Bools:
 
 
 def parts_of(contributions: Contributions) -> list[Part]:
-    """Cut the users into parts of about PAIRS_PER_PART pairs, in their order; nothing is copied."""
+    """Cut the users into parts of about PAIRS_PER_PART pairs; nothing is copied.
+
+    Guarantees: every user is in one part, with the whole set, and users stay in their order.
+    """
     offsets, items = contributions.offsets, contributions.items
     count = min(len(items) // PAIRS_PER_PART + 1, max(len(offsets) - 1, 1))
     ends = np.searchsorted(offsets, np.arange(1, count) * len(items) // count)

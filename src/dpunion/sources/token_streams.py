@@ -222,7 +222,10 @@ def encode_ngrams(
 def joined_texts(
     offsets: Int64s, data: Uint8s, tokens: ItemTable, prefixes: Int32s, last: Int32s
 ) -> tuple[Int64s, Uint8s]:
-    """Return the texts of n-grams, prefix, space, last token, as int64 offsets and bytes."""
+    """Return the texts of n-grams, prefix, space, last token, as int64 offsets and bytes.
+
+    Guarantees: a text holds the bytes of its own tokens only.
+    """
     lengths = np.diff(offsets)[prefixes] + 1 + np.diff(tokens.offsets)[last]
     new_offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
     new_data = np.empty(int(new_offsets[-1]), np.uint8)

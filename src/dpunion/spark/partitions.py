@@ -38,7 +38,10 @@ class Renamed:
     names: tuple[str, ...]
 
     def __call__(self, source: pa.RecordBatchReader, key: RunKey) -> Contributions:
-        """Read all rows."""
+        """Read all rows.
+
+        Guarantees: those of the reader; columns keep their order, and their values as they are.
+        """
         return self.read(renamed(source, source.schema, self.names), key)
 
 
@@ -129,7 +132,10 @@ class CutIntoPieces:
     shards: int
 
     def __call__(self, batches: Batches) -> Batches:
-        """Run the task."""
+        """Run the task.
+
+        Guarantees: every user of the partition is in one piece, bounded, in the shard that the key says.
+        """
         key = self.secret.key
         contributions = read_partition(batches, self.read, key, self.bounding)
         if contributions is not None:
@@ -137,7 +143,10 @@ class CutIntoPieces:
 
 
 def pieces_and_names(contributions: Contributions, shards: int, key: RunKey) -> Batches:
-    """Yield the pieces of all shards and the names of all items, as rows (shard, payload, name)."""
+    """Yield the pieces of all shards and the names of all items, as rows (shard, payload, name).
+
+    Guarantees: those of `cut`; pieces hold digests and numbers, and names stand apart from whoever holds them.
+    """
     for shard, piece in cut(contributions, shards, key):
         yield _rows(shard=pa.array([shard], pa.int32()), payload=pa.array([piece.to_bytes()], pa.binary()))
     table = contributions.table
@@ -159,7 +168,10 @@ class SplitKeys:
     columns: tuple[str, ...]
 
     def __call__(self, batches: Batches) -> Batches:
-        """Run the task."""
+        """Run the task.
+
+        Guarantees: what comes out are the parts of released items and nothing else.
+        """
         for batch in batches:
             keys = [composite.split(name.decode()) for name in batch.column("item").to_pylist()]
             parts = [pa.array([key[place] for key in keys], pa.string()) for place in range(len(self.columns))]

@@ -108,12 +108,18 @@ class Weigh:
 
 
 def by_digest(batch: pa.RecordBatch, _key: RunKey) -> tuple[pa.Array, Uint64s]:
-    """Read sums of shards, which know items by their digests."""
+    """Read sums of shards, which know items by their digests.
+
+    Guarantees: no item's text is needed or looked up.
+    """
     return batch.column("digest"), digests_from_arrow(batch.column("digest"))
 
 
 def by_name(batch: pa.RecordBatch, key: RunKey) -> tuple[pa.Array, Uint64s]:
-    """Read sums of partitions, which know items by their names."""
+    """Read sums of partitions, which know items by their names.
+
+    Guarantees: a digest is a function of the run key and of the name alone.
+    """
     names = batch.column("item").cast(pa.binary())
     return names, key.digests(Purpose.ITEM, *buffers_of(names))
 
@@ -213,7 +219,10 @@ def round_unit(mechanism: Mechanism, number: int, shards: int) -> float:
 
 
 def in_units(weights: Weights, unit: float) -> Int64s:
-    """Return weights in whole units, rounded down: int64[items] (docs/guarantees.md, "Shards")."""
+    """Return weights in whole units, rounded down: int64[items].
+
+    Guarantees: two histograms come further apart by at most one unit in each item (docs/guarantees.md, "Shards").
+    """
     if weights.unit == unit:
         return weights.units
     return np.floor(weights.values / unit).astype(np.int64)

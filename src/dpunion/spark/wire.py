@@ -127,7 +127,10 @@ def _taken(table: ItemTable, places: Int64s) -> ItemTable:
 
 
 def names_of(table: ItemTable, some: slice = slice(None)) -> pa.Array:
-    """Return the texts of some of the items, or of all, as Arrow binary; they must fit into two gigabytes."""
+    """Return the texts of some of the items, or of all, as Arrow binary; they must fit into two gigabytes.
+
+    Guarantees: no byte of another item is in the buffers.
+    """
     first, last, _ = some.indices(len(table))
     offsets = table.offsets[first : last + 1]
     data = np.ascontiguousarray(table.data[offsets[0] : offsets[-1]])
