@@ -9,19 +9,26 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import tempfile
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from dpunion.errors import BadParameter, CannotWrite
+from dpunion.errors import BadParameter
+from dpunion.files import atomic_file, check_place
 from dpunion.plans import Plan
 
 FORMAT = "dpunion-release/1"
 COLUMN = "item"
 NOT_PRIVATE = "NOT PRIVATE: made with a fixed test key. Never publish this."
 ROWS_PER_GROUP = 1 << 16
+# What begins a formula, full-width forms too, which spreadsheets in East Asia read alike.
+SIGNS = "=+-@＝＋－＠"
+MAY_RUN = re.compile(f"['{re.escape(SIGNS)}]")
+# Where a spreadsheet may begin a cell, besides commas; the separators are kept when splitting.
+CELLS = re.compile("([;\t\r\n])")
+QUOTED = re.compile('[",;\t\r\n]')
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +112,7 @@ class Release:
         """
         target = Path(path)
         writer = check_target(target, overwrite=overwrite)
-        with atomic_file(target) as file:
+        with atomic_file(target, overwrite=overwrite) as file:
             writer(self, file)
         return target
 
@@ -159,81 +166,8 @@ def check_target(target: Path, *, overwrite: bool) -> Writer:
             f"The output's suffix must be one of {', '.join(WRITERS)}. Got {target.suffix!r} instead.",
             "Name the output file after the format you want, for example vocabulary.parquet.",
         )
-    problem = _unusable(target, overwrite=overwrite)
-    if problem is not None:
-        raise CannotWrite(*problem)
+    check_place(target, overwrite=overwrite)
     return writer
-
-
-def _unusable(target: Path, *, overwrite: bool) -> tuple[str, str] | None:
-    """Return what hinders writing to `target`, and the remedy; None when nothing does."""
-    folder = target.parent
-    try:
-        if not folder.is_dir():
-            return f"The folder {folder} does not exist.", "Create it, or choose another place."
-        if not os.access(folder, os.W_OK | os.X_OK):
-            return f"The folder {folder} cannot be written to.", "Choose another place."
-        if target.is_dir():
-            return f"{target} is a folder.", "Choose another name."
-        if target.exists() and not overwrite:
-            return f"{target} exists already.", "Choose another name, or allow overwriting (--force, overwrite=True)."
-    except OSError as error:
-        return f"{target} cannot be written: {_reason(error)}.", "Choose another name or place."
-    return None
-
-
-@contextlib.contextmanager
-def atomic_file(target: Path) -> Iterator[IO[bytes]]:
-    """Write to a private temporary file beside the target; sync and rename it when all went well.
-
-    Guarantees: on any exception, Ctrl-C included, the temporary file is removed and the target is untouched.
-    """
-    problem: str | None = None
-    temporary: Path | None = None
-    replaced = False
-    try:
-        descriptor, name = tempfile.mkstemp(prefix=".dpunion-", suffix=".tmp", dir=target.parent)
-        temporary = Path(name)
-        with os.fdopen(descriptor, "wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.chmod(0o666 & ~_umask())
-        temporary.replace(target)
-        temporary, replaced = None, True
-        _sync_folder(target.parent)
-    except OSError as error:
-        problem = _reason(error)
-    finally:
-        if temporary is not None:
-            temporary.unlink(missing_ok=True)
-    if problem is not None and replaced:
-        raise CannotWrite(
-            f"{target} was written, but its folder could not be synced: {problem}.",
-            "The file is there and whole, but may not survive a power cut; check the disk.",
-        )
-    if problem is not None:
-        raise CannotWrite(
-            f"Writing {target} failed: {problem}.", "Free some space or choose another place; nothing was written."
-        )
-
-
-def _reason(error: OSError) -> str:
-    return os.strerror(error.errno) if error.errno else type(error).__name__
-
-
-def _umask() -> int:
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def escape_controls(text: str) -> str:
@@ -254,9 +188,27 @@ def text_line(row: Sequence[str]) -> str:
 def defuse_formula(text: str) -> str:
     """Return the text with an apostrophe before anything a spreadsheet would run, and before a leading apostrophe.
 
-    Dropping one leading apostrophe gives the item back.
+    Many spreadsheets begin a cell at a semicolon or a tab, and quotes do not hinder them behind a line's first comma:
+    so what follows one of these, or a line's end, is treated like a beginning. `restore_formula` gives the item back.
     """
-    return "'" + text if text[:1] in "=+-@\t\r\n'" and text else text
+    return "".join(map(_defused, CELLS.split(text))) if MAY_RUN.search(text) else text
+
+
+def restore_formula(text: str) -> str:
+    """Return the text of which `defuse_formula` made this one; apostrophes that it would not have put stay."""
+    if "'" not in text:
+        return text
+    return "".join(cell[1:] if cell == _defused(cell[1:]) else cell for cell in CELLS.split(text))
+
+
+def _defused(cell: str) -> str:
+    """Return the cell, with an apostrophe before it when its first visible character is a sign, or its very first one
+    an apostrophe.
+
+    Quotes do not count as visible: a reader that separates at semicolons takes them for its own.
+    """
+    visible = next((character for character in cell if character.isprintable() and character not in ' "'), "")
+    return "'" + cell if cell[:1] == "'" or (visible and visible in SIGNS) else cell
 
 
 def text_array(texts: Sequence[str]) -> Any:
@@ -301,15 +253,19 @@ def _write_arrow(release: Release, file: IO[bytes]) -> None:
         writer.write_table(table, max_chunksize=ROWS_PER_GROUP)
 
 
+def csv_line(row: Sequence[str]) -> bytes:
+    """Return the texts as a line of CSV (RFC 4180), formulas defused."""
+    return ",".join(map(_csv_field, map(defuse_formula, row))).encode() + b"\n"
+
+
 def _csv_field(text: str) -> str:
-    """Return the text as a CSV field (RFC 4180); a carriage return is quoted too, unlike by Python's writer."""
-    special = not text or any(character in text for character in '",\r\n')
-    return '"' + text.replace('"', '""') + '"' if special else text
+    """Return the text as a field, quoted if it holds what any reader might take for the end of a field or a line."""
+    return '"' + text.replace('"', '""') + '"' if not text or QUOTED.search(text) else text
 
 
 def _write_csv(release: Release, file: IO[bytes]) -> None:
     for row in (release.columns, *release.rows()):
-        file.write(",".join(_csv_field(defuse_formula(text)) for text in row).encode() + b"\n")
+        file.write(csv_line(row))
 
 
 def _write_jsonl(release: Release, file: IO[bytes]) -> None:

@@ -20,8 +20,11 @@ PROBE = """
 ANSWER = "0.15865525393145707"
 
 
-def probe(environment, before="", **options):
-    """Compile and run a small kernel in a new process; return its cache directory or None."""
+def probe(environment, before="", *, is_kept=True, **options):
+    """Compile and run a small kernel in a new process; return its cache directory or None.
+
+    It must say once when it has none, or when it could keep nothing there.
+    """
     kept = {name: value for name, value in os.environ.items() if name not in {"HOME", "XDG_CACHE_HOME"}}
     code = textwrap.dedent(PROBE).format(before=before)
     done = subprocess.run(
@@ -34,9 +37,12 @@ def probe(environment, before="", **options):
         **options,
     )
     assert done.returncode == 0, done.stderr
-    assert done.stderr == ""
     directory, answer = done.stdout.split()
     assert abs(float(answer) - float(ANSWER)) < 1e-15
+    if directory == "None" or not is_kept:
+        assert done.stderr.count("Kernels are compiled anew") == done.stderr.count("Set XDG_CACHE_HOME") == 1
+    else:
+        assert done.stderr == ""
     return None if directory == "None" else Path(directory)
 
 
@@ -171,9 +177,59 @@ def test_a_full_file_system(tmp_path):
     """The directory can be made but nothing be written: kernels must still compile."""
     mounted(tmp_path, "size=4k")
     try:
-        probe({"XDG_CACHE_HOME": str(tmp_path)})
+        probe({"XDG_CACHE_HOME": str(tmp_path)}, is_kept=False)
     finally:
         subprocess.run(["umount", tmp_path], check=True)
+
+
+@pytest.mark.skipif(not ROOT, reason="needs root to mount")
+def test_no_other_place_is_used_instead(tmp_path):
+    """Where it cannot write to the place it is told, numba would choose one itself, unchecked."""
+    import dpunion
+
+    home, full = tmp_path / "home", tmp_path / "full"
+    home.mkdir()
+    full.mkdir()
+    # Inodes for the folders of the cache, and none for numba's.
+    mounted(full, "size=1m,nr_inodes=3")
+    try:
+        probe({"XDG_CACHE_HOME": str(full), "HOME": str(home)}, is_kept=False)
+    finally:
+        subprocess.run(["umount", full], check=True)
+    assert cached_files(home) == []
+    assert not [path for path in Path(dpunion.__file__).parent.rglob("*.nb?") if path.is_file()]
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o775, 0o757])
+@pytest.mark.parametrize("depth", [1, 2])
+def test_a_folder_above_that_others_can_write_is_not_trusted(tmp_path, mode, depth):
+    """Whoever can write it can exchange all that is in it."""
+    home = tmp_path / "group" / "cache"
+    home.mkdir(parents=True)
+    (home, home.parent)[depth - 1].chmod(mode)
+    assert decision({"XDG_CACHE_HOME": str(home)}) == "None"
+    assert list(home.iterdir()) == []
+
+
+def test_a_sticky_folder_above_is_good(tmp_path):
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache").chmod(0o1777)
+    assert decision({"XDG_CACHE_HOME": str(tmp_path / "cache")}) != "None"
+
+
+@pytest.mark.skipif(not ROOT, reason="needs root to give a directory away")
+def test_a_folder_above_of_somebody_else_is_not_trusted(tmp_path):
+    home = tmp_path / "group" / "cache"
+    home.mkdir(parents=True)
+    os.chown(home.parent, 54321, 54321)
+    assert decision({"XDG_CACHE_HOME": str(home)}) == "None"
+
+
+def test_a_link_above_is_resolved_once(tmp_path):
+    """A home behind a link is common; what counts is where it leads, and that is what is used."""
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    assert decision({"XDG_CACHE_HOME": str(tmp_path / "link")}).startswith(str(tmp_path / "real" / "dpunion"))
 
 
 @pytest.mark.parametrize("content", [b"", b"garbage", b"\x80\x05"], ids=["empty", "garbage", "cut"])

@@ -18,7 +18,7 @@ import pytest
 from typer.testing import CliRunner
 
 import dpunion
-from dpunion import pipeline
+from dpunion import files, pipeline
 from dpunion.cli import app
 from dpunion.releases import WRITERS, Release
 
@@ -77,9 +77,11 @@ def finish(process):
 PAUSING_WRITE = """
     import os, sys, time
     import dpunion
-    from dpunion import releases
+    from dpunion import files, releases
 
-    target, where = sys.argv[1:]
+    target, where, nameless = sys.argv[1:]
+    if nameless == "False":
+        files._nameless = lambda folder: None
     def pause():
         print("ready", flush=True)
         time.sleep(60)
@@ -100,7 +102,7 @@ PAUSING_WRITE = """
             pause()
     releases.WRITERS[os.path.splitext(target)[1]] = writer
     if where == "replaced":
-        releases._sync_folder = lambda folder: pause()
+        files._sync = lambda folder: pause()
     items = tuple(f"item{i:05}" for i in range(20000))
     plan = dpunion.plan("weighted-laplace", epsilon=1.0, delta=1e-6)
     releases.Release(items, plan, private=True).write(target, overwrite=True)
@@ -108,21 +110,31 @@ PAUSING_WRITE = """
 
 
 @pytest.mark.parametrize(
-    ("where", "old"), [("before", OLD), ("middle", OLD), ("middle", None), ("after", OLD), ("replaced", None)]
+    ("where", "old", "nameless", "number"),
+    [
+        ("before", OLD, True, signal.SIGKILL),
+        ("middle", OLD, True, signal.SIGHUP),
+        ("middle", OLD, False, signal.SIGKILL),
+        ("middle", None, True, signal.SIGALRM),
+        ("after", OLD, True, signal.SIGUSR1),
+        ("after", None, False, signal.SIGKILL),
+        ("replaced", None, True, signal.SIGKILL),
+    ],
 )
-def test_killed_while_writing(out, where, old):
+def test_killed_while_writing(out, where, old, nameless, number):
+    """Only on a file system without nameless files something is left, for its owner alone."""
     target = out / "vocabulary.txt"
     if old is not None:
         target.write_bytes(old)
-    process = python(PAUSING_WRITE, target, where)
+    process = python(PAUSING_WRITE, target, where, nameless)
     wait_for(process)
-    process.kill()
-    assert finish(process)[0] == -signal.SIGKILL
+    process.send_signal(number)
+    assert finish(process)[0] == -number
     whole = "".join(item + "\n" for item in ITEMS).encode()
     found = target.read_bytes() if target.exists() else None
     assert found == (whole if where == "replaced" else old)
     left = [path for path in out.iterdir() if path != target]
-    assert [(path.suffix, path.stat().st_mode & 0o077) for path in left] == [(".tmp", 0)] * (where != "replaced")
+    assert [(path.suffix, path.stat().st_mode & 0o077) for path in left] == ([] if nameless else [(".tmp", 0)])
 
 
 # --- Ctrl-C -------------------------------------------------------------------------------------------------
@@ -181,6 +193,7 @@ def interrupted(data, target, where, number, extra=()):
         ("reading", ".parquet", signal.SIGINT),
         ("selecting", ".parquet", signal.SIGTERM),
         ("writing", ".csv", signal.SIGTERM),
+        ("writing", ".csv", signal.SIGHUP),
     ],
 )
 def test_interrupted(data, out, where, suffix, number):
@@ -200,10 +213,13 @@ def test_interrupted_while_overwriting(data, out):
     assert list(out.iterdir()) == [target]
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("nameless", [True, False])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 @pytest.mark.parametrize("suffix", WRITERS)
-def test_interrupted_while_writing_any_format(data, out, monkeypatch, suffix, number):
+def test_interrupted_while_writing_any_format(data, out, monkeypatch, suffix, number, nameless):
     """Here the signal comes from inside the write itself, so that no subprocess is needed."""
+    if not nameless:
+        monkeypatch.setattr(files, "_nameless", lambda _folder: None)
     real, sent = WRITERS[suffix], []
 
     class Signalling:
@@ -222,7 +238,7 @@ def test_interrupted_while_writing_any_format(data, out, monkeypatch, suffix, nu
     monkeypatch.setitem(WRITERS, suffix, lambda release, file: real(release, Signalling(file)))
     with restored_handlers():
         result = CliRunner().invoke(app, ["release", str(data), *OPTIONS, "--out", str(out / f"a{suffix}")])
-    assert sent == [1], "the interrupt came while a temporary file was there"
+    assert sent == [0 if nameless else 1], "the interrupt came while the file was being written"
     assert result.exit_code == 130
     assert "Interrupted" in result.output
     assert list(out.iterdir()) == []
@@ -231,12 +247,29 @@ def test_interrupted_while_writing_any_format(data, out, monkeypatch, suffix, nu
 @contextlib.contextmanager
 def restored_handlers():
     """Put pytest's own handlers back after the command line has set its."""
-    before = [(number, signal.getsignal(number)) for number in (signal.SIGINT, signal.SIGTERM)]
+    before = [(number, signal.getsignal(number)) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)]
     try:
         yield
     finally:
         for number, handler in before:
             signal.signal(number, handler)
+
+
+def test_a_run_under_nohup_outlives_its_terminal(data, out, monkeypatch):
+    monkeypatch.setattr(pipeline, "encode", hung_up(pipeline.encode))
+    with restored_handlers():
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        result = CliRunner().invoke(app, ["release", str(data), *OPTIONS, "--out", str(out / "a.txt")])
+    assert result.exit_code == 0
+    assert (out / "a.txt").exists()
+
+
+def hung_up(function):
+    def wrapped(*given, **options):
+        os.kill(os.getpid(), signal.SIGHUP)
+        return function(*given, **options)
+
+    return wrapped
 
 
 def test_an_interrupt_that_a_library_swallowed_is_noticed(data, out, monkeypatch):

@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 
 import numpy as np
 import pyarrow as pa
@@ -320,6 +321,74 @@ def test_what_is_no_journal_is_refused(tmp_path):
     with pytest.raises(CannotWrite, match="not a journal"), open_journal(place):
         pass
     assert place.read_text() == '{"diary": 1}\n'
+
+
+@pytest.mark.parametrize("start_over", [False, True])
+@pytest.mark.parametrize("content", ["precious notes", "precious\nnotes", '{"format": "other"}\n{"a', "{"])
+def test_what_is_no_journal_is_never_changed(tmp_path, content, start_over):
+    """Not even without a line's end, which a journal that was cut short lacks too."""
+    place = tmp_path / "j.journal"
+    place.write_text(content)
+    place.chmod(0o644)
+    if content == "{":  # the beginning of a first line that was cut short
+        with open_journal(place, start_over=start_over) as journal:
+            assert journal.entries == {}
+        return
+    with pytest.raises(CannotWrite, match="not a journal"), open_journal(place, start_over=start_over):
+        pass
+    assert (place.read_text(), place.stat().st_mode & 0o777) == (content, 0o644)
+
+
+def test_a_damaged_journal_can_be_started_over(tmp_path):
+    place = tmp_path / "j.journal"
+    with open_journal(place) as journal:
+        journal.add("a", {"released": 1})
+    damaged = place.read_text() + "not JSON\n{"
+    place.write_text(damaged)
+    with pytest.raises(CannotWrite, match="is damaged"), open_journal(place):
+        pass
+    assert place.read_text() == damaged
+    with open_journal(place, start_over=True) as journal:
+        assert journal.entries == {}
+    assert place.read_text().count("\n") == 1
+
+
+def test_a_journal_and_results_are_for_their_owner_alone(tmp_path):
+    """They hold exact counts of the data."""
+    out = tmp_path / "results.json"
+    small(out)
+    assert [path.stat().st_mode & 0o777 for path in (out, journal_of(out))] == [0o600, 0o600]
+    journal_of(out).chmod(0o644)
+    small(out)
+    assert journal_of(out).stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("leads", ["to a journal", "nowhere"])
+def test_a_journal_behind_a_link_is_refused(tmp_path, leads):
+    if leads == "to a journal":
+        with open_journal(tmp_path / "real") as journal:
+            journal.add("a", {"released": 1})
+    (tmp_path / "j.journal").symlink_to(tmp_path / "real")
+    with pytest.raises(CannotWrite, match="it is a link"), open_journal(tmp_path / "j.journal"):
+        pass
+    assert (tmp_path / "real").exists() == (leads == "to a journal")
+
+
+def test_a_pipe_is_no_journal(tmp_path):
+    os.mkfifo(tmp_path / "j.journal")
+    with pytest.raises(CannotWrite, match="not a file of this user"), open_journal(tmp_path / "j.journal"):
+        pass
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to give a file away")
+def test_a_journal_of_somebody_else_is_refused(tmp_path):
+    """Its owner could read what is added to it."""
+    place = tmp_path / "j.journal"
+    with open_journal(place):
+        pass
+    os.chown(place, 54321, 54321)
+    with pytest.raises(CannotWrite, match="not a file of this user"), open_journal(place):
+        pass
 
 
 def test_an_entry_that_does_not_read_as_a_trial_is_run_again(tmp_path, counted):

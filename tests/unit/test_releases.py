@@ -15,16 +15,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dpunion
+from dpunion import files
 from dpunion.algorithms import ALGORITHMS
+from dpunion.files import atomic_file
+from dpunion.ngrams.plans import Ngrams, plan_ngrams
+from dpunion.ngrams.releases import NgramRelease
 from dpunion.releases import (
     NOT_PRIVATE,
+    SIGNS,
     WRITERS,
     Release,
-    atomic_file,
     check_target,
     defuse_formula,
     escape_controls,
+    restore_formula,
 )
+from dpunion.sources.known import known_items
 
 # What breaks naive writers: formulas, quotes, separators, line ends, escapes, NUL, other planes, line separators.
 NASTY = (
@@ -35,6 +41,11 @@ NASTY = (
     "-1",
     "=cmd|' /C calc'!A0",
     "@sum",
+    "x;=cmd|' /C calc'!A0",
+    "x\t=1+1",
+    "x;'=1",
+    "＝1+1",
+    "\u200b =1",
     "\x00",
     "\x1b[31mred",
     "\\n",
@@ -62,14 +73,14 @@ def unescaped(line):
     return line.encode("latin-1", "backslashreplace").decode("unicode_escape")
 
 
-def undefused(cell):
-    return cell.removeprefix("'")
+def csv_rows(raw, separator=","):
+    return list(csv.reader(io.StringIO(raw.decode(), newline=""), delimiter=separator))
 
 
 READERS = {
     ".parquet": lambda raw: pq.read_table(io.BytesIO(raw))["item"].to_pylist(),
     ".arrow": lambda raw: pa.ipc.open_file(io.BytesIO(raw)).read_all()["item"].to_pylist(),
-    ".csv": lambda raw: [undefused(row[0]) for row in list(csv.reader(io.StringIO(raw.decode(), newline="")))[1:]],
+    ".csv": lambda raw: [restore_formula(row[0]) for row in csv_rows(raw)[1:]],
     ".jsonl": lambda raw: [json.loads(line)["item"] for line in raw.decode().split("\n")[:-1]],
     ".txt": lambda raw: [unescaped(line) for line in raw.decode().split("\n")[:-1]],
     ".json": lambda raw: json.loads(raw)["items"],
@@ -108,17 +119,68 @@ def test_csv_is_read_alike_by_another_reader(tmp_path):
     options = pyarrow.csv.ParseOptions(newlines_in_values=True)
     strings = pyarrow.csv.ConvertOptions(column_types={"item": pa.string()}, strings_can_be_null=False)
     table = pyarrow.csv.read_csv(path, parse_options=options, convert_options=strings)
-    assert [undefused(cell) for cell in table["item"].to_pylist()] == sorted(NASTY)
+    assert [restore_formula(cell) for cell in table["item"].to_pylist()] == sorted(NASTY)
 
 
-@pytest.mark.parametrize("text", ["=1", "+1", "-1", "@x", "\t=1", "\r=1", "\n=1", "'=1"])
+@pytest.mark.parametrize("text", ["=1", "+1", "-1", "@x", "'=1", "＝1", "＋1", "－1", "＠x", " =1", "\u200b=1", "'"])
 def test_no_csv_cell_starts_like_a_formula(text):
     assert defuse_formula(text) == "'" + text
 
 
-@pytest.mark.parametrize("text", ["", "word", "1+1", "a=b", "word'"])
+@pytest.mark.parametrize("separator", ";\t\r\n")
+def test_what_follows_a_separator_is_a_cell_too(separator):
+    assert defuse_formula(f"x{separator}=1{separator}y") == f"x{separator}'=1{separator}y"
+    assert defuse_formula(f"{separator}=1") == f"{separator}'=1"
+
+
+@pytest.mark.parametrize("text", ["", "word", "1+1", "a=b", "word'", "x;y", "a, =b", "\t"])
 def test_harmless_cells_are_left_alone(text):
     assert defuse_formula(text) == text
+
+
+@pytest.mark.parametrize("text", ["'tis", "'", "o'clock", "x;'tis"])
+def test_apostrophes_of_other_writers_stay(text):
+    assert restore_formula(text) == text
+
+
+TRICKY = st.text(alphabet="=+-@＝＋－＠;,\t\r\n\"' a\u200b\ufeff", min_size=1, max_size=8)
+
+
+def formulas(raw):
+    """Return the cells that a spreadsheet would run, whichever separator it takes."""
+    cells = [cell for separator in ",;\t" for row in csv_rows(raw, separator) for cell in row]
+    visible = ["".join(character for character in cell if character.isprintable()).lstrip() for cell in cells]
+    return [cell for cell in visible if cell and cell[0] in SIGNS]
+
+
+@given(st.sets(st.tuples(TRICKY, TRICKY), min_size=1, max_size=4))
+def test_no_spreadsheet_finds_a_formula_whatever_separates_its_cells(rows):
+    """Behind a line's first comma, quotes do not stop a reader that separates at semicolons."""
+    raw = io.BytesIO()
+    WRITERS[".csv"](Release(tuple(sorted(rows)), PLAN, private=True, columns=("=a", "b;=c")), raw)
+    assert formulas(raw.getvalue()) == []
+    restored = [tuple(map(restore_formula, row)) for row in csv_rows(raw.getvalue())]
+    assert restored == [("=a", "b;=c"), *sorted(rows)]
+
+
+def test_formulas_behind_quotes_are_found():
+    """Power of the test above: quoting alone does not do."""
+    assert formulas(b'a,"x;=1;y"\n') == ["=1"]
+
+
+@given(items=st.sets(TRICKY, max_size=6))
+def test_our_own_csv_is_a_known_list_of_the_same_items(tmp_path_factory, items):
+    path = made(items).write(tmp_path_factory.mktemp("known") / "known.csv")
+    assert known_items(path).items == tuple(sorted(items))
+
+
+@given(texts=st.sets(TRICKY, max_size=4))
+def test_ngrams_are_defused_and_read_back(tmp_path_factory, texts):
+    rows = tuple((text, 1) for text in sorted(texts))
+    release = NgramRelease(rows, plan_ngrams(Ngrams(), dpunion.Budget(1.0, 1e-6)), (), private=True)
+    raw = release.write(tmp_path_factory.mktemp("ngrams") / "a.csv").read_bytes()
+    assert formulas(raw) == []
+    assert [(restore_formula(text), int(length)) for text, length in csv_rows(raw)[1:]] == list(rows)
 
 
 @given(st.text())
@@ -228,14 +290,18 @@ def test_the_file_gets_the_usual_mode_and_no_other_file_is_left(tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_while_written_the_file_is_private_and_not_yet_there(tmp_path):
+@pytest.mark.parametrize("has_nameless", [True, False])
+def test_while_written_the_file_is_private_and_not_yet_there(tmp_path, monkeypatch, has_nameless):
+    if not has_nameless:
+        monkeypatch.setattr(files, "_nameless", lambda _folder: None)
     target = tmp_path / "out.txt"
     with atomic_file(target) as file:
         file.write(b"x")
-        (temporary,) = tmp_path.iterdir()
-        assert temporary != target
-        assert stat.S_IMODE(temporary.stat().st_mode) == 0o600
+        assert stat.S_IMODE(os.fstat(file.fileno()).st_mode) == 0o600
+        assert [path.suffix for path in tmp_path.iterdir()] == [] if has_nameless else [".tmp"]
+        assert not target.exists()
     assert target.read_bytes() == b"x"
+    assert list(tmp_path.iterdir()) == [target]
 
 
 def test_suffixes_are_read_without_regard_to_case(tmp_path):

@@ -376,7 +376,7 @@ def test_bad_places_are_refused_early(tmp_path):
     with pytest.raises(dpunion.CannotWrite, match="does not exist"):
         check_page(tmp_path / "nowhere" / "report.html")
     (tmp_path / "folder.html").mkdir()
-    with pytest.raises(dpunion.CannotWrite, match="exists already"):
+    with pytest.raises(dpunion.CannotWrite, match="is a folder"):
         check_page(tmp_path / "folder.html", overwrite=True)
 
 

@@ -575,12 +575,17 @@ def test_threat_38_item_injection():
 
 
 def test_threat_39_cache_poisoning(tmp_path):
-    from dpunion.kernels.compiler import is_private
+    from dpunion.kernels.compiler import is_kept, is_private
 
     (tmp_path / "open").mkdir(mode=0o755)
     (tmp_path / "ours").mkdir(mode=0o700)
     (tmp_path / "link").symlink_to(tmp_path / "ours")
     assert [is_private(tmp_path / name) for name in ("open", "ours", "link")] == [False, True, False]
+    assert [is_kept(tmp_path / name) for name in ("open", "ours", "link")] == [True, True, False]
+    (tmp_path / "open").chmod(0o777)
+    assert not is_kept(tmp_path / "open")
+    (tmp_path / "open").chmod(0o1777)
+    assert is_kept(tmp_path / "open")
 
 
 def test_threat_40_network(monkeypatch):

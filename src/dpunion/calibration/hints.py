@@ -10,20 +10,22 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
 from dataclasses import astuple
 from pathlib import Path
 
 from dpunion.algorithms import Funnel
 from dpunion.calibration.funnel import FunnelCalibration, FunnelHints, calibrate_funnel
+from dpunion.errors import CannotWrite
+from dpunion.files import atomic_file
 from dpunion.kernels.compiler import cache_directory
 
 
 def calibrate_with_hints(epsilon: float, delta: float, shape: Funnel) -> FunnelCalibration:
     """Return the calibration of a funnel, starting from what an earlier process found."""
     path = _place(epsilon, delta, shape)
-    found = calibrate_funnel(epsilon, delta, shape, hints=_read(path))
-    if path is not None:
+    known = _read(path)
+    found = calibrate_funnel(epsilon, delta, shape, hints=known)
+    if path is not None and found.hints != known:
         _write(path, found.hints)
     return found
 
@@ -49,7 +51,5 @@ def _read(path: Path | None) -> FunnelHints | None:
 
 def _write(path: Path, hints: FunnelHints) -> None:
     text = json.dumps({"stddev": hints.stddev, "threshold": hints.threshold})
-    temporary = path.with_suffix(f".{os.getpid()}.tmp")
-    with contextlib.suppress(OSError):
-        temporary.write_text(text)
-        temporary.replace(path)
+    with contextlib.suppress(CannotWrite), atomic_file(path) as file:
+        file.write(text.encode())

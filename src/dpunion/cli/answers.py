@@ -35,8 +35,10 @@ def answering(command: Callable[P, None]) -> Callable[P, None]:
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> None:
         _interrupts.clear()
         _stages.clear()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, _interrupt)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            # nohup lets SIGHUP be ignored, and so it stays.
+            if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
+                signal.signal(number, _interrupt)
         warnings.showwarning = _show_warning
         try:
             command(*args, **kwargs)

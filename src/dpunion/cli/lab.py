@@ -308,7 +308,7 @@ def write_html(html: Path, page: str) -> None:
     """Write the page; it was checked before."""
     from dpunion.report import write_page
 
-    write_page(html, page, overwrite=True)
+    write_page(html, page, overwrite=True, owner_only=True)
     say(f"The page is {html}.")
 
 

@@ -1,8 +1,9 @@
 """The one home of numba: compile a kernel, cached in a directory that only this user can write.
 
-Numba's cache files are pickles, so a cache directory that somebody else could write would be a way to run
-code here. The directory is therefore ours, mode 0700 and not a link; when no such directory can be had,
-kernels compile afresh in each process instead (slower start, same results).
+Numba's cache files are pickles, so a cache directory that somebody else could write, or exchange for another, would be
+a way to run code here. The directory is therefore ours, mode 0700 and not a link, and nobody but us and root can rename
+anything above it; when no such directory can be had, kernels compile afresh in each process instead (slower start, same
+results), and a warning says what to do about it.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import hashlib
 import os
 import stat
 import sys
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -25,6 +27,8 @@ import numba.extending
 import numpy as np
 import numpy.typing as npt
 from numba.core.runtime import rtsys
+
+from dpunion.files import reason
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -52,7 +56,14 @@ def _cached(compiled: Any, function: F) -> F:
         # subtle: a cache chooses its place when it is made, so the setting is ours only for this call.
         numba.core.config.CACHE_DIR = str(directory)
         try:
-            compiled._cache = ForgivingCache(function)  # noqa: SLF001 - what numba's own cache=True does
+            cache = ForgivingCache(function)
+            # numba looks for another place, beside the source for example, where it cannot write to the one it is told.
+            if directory in Path(cache.cache_path).parents:
+                compiled._cache = cache  # noqa: SLF001 - what numba's own cache=True does
+            else:
+                _tell_uncached(f"{directory} cannot be written")
+        except RuntimeError:
+            _tell_uncached(f"{directory} cannot be written")
         finally:
             numba.core.config.CACHE_DIR = before
     return cast("F", compiled)
@@ -99,26 +110,63 @@ class ForgivingCache(numba.core.caching.FunctionCache):  # type: ignore[misc]
 
     def save_overload(self, signature: Any, data: Any) -> None:
         """Keep the compiled function, if that can be done."""
-        with contextlib.suppress(OSError):
+        try:
             super().save_overload(signature, data)
+        except OSError as error:
+            _tell_uncached(f"{self.cache_path} cannot be written ({reason(error)})")
+
+
+class CompiledAnew(UserWarning):
+    """Kernels are compiled in each process, because there is no place where they could be kept."""
+
+
+def _tell_uncached(problem: str) -> None:
+    # subtle: without stacklevel the warning has one place, so that Python shows it once.
+    warnings.warn(  # noqa: B028
+        f"Kernels are compiled anew at each start, which takes seconds: {problem}. Set XDG_CACHE_HOME to a folder that "
+        "only you can write, in folders that only you or root can write.",
+        CompiledAnew,
+    )
 
 
 @functools.cache
 def cache_directory() -> Path | None:
-    """Return a private directory for compiled kernels, or None when there is none to be had."""
+    """Return a private directory for compiled kernels; or None, with a warning, when there is none to be had."""
     try:
-        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dpunion"
-        directory = base / f"kernels-{source_digest()}"
-        base.mkdir(mode=0o700, parents=True, exist_ok=True)
-        directory.mkdir(mode=0o700, exist_ok=True)
-        for folder in (base, directory):
-            if not is_private(folder):
-                return None
-        if not os.access(directory, os.W_OK | os.X_OK):
-            return None
-    except (OSError, RuntimeError):
-        return None
-    return directory
+        home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache").resolve()
+        directory = home / "dpunion" / f"kernels-{source_digest()}"
+        problem = _unsafe(directory)
+    except OSError as error:
+        problem = f"{error.filename} cannot be a folder of ours ({reason(error)})"
+    except RuntimeError:
+        problem = "this user has no home folder"
+    if problem is None:
+        return directory
+    _tell_uncached(problem)
+    return None
+
+
+def _unsafe(directory: Path) -> str | None:
+    """Make the directory, and say why it is not safe to load code from, None when it is.
+
+    subtle: from the root downwards. Nobody else can rename what lies in a folder that was found good, so what is looked
+    at next is what its path will lead to later.
+    """
+    for folder in (*reversed(directory.parents), directory):
+        folder.mkdir(mode=0o700, exist_ok=True)
+        if not is_kept(folder):
+            return f"{folder} belongs to or can be written by other users"
+    for folder in (directory.parent, directory):
+        if not is_private(folder):
+            return f"{folder} can be read or written by other users"
+    return None if os.access(directory, os.W_OK | os.X_OK) else f"{directory} cannot be written"
+
+
+def is_kept(folder: Path) -> bool:
+    """Say whether nobody but this user and root can rename what they own in `folder`, a real directory."""
+    status = folder.lstat()
+    closed = not status.st_mode & 0o022 or status.st_mode & stat.S_ISVTX
+    return stat.S_ISDIR(status.st_mode) and status.st_uid in {0, os.geteuid()} and bool(closed)
 
 
 def is_private(folder: Path) -> bool:

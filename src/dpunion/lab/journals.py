@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import json
 import os
+import stat
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from dpunion.errors import CannotWrite
+from dpunion.files import OWNER_ONLY, reason
 from dpunion.lab.tables import NOT_PRIVATE
 
 FORMAT = "dpunion-lab-journal/1"
+HEADER = json.dumps({"format": FORMAT, "warning": NOT_PRIVATE})
 
 
 class Journal:
     """Finished trials by their identity, on disk.
 
     Guarantees:
+    - a file that is no journal is never changed; the journal is for its owner alone, as it holds counts of the data;
     - a trial is on disk, whole and synced, when `add` returns; a line that a kill cut short is dropped afterwards;
     - one process at a time writes; a second one is refused.
     """
@@ -41,21 +46,36 @@ class Journal:
 
 @contextlib.contextmanager
 def open_journal(path: Path, *, start_over: bool = False) -> Iterator[Journal]:
-    """Open a journal for reading and adding, making it when it is not there."""
+    """Open a journal for reading and adding, making it when it is not there; start_over: forget what it holds."""
     problem: str | None = None
+    # Links are not followed, and a pipe does not make us wait.
+    flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
+        descriptor = os.open(path, flags, OWNER_ONLY)
     except OSError as error:
-        problem = os.strerror(error.errno) if error.errno else type(error).__name__
+        problem = "it is a link" if error.errno == errno.ELOOP else reason(error)
     if problem is not None:
         raise CannotWrite(f"The journal {path} cannot be opened: {problem}.", "Choose another place for the results.")
     try:
+        _refuse_strange(path, os.fstat(descriptor))
         _take(path, descriptor)
-        if start_over:
-            os.ftruncate(descriptor, 0)
-        yield Journal(path, descriptor, _read(path, descriptor))
+        content = _content(path, descriptor)
+        entries = {} if start_over else _entries(path, content)
+        os.fchmod(descriptor, OWNER_ONLY)
+        os.ftruncate(descriptor, 0 if start_over else content.rfind(b"\n") + 1)
+        if not os.fstat(descriptor).st_size:
+            _append(path, descriptor, HEADER)
+        yield Journal(path, descriptor, entries)
     finally:
         os.close(descriptor)
+
+
+def _refuse_strange(path: Path, status: os.stat_result) -> None:
+    """Refuse what is no file, or a file of somebody else, who could read what is added to it."""
+    if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid():
+        raise CannotWrite(
+            f"The journal {path} is not a file of this user.", "Move it away, or choose another place for the results."
+        )
 
 
 def _take(path: Path, descriptor: int) -> None:
@@ -68,26 +88,31 @@ def _take(path: Path, descriptor: int) -> None:
         raise CannotWrite(f"Another run is writing {path}.", "Wait for it, or choose another place for the results.")
 
 
-def _read(path: Path, descriptor: int) -> dict[str, dict[str, Any]]:
-    """Return the entries; a last line without its end is what a kill left, and goes."""
+def _content(path: Path, descriptor: int) -> bytes:
+    """Return the bytes of a journal; refuse what is none, be it without a line's end. Nothing is changed."""
     with os.fdopen(os.dup(descriptor), "rb") as file:
         file.seek(0)
         content = file.read()
-    whole = content.rfind(b"\n") + 1
-    if whole < len(content):
-        os.ftruncate(descriptor, whole)
-    lines = content[:whole].splitlines()
-    if not lines:
-        _append(path, descriptor, json.dumps({"format": FORMAT, "warning": NOT_PRIVATE}))
-        return {}
-    entries: dict[str, dict[str, Any]] = {}
+    first, end, _ = content.partition(b"\n")
+    is_journal = not end and HEADER.encode().startswith(first)
     with contextlib.suppress(ValueError, KeyError, TypeError):
-        if json.loads(lines[0])["format"] == FORMAT:
-            for line in lines[1:]:
-                values = json.loads(line)
-                entries[values.pop("identity")] = values
-            return entries
-    raise CannotWrite(f"{path} is not a journal of trials.", "Move it away, or start over (--force, overwrite=True).")
+        is_journal = is_journal or json.loads(first)["format"] == FORMAT
+    if not is_journal:
+        raise CannotWrite(
+            f"{path} is not a journal of trials.", "Move it away, or choose another place for the results."
+        )
+    return content
+
+
+def _entries(path: Path, content: bytes) -> dict[str, dict[str, Any]]:
+    """Return the entries; a last line without its end is what a kill left, and is passed over."""
+    entries: dict[str, dict[str, Any]] = {}
+    with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError):
+        for line in content.split(b"\n")[1:-1]:
+            values = json.loads(line)
+            entries[values.pop("identity")] = values
+        return entries
+    raise CannotWrite(f"The journal {path} is damaged.", "Start over (--force, overwrite=True), or move it away.")
 
 
 def _append(path: Path, descriptor: int, line: str) -> None:
@@ -99,6 +124,6 @@ def _append(path: Path, descriptor: int, line: str) -> None:
             problem = "the disk is full"
         os.fsync(descriptor)
     except OSError as error:
-        problem = os.strerror(error.errno) if error.errno else type(error).__name__
+        problem = reason(error)
     if problem is not None:
         raise CannotWrite(f"Writing {path} failed: {problem}.", "Free some space; finished trials are kept.")

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import IO, Any
 
 from dpunion.algorithms import check_whole
-from dpunion.errors import BadParameter, CannotWrite
+from dpunion.errors import BadParameter
+from dpunion.files import OWNER_ONLY, atomic_file, check_place
 from dpunion.lab.generators import AskRedditLike
 from dpunion.lab.tables import NOT_PRIVATE
 from dpunion.lab.trials import Trial
-from dpunion.releases import atomic_file
 
 SUFFIXES = (".json", ".parquet")
 DATA_SUFFIXES = (".parquet", ".csv")
@@ -32,19 +32,16 @@ def _checked(target: Path, what: str, suffixes: tuple[str, ...], *, overwrite: b
             f"The suffix of {what} must be one of {', '.join(suffixes)}. Got {target.suffix!r} instead.",
             f"Name the file for example {what}{suffixes[0]}.",
         )
-    if not target.parent.is_dir():
-        raise CannotWrite(f"The folder {target.parent} does not exist.", "Create it, or choose another place.")
-    if target.is_dir() or (target.exists() and not overwrite):
-        raise CannotWrite(f"{target} exists already.", "Choose another name, or allow overwriting (--force).")
+    check_place(target, overwrite=overwrite)
     return target
 
 
 def write_results(
     path: str | os.PathLike[str], values: dict[str, Any], trials: Sequence[Trial], *, overwrite: bool
 ) -> Path:
-    """Write everything as JSON, or the trials as Parquet, whole or not at all."""
+    """Write everything as JSON, or the trials as Parquet, whole or not at all; for the owner alone: NOT PRIVATE."""
     target = check_results(path, overwrite=overwrite)
-    with atomic_file(target) as file:
+    with atomic_file(target, overwrite=overwrite, mode=OWNER_ONLY) as file:
         if target.suffix.lower() == ".json":
             file.write(json.dumps(values, ensure_ascii=False, indent=1, allow_nan=False).encode() + b"\n")
         else:
@@ -73,7 +70,7 @@ def write_generated(path: str | os.PathLike[str], generator: AskRedditLike, *, o
     target = _checked(Path(path), "data", DATA_SUFFIXES, overwrite=overwrite)
     reader = generator.reader()
     stamp = {"dpunion": "generated data, nobody's", "users": str(generator.users), "seed": str(generator.seed)}
-    with atomic_file(target) as file:
+    with atomic_file(target, overwrite=overwrite) as file:
         if target.suffix.lower() == ".csv":
             with pcsv.CSVWriter(file, reader.schema) as writer:
                 for batch in reader:

@@ -12,15 +12,9 @@ from pathlib import Path
 from typing import IO, Any
 
 from dpunion.errors import BadParameter
+from dpunion.files import atomic_file
 from dpunion.ngrams.plans import LengthResult, NgramPlan
-from dpunion.releases import (
-    NOT_PRIVATE,
-    ROWS_PER_GROUP,
-    atomic_file,
-    check_target,
-    defuse_formula,
-    escape_controls,
-)
+from dpunion.releases import NOT_PRIVATE, ROWS_PER_GROUP, check_target, csv_line, escape_controls
 
 FORMAT = "dpunion-ngrams/1"
 COLUMNS = ("ngram", "length")
@@ -97,7 +91,7 @@ class NgramRelease:
         """
         target = Path(path)
         check_target(target, overwrite=overwrite)
-        with atomic_file(target) as file:
+        with atomic_file(target, overwrite=overwrite) as file:
             WRITERS[target.suffix.lower()](self, file)
         return target
 
@@ -193,12 +187,8 @@ def _write_arrow(release: NgramRelease, file: IO[bytes]) -> None:
 
 
 def _write_csv(release: NgramRelease, file: IO[bytes]) -> None:
-    file.write(",".join(COLUMNS).encode() + b"\n")
-    for text, length in release.ngrams:
-        field = defuse_formula(text)
-        if any(character in field for character in '",\r\n'):
-            field = '"' + field.replace('"', '""') + '"'
-        file.write(f"{field},{length}\n".encode())
+    for row in (COLUMNS, *release.ngrams):
+        file.write(csv_line(tuple(map(str, row))))
 
 
 def _write_jsonl(release: NgramRelease, file: IO[bytes]) -> None:

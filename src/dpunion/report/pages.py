@@ -14,10 +14,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from dpunion.errors import BadParameter, CannotWrite
+from dpunion.errors import BadParameter
+from dpunion.files import OWNER_ONLY, atomic_file, check_place
 from dpunion.ngrams.releases import FORMAT as NGRAM_FORMAT
 from dpunion.ngrams.releases import NgramRelease
-from dpunion.releases import Release, atomic_file
+from dpunion.releases import Release
 from dpunion.report import facts
 from dpunion.report.charts import Chart, Scale, drawings, load
 from dpunion.report.tables import Cell, Section, Table, number, percent
@@ -80,19 +81,14 @@ def check_page(path: str | os.PathLike[str], *, overwrite: bool = False) -> Path
             f"A page's suffix must be one of {', '.join(SUFFIXES)}. Got {target.suffix!r} instead.",
             "Name the page for example report.html.",
         )
-    if not target.parent.is_dir():
-        raise CannotWrite(f"The folder {target.parent} does not exist.", "Create it, or choose another place.")
-    if target.is_dir() or (target.exists() and not overwrite):
-        raise CannotWrite(
-            f"{target} exists already.", "Choose another name, or allow overwriting (--force, overwrite=True)."
-        )
+    check_place(target, overwrite=overwrite)
     return target
 
 
-def write_page(path: str | os.PathLike[str], html: str, *, overwrite: bool = False) -> Path:
-    """Write a page, whole or not at all; return where."""
+def write_page(path: str | os.PathLike[str], html: str, *, overwrite: bool = False, owner_only: bool = False) -> Path:
+    """Write a page, whole or not at all; return where. owner_only: nobody else may read it."""
     target = check_page(path, overwrite=overwrite)
-    with atomic_file(target) as file:
+    with atomic_file(target, overwrite=overwrite, mode=OWNER_ONLY if owner_only else None) as file:
         file.write(html.encode("utf-8", "replace"))
     return target
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from dpunion.errors import BadSource, DamagedSource, SourceNotFound
+from dpunion.releases import restore_formula
 from dpunion.sources.composite import join
 
 COLUMN = "item"
@@ -108,9 +109,9 @@ def _read(path: Path, columns: Sequence[str]) -> list[Any] | None:
 
 
 def _read_csv(path: Path, columns: Sequence[str]) -> list[Any]:
-    # Our own CSV has an apostrophe before what a spreadsheet would run.
+    # Our own CSV has apostrophes before what a spreadsheet would run.
     with path.open(encoding="utf-8", newline="") as file:
-        header, *rows = ([field.removeprefix("'") for field in row] for row in csv.reader(file) if row)
+        header, *rows = (list(map(restore_formula, row)) for row in csv.reader(file) if row)
     positions = [header.index(name) for name in columns]
     return [tuple(row[i] for i in positions) for row in rows]
 

@@ -1,0 +1,250 @@
+"""Writing files: whole and with their final mode or not at all, also where other users of the machine can write.
+
+The one way in which dpunion writes a file that has a name. In a folder that others can write, they can exchange names
+at any moment; therefore nothing is done by name that could reach another file: mode and content go through the
+descriptor, names are looked up in the folder that was opened once, and links are never followed. What others can do
+there, and what not, is in docs/security.md, "Folders that others can write".
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+from dpunion.errors import CannotWrite
+
+OWNER_ONLY = 0o600
+# What file systems without hard links answer, FAT for example.
+NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS}
+
+
+def check_place(target: Path, *, overwrite: bool) -> None:
+    """Refuse early a place where no file can be written."""
+    problem = _unusable(target, overwrite=overwrite)
+    if problem is not None:
+        raise CannotWrite(*problem)
+
+
+def _unusable(target: Path, *, overwrite: bool) -> tuple[str, str] | None:
+    """Return what hinders writing to `target`, and the remedy; None when nothing does."""
+    folder = target.parent
+    try:
+        if not folder.is_dir():
+            return f"The folder {folder} does not exist.", "Create it, or choose another place."
+        if not os.access(folder, os.W_OK | os.X_OK):
+            return f"The folder {folder} cannot be written to.", "Choose another place."
+        if target.is_dir():
+            return f"{target} is a folder.", "Choose another name."
+        if _exists(target) and not overwrite:
+            return _taken(target)
+    except OSError as error:
+        return f"{target} cannot be written: {reason(error)}.", "Choose another name or place."
+    return None
+
+
+def _exists(target: Path) -> bool:
+    """Say whether the name is taken, be it by a link that leads nowhere."""
+    try:
+        target.lstat()
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _taken(target: Path) -> tuple[str, str]:
+    return f"{target} exists already.", "Choose another name, or allow overwriting (--force, overwrite=True)."
+
+
+@contextlib.contextmanager
+def atomic_file(target: Path, *, overwrite: bool = True, mode: int | None = None) -> Iterator[IO[bytes]]:
+    """Yield a file that gets the target's name when all went well, whole and synced.
+
+    mode: the file's mode; when left out, that of the file it replaces, or the usual one.
+
+    Guarantees:
+    - on any exception before it has its name, Ctrl-C included, nothing is left and the target is untouched;
+    - without `overwrite` nothing is ever replaced, whoever writes at the same moment;
+    - no other file is read, changed or named, whatever others do in the folder.
+    """
+    problem: tuple[str, str] | None = None
+    named = False
+    try:
+        with _opened(target.parent) as folder, _draft(folder) as (file, source):
+            yield file
+            file.flush()
+            _set_mode(file.fileno(), _mode_of(folder, target.name) if mode is None else mode)
+            os.fsync(file.fileno())
+            ours = _name(file.fileno(), source, folder, target.name, overwrite=overwrite)
+            named = True
+            _sync(folder)
+        if not ours:
+            problem = (
+                f"{target} was exchanged for another file in the moment in which it was written.",
+                "Write to a folder that nobody else can write, and by one run at a time.",
+            )
+    except FileExistsError:
+        problem = _taken(target)
+    except OSError as error:
+        problem = (
+            (
+                f"{target} was written, but its folder could not be synced: {reason(error)}.",
+                "The file is there and whole, but may not survive a power cut; check the disk.",
+            )
+            if named
+            else (
+                f"Writing {target} failed: {reason(error)}.",
+                "Free some space or choose another place; nothing was written.",
+            )
+        )
+    if problem is not None:
+        raise CannotWrite(*problem)
+
+
+def reason(error: OSError) -> str:
+    """Return what the system says of an error, without the names in it."""
+    return os.strerror(error.errno) if error.errno else type(error).__name__
+
+
+@contextlib.contextmanager
+def _opened(folder: Path) -> Iterator[int]:
+    """Open the folder once: whatever becomes of its name, the file goes into this one."""
+    descriptor = os.open(folder, getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def _draft(folder: int) -> Iterator[tuple[IO[bytes], str]]:
+    """Open a new file for its owner alone; yield it and the path by which it can be linked.
+
+    Without a name where the system has such files: nobody can exchange it, and the system frees it however we end.
+    """
+    descriptor = _nameless(folder)
+    if descriptor is not None:
+        with os.fdopen(descriptor, "wb") as file:
+            yield file, _path_of(descriptor)
+        return
+    with _temporary_name(folder) as name:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        with os.fdopen(os.open(name, flags, OWNER_ONLY, dir_fd=folder), "wb") as file:
+            yield file, name
+
+
+def _nameless(folder: int) -> int | None:
+    """Open a file without a name that can get one; None when the system or the file system has none."""
+    if not hasattr(os, "O_TMPFILE"):
+        return None
+    try:
+        descriptor = os.open(".", os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, OWNER_ONLY, dir_fd=folder)
+    except OSError:
+        return None
+    if Path(_path_of(descriptor)).exists():
+        return descriptor
+    os.close(descriptor)
+    return None
+
+
+def _path_of(descriptor: int) -> str:
+    return f"/proc/self/fd/{descriptor}"
+
+
+@contextlib.contextmanager
+def _temporary_name(folder: int) -> Iterator[str]:
+    name = f".dpunion-{os.getpid()}-{threading.get_ident()}-{time.monotonic_ns()}.tmp"
+    try:
+        yield name
+    finally:
+        with contextlib.suppress(OSError):
+            os.unlink(name, dir_fd=folder)
+
+
+def _name(descriptor: int, source: str, folder: int, name: str, *, overwrite: bool) -> bool:
+    """Give the draft its name, never by replacing unless told to; say whether the name is certain to be its own."""
+    is_nameless = source == _path_of(descriptor)
+    try:
+        _link(source, folder, name)
+    except FileExistsError:
+        if not overwrite:
+            raise
+    except OSError as error:
+        if is_nameless or error.errno not in NO_LINKS:
+            raise
+        if not overwrite:
+            return _take(descriptor, source, folder, name)
+    else:
+        return is_nameless or _is(descriptor, folder, name)
+    if not is_nameless:
+        os.rename(source, name, src_dir_fd=folder, dst_dir_fd=folder)
+        return _is(descriptor, folder, name)
+    with _temporary_name(folder) as temporary:
+        _link(source, folder, temporary)
+        os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+    return _is(descriptor, folder, name)
+
+
+def _link(source: str, folder: int, name: str) -> None:
+    """Make a name for the draft, which fails when the name is taken.
+
+    subtle: only the system's own path of a descriptor is followed, never a name that somebody may have exchanged.
+    """
+    os.link(source, name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=source.startswith("/"))
+
+
+def _take(descriptor: int, source: str, folder: int, name: str) -> bool:
+    """Without hard links: take the name with an empty file, which fails when it is taken, and replace that at once."""
+    os.close(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, OWNER_ONLY, dir_fd=folder))
+    try:
+        os.rename(source, name, src_dir_fd=folder, dst_dir_fd=folder)
+    except BaseException:
+        os.unlink(name, dir_fd=folder)
+        raise
+    return _is(descriptor, folder, name)
+
+
+def _is(descriptor: int, folder: int, name: str) -> bool:
+    """Say whether the name is that of the open file."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.stat(name, dir_fd=folder, follow_symlinks=False))
+    except FileNotFoundError:
+        return False
+
+
+def _mode_of(folder: int, name: str) -> int:
+    """Return the mode of our file of this name; of somebody else's, only what is usual too; else the usual one."""
+    usual = 0o666 & ~_umask()
+    try:
+        old = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return usual
+    if not stat.S_ISREG(old.st_mode):
+        return usual
+    return old.st_mode & (0o777 if old.st_uid == os.geteuid() else usual)
+
+
+def _set_mode(descriptor: int, mode: int) -> None:
+    # A file system that shows another mode than the file was made with keeps none.
+    if stat.S_IMODE(os.fstat(descriptor).st_mode) == OWNER_ONLY:
+        os.fchmod(descriptor, mode)
+
+
+def _umask() -> int:
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
+
+
+def _sync(folder: int) -> None:
+    descriptor = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folder)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
