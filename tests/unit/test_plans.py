@@ -48,6 +48,15 @@ def test_funnel_shapes_beyond_float64_are_refused():
         dpunion.plan(epsilon=30, delta=1e-9)
 
 
+@pytest.mark.parametrize(("epsilon", "refused", "taken"), [(20.0, 3.28e-12, 3.3e-12), (30.0, 7.23e-8, 7.25e-8)])
+def test_extreme_normals_are_paid_for_or_the_budget_is_refused(epsilon, refused, taken):
+    """docs/guarantees-funnel.md 8.4: (1 + e^eps) 2^-68 is taken off, unless it is more than half of delta."""
+    with pytest.raises(dpunion.BadParameter, match="not fine enough"):
+        rounding.funnel_target(epsilon, refused)
+    assert rounding.funnel_target(epsilon, taken) == pytest.approx(taken - (1.0 + math.exp(epsilon)) * 2.0**-68)
+    assert rounding.funnel_target(10.0, 1e-15) > 0.5e-15
+
+
 @pytest.mark.parametrize("name", list(ALGORITHMS))
 def test_a_plan_survives_json(name):
     plan = plan_release(name, Budget(1.0, 1e-6))

@@ -115,7 +115,7 @@ def detectable(budget: Budget, trials: int, tail: float) -> tuple[float, float]:
     """Return what an audit with this many measured trials could show at best.
 
     The bound on epsilon for a release that uses all of it (randomised response with leak delta), and the smallest
-    delta of a release that would be told from the claim, in the even case: an outcome impossible in one world.
+    delta of a release that would be distinguished from the claim, in the even case: an outcome impossible in one world.
     """
     odds = math.exp(budget.epsilon)
     p = odds * (1.0 - budget.delta) / (1.0 + odds) + budget.delta

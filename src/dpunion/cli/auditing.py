@@ -50,7 +50,7 @@ def policy_command(
     cutoff: Annotated[float, typer.Option(help="The highest weight to try.")] = 10.0,
     max_items: Annotated[int, typer.Option(help="No user of the search holds more items.")] = 100,
     seconds: Annotated[float, typer.Option(help="How long to search each policy.")] = 60.0,
-    goal: Annotated[float, typer.Option(help="Stop when one user makes so many times the claimed difference.")] = 1.5,
+    goal: Annotated[float, typer.Option(help="Stop when one user makes this many times the claimed difference.")] = 1.5,
     seed: Annotated[int | None, typer.Option(help="Repeat an earlier search.", show_default=False)] = None,
     expect_violation: Annotated[bool, typer.Option(help="Fail when a policy shows no flaw instead.")] = False,
 ) -> None:

@@ -1,1 +1,1 @@
-"""Compiled loops: arrays in, arrays out. Each has a slow, readable twin in `reference.py`."""
+"""Compiled loops: arrays in, arrays out. What weighs, bounds or draws has a slow, readable twin in `reference*.py`."""

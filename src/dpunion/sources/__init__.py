@@ -147,7 +147,7 @@ def _prepared(
     if user is None or isinstance(user, bool) or len(named) < len(values):
         raise BadParameter(
             "Files, databases and frames need a user column and a value column.",
-            "Name both: the column that says whose a row is, and the one with the values.",
+            "Name both: the column that says whose row it is, and the one with the values.",
         )
     wanted = Wanted(user, tuple(named), cleaner.values.role)
     parts: list[Part]

@@ -80,7 +80,7 @@ def check_distinct(wanted: Wanted, places: Sequence[str | int]) -> None:
         value = wanted.values[values.index(user)]
         raise BadParameter(
             f"The user column {wanted.user!r} and the value column {value!r} are the same.",
-            "Name the column that says whose a row is, and another one that holds the values.",
+            "Name the column that says whose row it is, and another one that holds the values.",
         )
     if len(set(values)) < len(values):
         raise BadParameter("A key names the same column twice.", "Name each column of the key once.")

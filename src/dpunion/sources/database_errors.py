@@ -27,41 +27,41 @@ SQLITE = (
 """Phrases in SQLite's messages, whose codes its driver leaves out."""
 
 REASONS: tuple[tuple[str, type[BadSource], str, str], ...] = (
-    ("08", BadSource, "lost the connection", "Try again; mind the network and the server's log."),
+    ("08", BadSource, "lost the connection", "Try again; check the network and the server's log."),
     ("22", DamagedSource, "met a value that the query cannot handle", TRY_IT),
     ("25006", BadSource, "was asked to write", "Ask for rows only: one select."),
     (
         "28",
         BadSource,
         "refused the role or its password",
-        "Mind PGUSER, PGPASSWORD, ~/.pgpass and the server's pg_hba.conf.",
+        "Check PGUSER, PGPASSWORD, ~/.pgpass and the server's pg_hba.conf.",
     ),
     (
         "3D000",
         BadSource,
         "or the role is not there",
-        "Mind the database and the role in the URL, PGDATABASE and PGUSER.",
+        "Check the database and the role in the URL, PGDATABASE and PGUSER.",
     ),
     ("42501", BadSource, "may not be read by this role", "Ask for the SELECT permission."),
     (
         "42",
         BadSource,
         "does not understand the query",
-        f"Mind its spelling, and the names of tables and columns. {TRY_IT}",
+        f"Check its spelling, and the names of tables and columns. {TRY_IT}",
     ),
     ("53", BadSource, "is out of space, memory or connections", "Try again later, or ask for fewer columns."),
-    ("57014", BadSource, "cancelled the query, probably for its time", "Mind statement_timeout."),
+    ("57014", BadSource, "cancelled the query, probably for its time", "Check statement_timeout."),
     ("57", BadSource, "is shutting down or starting", "Try again later."),
     ("URL", BadSource, "cannot be found: the URL is not well-formed", "Percent-encode what is special in it."),
-    ("service", BadSource, "cannot be found: there is no such service", "Mind PGSERVICEFILE and ~/.pg_service.conf."),
-    ("connect", BadSource, "cannot be reached", "Mind host and port, and that the server is running."),
+    ("service", BadSource, "cannot be found: there is no such service", "Check PGSERVICEFILE and ~/.pg_service.conf."),
+    ("connect", BadSource, "cannot be reached", "Check host and port, and that the server is running."),
     # SQLite's and DuckDB's
     ("SQLITE_BUSY", BadSource, "is locked", "Try again when the program that is writing to it has ended."),
     ("SQLITE", DamagedSource, "is damaged", "Write or copy it again from its origin; nothing of it was used."),
-    ("ProgrammingError", BadSource, "does not understand the query", f"Mind its spelling and its names. {TRY_IT}"),
-    ("ParserException", BadSource, "does not understand the query", f"Mind its spelling. {TRY_IT}"),
-    ("BinderException", BadSource, "does not understand the query", f"Mind the names of columns. {TRY_IT}"),
-    ("CatalogException", BadSource, "does not understand the query", f"Mind the names of tables. {TRY_IT}"),
+    ("ProgrammingError", BadSource, "does not understand the query", f"Check its spelling and its names. {TRY_IT}"),
+    ("ParserException", BadSource, "does not understand the query", f"Check its spelling. {TRY_IT}"),
+    ("BinderException", BadSource, "does not understand the query", f"Check the names of columns. {TRY_IT}"),
+    ("CatalogException", BadSource, "does not understand the query", f"Check the names of tables. {TRY_IT}"),
     ("ConversionException", DamagedSource, "met a value that the query cannot handle", TRY_IT),
     ("OutOfRangeException", DamagedSource, "met a value that the query cannot handle", TRY_IT),
     (
@@ -83,13 +83,13 @@ REASONS: tuple[tuple[str, type[BadSource], str, str], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """What may be told of an exception of a driver: its SQLSTATE, a word of ours, or its class (public)."""
+    """What may be reported of an exception of a driver: its SQLSTATE, a word of ours, or its class (public)."""
 
     code: str
 
     @classmethod
     def of(cls, error: Exception) -> Failure:
-        """Return what may be told of an exception."""
+        """Return what may be reported of an exception."""
         state = getattr(error, "sqlstate", None) or ""
         if CODE.fullmatch(state):
             return cls(state)
