@@ -62,8 +62,8 @@ def pages(tmp_path_factory):
     )
     table = Table("Items", ("algorithm", "items"), (("funnel", 21_303),))
     texts = {
-        "release": release_page(Release(WORDS, PLAN, private=True)),
-        "hostile": release_page(Release(tuple(sorted(HOSTILE)), PLAN, private=False)),
+        "release": release_page(Release(WORDS, PLAN, guaranteed=True)),
+        "hostile": release_page(Release(tuple(sorted(HOSTILE)), PLAN, guaranteed=False)),
         "huge": release_page(Release(tuple(sorted(f"w{at * 7919 % 100_003}" for at in range(100_000))), PLAN, True)),
         "plan": plan_page(PLAN, epsilons=(1.0, 2.0), set_sizes=(1, 10), algorithms=("weighted-gaussian", "dp-sips")),
         "lab": lab_page("A study", [Section("By algorithm", (), (bars, table))]),
