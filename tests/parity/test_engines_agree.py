@@ -109,7 +109,7 @@ def test_the_sample_by_algorithms_that_add_shares(engine, algorithm):
     found = engine.release(Path(debian_depends()), user="user", item="item", algorithm=algorithm, **BUDGET)
     assert found.items == expected("sample", algorithm)
     assert len(found.items) > 50
-    assert not found.private
+    assert not found.guaranteed
 
 
 @pytest.mark.parametrize("shards", [1, 5])
