@@ -191,7 +191,7 @@ def test_files_have_the_permitted_columns_and_no_others(written):
             ".csv": ["item"],
             ".jsonl": ["item"],
             ".txt": [],
-            ".json": ["columns", "format", "items", "notes", "plan", "guaranteed", "statement"],
+            ".json": ["columns", "format", "guaranteed", "items", "notes", "plan", "statement"],
         }[written.suffix]
     )
 

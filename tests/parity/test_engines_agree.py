@@ -151,7 +151,7 @@ def test_shards_of_policies_agree_with_themselves(on_spark):
     assert first.items == again.items
     assert set(first.items) == by_rounds(plan, database_of(small()), RunKey.for_tests(KEY), 3), "task by task, here"
     assert len(first.items) > 5
-    assert "3 shards" in first.statement
+    assert "3 shards" in first.notes[0]
 
 
 # --- rows ---------------------------------------------------------------------------------------------------

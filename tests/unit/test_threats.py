@@ -289,7 +289,7 @@ def test_threat_11_float_order_and_overflow():
 @pytest.mark.parametrize("epsilon", [0.01, 1.0, 20.0])
 @pytest.mark.parametrize("delta", [1e-15, 1e-6, 1e-2])
 def test_threat_12_miscalibration(epsilon, delta):
-    plan = dpunion.plan("weighted-gaussian", epsilon=epsilon, delta=delta)
+    plan = dpunion.plan("weighted-gaussian", epsilon=epsilon, delta=delta, weak_budget=True)
     for novel in (1, 2, 10, 100):
         tail = stats.norm.sf((plan.threshold - 1 / np.sqrt(novel)) / plan.scale)
         assert -np.expm1(novel * np.log1p(-tail)) <= delta
@@ -313,7 +313,7 @@ def test_threat_14_noise_distribution():
 def test_threat_15_end_to_end():
     """Lone users, the worst case for delta: their items come out no more often than the claim allows."""
     delta, users = 0.02, 20_000
-    options = {"epsilon": 1.0, "delta": delta, "algorithm": "optimal-single-item"}
+    options = {"epsilon": 1.0, "delta": delta, "weak_budget": True, "algorithm": "optimal-single-item"}
     out = len(dpunion.release({f"u{u}": [f"i{u}"] for u in range(users)}, **options).items)
     assert out > 0
     assert stats.binomtest(out, users, delta, alternative="greater").pvalue > 1e-9
