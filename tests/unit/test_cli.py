@@ -337,6 +337,7 @@ def test_a_weak_budget_needs_its_flag(posts, tmp_path):
     for command in (("plan", "-a", "weighted-laplace"), ("release", posts, *COLUMNS), ("ngrams", posts, *words)):
         assert_error(run(*command, *weak), 2, "too weak", "more than 99.999 % sure", "1 in 100", "--weak-budget")
         assert run(*command, *weak, "--weak-budget").exit_code == 0
+    assert "THE GUARANTEE IS WEAK" in run("plan", "-a", "weighted-laplace", *weak, "--weak-budget").stdout
     out = tmp_path / "out.json"
     result = run("release", posts, *COLUMNS, *weak, "--weak-budget", "--out", out)
     assert "THE GUARANTEE IS WEAK" in result.stderr

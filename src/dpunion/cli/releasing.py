@@ -315,6 +315,8 @@ def _print_plan(planned: Plan) -> None:
     from rich.console import Console
     from rich.table import Table
 
+    from dpunion.budget import guarantee
+
     values = planned.to_dict()
     parameters = values.pop("parameters")
     sensitivity = values.pop("sensitivity")
@@ -328,4 +330,5 @@ def _print_plan(planned: Plan) -> None:
     table.add_row("sensitivity", f"{sensitivity['norm']} norm at most {sensitivity['bound']:.6g}")
     console = Console(highlight=False)
     console.print(table)
+    console.print("\n" + "\n".join(guarantee(planned.budget, subject="A list made by this plan")), markup=False)
     console.print("\nNo data was read. These numbers are public.", style="dim")
