@@ -30,8 +30,9 @@ MIXING = {
     "select u, v from t /* some */ limit 5": "LIMIT",
     "select 'it''s', u from t limit 5": "LIMIT",
     "select u, v from t where v <> 'C:\\' limit 5 -- '": "LIMIT",  # standard: the string ends at the quote
-    "select u, v from t where v <> 'a\\' or ' limit 5": "LIMIT",  # Spark: the string ends at the second quote
-    'select u, v from t where v <> "a\\" or " limit 5': "LIMIT",
+    # Spark: the string ends at the second quote, where the standard reading would go on to the last one.
+    "select u, v from t where v <> 'a\\'' limit 5 -- '": "LIMIT",
+    'select u, v from t where v <> "a\\"" limit 5 -- "': "LIMIT",
 }
 HARMLESS = [
     "select u, v from t",
