@@ -1,15 +1,30 @@
-"""How much may be learnt about one person: the pair (epsilon, delta), validated."""
+"""How much may be learnt about one person: the pair (epsilon, delta), validated, and what it means in words."""
 
 from __future__ import annotations
 
+import enum
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 
 from dpunion.errors import BadParameter
 
 LARGEST_EPSILON = 30.0
 SMALLEST_EPSILON = 1e-3
 SMALLEST_DELTA = 1e-15
+
+# The largest epsilon and delta of each class, and those that need no leave. docs/guarantees.md §0 gives the reasons.
+STRONG = (1.0, 1e-5)
+MODERATE = (5.0, 1e-4)
+WITHOUT_LEAVE = (10.0, 1e-3)
+
+
+class Strength(enum.Enum):
+    """How much a budget protects; the worse of epsilon and delta decides."""
+
+    STRONG = "strong"
+    MODERATE = "moderate"
+    WEAK = "weak"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +53,103 @@ class Budget:
                 f"The 'delta' parameter must be at least {SMALLEST_DELTA:g} and below 1. Got {self.delta!r} instead.",
                 "Choose it well below one over the number of people, from public knowledge, for example 1e-6.",
             )
+
+    @property
+    def strength(self) -> Strength:
+        """How much this protects."""
+        if self._is_within(STRONG):
+            return Strength.STRONG
+        return Strength.MODERATE if self._is_within(MODERATE) else Strength.WEAK
+
+    @property
+    def needs_leave(self) -> bool:
+        """Whether a release with this must be asked for as one with a weak budget."""
+        return not self._is_within(WITHOUT_LEAVE)
+
+    def _is_within(self, largest: tuple[float, float]) -> bool:
+        return self.epsilon <= largest[0] and self.delta <= largest[1]
+
+
+def budget_for_release(epsilon: float, delta: float, *, weak_budget: bool) -> Budget:
+    """Return the budget of a release; refuse one that protects next to nothing unless it was asked for as such."""
+    budget = Budget(epsilon, delta)
+    if budget.needs_leave and not weak_budget:
+        raise BadParameter(
+            f"A budget of {_pair(budget)} is too weak to be used without saying so: {_permitted(budget)}.",
+            f"Choose an epsilon of at most {WITHOUT_LEAVE[0]:g} and a delta of at most {WITHOUT_LEAVE[1]:g}, or "
+            "say that you mean it, with weak_budget=True (--weak-budget).",
+        )
+    return budget
+
+
+def guarantee(budget: Budget, *, subject: str = "This list", covers: str = "rows") -> tuple[str, ...]:
+    """Say what this budget guarantees: in the words of the field, by its strength, and in numbers.
+
+    covers: what of one person is protected, "rows" or "texts".
+    """
+    meaning = {
+        Strength.STRONG: "The guarantee is strong: whether a given person's data was used stays in doubt.",
+        Strength.MODERATE: "The guarantee is moderate: whether a given person's data was used may become likely, not "
+        "certain.",
+        Strength.WEAK: f"THE GUARANTEE IS WEAK: {_weakness(budget)}.",
+    }
+    return (
+        f"{subject} is {_pair(budget)}-differentially private for adding or removing one user, that is all {covers} of "
+        "one person.",
+        meaning[budget.strength],
+        f"It is no worse than this: {_permitted(budget)}.",
+    )
+
+
+def _pair(budget: Budget) -> str:
+    return f"({budget.epsilon:g}, {budget.delta:g})"
+
+
+def _permitted(budget: Budget) -> str:
+    """Say in numbers what is permitted: delta as a chance, epsilon as how sure one becomes.
+
+    subtle: "no worse than" an answer with these two numbers. That all but a part delta of the lists leave everybody
+    that unsure does not follow from (epsilon, delta): docs/guarantees.md §0.
+    """
+    return (
+        "someone who thought it fifty-fifty whether a given person's data was used can become "
+        f"{sureness_in_words(budget.epsilon)} sure, and with a probability of at most "
+        f"{chance_in_words(budget.delta)} the person is given away"
+    )
+
+
+def _weakness(budget: Budget) -> str:
+    """Name what makes a budget weak."""
+    doubts = []
+    if budget.epsilon > MODERATE[0]:
+        doubts.append("whether a given person's data was used may become practically certain")
+    if budget.delta > MODERATE[1]:
+        doubts.append(f"as many as {chance_in_words(budget.delta)} of the people may be given away outright")
+    return ", and ".join(doubts)
+
+
+def chance_in_words(chance: float) -> str:
+    """Write a small probability as one in so many, a large one in per cent; never less than it is."""
+    exact = Fraction(repr(chance))
+    if exact > Fraction(1, 10):
+        return f"{math.ceil(exact * 100)} %"
+    whole = int(1 / exact)
+    last = 10 ** max(0, len(str(whole)) - 3)
+    return f"1 in {whole // last * last:,}"
+
+
+def sureness_in_words(epsilon: float) -> str:
+    """Say how sure one can become who thought it fifty-fifty: e^epsilon / (1 + e^epsilon), never less than it is.
+
+    Never 100 %, which no finite epsilon permits: as many digits as that takes, up to three, then "more than".
+    """
+    doubt = 100.0 / (1.0 + math.exp(epsilon))
+    for digits in (1, 2, 3):
+        # The doubt that is left is rounded down, with room for the rounding of exp.
+        left = math.floor(doubt * (1.0 - 1e-12) * 10**digits)
+        if left:
+            return f"at most {100.0 - left / 10**digits:.{digits}f} %"
+    return "more than 99.999 %"
 
 
 def _number(name: str, value: object) -> float:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpunion.algorithms import Bounding, Funnel, as_choice
-from dpunion.budget import Budget
+from dpunion.budget import budget_for_release
 from dpunion.contributions import Contributions, Int64s, ItemTable
 from dpunion.engines import local
 from dpunion.errors import BadParameter
@@ -49,9 +49,10 @@ Progress = Callable[[str, float | None], None]
 """Told the stage, and while reading the part of the input's bytes that was read; never anything about values."""
 
 
-def plan(algorithm: object = None, *, epsilon: float, delta: float) -> Plan:
-    """Fix every number of a release, without data."""
-    return plan_release(Funnel() if algorithm is None else algorithm, Budget(epsilon, delta))
+def plan(algorithm: object = None, *, epsilon: float, delta: float, weak_budget: bool = False) -> Plan:
+    """Fix every number of a release, without data; weak_budget as in `release`."""
+    budget = budget_for_release(epsilon, delta, weak_budget=weak_budget)
+    return plan_release(Funnel() if algorithm is None else algorithm, budget)
 
 
 def release(
@@ -62,6 +63,7 @@ def release(
     text: str | None = None,
     epsilon: float,
     delta: float,
+    weak_budget: bool = False,
     algorithm: object = None,
     query: str | None = None,
     input_format: str | None = None,
@@ -94,6 +96,7 @@ def release(
     user, item: the columns. text: instead of item, a column of texts that are split into words.
     item may be a list of columns: their combinations are then released, as tuples; a row without a value in one of them
     is left out. In pairs and mappings such an item is a tuple, and the list names its parts.
+    weak_budget: leave for an epsilon above 10 or a delta above 0.001, which guarantee next to nothing.
     algorithm: an algorithm or its name; Funnel() when left out.
     null_users: "refuse" or "drop" rows that do not say whose they are.
     normalize: "nfc", "nfc-lower" or "exact", applied to items before duplicates are dropped.
@@ -109,13 +112,15 @@ def release(
     shards, collect: on Spark, among how many shards a policy's users are spread, and whether the items come to the
     driver; if not, Spark writes them as Parquet into the folder `out`, and the Release only says where they are.
     unsafe_test_key: fixes the randomness, for tests; the result is stamped NOT PRIVATE.
+    Yours to mind: a query, view or frame may keep, drop or change a row by that row, or by the same person's rows,
+    alone (no LIMIT, no join); and types must be public: read with explicit types, never inferred ones.
 
     Guarantees:
     - (epsilon, delta)-differential privacy for adding or removing one user and all of that user's rows;
     - a bad budget, algorithm, option or output is refused before any data is read;
     - with a ledger, the budget is charged before any data is read, and a crash counts as spent.
     """
-    planned = plan(algorithm, epsilon=epsilon, delta=delta)
+    planned = plan(algorithm, epsilon=epsilon, delta=delta, weak_budget=weak_budget)
     key_columns = _key_columns(item)
     columns = key_columns if isinstance(key_columns, tuple) else (COLUMN,)
     reading = Reading(
@@ -274,7 +279,7 @@ def publish(
     chosen = _texts(contributions.table, local.select(mechanism_for(planned), contributions, key))
     texts = chosen if known is None else {*chosen, *known.items}
     items = sorted(texts) if len(columns) == 1 else sorted(map(composite.split, texts))
-    return Release(tuple(items), planned, private=not key.is_test, columns=columns)
+    return Release(tuple(items), planned, guaranteed=not key.is_test, columns=columns)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,13 +15,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from dpunion.budget import guarantee
 from dpunion.errors import BadParameter
 from dpunion.files import atomic_file, check_place
 from dpunion.plans import Plan
 
-FORMAT = "dpunion-release/1"
+FORMAT = "dpunion-release/2"
+FIRST_FORMAT = "dpunion-release/1"
 COLUMN = "item"
-NOT_PRIVATE = "NOT PRIVATE: made with a fixed test key. Never publish this."
+NOT_PRIVATE = "NOT PRIVATE: made with a fixed test key, so nothing is guaranteed. Never publish this."
+ASSUMPTIONS = (
+    "It assumes that one user id stands for one person, that the operator is trusted, and that the budget of all "
+    "releases from the same data is added up. It does not cover running time or memory use."
+)
 ROWS_PER_GROUP = 1 << 16
 # What begins a formula, full-width forms too, which spreadsheets in East Asia read alike.
 SIGNS = "=+-@＝＋－＠"
@@ -35,7 +41,7 @@ QUOTED = re.compile('[",;\t\r\n]')
 class Release:
     """What may be published.
 
-    items: sorted by their UTF-8 bytes: texts, or for keys of several columns tuples of texts. private: False when a
+    items: sorted by their UTF-8 bytes: texts, or for keys of several columns tuples of texts. guaranteed: False when a
     test key was used. notes: further public sentences of the statement: the ledger entry, the known list. columns: the
     names of the key's columns, with which the items are written. stored: the folder in which Spark wrote the items,
     which are then not here.
@@ -43,7 +49,7 @@ class Release:
 
     items: tuple[Any, ...]
     plan: Plan
-    private: bool
+    guaranteed: bool
     notes: tuple[str, ...] = ()
     columns: tuple[str, ...] = (COLUMN,)
     stored: str | None = None
@@ -54,7 +60,7 @@ class Release:
 
     def __repr__(self) -> str:
         where = f"{len(self.items)} items" if self.stored is None else f"items in {self.stored}"
-        return f"Release({where}, {self.plan.algorithm.name}, private={self.private})"
+        return f"Release({where}, {self.plan.algorithm.name}, guaranteed={self.guaranteed})"
 
     def _refuse_if_stored(self) -> None:
         if self.stored is not None:
@@ -66,7 +72,7 @@ class Release:
     @property
     def statement(self) -> str:
         """Say in plain words what was guaranteed."""
-        return statement(self.plan, private=self.private, notes=self.notes)
+        return statement(self.plan, guaranteed=self.guaranteed, notes=self.notes)
 
     def rows(self) -> Iterator[tuple[str, ...]]:
         """Yield each item as one text for each column."""
@@ -82,7 +88,7 @@ class Release:
         self._refuse_if_stored()
         return {
             "format": FORMAT,
-            "private": self.private,
+            "guaranteed": self.guaranteed,
             "statement": self.statement,
             "notes": list(self.notes),
             "plan": self.plan.to_dict(),
@@ -95,13 +101,13 @@ class Release:
         """Read back what `to_json` wrote."""
         values: Any = None
         with contextlib.suppress(ValueError):
-            values = json.loads(text)
+            values = with_new_word(json.loads(text), FIRST_FORMAT, FORMAT)
         if not (isinstance(values, dict) and values.get("format") == FORMAT and _is_release(values)):
             raise BadParameter("This is not a release of dpunion.", "Pass the text that Release.to_json returned.")
         notes = tuple(str(note) for note in values.get("notes", []))
         columns = tuple(values.get("columns", (COLUMN,)))
         items = values["items"] if len(columns) == 1 else map(tuple, values["items"])
-        return cls(tuple(sorted(items)), Plan.from_dict(values["plan"]), values["private"], notes, columns)
+        return cls(tuple(sorted(items)), Plan.from_dict(values["plan"]), values["guaranteed"], notes, columns)
 
     def write(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
         """Write the items in the format of the suffix, whole or not at all; return where.
@@ -128,7 +134,7 @@ def _is_release(values: dict[str, Any]) -> bool:
             if len(columns) == 1
             else all(_are_texts(item) and len(item) == len(columns) for item in items)
         )
-        and isinstance(values.get("private"), bool)
+        and isinstance(values.get("guaranteed"), bool)
         and isinstance(values.get("plan"), dict)
     )
 
@@ -137,22 +143,26 @@ def _are_texts(values: Any) -> bool:
     return isinstance(values, list) and all(isinstance(value, str) for value in values)
 
 
-def statement(plan: Plan, *, private: bool, notes: tuple[str, ...] = ()) -> str:
+def with_new_word(values: Any, first_format: str, new_format: str) -> Any:
+    """Return what was read from JSON with 'guaranteed' for 'private', as the first format called it."""
+    if not (isinstance(values, dict) and values.get("format") == first_format and "private" in values):
+        return values
+    return values | {"format": new_format, "guaranteed": values["private"]}
+
+
+def statement(plan: Plan, *, guaranteed: bool, notes: tuple[str, ...] = ()) -> str:
     """Say in plain words what a release with this plan guarantees, and what it does not."""
-    epsilon, delta = plan.budget.epsilon, plan.budget.delta
+    if not guaranteed:
+        return NOT_PRIVATE
     limit = plan.algorithm.max_items_per_user
     lines = [
-        f"This list is ({epsilon:g}, {delta:g})-differentially private for adding or removing one user, that is "
-        "all rows of one person.",
-        f"Whoever sees it can tell whether a given person's data was used hardly better than by guessing: no outcome "
-        f"becomes more than e^{epsilon:g} times as likely through one person, except with probability {delta:g}.",
+        *guarantee(plan.budget),
         f"It was made by {plan.algorithm.name}, with at most {limit} items of each person taken into account, by "
         "secret random decisions that were made once and not kept.",
-        "It assumes that one user id stands for one person, that the operator is trusted, and that the budget of all "
-        "releases from the same data is added up. It does not cover running time or memory use.",
+        ASSUMPTIONS,
         *notes,
     ]
-    return "\n".join(lines if private else [NOT_PRIVATE, *lines])
+    return "\n".join(lines)
 
 
 Writer = Callable[[Release, IO[bytes]], None]

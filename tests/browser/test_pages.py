@@ -45,6 +45,15 @@ HOSTILE = (
     "می‌خواهم",
 )
 WORDS = tuple(sorted({f"{start}{at}" for at in range(250) for start in ("apple", "Banana", "kiwi ", "é")}))
+COLUMNS = ("country", "<b>device</b>", "query")
+KEYS = tuple(
+    sorted(
+        (country, device, f"query {at}")
+        for country in ("AU", "DE")
+        for device in ("ios", "tab\tlet")
+        for at in range(80)
+    )
+)
 PLAN = dpunion.plan("policy-gaussian", epsilon=1.0, delta=1e-6)
 
 
@@ -62,8 +71,9 @@ def pages(tmp_path_factory):
     )
     table = Table("Items", ("algorithm", "items"), (("funnel", 21_303),))
     texts = {
-        "release": release_page(Release(WORDS, PLAN, private=True)),
-        "hostile": release_page(Release(tuple(sorted(HOSTILE)), PLAN, private=False)),
+        "release": release_page(Release(WORDS, PLAN, guaranteed=True)),
+        "hostile": release_page(Release(tuple(sorted(HOSTILE)), PLAN, guaranteed=False)),
+        "keys": release_page(Release(KEYS, PLAN, True, columns=COLUMNS)),
         "huge": release_page(Release(tuple(sorted(f"w{at * 7919 % 100_003}" for at in range(100_000))), PLAN, True)),
         "plan": plan_page(PLAN, epsilons=(1.0, 2.0), set_sizes=(1, 10), algorithms=("weighted-gaussian", "dp-sips")),
         "lab": lab_page("A study", [Section("By algorithm", (), (bars, table))]),
@@ -244,6 +254,42 @@ def test_hostile_items_are_inert_and_visible(browser, pages):
     assert "می‌خواهم" in shown  # a joiner that the word needs is no trick
     raw = page.run("return document.getElementById('list').textContent")
     assert not set(raw) & set("\x1b\u202e\u2066\u2069\u2028")
+
+
+def shown_keys(page):
+    return page.run("return [...document.querySelectorAll('#list tr')].map(r => [...r.cells].map(c => c.textContent))")
+
+
+def test_keys_of_several_columns_are_a_table(browser, pages):
+    page = Page(browser, pages / "keys.html")
+    heads = page.run("return [...document.querySelectorAll('.keys th')].map(h => h.textContent)")
+    assert tuple(heads) == COLUMNS
+    assert shown_keys(page)[0] == ["AU", "ios", "query 0"]
+    assert ["AU", "tab\\u0009let", "query 3"] in shown_keys(page)  # a tab inside a value is a value's
+    assert not page.run("return window.hacked")
+
+
+def test_keys_are_found_by_any_column_or_by_one(browser, pages):
+    page = Page(browser, pages / "keys.html")
+    search, where = page.find("#search"), page.find("#where")
+    search.send_keys("IOS")
+    assert {key[1] for key in shown_keys(page)} == {"ios"}
+    assert page.find("#count").text == "160 of 320 items"
+    search.clear()
+    search.send_keys("e")
+    assert page.find("#count").text == "320 of 320 items"
+    where.find_elements("css selector", "option")[1].click()
+    assert {key[0] for key in shown_keys(page)} == {"DE"}
+    assert page.find("#count").text == "160 of 320 items"
+    search.clear()
+    search.send_keys("query 7")
+    assert shown_keys(page) == []
+
+
+@pytest.mark.parametrize("size", [DESKTOP, PHONE])
+def test_a_table_of_keys_does_not_widen_the_page(browser, pages, size):
+    page = Page(browser, pages / "keys.html", size)
+    assert page.run("return document.documentElement.scrollWidth <= document.documentElement.clientWidth")
 
 
 def test_a_test_release_says_so_in_sight(browser, pages):

@@ -50,7 +50,7 @@ def test_every_cell_runs_and_prints(executed):
 def test_the_release_is_private_and_written(executed):
     _, folder = executed
     release = Release.from_json((folder / "vocabulary.json").read_text("utf-8"))
-    assert release.private
+    assert release.guaranteed
     assert len(release) > 500
     assert "budget.db#2:" in release.statement
     assert {"budget.db", "new.parquet", "vocabulary.html", "vocabulary.parquet"} <= {

@@ -191,7 +191,7 @@ def test_files_have_the_permitted_columns_and_no_others(written):
             ".csv": ["item"],
             ".jsonl": ["item"],
             ".txt": [],
-            ".json": ["columns", "format", "items", "notes", "plan", "private", "statement"],
+            ".json": ["columns", "format", "guaranteed", "items", "notes", "plan", "statement"],
         }[written.suffix]
     )
 
@@ -213,7 +213,7 @@ PLAN_KEYS = {
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_json_says_nothing_that_was_not_known_before_the_data(name):
     """Of two unlike inputs everything but the items is equal: no count, no size, no time, no path."""
-    budget = {"epsilon": 20.0, "delta": 1e-6}
+    budget = {"epsilon": 20.0, "delta": 1e-6, "weak_budget": True}
     one = dpunion.release({"u": ["a"]}, algorithm=name, **budget).to_dict()
     other_users = {f"v{i}": [f"x{j}" for j in range(i % 7)] for i in range(500)}
     other = dpunion.release(other_users, algorithm=name, **budget).to_dict()
@@ -221,7 +221,7 @@ def test_json_says_nothing_that_was_not_known_before_the_data(name):
     assert one.pop("items") != other.pop("items")
     assert one == other
     assert one["plan"] == planned.to_dict()
-    assert set(one) == {"columns", "format", "notes", "private", "statement", "plan"}
+    assert set(one) == {"columns", "format", "notes", "guaranteed", "statement", "plan"}
     assert set(one["plan"]) <= PLAN_KEYS
     assert one["format"] == FORMAT
 

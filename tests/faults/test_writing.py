@@ -105,7 +105,7 @@ PAUSING_WRITE = """
         files._sync = lambda folder: pause()
     items = tuple(f"item{i:05}" for i in range(20000))
     plan = dpunion.plan("weighted-laplace", epsilon=1.0, delta=1e-6)
-    releases.Release(items, plan, private=True).write(target, overwrite=True)
+    releases.Release(items, plan, guaranteed=True).write(target, overwrite=True)
 """
 
 
@@ -357,7 +357,7 @@ def test_no_space(out, suffix, old):
     target = out / f"vocabulary{suffix}"
     if old is not None:
         target.write_bytes(old)
-    release = Release(ITEMS, PLAN, private=True)
+    release = Release(ITEMS, PLAN, guaranteed=True)
     with small_files(8192), pytest.raises(dpunion.CannotWrite, match="File too large") as caught:
         release.write(target, overwrite=True)
     assert "nothing was written" in caught.value.remedy
@@ -372,7 +372,7 @@ def test_a_full_disk(out, suffix):
     with small_disk(out, "16k"):
         # Of these names no compression leaves less than the disk holds.
         names = {hashlib.sha256(item.encode()).hexdigest() for item in ITEMS}
-        release = Release(tuple(sorted(names)), PLAN, private=True)
+        release = Release(tuple(sorted(names)), PLAN, guaranteed=True)
         with pytest.raises(dpunion.CannotWrite, match="No space left on device"):
             release.write(out / f"vocabulary{suffix}")
         assert list(out.iterdir()) == []
@@ -415,7 +415,7 @@ def test_a_reader_that_stops_early_is_no_error(data):
         import dpunion.pipeline
         def release(*given, **options):
             made = real(*given, **options)
-            return releases.Release(tuple(f"item{i:06}" for i in range(100000)), made.plan, made.private)
+            return releases.Release(tuple(f"item{i:06}" for i in range(100000)), made.plan, made.guaranteed)
         dpunion.pipeline.release = release
         cli.main()
     """
@@ -437,7 +437,7 @@ def test_a_failing_sync_is_no_success(out, monkeypatch):
 
     monkeypatch.setattr(os, "fsync", fail)
     with pytest.raises(dpunion.CannotWrite, match="Input/output error"):
-        Release(("a",), PLAN, private=True).write(out / "a.txt")
+        Release(("a",), PLAN, guaranteed=True).write(out / "a.txt")
     assert list(out.iterdir()) == []
 
 
@@ -574,7 +574,7 @@ def test_untouchable_data_is_noticed():
 
 def test_a_release_that_cannot_be_written_can_be_written_elsewhere(out):
     """The budget is spent, so the release object must survive a failed write."""
-    release = Release(ITEMS, PLAN, private=True)
+    release = Release(ITEMS, PLAN, guaranteed=True)
     with small_files(1024), pytest.raises(dpunion.CannotWrite):
         release.write(out / "a.txt")
     started = time.monotonic()

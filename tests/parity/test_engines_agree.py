@@ -109,7 +109,7 @@ def test_the_sample_by_algorithms_that_add_shares(engine, algorithm):
     found = engine.release(Path(debian_depends()), user="user", item="item", algorithm=algorithm, **BUDGET)
     assert found.items == expected("sample", algorithm)
     assert len(found.items) > 50
-    assert not found.private
+    assert not found.guaranteed
 
 
 @pytest.mark.parametrize("shards", [1, 5])
@@ -151,7 +151,7 @@ def test_shards_of_policies_agree_with_themselves(on_spark):
     assert first.items == again.items
     assert set(first.items) == by_rounds(plan, database_of(small()), RunKey.for_tests(KEY), 3), "task by task, here"
     assert len(first.items) > 5
-    assert "3 shards" in first.statement
+    assert "3 shards" in first.notes[0]
 
 
 # --- rows ---------------------------------------------------------------------------------------------------

@@ -45,7 +45,8 @@ def small(name, parameters=()):
 
 def released(source, key, name="policy-gaussian", parameters=(), **options):
     algorithm = small(name, parameters)
-    return dpunion.release(source, epsilon=EPSILON, delta=DELTA, algorithm=algorithm, unsafe_test_key=key, **options)
+    options |= {"epsilon": EPSILON, "delta": DELTA, "weak_budget": True}
+    return dpunion.release(source, algorithm=algorithm, unsafe_test_key=key, **options)
 
 
 def pairs_of(database):

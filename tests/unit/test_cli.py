@@ -4,6 +4,7 @@ import json
 import math
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 
@@ -15,7 +16,7 @@ from typer.testing import CliRunner
 import dpunion
 from dpunion.algorithms import ALGORITHMS
 from dpunion.cli import RELEASE_HELP, app
-from dpunion.releases import FORMAT, WRITERS, Release
+from dpunion.releases import FORMAT, NOT_PRIVATE, WRITERS, Release
 from dpunion.research import RESEARCH_POLICIES
 
 ITEMS = ["alpha", "beta", "gamma", "mañana", "line\nbreak", "=formula", "\x1b[31mred"]
@@ -301,9 +302,9 @@ def test_release_overwrites_with_force_only(posts, tmp_path):
 def test_release_json(posts):
     result = run("release", posts, *COLUMNS, *BUDGET, "--json")
     values = json.loads(result.stdout)
-    assert set(values) == {"columns", "format", "notes", "private", "statement", "plan", "items"}
+    assert set(values) == {"columns", "format", "notes", "guaranteed", "statement", "plan", "items"}
     assert values["format"] == FORMAT
-    assert values["private"] is True
+    assert values["guaranteed"] is True
     assert "NOT PRIVATE" not in values["statement"]
     assert values["items"] == sorted(ITEMS)
     assert result.stderr == ""
@@ -312,7 +313,7 @@ def test_release_json(posts):
 def test_release_json_beside_a_file_names_it_and_counts(posts, tmp_path):
     path = tmp_path / "out.csv"
     values = json.loads(run("release", posts, *COLUMNS, *BUDGET, "--json", "--out", path).stdout)
-    assert set(values) == {"columns", "format", "notes", "private", "statement", "plan", "released", "written"}
+    assert set(values) == {"columns", "format", "notes", "guaranteed", "statement", "plan", "released", "written"}
     assert values["released"] == len(ITEMS)
     assert values["written"] == [str(path)]
 
@@ -321,13 +322,49 @@ def test_a_test_key_is_stamped_everywhere(posts, tmp_path):
     path = tmp_path / "out.json"
     key = ("--unsafe-test-key", 1)
     shown = run("release", posts, *COLUMNS, *BUDGET, *key)
-    assert "NOT PRIVATE" in shown.stderr
+    assert shown.stderr.splitlines()[1:] == [NOT_PRIVATE]
     values = json.loads(run("release", posts, *COLUMNS, *BUDGET, *key, "--json", "--out", path).stdout)
     for stamped in (values, json.loads(path.read_text())):
-        assert stamped["private"] is False
-        assert stamped["statement"].startswith("NOT PRIVATE")
+        assert stamped["guaranteed"] is False
+        assert stamped["statement"] == NOT_PRIVATE
     again = run("release", posts, *COLUMNS, *BUDGET, *key)
     assert again.stdout == shown.stdout
+
+
+def test_a_weak_budget_needs_its_flag(posts, tmp_path):
+    weak = ("-e", "12", "-d", "0.01")
+    words = ("-u", "author", "-t", "body", "--longest", 1)
+    for command in (("plan", "-a", "weighted-laplace"), ("release", posts, *COLUMNS), ("ngrams", posts, *words)):
+        assert_error(run(*command, *weak), 2, "too weak", "more than 99.999 % sure", "1 in 100", "--weak-budget")
+        assert run(*command, *weak, "--weak-budget").exit_code == 0
+    assert "THE GUARANTEE IS WEAK" in run("plan", "-a", "weighted-laplace", *weak, "--weak-budget").stdout
+    out = tmp_path / "out.json"
+    result = run("release", posts, *COLUMNS, *weak, "--weak-budget", "--out", out)
+    assert "THE GUARANTEE IS WEAK" in result.stderr
+    assert "THE GUARANTEE IS WEAK" in json.loads(out.read_text())["statement"]
+    record = tmp_path / "out.json.private.toml"
+    assert "weak-budget = true" in record.read_text()
+    assert run("release", "--config", record, "--out", tmp_path / "again.json").exit_code == 0
+
+
+def test_a_query_that_mixes_people_is_warned_of(tmp_path):
+    pytest.importorskip("adbc_driver_sqlite", reason="the driver for SQLite is not installed")
+    path = tmp_path / "posts.db"
+    connection = sqlite3.connect(path)
+    connection.execute("create table posts (author text, word text)")
+    connection.executemany("insert into posts values (?, ?)", [(f"u{i}", "x") for i in range(100)])
+    connection.commit()
+    connection.close()
+    query = "select author, word from posts"
+    mixing, harmless = (
+        process("release", path, *COLUMNS, *BUDGET, "--query", one) for one in (f"{query} limit 90", query)
+    )
+    assert (mixing.returncode, harmless.returncode) == (0, 0)
+    assert mixing.stdout == harmless.stdout == "x\n"
+    notes = [line for line in mixing.stderr.splitlines() if line.startswith("Note: ")]
+    assert len(notes) == 1
+    assert "The query has LIMIT" in notes[0]
+    assert "Note: " not in harmless.stderr
 
 
 def test_texts_are_split_into_words(tmp_path):
@@ -350,7 +387,7 @@ def test_several_files_and_patterns_are_one_source(tmp_path):
 
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_release_with_every_algorithm(posts, name):
-    result = run("release", posts, *COLUMNS, "-e", 20, "-d", "1e-4", "-a", name, "--json")
+    result = run("release", posts, *COLUMNS, "-e", 20, "-d", "1e-4", "--weak-budget", "-a", name, "--json")
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout)["plan"]["algorithm"] == name
 

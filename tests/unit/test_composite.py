@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import datetime as dt
 import io
 import json
@@ -403,14 +404,14 @@ def test_a_written_release_has_the_columns_and_nothing_else(suffix: str, release
 
 @pytest.mark.parametrize("suffix", WRITERS)
 def test_an_empty_release_still_has_its_columns(suffix: str, release: Release, tmp_path: Path) -> None:
-    empty = Release((), release.plan, private=True, columns=COLUMNS)
+    empty = Release((), release.plan, guaranteed=True, columns=COLUMNS)
     path = empty.write(tmp_path / f"keys{suffix}")
     if suffix in (".parquet", ".arrow", ".csv", ".json"):
         assert fields(path) == (list(COLUMNS), [])
 
 
 def test_spreadsheets_run_no_part_of_a_key(release: Release, tmp_path: Path) -> None:
-    odd = Release((("=a", "+b"),), release.plan, private=True, columns=("@sum", "device"))
+    odd = Release((("=a", "+b"),), release.plan, guaranteed=True, columns=("@sum", "device"))
     assert odd.write(tmp_path / "keys.csv").read_text() == "'@sum,device\n'=a,'+b\n"
 
 
@@ -427,7 +428,7 @@ def test_json_gives_the_release_back(release: Release) -> None:
 
 
 def test_the_statement_names_the_columns(release: Release) -> None:
-    assert "combination of values of 'country', 'device'" in release.statement
+    assert "combination of values of 'country', 'device'" in dataclasses.replace(release, guaranteed=True).statement
 
 
 # --- known lists --------------------------------------------------------------------------------------------

@@ -31,6 +31,9 @@ from dpunion.sources.databases import database_part, public_name
 from dpunion.sources.drivers import PostgreSQL, original_names
 from dpunion.sources.rows import Cleaner
 
+# What is warned of is a matter of tests/unit/test_queries.py; here such queries are run.
+pytestmark = pytest.mark.filterwarnings("ignore::dpunion.sources.QueryMixesPeople")
+
 CANARY = "CANARYvalue"
 ALL = "select u, v from t"
 

@@ -1,9 +1,21 @@
-"""The proofs in docs/: every place in the code or the tests that they name exists."""
+"""The proofs in docs/: every place that they name exists, and section 0 has the numbers of the statement."""
 
+import itertools
 import re
 from pathlib import Path
 
 import pytest
+
+from dpunion.budget import (
+    LARGEST_EPSILON,
+    MODERATE,
+    STRONG,
+    WITHOUT_LEAVE,
+    Budget,
+    Strength,
+    guarantee,
+    sureness_in_words,
+)
 
 ROOT = Path(__file__).parents[2]
 TEXTS = {name: (ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("guarantees.md", "guarantees-funnel.md")}
@@ -56,3 +68,49 @@ def test_wrong_references_are_found(tmp_path):
     (tmp_path / "a.py").write_text("LIMIT: int = 3\nclass Thing:\n    def verb(self): ...\n", encoding="utf-8")
     found = references("See `a.py`, `a.py::LIMIT`, `a.py::verb`, `a.py::gone`, `b.py` and `a.py` again.")
     assert [problem(tmp_path, *each) for each in found] == [None, None, None, "a.py has no gone", "b.py does not exist"]
+
+
+# --- the numbers and words of section 0 ----------------------------------------------------------------------
+
+
+def cells(line):
+    return [cell.strip() for cell in line.strip().strip("|").split("|")]
+
+
+def table_after(heading):
+    """Return the cells of the first table behind a heading in bold."""
+    lines = TEXTS["guarantees.md"].split(heading, 1)[1].splitlines()
+    return [cells(line) for line in itertools.takewhile(bool, itertools.dropwhile(lambda one: one[:1] != "|", lines))]
+
+
+def test_the_table_of_sureness_is_what_statements_say():
+    (_, *epsilons), _, (_, *words) = table_after("**In numbers.**")
+    assert len(epsilons) == len(words) > 5
+    for epsilon, said in zip(epsilons, words, strict=True):
+        assert sureness_in_words(float(epsilon.removesuffix(" and more"))).removeprefix("at most ") == said
+
+
+def test_the_table_of_strengths_has_the_limits_of_the_code():
+    _, _, *rows = table_after("**In words.**")
+    assert [row[0] for row in rows] == [one.value for one in Strength]
+    limits = [(float(epsilon), delta) for _, epsilon, delta, _ in rows]
+    assert limits == [(STRONG[0], "1e-5"), (MODERATE[0], "1e-4"), (LARGEST_EPSILON, "below 1")]
+    assert (STRONG[1], MODERATE[1]) == (1e-5, 1e-4)
+    text = " ".join(TEXTS["guarantees.md"].split())
+    assert f"ε above {WITHOUT_LEAVE[0]:g} or δ above {WITHOUT_LEAVE[1]:g} is refused unless it is asked for" in text
+
+
+@pytest.mark.parametrize("name", ["README.md", "docs/tutorial.md", "docs/security.md"])
+def test_documents_say_what_the_statement_says(name):
+    text = " ".join((ROOT / name).read_text(encoding="utf-8").split())
+    permitted = guarantee(Budget(1.0, 1e-6))[2].removeprefix("It is no worse than this: ").removesuffix(".")
+    assert permitted in text
+    assert "better than by guessing" not in text
+
+
+@pytest.mark.parametrize("name", ["docs/sharp-edges.md", "docs/spark.md", "src/dpunion/pipeline.py"])
+def test_people_are_told_what_may_come_before_a_release(name):
+    text = " ".join((ROOT / name).read_text(encoding="utf-8").split()).lower()
+    assert "may keep, drop or change a row by that row, or by the same person's rows, alone" in text
+    assert re.search(r"explicit (types|schema)", text)
+    assert "inferred" in text

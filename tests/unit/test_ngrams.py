@@ -34,6 +34,7 @@ from dpunion.ngrams import (
 from dpunion.ngrams.plans import LengthPlan
 from dpunion.plans import plan_release
 from dpunion.randomness import RunKey
+from dpunion.releases import NOT_PRIVATE
 from dpunion.sources.encoding import Normalization
 from dpunion.sources.token_streams import read_tokens
 from dpunion.tokens import Splitting, Tokenizer, check_splitting, documents
@@ -63,8 +64,8 @@ def test_common_ngrams_come_out_and_private_ones_do_not():
     assert {"the quick brown", "quick brown fox"} <= set(release.of_length(3))
     assert not any("secret" in text or "canary" in text for text, _ in release.ngrams)
     assert list(release.ngrams) == sorted(release.ngrams)
-    assert not release.private
-    assert release.statement.startswith("NOT PRIVATE")
+    assert not release.guaranteed
+    assert release.statement == NOT_PRIVATE
 
 
 def test_ngrams_never_cross_a_document():
@@ -88,7 +89,7 @@ def tiny_rate():
 def test_the_same_test_key_gives_the_same_release_and_fresh_keys_are_private():
     assert released() == released()
     fresh = released(unsafe_test_key=None)
-    assert fresh.private
+    assert fresh.guaranteed
     assert "NOT PRIVATE" not in fresh.statement
 
 
@@ -388,12 +389,14 @@ def test_files_hold_the_ngrams_and_nothing_of_anybody(suffix, tmp_path):
 
 
 def test_the_statement_says_what_may_be_spurious():
-    release = released()
+    release = dataclasses.replace(released(), guaranteed=True)
     text = release.statement
     assert f"at most {release.results[1].spurious:.3g} of {release.results[1].released} at length 2" in text
     assert "written by nobody" in text
     assert "Every part of a listed n-gram is listed too." in text
-    assert "spurious" not in released(settings=Ngrams(longest=1, first=WeightedGaussian())).statement
+    words = dataclasses.replace(released(settings=Ngrams(longest=1, first=WeightedGaussian())), guaranteed=True)
+    assert "all texts of one person" in words.statement
+    assert "spurious" not in words.statement
 
 
 def test_sensitive_objects_show_nothing():

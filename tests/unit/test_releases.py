@@ -65,8 +65,8 @@ NASTY = (
 PLAN = dpunion.plan("weighted-laplace", epsilon=1.0, delta=1e-6)
 
 
-def made(items, *, private=True):
-    return Release(tuple(sorted(items)), PLAN, private)
+def made(items, *, guaranteed=True):
+    return Release(tuple(sorted(items)), PLAN, guaranteed)
 
 
 def unescaped(line):
@@ -200,10 +200,10 @@ def test_the_most_items_of_one_group_change_nothing(tmp_path, monkeypatch):
     assert READERS[".arrow"](arrow.read_bytes()) == list(release.items)
 
 
-@pytest.mark.parametrize("private", [True, False])
+@pytest.mark.parametrize("guaranteed", [True, False])
 @pytest.mark.parametrize("name", ALGORITHMS)
-def test_json_gives_the_release_back(name, private):
-    release = Release(tuple(sorted(NASTY)), dpunion.plan(name, epsilon=1.0, delta=1e-6), private)
+def test_json_gives_the_release_back(name, guaranteed):
+    release = Release(tuple(sorted(NASTY)), dpunion.plan(name, epsilon=1.0, delta=1e-6), guaranteed)
     again = Release.from_json(release.to_json())
     assert again == release
     assert again.statement == release.statement
@@ -231,8 +231,8 @@ def broken(**changes):
         broken(items="abc"),
         broken(items=[1]),
         broken(items={"a": 1}),
-        broken(private=None),
-        broken(private="yes"),
+        broken(guaranteed=None),
+        broken(guaranteed="yes"),
         broken(plan=None),
         broken(plan={}),
         broken(plan=[]),
@@ -246,25 +246,45 @@ def test_what_is_no_release_is_refused(text):
 
 def test_the_statement_names_the_promise_and_its_limits():
     plan = dpunion.plan(dpunion.WeightedGaussian(max_items_per_user=7), epsilon=0.5, delta=1e-7)
-    text = Release((), plan, private=True).statement
-    for part in ("(0.5, 1e-07)", "e^0.5", "one user", "weighted-gaussian", "at most 7 items", "trusted", "time"):
+    text = Release((), plan, guaranteed=True).statement
+    for part in ("(0.5, 1e-07)", "62.3 % sure", "1 in 10,000,000", "one user", "weighted-gaussian", "at most 7 items"):
+        assert part in text
+    for part in ("trusted", "time"):
         assert part in text
     assert NOT_PRIVATE not in text
 
 
 def test_a_test_key_is_stamped_everywhere(tmp_path):
     released = dpunion.release([("u", "i")], epsilon=1.0, delta=1e-6, unsafe_test_key=0)
-    assert released.private is False
-    assert released.statement.startswith(NOT_PRIVATE)
-    assert "private=False" in repr(released)
+    assert released.guaranteed is False
+    assert released.statement == NOT_PRIVATE
+    assert "guaranteed=False" in repr(released)
     written = json.loads(released.write(tmp_path / "out.json").read_text())
-    assert written["private"] is False
-    assert written["statement"].startswith("NOT PRIVATE")
+    assert written["guaranteed"] is False
+    assert written["statement"] == NOT_PRIVATE
+    assert "nothing is guaranteed" in NOT_PRIVATE
+
+
+def test_a_test_release_with_notes_promises_nothing():
+    noted = Release(("a",), PLAN, guaranteed=False, notes=("It was charged.",))
+    assert noted.statement == NOT_PRIVATE
+
+
+def test_the_first_format_is_still_read():
+    """It said "private", beside files called private that are none of the release."""
+    for guaranteed in (True, False):
+        release = made(["a", "b"], guaranteed=guaranteed)
+        values = release.to_dict() | {"format": "dpunion-release/1", "private": guaranteed}
+        del values["guaranteed"]
+        assert Release.from_json(json.dumps(values)) == release
+        del values["private"]
+        with pytest.raises(dpunion.BadParameter, match="not a release"):
+            Release.from_json(json.dumps(values))
 
 
 def test_a_fresh_key_is_not_stamped():
     released = dpunion.release([("u", "i")], epsilon=1.0, delta=1e-6)
-    assert released.private is True
+    assert released.guaranteed is True
     assert "NOT PRIVATE" not in released.statement
 
 

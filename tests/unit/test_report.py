@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 
 import dpunion
 from dpunion.algorithms import ALGORITHMS
-from dpunion.budget import Budget
+from dpunion.budget import Budget, guarantee
 from dpunion.lab.curves import MOST_HOLDERS, Company, Curve, holders_between, release_curve, saturation
 from dpunion.ngrams.plans import LengthResult, Ngrams, plan_ngrams
 from dpunion.ngrams.releases import NgramRelease
-from dpunion.releases import Release
+from dpunion.releases import NOT_PRIVATE, Release
 from dpunion.report import (
     Axis,
     Chart,
@@ -97,8 +97,8 @@ class Reader(HTMLParser):
         return dict(part.strip().split(" ", 1) for part in found[0].split(";"))
 
 
-def made(items, *, plan=PLAN, private=True):
-    return Release(tuple(sorted(items)), plan, private)
+def made(items, *, plan=PLAN, guaranteed=True):
+    return Release(tuple(sorted(items)), plan, guaranteed)
 
 
 @pytest.fixture(scope="module")
@@ -106,7 +106,7 @@ def ngram_release():
     settings = Ngrams(longest=2, first=dpunion.PolicyGaussian(), later=(dpunion.WeightedGaussian(),))
     results = (LengthResult(1, 2, None, None, 0.0), LengthResult(2, 1, 4, 9.5, 0.02))
     grams = (("of", 1), ("of the", 2), ("the", 1))
-    return NgramRelease(grams, plan_ngrams(settings, Budget(1.0, 1e-6)), results, private=True)
+    return NgramRelease(grams, plan_ngrams(settings, Budget(1.0, 1e-6)), results, guaranteed=True)
 
 
 @pytest.fixture(scope="module")
@@ -150,12 +150,37 @@ def test_one_item_is_one_item():
 
 
 def test_the_page_of_a_test_release_says_that_it_is_not_private():
-    words = Reader(release_page(made(["apple"], private=False))).words()
-    assert "NOT PRIVATE. This list was made with a fixed test key" in words
-    assert "With a fixed test key, nothing." in words
-    assert "What would be guaranteed" in words
-    assert "What is guaranteed" not in words
-    assert "with differential privacy for each person" not in words
+    words = Reader(release_page(made(["apple"], guaranteed=False))).words()
+    assert words.count(NOT_PRIVATE) == 2
+    assert f"What is guaranteed {NOT_PRIVATE} " in words
+    assert "guarantee none" in words
+    for promise in ("with differential privacy for each person", "differentially private", "sure", "In symbols"):
+        assert promise not in words
+
+
+def test_the_page_of_a_weak_release_says_so_first():
+    weak = dpunion.plan("weighted-laplace", epsilon=12.0, delta=0.01, weak_budget=True)
+    words = Reader(release_page(made(["apple"], plan=weak))).words()
+    assert "guarantee weak" in words
+    assert words.index("THE GUARANTEE IS WEAK") < words.index("What was released")
+    assert "more than 99.999 % sure" in words
+    assert "THE GUARANTEE IS WEAK" not in Reader(release_page(made(["apple"]))).words()
+
+
+def test_keys_of_several_columns_are_a_table_with_these_columns():
+    keys = (("AU", "android", "a\tb"), ("DE", "<b>ios</b>", ""))
+    page = release_page(Release(keys, PLAN, True, columns=("country", "<device>", "query")))
+    read = Reader(page)
+    assert json.loads(read.inside["script"][0]) == [list(key) for key in keys]
+    assert "country <device> query" in read.words()
+    assert "In any column country <device> query" in read.words().replace("  ", " ")
+    tags = [(tag, attrs.get("id")) for tag, attrs in read.tags]
+    assert ("tbody", "list") in tags
+    assert ("select", "where") in tags
+    assert ("ol", "list") not in tags
+    plain = [(tag, attrs.get("id")) for tag, attrs in Reader(release_page(made(["apple"]))).tags]
+    assert ("ol", "list") in plain
+    assert ("select", "where") not in plain
 
 
 def test_rounds_are_shown():
@@ -181,6 +206,7 @@ def test_the_page_of_n_grams(ngram_release):
 def test_the_page_of_a_plan(planning):
     words = Reader(planning).words()
     assert "No data was read" in words
+    assert f"What would be guaranteed {guarantee(PLAN.budget, subject='A list made by this plan')[0]}" in words
     for name in ("weighted-laplace", "weighted-gaussian", "policy-gaussian"):
         assert name in words
     for title in ("people with 1 item", "people with 10 items", "the others rare", "the others very popular"):
@@ -219,7 +245,7 @@ def test_a_damaged_plan_still_has_a_page():
 def pages(ngram_release, planning):
     hostile = NgramRelease(tuple((text, 2) for text in HOSTILE), ngram_release.plan, ngram_release.results, True)
     yield release_page(made(HOSTILE))
-    yield release_page(made(HOSTILE, private=False))
+    yield release_page(made(HOSTILE, guaranteed=False))
     yield release_page(hostile)
     yield planning
     for text in HOSTILE:

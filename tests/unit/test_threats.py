@@ -48,8 +48,8 @@ PACKAGE = Path(dpunion.__file__).parent
 THREATS = 42
 CANARY = "CanarySecret"
 # Loose enough that some items pass and some do not: equal results then mean something.
-LOOSE = {"epsilon": 1.0, "delta": 0.05, "algorithm": "weighted-gaussian"}
-SURE = {"epsilon": 20.0, "delta": 1e-9, "algorithm": "weighted-gaussian"}
+LOOSE = {"epsilon": 1.0, "delta": 0.05, "weak_budget": True, "algorithm": "weighted-gaussian"}
+SURE = {"epsilon": 20.0, "delta": 1e-9, "weak_budget": True, "algorithm": "weighted-gaussian"}
 SMALL = Amounts(epsilon=10**9, delta=10**9)
 
 
@@ -194,7 +194,7 @@ def test_threat_01_row_level_by_mistake(tmp_path):
     assert 0 < len(released(rows)) < 25
     assert released(rows * 3) == released(rows)
     assert "--user" in command("release", tmp_path / "a.csv", "--item", "v", "-e", "1", "-d", "1e-6").output
-    assert "all rows of one person" in statement(dpunion.plan(epsilon=1, delta=1e-6), private=True)
+    assert "all rows of one person" in statement(dpunion.plan(epsilon=1, delta=1e-6), guaranteed=True)
 
 
 def test_threat_02_same_user_in_several_files(tmp_path):
@@ -289,7 +289,7 @@ def test_threat_11_float_order_and_overflow():
 @pytest.mark.parametrize("epsilon", [0.01, 1.0, 20.0])
 @pytest.mark.parametrize("delta", [1e-15, 1e-6, 1e-2])
 def test_threat_12_miscalibration(epsilon, delta):
-    plan = dpunion.plan("weighted-gaussian", epsilon=epsilon, delta=delta)
+    plan = dpunion.plan("weighted-gaussian", epsilon=epsilon, delta=delta, weak_budget=True)
     for novel in (1, 2, 10, 100):
         tail = stats.norm.sf((plan.threshold - 1 / np.sqrt(novel)) / plan.scale)
         assert -np.expm1(novel * np.log1p(-tail)) <= delta
@@ -297,7 +297,7 @@ def test_threat_12_miscalibration(epsilon, delta):
 
 def test_threat_13_parameters_from_the_data():
     plans = [dpunion.release(rows, **LOOSE).plan for rows in ([("a", "x")], people(200, 90), [])]
-    assert plans == [dpunion.plan(LOOSE["algorithm"], epsilon=1.0, delta=0.05)] * 3
+    assert plans == [dpunion.plan(**LOOSE)] * 3
 
 
 def test_threat_14_noise_distribution():
@@ -313,7 +313,7 @@ def test_threat_14_noise_distribution():
 def test_threat_15_end_to_end():
     """Lone users, the worst case for delta: their items come out no more often than the claim allows."""
     delta, users = 0.02, 20_000
-    options = {"epsilon": 1.0, "delta": delta, "algorithm": "optimal-single-item"}
+    options = {"epsilon": 1.0, "delta": delta, "weak_budget": True, "algorithm": "optimal-single-item"}
     out = len(dpunion.release({f"u{u}": [f"i{u}"] for u in range(users)}, **options).items)
     assert out > 0
     assert stats.binomtest(out, users, delta, alternative="greater").pvalue > 1e-9
@@ -323,7 +323,7 @@ def test_threat_15_end_to_end():
 def test_threat_16_numbers_released(tmp_path):
     written = dpunion.release({f"u{u}": ["x", "y"] for u in range(500)}, **SURE).write(tmp_path / "a.parquet")
     assert [str(field) for field in pq.read_schema(written)] == ["pyarrow.Field<item: string>"]
-    assert set(Release.__slots__) <= {"items", "plan", "private", "notes", "columns", "stored"}
+    assert set(Release.__slots__) <= {"items", "guaranteed", "plan", "notes", "columns", "stored"}
 
 
 @pytest.mark.parametrize("rows", [[], [("only", "one")], [("a", "")]], ids=["nobody", "one person", "nothing held"])
@@ -359,7 +359,7 @@ def test_threat_19_unreleased_items_in_the_file(tmp_path, suffix):
 
 def test_threat_20_metadata(tmp_path):
     release = dpunion.release(people(), **LOOSE)
-    permitted = {"format", "private", "statement", "notes", "plan", "columns", "items"}
+    permitted = {"format", "guaranteed", "statement", "notes", "plan", "columns", "items"}
     assert set(json.loads(release.to_json())) <= permitted
     (tmp_path / "a.csv").write_text("u,v\nx,y\n")
     options = ("--user", "u", "--item", "v", "-e", "1", "-d", "1e-6", "-a", "weighted-gaussian")
@@ -384,7 +384,7 @@ def test_threat_21_errors_quote_rows(tmp_path):
 
 def test_threat_22_seed_in_production(tmp_path, ledger):
     release = dpunion.release(people(), unsafe_test_key=1, **LOOSE)
-    assert not release.private
+    assert not release.guaranteed
     assert release.statement.startswith("NOT PRIVATE")
     with pytest.raises(dpunion.NotPrivate):
         dpunion.release(people(), unsafe_test_key=1, ledger=tmp_path / "budget.db", dataset="people", **LOOSE)
@@ -540,7 +540,8 @@ def test_threat_35_hash_collisions():
 
 def test_threat_36_cluster_retries():
     """A task that runs again, on rows that came in another order, gives the same; so does the whole release."""
-    plan, key, database = dpunion.plan("funnel", epsilon=2.0, delta=0.05), RunKey.for_tests(3), {}
+    plan = dpunion.plan("funnel", epsilon=2.0, delta=0.05, weak_budget=True)
+    key, database = RunKey.for_tests(3), {}
     for user, item in people():
         database.setdefault(user, set()).add(item)
     pieces, _ = spark_in_process.cut_up(plan, spark_in_process.partitions(database, 2), key, 3)
@@ -568,7 +569,7 @@ def test_threat_38_item_injection():
     hostile = ("<script>alert(1)</script>", "=cmd|'/C calc'!A0", "\x1b[31mred", "@SUM(A1)")
     assert [defuse_formula(item)[0] for item in hostile] == ["<", "'", "\x1b", "'"]
     assert "\x1b" not in escape_controls(hostile[2])
-    page = release_page(Release(tuple(sorted(hostile)), dpunion.plan(epsilon=1, delta=1e-6), private=True))
+    page = release_page(Release(tuple(sorted(hostile)), dpunion.plan(epsilon=1, delta=1e-6), guaranteed=True))
     assert "alert(1)" in page
     assert "<script>alert" not in page
     assert "\x1b" not in page
@@ -594,7 +595,7 @@ def test_threat_40_network(monkeypatch):
 
     monkeypatch.setattr(socket, "socket", refuse)
     monkeypatch.setattr(socket, "getaddrinfo", refuse)
-    assert dpunion.release(people(), **LOOSE).private
+    assert dpunion.release(people(), **LOOSE).guaranteed
 
 
 def test_threat_41_overlapping_releases(tmp_path, ledger):
@@ -612,6 +613,8 @@ def test_threat_41_overlapping_releases(tmp_path, ledger):
 
 def test_threat_42_side_channels():
     assert 42 in OUT_OF_SCOPE
-    assert "does not cover running time or memory use" in statement(dpunion.plan(epsilon=1, delta=1e-6), private=True)
+    assert "does not cover running time or memory use" in statement(
+        dpunion.plan(epsilon=1, delta=1e-6), guaranteed=True
+    )
     assert "running time, memory use" in (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
     assert "running time or memory" in (ROOT / "SECURITY.md").read_text(encoding="utf-8")

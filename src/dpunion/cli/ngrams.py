@@ -34,6 +34,7 @@ from dpunion.cli.options import (
     TestKey,
     TokenizerName,
     UserColumn,
+    WeakBudget,
 )
 
 if TYPE_CHECKING:
@@ -72,6 +73,7 @@ def ngrams_command(
     normalize: Annotated[
         str, typer.Option(help="nfc-lower, nfc or exact: what is done to tokens first.", rich_help_panel=DATA)
     ] = "nfc-lower",
+    weak_budget: WeakBudget = False,
     out: Out = None,
     force: Force = False,
     as_json: AsJson = False,
@@ -110,6 +112,7 @@ def ngrams_command(
         "text": text,
         "epsilon": epsilon,
         "delta": delta,
+        "weak_budget": weak_budget,
         "tokenizer": tokenizer,
         "drop_urls": drop_urls,
         "sentences": sentences,

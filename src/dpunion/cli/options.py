@@ -25,6 +25,14 @@ Delta = Annotated[
         "--delta", "-d", help="Chance of exceeding that; well below 1 / number of people.", rich_help_panel=MODEL
     ),
 ]
+WeakBudget = Annotated[
+    bool,
+    typer.Option(
+        "--weak-budget",
+        help="Allow epsilon above 10 or delta above 0.001, which guarantee next to nothing.",
+        rich_help_panel=MODEL,
+    ),
+]
 AlgorithmName = Annotated[
     str, typer.Option("--algorithm", "-a", help="See 'Algorithms' below.", rich_help_panel=TUNING)
 ]
@@ -75,7 +83,15 @@ Sentences = Annotated[
 UserColumn = Annotated[
     str, typer.Option("--user", "-u", help="The column that says whose row it is.", rich_help_panel=DATA)
 ]
-Query = Annotated[str | None, typer.Option("--query", help="What to read of a database, in SQL.", rich_help_panel=DATA)]
+Query = Annotated[
+    str | None,
+    typer.Option(
+        "--query",
+        help="What to read of a database, in SQL. It may keep, drop or change a row by that row, or by the same "
+        "person's rows, alone: no LIMIT, HAVING, sample, window or join over other people's rows.",
+        rich_help_panel=DATA,
+    ),
+]
 InputFormat = Annotated[
     str | None,
     typer.Option(

@@ -43,6 +43,7 @@ from dpunion.cli.options import (
     TestKey,
     TokenizerName,
     UserColumn,
+    WeakBudget,
     build_algorithm,
 )
 
@@ -138,6 +139,7 @@ def release_command(
             show_default=False,
         ),
     ] = None,
+    weak_budget: WeakBudget = False,
     out: Out = None,
     force: Force = False,
     as_json: AsJson = False,
@@ -181,6 +183,7 @@ def release_command(
         "text": text,
         "epsilon": epsilon,
         "delta": delta,
+        "weak_budget": weak_budget,
         "ngrams": ngrams,
         "tokenizer": tokenizer,
         "drop_urls": drop_urls,
@@ -223,6 +226,7 @@ def release_command(
 def plan_command(
     epsilon: Epsilon,
     delta: Delta,
+    weak_budget: WeakBudget = False,
     as_json: AsJson = False,
     html: Annotated[
         Path | None,
@@ -248,7 +252,7 @@ def plan_command(
     chosen = build_algorithm(
         algorithm, max_items_per_user, calibration, cutoff_margin, passes, user_order, settings or []
     )
-    planned = plan(chosen, epsilon=epsilon, delta=delta)
+    planned = plan(chosen, epsilon=epsilon, delta=delta, weak_budget=weak_budget)
     if html is not None:
         from dpunion.report import check_page, plan_page, write_page
 
@@ -311,6 +315,8 @@ def _print_plan(planned: Plan) -> None:
     from rich.console import Console
     from rich.table import Table
 
+    from dpunion.budget import guarantee
+
     values = planned.to_dict()
     parameters = values.pop("parameters")
     sensitivity = values.pop("sensitivity")
@@ -324,4 +330,5 @@ def _print_plan(planned: Plan) -> None:
     table.add_row("sensitivity", f"{sensitivity['norm']} norm at most {sensitivity['bound']:.6g}")
     console = Console(highlight=False)
     console.print(table)
+    console.print("\n" + "\n".join(guarantee(planned.budget, subject="A list made by this plan")), markup=False)
     console.print("\nNo data was read. These numbers are public.", style="dim")

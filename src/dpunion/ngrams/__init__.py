@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dpunion.algorithms import as_choice
-from dpunion.budget import Budget
+from dpunion.budget import budget_for_release
 from dpunion.errors import BadParameter
 from dpunion.ledger.accounts import charge_for_budget
 from dpunion.ngrams.candidates import Level
@@ -60,6 +60,7 @@ def release_ngrams(
     longest: int = 3,
     epsilon: float,
     delta: float,
+    weak_budget: bool = False,
     settings: Ngrams | None = None,
     tokenizer: str | Tokenizer | SplitFunction = Tokenizer.WORDS,
     drop_urls: bool = False,
@@ -80,8 +81,8 @@ def release_ngrams(
 ) -> NgramRelease:
     """Release as many n-grams of length 1 to `longest` of the users' texts as possible.
 
-    source, user, null_users, query, input_format, out, ledger, dataset, shards: as in dpunion.release. With a DataFrame
-    of Spark, the texts stay there and the released n-grams come here.
+    source, user, weak_budget, null_users, query, input_format, out, ledger, dataset, shards: as in dpunion.release.
+    With a DataFrame of Spark, the texts stay there and the released n-grams come here.
     text: the column of texts; each row is a document.
     settings: all other parameters of the algorithm; its `longest` is then the one that counts.
     tokenizer: "words", "whitespace", "treebank", "icu" (with locale) or a function from a text to its tokens.
@@ -94,7 +95,8 @@ def release_ngrams(
     - every part of a released n-gram is released too;
     - a bad budget, tokenizer or option is refused before any data is read.
     """
-    planned = plan_ngrams(settings or Ngrams(longest=longest), Budget(epsilon, delta))
+    budget = budget_for_release(epsilon, delta, weak_budget=weak_budget)
+    planned = plan_ngrams(settings or Ngrams(longest=longest), budget)
     reading = Reading(
         source=source,
         user=user,
@@ -200,7 +202,7 @@ def select_ngrams(plan: NgramPlan, texts: Texts, key: RunKey, on_length: Callabl
         found.extend((ngram, one.length) for ngram in here)
         levels = (*levels, level)
         results.append(result)
-    return NgramRelease(tuple(sorted(found)), plan, tuple(results), private=not key.is_test)
+    return NgramRelease(tuple(sorted(found)), plan, tuple(results), guaranteed=not key.is_test)
 
 
 def _longer(texts: tuple[str, ...], words: tuple[str, ...], level: Level) -> tuple[str, ...]:

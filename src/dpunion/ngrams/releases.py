@@ -11,12 +11,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from dpunion.budget import guarantee
 from dpunion.errors import BadParameter
 from dpunion.files import atomic_file
 from dpunion.ngrams.plans import LengthResult, NgramPlan
-from dpunion.releases import NOT_PRIVATE, ROWS_PER_GROUP, check_target, csv_line, escape_controls
+from dpunion.releases import (
+    ASSUMPTIONS,
+    NOT_PRIVATE,
+    ROWS_PER_GROUP,
+    check_target,
+    csv_line,
+    escape_controls,
+    with_new_word,
+)
 
-FORMAT = "dpunion-ngrams/1"
+FORMAT = "dpunion-ngrams/2"
+FIRST_FORMAT = "dpunion-ngrams/1"
 COLUMNS = ("ngram", "length")
 
 
@@ -25,13 +35,13 @@ class NgramRelease:
     """What may be published.
 
     ngrams: (text, length), sorted by the text's UTF-8 bytes; a text is the tokens joined by one space. results: what is
-    known about each length. private: False when a test key was used.
+    known about each length. guaranteed: False when a test key was used.
     """
 
     ngrams: tuple[tuple[str, int], ...]
     plan: NgramPlan
     results: tuple[LengthResult, ...]
-    private: bool
+    guaranteed: bool
     notes: tuple[str, ...] = ()
 
     def __len__(self) -> int:
@@ -39,7 +49,7 @@ class NgramRelease:
 
     def __repr__(self) -> str:
         sizes = ", ".join(f"{one.released} of length {one.length}" for one in self.results)
-        return f"NgramRelease({sizes}, private={self.private})"
+        return f"NgramRelease({sizes}, guaranteed={self.guaranteed})"
 
     def of_length(self, length: int) -> tuple[str, ...]:
         """Return the texts of one length."""
@@ -54,7 +64,7 @@ class NgramRelease:
         """Return everything as plain values, n-grams included."""
         return {
             "format": FORMAT,
-            "private": self.private,
+            "guaranteed": self.guaranteed,
             "statement": self.statement,
             "notes": list(self.notes),
             "plan": self.plan.to_dict(),
@@ -71,13 +81,13 @@ class NgramRelease:
         """Read back what `to_json` wrote."""
         values: Any = None
         with contextlib.suppress(ValueError):
-            values = json.loads(text)
+            values = with_new_word(json.loads(text), FIRST_FORMAT, FORMAT)
         if isinstance(values, dict) and values.get("format") == FORMAT and _is_release(values):
             with contextlib.suppress(KeyError, TypeError, ValueError):
                 results = tuple(LengthResult(**one) for one in values["results"])
                 rows = tuple((str(ngram), int(length)) for ngram, length in values["ngrams"])
                 notes = tuple(str(note) for note in values.get("notes", []))
-                return cls(rows, NgramPlan.from_dict(values["plan"]), results, values["private"], notes)
+                return cls(rows, NgramPlan.from_dict(values["plan"]), results, values["guaranteed"], notes)
         raise BadParameter(
             "This is not a release of n-grams of dpunion.", "Pass the text that NgramRelease.to_json returned."
         )
@@ -103,25 +113,21 @@ def _is_release(values: dict[str, Any]) -> bool:
         and all(isinstance(row, list) and len(row) == 2 and isinstance(row[0], str) for row in rows)
         and isinstance(values.get("results"), list)
         and isinstance(values.get("plan"), dict)
-        and isinstance(values.get("private"), bool)
+        and isinstance(values.get("guaranteed"), bool)
     )
 
 
 def statement(release: NgramRelease) -> str:
     """Say in plain words what a release of n-grams guarantees, and what it does not."""
+    if not release.guaranteed:
+        return NOT_PRIVATE
     plan = release.plan
-    epsilon, delta = plan.budget.epsilon, plan.budget.delta
     lines = [
-        f"This list is ({epsilon:g}, {delta:g})-differentially private for adding or removing one user, that is all "
-        "texts of one person.",
-        f"Whoever sees it can tell whether a given person's data was used hardly better than by guessing: no outcome "
-        f"becomes more than e^{epsilon:g} times as likely through one person, except with probability {delta:g}.",
+        *guarantee(plan.budget, covers="texts"),
         f"Single tokens were released by {plan.first.algorithm.name}; all of them were written by somebody.",
-        "Every part of a listed n-gram is listed too.",
     ]
     if len(plan.lengths) > 1:
-        lines.insert(
-            3,
+        lines.append(
             "Longer n-grams were released from those whose two parts one token shorter were released. Any of them may "
             "be spurious, that is written by nobody; which ones, nobody can know. To be expected: "
             + ", ".join(
@@ -129,14 +135,9 @@ def statement(release: NgramRelease) -> str:
                 for one in release.results
                 if one.length > 1
             )
-            + ".",
+            + "."
         )
-    lines.append(
-        "It assumes that one user id stands for one person, that the operator is trusted, and that the budget of all "
-        "releases from the same data is added up. It does not cover running time or memory use."
-    )
-    lines.extend(release.notes)
-    return "\n".join(lines if release.private else [NOT_PRIVATE, *lines])
+    return "\n".join([*lines, "Every part of a listed n-gram is listed too.", ASSUMPTIONS, *release.notes])
 
 
 def closed_under_parts(texts: Iterable[str]) -> tuple[str, ...]:

@@ -8,16 +8,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpunion.algorithms import DpSips, Funnel, PolicyGaussian, PolicyLaplace
-from dpunion.budget import Budget
+from dpunion.budget import Budget, Strength, guarantee
 from dpunion.errors import BadParameter
 from dpunion.lab.curves import Company, holders_between, release_curve, saturation
 from dpunion.ngrams.releases import NgramRelease
 from dpunion.plans import Noise, Plan
-from dpunion.releases import NOT_PRIVATE, Release, text_line
+from dpunion.releases import NOT_PRIVATE, Release
 from dpunion.report.charts import Axis, Chart, Kind, Scale, Series
 from dpunion.report.tables import Cell, Section, Table, number, percent
 
-WARNING = "NOT PRIVATE. This list was made with a fixed test key, so nothing is guaranteed. Never publish it."
 STUDY = "A study, not a release: these numbers are not differentially private. Study public or generated data only."
 PROMISE = ", with differential privacy for each person as a whole"
 TESTED = ", for a test"
@@ -37,16 +36,22 @@ NAMES = {
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """Everything a release's page says. items: texts, or (text, number of tokens)."""
+    """Everything a release's page says.
+
+    symbols: None when nothing is guaranteed. items: texts, (text, number of tokens), or keys, one text for each of
+    the columns.
+    """
 
     title: str
     lead: str
     noun: str
     facts: tuple[tuple[str, str], ...]
     guarantee: tuple[str, ...]
-    symbols: dict[str, str]
+    symbols: dict[str, str] | None
     items: list[Any]
     sections: tuple[Section, ...]
+    warning: str | None
+    columns: tuple[str, ...] = ()
 
 
 def of_release(release: Release) -> Words:
@@ -55,13 +60,15 @@ def of_release(release: Release) -> Words:
     count = len(release)
     return Words(
         title=f"{count:,} {'item' if count == 1 else 'items'} released",
-        lead=f"By {plan.algorithm.name}{PROMISE if release.private else TESTED}.",
+        lead=f"By {plan.algorithm.name}{PROMISE if release.guaranteed else TESTED}.",
         noun="items",
-        facts=key_facts(plan, f"{count:,}"),
-        guarantee=_sentences(release.statement),
-        symbols=symbols(plan.budget),
-        items=list(release.items) if len(release.columns) == 1 else [text_line(row) for row in release.rows()],
+        facts=key_facts(plan, f"{count:,}", guaranteed=release.guaranteed),
+        guarantee=tuple(release.statement.splitlines()),
+        symbols=symbols(plan.budget) if release.guaranteed else None,
+        items=[item if isinstance(item, str) else list(item) for item in release.items],
         sections=(spending(plan), *chances(plan), plan_section(plan)),
+        warning=warning(plan.budget, guaranteed=release.guaranteed),
+        columns=release.columns if len(release.columns) > 1 else (),
     )
 
 
@@ -71,33 +78,43 @@ def of_ngrams(release: NgramRelease) -> Words:
     count = len(release)
     return Words(
         title=f"{count:,} {'n-gram' if count == 1 else 'n-grams'} released",
-        lead=f"Of up to {plan.settings.longest} tokens{PROMISE if release.private else TESTED}.",
+        lead=f"Of up to {plan.settings.longest} tokens{PROMISE if release.guaranteed else TESTED}.",
         noun="n-grams",
         facts=(
             ("n-grams", f"{count:,}"),
             ("epsilon, ε", number(plan.budget.epsilon)),
             ("delta, δ", number(plan.budget.delta)),
+            ("guarantee", strength(plan.budget, guaranteed=release.guaranteed)),
             ("longest", f"{plan.settings.longest} tokens"),
         ),
-        guarantee=_sentences(release.statement),
-        symbols=symbols(plan.budget),
+        guarantee=tuple(release.statement.splitlines()),
+        symbols=symbols(plan.budget) if release.guaranteed else None,
         items=[list(one) for one in release.ngrams],
         sections=(ngram_lengths(release), plan_section(plan.first, title="The plan for single tokens")),
+        warning=warning(plan.budget, guaranteed=release.guaranteed),
     )
 
 
-def _sentences(statement: str) -> tuple[str, ...]:
-    """Return the statement's lines; what a test key means is said elsewhere, and louder."""
-    return tuple(line for line in statement.splitlines() if line != NOT_PRIVATE)
+def warning(budget: Budget, *, guaranteed: bool) -> str | None:
+    """Return what must be read before anything else: that nothing is guaranteed, or that little is."""
+    if not guaranteed:
+        return NOT_PRIVATE
+    return guarantee(budget)[1] if budget.strength is Strength.WEAK else None
 
 
-def key_facts(plan: Plan, count: str | None = None) -> tuple[tuple[str, str], ...]:
+def strength(budget: Budget, *, guaranteed: bool) -> str:
+    """Return in one word how much is guaranteed."""
+    return budget.strength.value if guaranteed else "none"
+
+
+def key_facts(plan: Plan, count: str | None = None, *, guaranteed: bool = True) -> tuple[tuple[str, str], ...]:
     """Return the few numbers that come first."""
     first = () if count is None else (("items", count),)
     return (
         *first,
         ("epsilon, ε", number(plan.budget.epsilon)),
         ("delta, δ", number(plan.budget.delta)),
+        ("guarantee", strength(plan.budget, guaranteed=guaranteed)),
         ("algorithm", plan.algorithm.name),
         ("items per person, at most", number(plan.algorithm.max_items_per_user)),
     )

@@ -16,14 +16,14 @@ from typing import Any
 
 from dpunion.errors import BadParameter
 from dpunion.files import OWNER_ONLY, atomic_file, check_place
-from dpunion.ngrams.releases import FORMAT as NGRAM_FORMAT
-from dpunion.ngrams.releases import NgramRelease
+from dpunion.ngrams.releases import FIRST_FORMAT, FORMAT, NgramRelease
 from dpunion.releases import Release
 from dpunion.report import facts
 from dpunion.report.charts import Chart, Scale, drawings, load
 from dpunion.report.tables import Cell, Section, Table, number, percent
 
 SUFFIXES = (".html", ".htm")
+NGRAM_FORMATS = (FIRST_FORMAT, FORMAT)
 # Inside a script block: what could end it or open a comment, and what is invisible or changes the direction of text.
 UNSAFE = re.compile("[<>&\x7f-\x9f\u00ad\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff\ufff9-\ufffb]")
 
@@ -40,12 +40,13 @@ def release_page(release: Release | NgramRelease) -> str:
         title=words.title,
         lead=words.lead,
         facts=words.facts,
-        warning=None if release.private else facts.WARNING,
+        warning=words.warning,
         guarantee=words.guarantee,
         symbols=words.symbols,
         items=words.items,
         count=len(release),
         noun=words.noun,
+        columns=words.columns,
         data=embedded(words.items),
         sections=[_shown(section) for section in words.sections],
     )
@@ -57,10 +58,12 @@ def lab_page(title: str, sections: Sequence[Section], *, lead: str = "") -> str:
     return _render(title=title, lead=lead, facts=(), warning=facts.STUDY, sections=shown)
 
 
-def public_page(*, title: str, lead: str, key_facts: Sequence[tuple[str, str]], sections: Sequence[Section]) -> str:
+def public_page(
+    *, title: str, lead: str, key_facts: Sequence[tuple[str, str]], warning: str | None, sections: Sequence[Section]
+) -> str:
     """Return a page of charts and tables about public numbers, with the most important ones first."""
     shown = [_shown(section) for section in sections]
-    return _render(title=title, lead=lead, facts=key_facts, warning=None, sections=shown)
+    return _render(title=title, lead=lead, facts=key_facts, warning=warning, sections=shown)
 
 
 def read_release(text: str) -> Release | NgramRelease:
@@ -68,7 +71,7 @@ def read_release(text: str) -> Release | NgramRelease:
     values: Any = None
     with contextlib.suppress(ValueError):
         values = json.loads(text)
-    if isinstance(values, dict) and values.get("format") == NGRAM_FORMAT:
+    if isinstance(values, dict) and values.get("format") in NGRAM_FORMATS:
         return NgramRelease.from_json(text)
     return Release.from_json(text)
 
@@ -134,7 +137,7 @@ def _render(**context: Any) -> str:
         f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; img-src data:; "
         "base-uri 'none'; form-action 'none'"
     )
-    empty: dict[str, Any] = {"guarantee": None, "symbols": None, "items": None, "data": ""}
+    empty: dict[str, Any] = {"guarantee": None, "symbols": None, "items": None, "columns": (), "data": ""}
     page = _environment().get_template("page.html")
     return str(page.render(style=style, script=script, policy=policy, version=__version__, **(empty | context)))
 

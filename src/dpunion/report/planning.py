@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterable, Sequence
 
 from dpunion.algorithms import ALGORITHMS, Algorithm
-from dpunion.budget import Budget
+from dpunion.budget import Budget, guarantee
 from dpunion.errors import BadParameter
 from dpunion.lab.curves import Company, Curve, holders_between, release_curve, saturation
 from dpunion.plans import Plan, plan_release
@@ -41,11 +41,13 @@ def plan_page(
         title="Planning a release",
         lead="What this budget can do. No data was read: everything here follows from public numbers.",
         key_facts=facts.key_facts(planned),
+        warning=facts.warning(planned.budget, guaranteed=True),
         sections=(
             needed_section(by_algorithm, set_sizes),
             budget_section(by_budget, set_sizes),
             algorithm_section(by_algorithm),
             model_section(),
+            Section("What would be guaranteed", guarantee(planned.budget, subject="A list made by this plan")),
             facts.plan_section(planned),
         ),
     )

@@ -30,6 +30,7 @@ from dpunion.sources.guard import attempt
 from dpunion.sources.jsonlines import JsonLinesPart
 from dpunion.sources.locate import DataFile, Format, locate
 from dpunion.sources.pairs import PAIRS, PairsPart
+from dpunion.sources.queries import QueryMixesPeople
 from dpunion.sources.rows import (
     MAX_ITEM_BYTES,
     MAX_USER_BYTES,
@@ -46,6 +47,7 @@ __all__ = [
     "MAX_USER_BYTES",
     "NullUserPolicy",
     "PasswordInUrl",
+    "QueryMixesPeople",
     "RowBatch",
     "Rows",
     "ValueKind",

@@ -21,6 +21,7 @@ from dpunion.sources.canonical import Column
 from dpunion.sources.columns import OnFraction, Wanted, find_columns
 from dpunion.sources.drivers import Driver, DuckDB, PostgreSQL, SQLite
 from dpunion.sources.locate import COMPRESSIONS, FORMATS
+from dpunion.sources.queries import warn_of_mixing
 
 POSTGRESQL = ("postgresql", "postgres")
 FILES: dict[str, Callable[[Path], Driver]] = {"sqlite": SQLite, "duckdb": DuckDB}
@@ -91,6 +92,7 @@ def database_part(source: Any, query: str | None) -> DatabasePart | None:
             "A database needs a query.",
             'Say what to read, for example query="select author, word from posts" (--query on the command line).',
         )
+    warn_of_mixing(query)
     return DatabasePart(driver_of(os.fspath(source)), query.strip().rstrip(";"))
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpunion.errors import BadParameter
+from dpunion.sources.queries import warn_of_mixing
 from dpunion.spark.frames import cleanly
 
 if TYPE_CHECKING:
@@ -80,6 +81,9 @@ def read_frame(
     name = input_format or _format_of(sources)
     if name not in FORMATS:
         raise BadParameter(f"Spark does not read {name!r} here.", f"Choose one of {', '.join(FORMATS)}.")
+
+    if query is not None:
+        warn_of_mixing(query)
 
     def frame() -> DataFrame:
         if name == "table":

@@ -14,11 +14,13 @@
   if (block) showItems(JSON.parse(block.textContent));
 
   function showItems(values) {
-    const paired = values.length > 0 && Array.isArray(values[0]);
-    const texts = paired ? values.map((one) => one[0]) : values;
+    const list = byId("list"), where = byId("where");
+    const keyed = list.tagName === "TBODY", paired = !keyed && values.length > 0 && Array.isArray(values[0]);
+    // cells: the texts of an item, one for each column.
+    const cells = keyed ? values : values.map((one) => [paired ? one[0] : one]);
     const tokens = paired ? values.map((one) => one[1]) : null;
     const noun = byId("count").textContent.trim().split(" ").pop();
-    const search = byId("search"), sort = byId("sort"), list = byId("list");
+    const search = byId("search"), sort = byId("sort");
     const collator = new Intl.Collator(undefined, { numeric: true });
     const orders = new Map();
     let lowered = null, shown = [], page = 0;
@@ -28,25 +30,36 @@
       return orders.get(name);
     }
     function arrange(name) {
-      if (name === "a-z") return texts.map((_, at) => at).sort((a, b) => collator.compare(texts[a], texts[b]) || a - b);
+      if (name === "a-z") return cells.map((_, at) => at).sort((a, b) => compare(cells[a], cells[b]) || a - b);
       const alphabetic = order("a-z");
       if (name === "z-a") return alphabetic.slice().reverse();
       if (name === "most") return alphabetic.slice().sort((a, b) => tokens[b] - tokens[a]);
-      const lengths = texts.map((text) => [...text].length), sign = name === "short" ? 1 : -1;
+      const lengths = cells.map((texts) => [...texts.join("")].length), sign = name === "short" ? 1 : -1;
       return alphabetic.slice().sort((a, b) => sign * (lengths[a] - lengths[b]));
+    }
+    function compare(one, other) {
+      for (let at = 0; at < one.length; at += 1) {
+        const order = collator.compare(one[at], other[at]);
+        if (order) return order;
+      }
+      return 0;
+    }
+    function contains(texts, wanted) {
+      const only = where ? where.value : "";
+      return only === "" ? texts.some((text) => text.includes(wanted)) : texts[Number(only)].includes(wanted);
     }
     function update() {
       const wanted = search.value.toLowerCase();
-      if (wanted && !lowered) lowered = texts.map((text) => text.toLowerCase());
+      if (wanted && !lowered) lowered = cells.map((texts) => texts.map((text) => text.toLowerCase()));
       const all = order(sort.value);
-      shown = wanted ? all.filter((at) => lowered[at].includes(wanted)) : all;
+      shown = wanted ? all.filter((at) => contains(lowered[at], wanted)) : all;
       page = 0;
       draw();
     }
     function draw() {
       const pages = Math.max(1, Math.ceil(shown.length / PER_PAGE));
       fill(shown.slice(page * PER_PAGE, (page + 1) * PER_PAGE));
-      const total = texts.length.toLocaleString("en"), found = shown.length.toLocaleString("en");
+      const total = cells.length.toLocaleString("en"), found = shown.length.toLocaleString("en");
       byId("count").textContent = search.value ? `${found} of ${total} ${noun}` : `${total} ${noun}`;
       byId("place").textContent = `page ${page + 1} of ${pages}`;
       byId("previous").disabled = page === 0;
@@ -57,7 +70,13 @@
       list.replaceChildren(...indices.map(row));
     }
     function row(at) {
-      const line = make("li"), text = texts[at], inner = make("bdi");
+      if (!keyed) return filled(make("li"), cells[at][0], tokens && tokens[at]);
+      const line = make("tr");
+      line.append(...cells[at].map((text) => filled(make("td"), text, null)));
+      return line;
+    }
+    function filled(line, text, count) {
+      const inner = make("bdi");
       if (text === "") inner.append(make("span", "blank", "empty"));
       const letters = [...text];
       inner.append(...visible(letters.slice(0, LONGEST_SHOWN).join("")));
@@ -68,12 +87,13 @@
         more.addEventListener("click", () => { inner.replaceChildren(...visible(text)); more.remove(); });
         line.append(more);
       }
-      if (tokens) line.append(make("span", "tokens", String(tokens[at])));
+      if (count !== null) line.append(make("span", "tokens", String(count)));
       return line;
     }
 
     search.addEventListener("input", update);
     sort.addEventListener("change", update);
+    if (where) where.addEventListener("change", update);
     byId("previous").addEventListener("click", () => { page -= 1; draw(); });
     byId("next").addEventListener("click", () => { page += 1; draw(); });
     document.querySelector(".tools").addEventListener("submit", (event) => event.preventDefault());

@@ -1,0 +1,118 @@
+"""Queries in which one person's rows may decide about other people's: seen in their text, and warned of."""
+
+import sqlite3
+import warnings
+
+import pytest
+
+import dpunion
+from dpunion.sources import QueryMixesPeople
+from dpunion.sources.queries import mixing_clauses, warn_of_mixing
+
+MIXING = {
+    "select u, v from t order by ts desc limit 1000": "LIMIT",
+    "SELECT u, v FROM t\nLiMiT 5": "LIMIT",
+    "select u, v from t offset 5": "OFFSET",
+    "select u, v from t fetch first 5 rows only": "FETCH",
+    "select u, v from t group  by u, v": "GROUP BY",
+    "select v, max(u) as u from t group by v having count(*) > 3": "HAVING",
+    "select u, v from t qualify row_number() over (partition by v) = 1": "QUALIFY",
+    "select u, v, rank() over(order by v) from t": "OVER",
+    "select distinct on (v) u, v from t": "DISTINCT ON",
+    "select u, v from t tablesample bernoulli (10)": "TABLESAMPLE",
+    "select u, v from t using sample 10%": "USING SAMPLE",
+    "select * from t pivot (max(u) for v in ('a'))": "PIVOT",
+    "select a.u, b.v from a left join b on a.x = b.x": "JOIN",
+    "select a.u, b.v from a, b where a.x = b.x": "several tables in FROM",
+    "select u, v from t where v in (select v from w)": "a second SELECT",
+    "with w as (select * from t) select u, v from w": "a second SELECT",
+    "select u, v from t -- all of it\nlimit 5": "LIMIT",
+    "select u, v from t /* some */ limit 5": "LIMIT",
+    "select 'it''s', u from t limit 5": "LIMIT",
+    "select u, v from t where v <> 'C:\\' limit 5 -- '": "LIMIT",  # standard: the string ends at the quote
+    # Spark: the string ends at the second quote, where the standard reading would go on to the last one.
+    "select u, v from t where v <> 'a\\'' limit 5 -- '": "LIMIT",
+    'select u, v from t where v <> "a\\"" limit 5 -- "': "LIMIT",
+}
+HARMLESS = [
+    "select u, v from t",
+    "select u, lower(v) as v, x from t where ts > 5 and v <> '' order by u, v",
+    "select distinct u, v from t",
+    "select u, v from t where v = 'limit 5' or v = 'a join b'",
+    "select u, v from t where v = 'it''s over (the) limit'",
+    'select u, "limit", "group by" from t',
+    "select u, `offset` from t",
+    "select u, v from t -- limit 5",
+    "select u, v from t /* having\n a join */ where v > 0",
+    "select u, v from t where v = $$limit 5$$ or v = $a$ over $a$",
+    "select u, limits, overview, joined, my_limit, limit_ from t",
+    "select extract(year from ts), u, v from t where coalesce(u, v) = v",
+    "select u, v from t where u is distinct from v order by u, v",
+]
+
+
+@pytest.mark.parametrize(("query", "clause"), MIXING.items())
+def test_what_mixes_people_is_seen(query, clause):
+    assert clause in mixing_clauses(query)
+
+
+@pytest.mark.parametrize("query", HARMLESS)
+def test_strings_names_comments_and_rows_alone_are_not_taken_for_it(query):
+    assert mixing_clauses(query) == ()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warn_of_mixing(query)
+
+
+def test_the_warning_says_what_a_query_may_do_and_does_not_repeat_it():
+    with pytest.warns(QueryMixesPeople) as caught:
+        warn_of_mixing("select u, Secret from t having x order by 1 limit 5")
+    (warning,) = caught
+    text = str(warning.message)
+    assert "LIMIT and HAVING" in text
+    assert "keep, drop or change a row by that row, or by the same person's rows, alone" in text
+    assert "nothing is guaranteed" in text
+    assert "secret" not in text.lower()
+
+
+@pytest.fixture
+def posts(tmp_path):
+    path = tmp_path / "posts.db"
+    connection = sqlite3.connect(path)
+    connection.execute("create table posts (author text, word text, body text)")
+    connection.executemany("insert into posts values (?, ?, ?)", [(f"u{i}", "x", "a text") for i in range(50)])
+    connection.commit()
+    connection.close()
+    return path
+
+
+def test_releases_from_a_database_warn(posts):
+    pytest.importorskip("adbc_driver_sqlite", reason="the driver for SQLite is not installed")
+    budget = {"user": "author", "epsilon": 1.0, "delta": 1e-6}
+    query = "select * from posts limit 10"
+    with pytest.warns(QueryMixesPeople, match="LIMIT"):
+        dpunion.release(posts, item="word", query=query, **budget)
+    with pytest.warns(QueryMixesPeople, match="LIMIT"):
+        dpunion.release_ngrams(posts, text="body", longest=1, query=query, **budget)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        dpunion.release(posts, item="word", query="select * from posts", **budget)
+
+
+def test_a_query_of_spark_warns(monkeypatch):
+    """Without Spark: what it would be asked is enough."""
+    from dpunion.spark import sessions
+
+    class Session:
+        """Answers whatever it is asked with itself."""
+
+        def __getattr__(self, name):
+            return lambda *_, **__: self
+
+    session = Session()
+    session.read = session
+    with pytest.warns(QueryMixesPeople, match="JOIN"):
+        sessions.read_frame(session, ["t"], "table", "select * from source join other using (x)")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        sessions.read_frame(session, ["t"], "table", "select * from source")
