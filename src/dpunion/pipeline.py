@@ -213,7 +213,8 @@ class Reading:
 def opened(reading: Reading, tell: Progress, reservation: Reservation | None) -> Iterator[Rows]:
     """Open the source for reading.
 
-    Guarantees: columns and types are checked before the reservation says that reading begins.
+    Guarantees: before the reservation says that reading begins, no row is looked at; what is refused by then depends on
+    names, header lines and schemas alone.
     """
     tell("reading", 0.0)
     with open_rows(
@@ -225,9 +226,8 @@ def opened(reading: Reading, tell: Progress, reservation: Reservation | None) ->
         input_format=reading.input_format,
         null_users=reading.null_users,
         on_progress=lambda done: tell("reading", done),
+        on_reading=None if reservation is None else reservation.start_reading,
     ) as rows:
-        if reservation is not None:
-            reservation.start_reading()
         yield rows
 
 
