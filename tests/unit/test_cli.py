@@ -301,7 +301,10 @@ def test_release_overwrites_with_force_only(posts, tmp_path):
 def test_release_json(posts):
     result = run("release", posts, *COLUMNS, *BUDGET, "--json")
     values = json.loads(result.stdout)
-    assert set(values) == {"columns", "format", "notes", "private", "statement", "plan", "items"}
+    made = {"columns", "format", "notes", "private", "statement", "plan", "items"}
+    assert set(values) == made | {"version", "ledger"}
+    assert values["version"] == dpunion.__version__
+    assert values["ledger"] is None
     assert values["format"] == FORMAT
     assert values["private"] is True
     assert "NOT PRIVATE" not in values["statement"]
