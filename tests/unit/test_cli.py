@@ -315,7 +315,8 @@ def test_release_json(posts):
 def test_release_json_beside_a_file_names_it_and_counts(posts, tmp_path):
     path = tmp_path / "out.csv"
     values = json.loads(run("release", posts, *COLUMNS, *BUDGET, "--json", "--out", path).stdout)
-    assert set(values) == {"columns", "format", "notes", "private", "statement", "plan", "released", "written"}
+    made = {"columns", "format", "notes", "private", "statement", "plan", "released", "written"}
+    assert set(values) == made | {"version", "ledger"}
     assert values["released"] == len(ITEMS)
     assert values["written"] == [str(path)]
 
