@@ -152,7 +152,7 @@ def release(
     key = RunKey.fresh() if unsafe_test_key is None else RunKey.for_tests(unsafe_test_key)
     tell = progress or _silent
 
-    facts = {"plan": planned.to_dict(), "shards": on_shards if on_spark else None, "collect": collect}
+    facts = {"plan": planned.to_dict(), "shards": on_shards if on_spark else None}
     with reserved(
         ledger, dataset, planned, reading, facts, charge_again=charge_again, test_key=key.is_test
     ) as reservation:
