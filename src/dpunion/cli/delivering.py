@@ -89,7 +89,8 @@ def _is_stored(target: Path, stored: Sequence[tuple[Path, str]]) -> bool:
 
 def _copy(already: AlreadyReleased, target: Path, whole: Sequence[tuple[Path, str, bytes]], *, overwrite: bool) -> None:
     """Write the stored file of the same format to `target`, if it is of the data that is there now."""
-    from dpunion.releases import atomic_file, check_target
+    from dpunion.files import atomic_file
+    from dpunion.releases import check_target
 
     check_target(target, overwrite=overwrite)
     content = next((content for path, _, content in whole if path.suffix.lower() == target.suffix.lower()), None)
@@ -99,5 +100,5 @@ def _copy(already: AlreadyReleased, target: Path, whole: Sequence[tuple[Path, st
         problem.entry, problem.outputs = already.entry, already.outputs
         problem.source_changed = already.source_changed
         raise problem
-    with atomic_file(target) as file:
+    with atomic_file(target, overwrite=overwrite) as file:
         file.write(content)
