@@ -14,6 +14,7 @@
         ├── BudgetExhausted      the dataset's budget does not cover the release
         ├── AlreadyReleased      this very release was made before; nothing was charged
         ├── UnfinishedRelease    this very release is under way, or died; nothing was charged
+        ├── ReplacedLedger       another ledger is now where the release was entered
         └── DamagedLedger        the ledger was altered or is not a ledger
     InternalError                our mistake, never the user's (an AssertionError)     exit code 1
     └── SensitivityMismatch      weights bounded otherwise than the noise assumes
@@ -25,7 +26,32 @@ Guarantees:
 
 from __future__ import annotations
 
-from typing import NoReturn
+from typing import Any, NoReturn, Self
+
+
+class LedgerNote(str):
+    """A sentence about a charge, with the same as plain values; public.
+
+    A release's statement has one, and whatever ends a run after its charge carries one as a note (`__notes__`).
+    """
+
+    __slots__ = ("facts",)
+    facts: dict[str, Any]
+
+    def __new__(cls, sentence: str, facts: dict[str, Any]) -> Self:
+        """Return the sentence with its values."""
+        note = super().__new__(cls, sentence)
+        note.facts = facts
+        return note
+
+    def __reduce__(self) -> tuple[type, tuple[str, dict[str, Any]]]:
+        return type(self), (str(self), self.facts)
+
+
+def ledger_note(error: BaseException) -> LedgerNote | None:
+    """Return what an error's notes say about the charge; notes of others are left alone, as they may hold anything."""
+    notes = [note for note in getattr(error, "__notes__", ()) if isinstance(note, LedgerNote)]
+    return notes[-1] if notes else None
 
 
 class DpunionError(Exception):
@@ -97,15 +123,21 @@ class BudgetExhausted(LedgerError):
 class AlreadyReleased(LedgerError):
     """This very release was made before.
 
-    entry: the ledger entry's public name. outputs: (path, sha256) of what was written then.
+    entry: the ledger entry's public name. outputs: (path, sha256) of what was written then. source_changed: whether the
+    files that were read have another size or time now; None when that cannot be told.
     """
 
     entry: str = ""
     outputs: tuple[tuple[str, str], ...] = ()
+    source_changed: bool | None = None
 
 
 class UnfinishedRelease(LedgerError):
     """An earlier run of this very release has reserved its budget and has not settled."""
+
+
+class ReplacedLedger(LedgerError):
+    """The ledger does not hold the entry that was made in it: a copy or another one was put in its place."""
 
 
 class DamagedLedger(LedgerError):

@@ -22,6 +22,7 @@ import numpy as np
 
 from dpunion.algorithms import Bounding, Funnel, as_choice
 from dpunion.budget import budget_for_release
+from dpunion.charging import reserved
 from dpunion.contributions import Contributions, Int64s, ItemTable
 from dpunion.engines import local
 from dpunion.errors import BadParameter
@@ -39,10 +40,12 @@ from dpunion.spark.frames import checked_options, is_spark_frame
 from dpunion.tokens import SplitFunction, Splitting, Tokenizer, check_splitting
 
 if TYPE_CHECKING:
-    from dpunion.ledger import Amounts, Reservation
+    from dpunion.ledger import Reservation
 
 LONGEST_NGRAM = 10
 PLAIN = Splitting()
+SAME_RESULT = frozenset({"memory_limit"})
+"""Fields of a Reading that change how it is read, but not what comes of it."""
 
 PathLike = str | os.PathLike[str]
 Progress = Callable[[str, float | None], None]
@@ -136,6 +139,7 @@ def release(
         memory_limit=as_bytes(memory_limit),
         lengths=lengths_of(ngrams),
         splitting=splitting_of(tokenizer, drop_urls=drop_urls, sentences=sentences, locale=locale),
+        include_known=include_known,
     )
     _check_text_options(reading)
     if include_known and reading.known is None:
@@ -153,8 +157,10 @@ def release(
     key = RunKey.fresh() if unsafe_test_key is None else RunKey.for_tests(unsafe_test_key)
     tell = progress or _silent
 
-    facts = reading.to_dict() | {"plan": planned.to_dict()}
-    with reserved(ledger, dataset, planned, facts, charge_again=charge_again, test_key=key.is_test) as reservation:
+    facts = {"plan": planned.to_dict(), "shards": on_shards if on_spark else None}
+    with reserved(
+        ledger, dataset, planned, reading, facts, charge_again=charge_again, test_key=key.is_test
+    ) as reservation:
         targets = targets or checked_targets(out, overwrite=overwrite)
         extra = reading.known if include_known else None
         if on_spark:
@@ -189,6 +195,7 @@ class Reading:
     memory_limit: int | None
     lengths: tuple[int, int] = (1, 1)
     splitting: Splitting = PLAIN
+    include_known: bool = False
 
     @property
     def plain_words(self) -> bool:
@@ -196,25 +203,23 @@ class Reading:
         return self.lengths == (1, 1) and self.splitting == PLAIN
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the public facts that tell one release from another; objects in memory have no name."""
-        return {
-            "sources": _source_names(self.source),
-            "user": self.user,
-            self.kind.value: list(self.value) if isinstance(self.value, tuple) else self.value,
-            "query": self.query,
-            "null_users": self.null_users.value,
-            "normalize": self.normalization.value,
-            "known": None if self.known is None else self.known.sha256,
-            "lengths": list(self.lengths),
-            "splitting": [self.splitting.name, self.splitting.drop_urls, self.splitting.sentences],
-        }
+        """Return what tells one release from another: every field but those that change no result.
+
+        Objects in memory have no name; a tokenizer that is a function is told by its code.
+        """
+        from dpunion.ledger.fingerprints import told
+
+        facts = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        facts |= {"source": _source_names(self.source), "known": self.known and self.known.sha256}
+        return {name: told(value) for name, value in facts.items() if name not in SAME_RESULT}
 
 
 @contextlib.contextmanager
 def opened(reading: Reading, tell: Progress, reservation: Reservation | None) -> Iterator[Rows]:
     """Open the source for reading.
 
-    Guarantees: columns and types are checked before the reservation says that reading begins.
+    Guarantees: before the reservation says that reading begins, no row is looked at; what is refused by then depends on
+    names, header lines and schemas alone.
     """
     tell("reading", 0.0)
     with open_rows(
@@ -226,9 +231,8 @@ def opened(reading: Reading, tell: Progress, reservation: Reservation | None) ->
         input_format=reading.input_format,
         null_users=reading.null_users,
         on_progress=lambda done: tell("reading", done),
+        on_reading=None if reservation is None else reservation.start_reading,
     ) as rows:
-        if reservation is not None:
-            reservation.start_reading()
         yield rows
 
 
@@ -343,34 +347,6 @@ def publish_from_spark(
     texts = chosen_texts if known is None else {*chosen_texts, *known.items}
     items = sorted(texts) if len(columns) == 1 else sorted(map(composite.split, texts))
     return Release(tuple(items), planned, not key.is_test, notes, columns)
-
-
-@contextlib.contextmanager
-def reserved(
-    ledger: PathLike | None,
-    dataset: str | None,
-    charge: Plan | Amounts,
-    facts: dict[str, Any],
-    *,
-    charge_again: bool,
-    test_key: bool,
-) -> Iterator[Reservation | None]:
-    """Charge the ledger, when there is one, for as long as the release is made; `facts` tell it from others."""
-    if (ledger is None) != (dataset is None):
-        raise BadParameter("A ledger needs the name of a dataset, and the other way round.", "Give both, or neither.")
-    if ledger is None or dataset is None:
-        yield None
-        return
-    from dpunion.ledger import Ledger, fingerprint
-
-    book = Ledger.open(ledger)
-    try:
-        with book.reserve(
-            dataset, charge, fingerprint(**facts), charge_again=charge_again, test_key=test_key
-        ) as reservation:
-            yield reservation
-    finally:
-        book.close()
 
 
 def checked_targets(out: PathLike | Sequence[PathLike], *, overwrite: bool) -> list[Path]:

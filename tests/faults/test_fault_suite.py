@@ -909,7 +909,7 @@ def check_again(server, place, fault, events):
     """The same command once more: nothing is charged in silence, and paying for it gives a release."""
     code, later = server.run(place, None)
     if "settled" in events:
-        assert (code, later) == (0, []), place.said
+        assert (code, later) == (6, []), place.said
         assert "made before" in place.said
     elif "reserved" in events:
         assert (code, later) == (5, []), place.said

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from dpunion.budget import Budget
-from dpunion.errors import DamagedLedger, LedgerError
+from dpunion.errors import DamagedLedger, LedgerError, ledger_note
 from dpunion.ledger import Amounts, EntryState, Ledger
 from dpunion.ledger.accounts import charge_for_plan
 from dpunion.plans import plan_release
@@ -295,6 +295,73 @@ def test_rows_cut_off_at_the_end_are_found_by_a_receipt(path):
     assert "receipt" in ledger.verify([head, receipt]).problem
     ledger.reserve("first", UNIT, "in its place")
     assert "receipt" in ledger.verify([receipt]).problem
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE dpunion_ledger SET epsilon = 0 WHERE sequence = 3",
+        "UPDATE dpunion_ledger SET epsilon = 1000 * epsilon WHERE sequence = 1",
+        "DELETE FROM dpunion_ledger WHERE sequence IN (4, 5)",
+        "UPDATE dpunion_ledger SET fingerprint = 'another' WHERE sequence = 3",
+    ],
+)
+@pytest.mark.parametrize("again", [False, True])
+def test_a_broken_chain_grants_nothing(path, statement, again):
+    """Neither the ledger that has seen the rows whole nor one that is opened later grants, settles or gives back."""
+    ledger = filled(path)
+    held = ledger.reserve("first", UNIT, "held")
+    altered(path, statement)
+    asked = Ledger.open(path) if again else ledger
+    rows = len(all_rows(path))
+    with pytest.raises(DamagedLedger, match="Row "):
+        asked.reserve("first", UNIT, "one more", charge_again=True)
+    with pytest.raises(DamagedLedger):
+        asked.create_dataset("third", 1, 1e-6)
+    with pytest.raises(LedgerError, match="could not be settled"):
+        held.settle(digest="00" * 32)
+    assert len(all_rows(path)) == rows
+
+
+def all_rows(path):
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        return connection.execute("SELECT sequence, kind, entry FROM dpunion_ledger").fetchall()
+
+
+def put_back(path, backup):
+    """Put an older copy of the ledger in its place."""
+    for suffix in ("-wal", "-shm"):
+        path.with_name(path.name + suffix).unlink(missing_ok=True)
+    path.write_bytes(backup)
+
+
+@pytest.mark.parametrize("taken", [False, True])
+@pytest.mark.parametrize("reading", [False, True])
+def test_a_ledger_replaced_meanwhile_is_left_alone_and_told(path, taken, reading):
+    """Whether or not another release has the number now, it is not ours to settle or to give back."""
+    ledger = filled(path)
+    backup = path.read_bytes()
+    held = ledger.reserve("first", UNIT, "ours")
+    put_back(path, backup)
+    if taken:
+        assert Ledger.open(path).reserve("first", UNIT, "theirs").number == held.number
+    before = all_rows(path)
+
+    def run():
+        with held:
+            if not reading:
+                raise RuntimeError
+            held.start_reading()
+            held.settle(digest="00" * 32)
+
+    with pytest.raises(LedgerError if reading else RuntimeError) as caught:
+        run()
+    said = f"{caught.value} {ledger_note(caught.value)}"
+    assert "replaced meanwhile" in said
+    assert f"entry {held.receipt}, (1, 1e-09) on 'first', is not in it" in said
+    assert ledger_note(caught.value).facts["charged"] is False
+    assert all_rows(path) == before
+    assert Ledger.open(path).verify().good
 
 
 def test_a_changed_last_row_stops_further_grants(path):

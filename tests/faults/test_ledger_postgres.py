@@ -4,6 +4,7 @@ import contextlib
 import os
 import pwd
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
@@ -21,6 +22,7 @@ from test_ledger_faults import (
 
 from dpunion.errors import BadParameter, DamagedLedger, LedgerError
 from dpunion.ledger import Ledger
+from dpunion.ledger.postgres import NETWORK
 
 psycopg = pytest.importorskip("psycopg", reason="psycopg is not installed")
 
@@ -154,6 +156,41 @@ def test_a_server_that_dies_loses_no_grant(server, address):
     held.settle(digest="00" * 32)
     ledger.reserve("data", UNIT, "after")
     assert [entry.number for entry in spent_entries(ledger)] == [2, 4]
+    assert ledger.verify([held.receipt]).good
+
+
+@contextlib.contextmanager
+def standing_still(*processes):
+    """Stop the processes, whose machine goes on answering for them."""
+    for process in processes:
+        os.kill(process, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for process in processes:
+            os.kill(process, signal.SIGCONT)
+
+
+def test_a_server_that_stands_still_is_given_up(server, address, monkeypatch):
+    monkeypatch.setattr("dpunion.ledger.postgres.LONGEST_SILENCE", 1.0)
+    monkeypatch.setitem(NETWORK, "connect_timeout", 2)
+    ledger = Ledger.open(address, create=True)
+    ledger.create_dataset("data", 10, 0.5)
+    held = ledger.reserve("data", UNIT, "before")
+    everything = int((server.folder / "data" / "postmaster.pid").read_text().split()[0])
+    with (
+        standing_still(ledger._store._connection.info.backend_pid, everything),
+        pytest.raises(LedgerError, match=r"could not be settled.* not answered in time"),
+    ):
+        held.settle(digest="00" * 32)
+    ledger.reserve("data", UNIT, "after")
+    with (
+        pytest.raises(LedgerError, match="not answered in time"),
+        ledger._store.transaction(write=True) as session,
+        standing_still(session.connection.info.backend_pid),
+    ):
+        session.run("SELECT 1")
+    ledger.reserve("data", UNIT, "at last")
     assert ledger.verify([held.receipt]).good
 
 

@@ -302,7 +302,10 @@ def test_release_overwrites_with_force_only(posts, tmp_path):
 def test_release_json(posts):
     result = run("release", posts, *COLUMNS, *BUDGET, "--json")
     values = json.loads(result.stdout)
-    assert set(values) == {"columns", "format", "notes", "guaranteed", "statement", "plan", "items"}
+    made = {"columns", "format", "notes", "guaranteed", "statement", "plan", "items"}
+    assert set(values) == made | {"version", "ledger"}
+    assert values["version"] == dpunion.__version__
+    assert values["ledger"] is None
     assert values["format"] == FORMAT
     assert values["guaranteed"] is True
     assert "NOT PRIVATE" not in values["statement"]
@@ -313,7 +316,8 @@ def test_release_json(posts):
 def test_release_json_beside_a_file_names_it_and_counts(posts, tmp_path):
     path = tmp_path / "out.csv"
     values = json.loads(run("release", posts, *COLUMNS, *BUDGET, "--json", "--out", path).stdout)
-    assert set(values) == {"columns", "format", "notes", "guaranteed", "statement", "plan", "released", "written"}
+    made = {"columns", "format", "notes", "guaranteed", "statement", "plan", "released", "written"}
+    assert set(values) == made | {"version", "ledger"}
     assert values["released"] == len(ITEMS)
     assert values["written"] == [str(path)]
 

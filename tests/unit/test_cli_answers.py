@@ -6,9 +6,11 @@ import subprocess
 import sys
 
 import pytest
+import typer
 
 from dpunion.cli import answers
 from dpunion.cli.answers import rate_text
+from dpunion.cli.spark import opened_source
 
 
 def test_the_rate_of_reading_is_the_part_of_the_input_per_second():
@@ -30,6 +32,40 @@ def test_the_bar_shows_the_rate_beside_the_remaining_time(monkeypatch):
         show("reading", 0.0)
         show("reading", 0.5)
     assert re.search(r"reading.*% per s.*:", terminal.getvalue())
+
+
+def test_on_spark_an_interrupt_knows_the_stage_too(monkeypatch):
+    """Once it was writing, nobody may say that nothing is left behind or charged."""
+    monkeypatch.setattr("dpunion.spark.sessions.open_session", lambda *_: None)
+    monkeypatch.setattr("dpunion.spark.sessions.read_frame", lambda *_: "a frame")
+    options = {"input_format": None, "query": None}
+    where = {"master": None, "shards": None, "settings": None, "out_folder": None}
+
+    @answers.answering
+    def command(ledger):
+        with opened_source("spark", ["x"], **where, options=options) as (_, progress, _):
+            progress("writing", None)
+            raise KeyboardInterrupt
+
+    with pytest.raises(typer.Exit) as caught:
+        command(ledger="budget.db")
+    assert caught.value.exit_code == 130
+    assert answers._what_is_left().startswith("It was writing already")
+    assert answers._what_was_charged(KeyboardInterrupt()) == ""
+
+
+def test_notes_of_others_on_an_error_do_not_show(capsys):
+    @answers.answering
+    def command(ledger):
+        error = RuntimeError("private")
+        error.add_note("canary-17")
+        raise error
+
+    with pytest.raises(typer.Exit):
+        command(ledger="budget.db")
+    said = capsys.readouterr().err
+    assert "Nothing was charged." in said
+    assert "canary-17" not in said
 
 
 LEAVING = """

@@ -483,8 +483,8 @@ def test_the_fingerprint_tells_keys_apart() -> None:
     values = ["country", "device", COLUMNS, COLUMNS[::-1], (*COLUMNS, "year"), "country, device", "country\x1fdevice"]
     prints = {fingerprint(**reading(value).to_dict()) for value in values}
     assert len(prints) == len(values)
-    assert reading(COLUMNS).to_dict()["item"] == ["country", "device"]
-    assert reading("country").to_dict()["item"] == "country"
+    assert reading(COLUMNS).to_dict()["value"] == ["country", "device"]
+    assert reading("country").to_dict()["value"] == "country"
 
 
 def test_a_ledger_charges_each_key_once(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """The ledger: amounts, composition against independent accountants, and the life of a reservation."""
 
+import copy
 import datetime as dt
 import json
 import math
@@ -27,10 +28,12 @@ from dpunion.errors import (
     LedgerError,
     NotPrivate,
     UnfinishedRelease,
+    ledger_note,
 )
 from dpunion.kernels.normal import gaussian_delta
 from dpunion.ledger import Amounts, Composition, EntryState, Ledger, fingerprint, is_intact
 from dpunion.ledger.accounts import account_caps, caps_hold, charge_for_budget, charge_for_gaussian, charge_for_plan
+from dpunion.ledger.addresses import store_at
 from dpunion.ledger.amounts import DELTA_UNITS, EPSILON_UNITS, MU_SQUARED_UNITS, spoken
 from dpunion.ledger.sqlite import NETWORK_FILE_SYSTEMS, file_system
 from dpunion.plans import plan_release
@@ -307,6 +310,78 @@ def test_an_unknown_dataset_or_ledger_is_refused(ledger, tmp_path):
         Ledger.open(tmp_path / "no" / "folder.db", create=True)
     with pytest.raises(LedgerError, match="not a file"):
         Ledger.open(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "host=h password=hunter2 dbname=people",
+        "postgresql:/u:hunter2@h/db",
+        "postgresql:u:hunter2",
+        "postgresql+psycopg://u:hunter2@h/db",
+        "mysql://u:hunter2@h/db",
+        "u:hunter2@h/db",
+        "Postgres:hunter2",
+    ],
+)
+def test_an_address_of_no_known_form_is_refused_and_not_repeated(tmp_path, monkeypatch, address):
+    monkeypatch.chdir(tmp_path)
+    for create in (False, True):
+        with pytest.raises(BadParameter, match="neither a path") as caught:
+            Ledger.open(address, create=create)
+        assert "hunter2" not in str(caught.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("address", ["PostgreSQL://u:hunter2@h/db", " postgresql://u:hunter2@h/db", "POSTGRES://h/db"])
+def test_the_scheme_of_an_address_is_known_in_any_case(address):
+    pytest.importorskip("psycopg")
+    assert store_at(address).name == "postgresql/db"
+
+
+def test_a_database_name_that_may_be_a_password_is_not_told():
+    pytest.importorskip("psycopg")
+    assert store_at("postgresql://h/u:hunter2@db").name == "postgresql/database"
+
+
+def test_a_run_that_ends_early_says_what_became_of_its_charge(ledger):
+    def run(reading):
+        with ledger.reserve("posts", UNIT, f"request {reading}") as reservation:
+            if reading:
+                reservation.start_reading()
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt) as caught:
+        run(reading=False)
+    assert ledger_note(caught.value) == "Nothing was charged: entry budget.db#2 is cancelled."
+    with pytest.raises(KeyboardInterrupt) as caught:
+        run(reading=True)
+    note = ledger_note(caught.value)
+    assert note == "The charge of (1, 1e-09) on 'posts' stays: entry budget.db#4."
+    assert note.facts == {
+        "entry": "budget.db#4",
+        "receipt": note.facts["receipt"],
+        "dataset": "posts",
+        "epsilon": 1.0,
+        "delta": 1e-9,
+        "charged": True,
+    }
+    assert copy.deepcopy(note).facts == note.facts
+
+
+def test_a_charge_that_cannot_be_given_back_is_told(ledger, monkeypatch):
+    def run():
+        with ledger.reserve("posts", UNIT, "request"):
+            monkeypatch.setattr(ledger, "_close", refuse)
+            raise RuntimeError
+
+    def refuse(*_arguments):
+        raise LedgerError("The disk is full.", "Free some space.")
+
+    with pytest.raises(RuntimeError) as caught:
+        run()
+    said = "The charge of (1, 1e-09) on 'posts' stays: entry budget.db#2. It could not be given back: The disk is full."
+    assert ledger_note(caught.value) == said
 
 
 def test_a_test_key_is_refused(ledger):

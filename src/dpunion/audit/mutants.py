@@ -26,11 +26,12 @@ from dpunion.audit.trials import Batch, Patch, System, encode_for, select_for, w
 from dpunion.budget import Budget
 from dpunion.calibration import optimal
 from dpunion.calibration.laplace import laplace_quantile_above
+from dpunion.charging import reserved
 from dpunion.contributions import Bools, Contributions, Float64s, Int32s, Int64s, ItemTable, Uint64s
 from dpunion.kernels.descent import descend_ball
 from dpunion.ledger import Reservation
 from dpunion.mechanisms import Weights
-from dpunion.pipeline import publish, reserved
+from dpunion.pipeline import publish
 from dpunion.plans import Plan, plan_release
 from dpunion.randomness import Purpose, RunKey
 from dpunion.sets.narrowing import Part, narrow

@@ -2,7 +2,7 @@
 
 Exit codes: 0 done; 1 a bug in dpunion; 2 a bad option or parameter; 3 the data cannot be read as asked;
 4 the output cannot be written; 5 the ledger refused, or an
-audit found a violation; 130 interrupted (nothing is left behind).
+audit found a violation; 6 the release was made before and is where it was asked for; 130 interrupted.
 
 Everything heavy is imported inside the commands, so that --help answers at once.
 """
@@ -10,6 +10,7 @@ Everything heavy is imported inside the commands, so that --help answers at once
 from __future__ import annotations
 
 import atexit
+import contextlib
 import gc
 import os
 import sys
@@ -18,12 +19,14 @@ from typing import Annotated, NoReturn
 import typer
 
 import dpunion
+from dpunion.cli.answers import print_json, say
 from dpunion.cli.auditing import audit_app
 from dpunion.cli.lab import lab_app
 from dpunion.cli.ledger import ledger_app
 from dpunion.cli.ngrams import NGRAMS_HELP, ngrams_command
 from dpunion.cli.releasing import PLAN_HELP, RELEASE_HELP, demo_command, plan_command, release_command
 from dpunion.cli.reporting import REPORT_HELP, report_command
+from dpunion.errors import BadParameter, CannotWrite
 
 __all__ = ["RELEASE_HELP", "app", "main"]
 
@@ -74,12 +77,46 @@ def main() -> NoReturn:
     # numba imports an installed scipy for linear algebra that no kernel of ours uses: a quarter of a second.
     for unused in ("scipy", "scipy.linalg"):
         sys.modules.setdefault(unused, None)  # type: ignore[arg-type]
+    _fill_closed_streams()
     code: object = 0
     try:
-        app()
+        code = _run()
     except SystemExit as leaving:
         code = leaving.code
     _leave(code)
+
+
+def _run() -> object:
+    """Run the command; with --json a mistake in the options themselves is JSON too."""
+    if "--json" not in sys.argv[1:]:
+        return app()
+    try:
+        return app(standalone_mode=False)
+    except Exception as mistake:
+        told = getattr(mistake, "format_message", None)  # typer's mistakes of usage, whose class has no public name
+        if told is None:
+            raise
+        values = {"error": "BadParameter", "code": BadParameter.exit_code, "message": told()}
+        values |= {"remedy": "See --help.", "charge": "", "ledger": None}
+        with contextlib.suppress(OSError, CannotWrite):
+            say(f"Error: {told()}\n  See --help.")
+            print_json(values)
+        return BadParameter.exit_code
+
+
+def _fill_closed_streams() -> None:
+    """Put nothing in the place of streams that were closed before we started.
+
+    subtle: the next file that is opened would get the number of standard error, and what a library says there would be
+    written into it. sys.stdout stays None where there was none, so that a release is not printed to nowhere.
+    """
+    for number in (0, 1, 2):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number
+    if sys.stderr is None:
+        sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115 - a stream of the process
 
 
 def _leave(code: object) -> NoReturn:

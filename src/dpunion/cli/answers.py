@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import json
 import os
 import signal
 import sys
@@ -12,20 +13,25 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NoReturn, ParamSpec
+from typing import Any, NoReturn, ParamSpec
 
 import typer
 
-from dpunion.errors import AlreadyReleased, CannotWrite, DpunionError, InternalError
+import dpunion
+from dpunion.errors import AlreadyReleased, CannotWrite, DpunionError, InternalError, LedgerError, ledger_note
 
 P = ParamSpec("P")
 
 INTERRUPTED = 130
 FIRST_RATE = 0.1
 """Seconds of reading after which the rate is worth showing."""
+AGAIN = "The same command is refused from now on (exit code 5); with --charge-again it is made, and charged once more."
+PIPED_AGAIN = "The next run is charged once more."
 
 _interrupts: list[int] = []
 _stages: list[str] = []
+_asked: dict[str, bool] = {}
+"""Which of the options that change every answer the running command has: json, ledger, piped (standard input)."""
 
 
 def answering(command: Callable[P, None]) -> Callable[P, None]:
@@ -35,6 +41,8 @@ def answering(command: Callable[P, None]) -> Callable[P, None]:
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> None:
         _interrupts.clear()
         _stages.clear()
+        _asked.update(json=bool(kwargs.get("as_json")), ledger=kwargs.get("ledger") is not None)
+        _asked.update(piped=kwargs.get("source") == ["-"])
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             # nohup lets SIGHUP be ignored, and so it stays.
             if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
@@ -44,35 +52,59 @@ def answering(command: Callable[P, None]) -> Callable[P, None]:
             command(*args, **kwargs)
         except typer.Exit:
             raise
-        except DpunionError as error:
-            fail(error.what, error.remedy, error.exit_code)
-        except InternalError as error:
-            fail(str(error), "", error.exit_code)
-        except KeyboardInterrupt:
-            fail("Interrupted.", _what_is_left(), INTERRUPTED)
-        except MemoryError:
-            fail("There is not enough memory for this input.", "Use a machine with more memory or fewer rows.", 3)
-        except BrokenPipeError:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            raise typer.Exit(0) from None
-        except Exception as error:  # noqa: BLE001 - the text of an unknown error may hold private values
-            if _interrupts:
-                fail("Interrupted.", _what_is_left(), INTERRUPTED)
-            place = traceback.extract_tb(error.__traceback__)[-1]
-            fail(
-                f"Unexpected {type(error).__name__} at {Path(place.filename).name}:{place.lineno}. "
-                "Its text is withheld, as it may hold private values.",
-                "This is a bug in dpunion: please report this line. No release was made.",
-                InternalError.exit_code,
-            )
+        except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the text of an unknown error may be private
+            _explain(error)
 
     return wrapped
 
 
+def _explain(error: BaseException) -> NoReturn:
+    """Say what ended a command, what became of a charge, and what to do."""
+    charge = _what_was_charged(error)
+    match error:
+        case DpunionError():
+            fail(error.what, error.remedy, error.exit_code, charge, error)
+        case InternalError():
+            fail(str(error), "", error.exit_code, charge, error)
+        case MemoryError():
+            remedy = "Use a machine with more memory or fewer rows."
+            fail("There is not enough memory for this input.", remedy, 3, charge, error)
+        case BrokenPipeError():
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            note = ledger_note(error)
+            if note is None or note.facts.get("delivered"):
+                raise typer.Exit(0) from None
+            what = "Standard output was closed before all items were written to it."
+            fail(what, "Write to a file with --out.", CannotWrite.exit_code, charge, error)
+        case _ if _interrupts or isinstance(error, KeyboardInterrupt):
+            fail("Interrupted.", _what_is_left(), INTERRUPTED, charge, error)
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    fail(
+        f"Unexpected {type(error).__name__} at {Path(place.filename).name}:{place.lineno}. "
+        "Its text is withheld, as it may hold private values.",
+        "This is a bug in dpunion: please report this line. No release was made.",
+        InternalError.exit_code,
+        charge,
+        error,
+    )
+
+
 def _what_is_left() -> str:
     if "writing" in _stages:
-        return "It was writing already: an output that is there is whole, and a charged budget is spent."
-    return "Nothing was released and nothing is left behind."
+        return "It was writing already: an output that is there is whole."
+    return "Nothing was released and no file is left behind."
+
+
+def _what_was_charged(error: BaseException) -> str:
+    """Return the sentences about the ledger that an error ends with."""
+    note = ledger_note(error)
+    if note is None:
+        # A refusal of the ledger says it itself; from the writing on, a charge may have been settled already.
+        unclear = isinstance(error, LedgerError) or "writing" in _stages
+        return "Nothing was charged." if _asked.get("ledger") and not unclear else ""
+    lost = note.facts.get("charged") and not note.facts.get("delivered")
+    again = PIPED_AGAIN if _asked.get("piped") else AGAIN
+    return f"{note} {again}" if lost else str(note)
 
 
 def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
@@ -87,7 +119,7 @@ def _interrupt(number: int, _frame: object) -> NoReturn:
     raise KeyboardInterrupt
 
 
-def _step(stage: str) -> None:
+def step(stage: str, _done: float | None = None) -> None:
     """Remember the stage, and notice an interrupt that a library swallowed."""
     _stages.append(stage)
     del _stages[:-1]
@@ -101,23 +133,36 @@ def say(text: str) -> None:
         typer.echo(text, err=True)
 
 
-def fail(what: str, remedy: str, code: int) -> NoReturn:
-    """Print what was wrong and what to do about it, and leave with the exit code."""
+def fail(what: str, remedy: str, code: int, charge: str = "", error: BaseException | None = None) -> NoReturn:
+    """Print what was wrong and what to do about it, and leave with the exit code.
+
+    With --json the same is one JSON object on standard output, which is what machines read.
+    """
     from rich.console import Console
     from rich.text import Text
 
-    console = Console(stderr=True, soft_wrap=True)
-    console.print(Text("Error: ", style="bold red") + Text(what, style="default"))
-    if remedy:
-        console.print(Text("  " + remedy))
+    with contextlib.suppress(OSError):
+        console = Console(stderr=True, soft_wrap=True)
+        console.print(Text("Error: ", style="bold red") + Text(what, style="default"))
+        for line in (remedy, charge):
+            if line:
+                console.print(Text("  " + line))
+    if _asked.get("json"):
+        values: dict[str, Any] = {"error": type(error).__name__, "code": code, "message": what, "remedy": remedy}
+        note = None if error is None else ledger_note(error)
+        values |= {"charge": charge, "ledger": None if note is None else note.facts}
+        if isinstance(error, AlreadyReleased):
+            values |= made_before(error)
+        with contextlib.suppress(OSError, CannotWrite):
+            print_json(values)
     raise typer.Exit(code) from None
 
 
 @contextlib.contextmanager
 def progress_bar() -> Iterator[Callable[[str, float | None], None]]:
     """Show a bar on a terminal's stderr, nothing elsewhere; each step is also where a lost interrupt is noticed."""
-    if not sys.stderr.isatty():
-        yield lambda stage, _done: _step(stage)
+    if sys.stderr is None or not sys.stderr.isatty():
+        yield step
         return
     from rich.console import Console
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
@@ -129,7 +174,7 @@ def progress_bar() -> Iterator[Callable[[str, float | None], None]]:
         began: dict[str, float] = {}
 
         def show(stage: str, done: float | None) -> None:
-            _step(stage)
+            step(stage)
             new = stage not in began
             seconds = time.monotonic() - began.setdefault(stage, time.monotonic())
             bar.update(
@@ -151,8 +196,15 @@ def rate_text(done: float | None, seconds: float) -> str:
     return f"{100.0 * done / seconds:.3g} % per s"
 
 
+def check_standard_output() -> None:
+    """Refuse, before anything is charged, to print where nothing can be printed."""
+    if sys.stdout is None:
+        raise CannotWrite("There is no standard output.", "Open it, or write to a file with --out.")
+
+
 def print_result(text: str) -> None:
     """Write to standard output as UTF-8, whatever the locale; a full disk behind it is the user's to mend."""
+    check_standard_output()
     problem: str | None = None
     try:
         typer.echo(text.encode("utf-8", "surrogateescape"), nl=False)
@@ -164,12 +216,23 @@ def print_result(text: str) -> None:
         raise CannotWrite(f"Writing to standard output failed: {problem}.", "Free some space, or use --out.")
 
 
-def answer_again(already: AlreadyReleased) -> None:
-    """Point to the stored release when its files are still what was written; else pass the refusal on."""
+def print_json(values: dict[str, Any]) -> None:
+    """Print one JSON object for machines, with the version that made it."""
+    print_result(json.dumps({"version": dpunion.__version__} | values, ensure_ascii=False, indent=1) + "\n")
+
+
+def made_before(already: AlreadyReleased) -> dict[str, Any]:
+    """Return for machines what the ledger knows of a release that was made before."""
     from dpunion.ledger import is_intact
 
-    places = [path for path, _ in already.outputs if path]
-    if not places or not all(is_intact(output) for output in already.outputs):
-        raise already
-    typer.echo(f"This release was made before, as entry {already.entry}: {', '.join(places)}.", err=True)
-    typer.echo("Nothing was charged. Use --charge-again to make it once more.", err=True)
+    files = [
+        {"path": path, "sha256": digest, "intact": is_intact((path, digest))}
+        for path, digest in already.outputs
+        if path
+    ]
+    return {
+        "already_released": True,
+        "entry": already.entry,
+        "files": files,
+        "source_changed": already.source_changed,
+    }

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import json
+import sys
 from typing import Annotated
 
 import typer
 
-from dpunion.cli.answers import answering
+from dpunion.cli.answers import answering, print_json
 from dpunion.cli.options import AsJson
 
 ledger_app = typer.Typer(no_args_is_help=True, help="The privacy budget of each dataset: open | show | verify.")
+
+WIDEST = 10_000
 
 Where = Annotated[str, typer.Argument(metavar="LEDGER", help="A file, or postgresql://user@host/database.")]
 
@@ -44,12 +46,20 @@ def ledger_show(where: Where, as_json: AsJson = False) -> None:
     accounts = [account.to_dict() for account in found.accounts]
     entries = [entry.to_dict() for entry in found.entries]
     if as_json:
-        typer.echo(json.dumps({"datasets": accounts, "entries": entries, "head": found.head}, indent=1))
+        print_json({"datasets": accounts, "entries": entries, "head": found.head})
         return
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
 
-    console = Console(highlight=False)
+    from dpunion.releases import escape_controls
+
+    def shown(text: str) -> str:
+        """Show what others wrote as text: neither as markup nor as commands to the terminal."""
+        return escape(escape_controls(text))
+
+    # Into a pipe or a file nothing is cut.
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else WIDEST)
     budgets = Table("dataset", "composition", "epsilon", "delta", "left", box=None, pad_edge=False)
     for values in accounts:
         left = ", ".join(
@@ -59,17 +69,17 @@ def ledger_show(where: Where, as_json: AsJson = False) -> None:
             if "_left" in name
         )
         budgets.add_row(
-            values["dataset"], values["composition"], f"{values['epsilon']:g}", f"{values['delta']:g}", left
+            shown(values["dataset"]), values["composition"], f"{values['epsilon']:g}", f"{values['delta']:g}", left
         )
     console.print(budgets)
     rows = Table(
         "entry", "dataset", "state", "epsilon", "delta", "algorithm", "written", "output", box=None, pad_edge=False
     )
     for values in entries:
-        outputs = "\n".join(each["path"] or each["sha256"][:16] for each in values["outputs"])
+        outputs = "\n".join(shown(each["path"] or each["sha256"][:16]) for each in values["outputs"])
         rows.add_row(
             *(
-                f"{values[k]:g}" if isinstance(values[k], float) else str(values[k])
+                f"{values[k]:g}" if isinstance(values[k], float) else shown(str(values[k]))
                 for k in ("entry", "dataset", "state", "epsilon", "delta", "algorithm", "written")
             ),
             outputs,

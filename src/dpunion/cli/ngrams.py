@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dpunion.cli.answers import answer_again, answering, print_result, say
+from dpunion.cli.answers import answering, check_standard_output, print_json, print_result, say
 from dpunion.cli.configuration import record_configuration
+from dpunion.cli.delivering import answer_again, delivering, entry_of
 from dpunion.cli.options import (
     DATA,
     TUNING,
@@ -107,6 +107,8 @@ def ngrams_command(
 
     settings = Ngrams(longest=longest, **_chosen(first, later), spurious_rate=spurious_rate, share_ratio=share_ratio)
     targets = out or []
+    if as_json or not targets:
+        check_standard_output()
     options: dict[str, Any] = {
         "user": user,
         "text": text,
@@ -131,13 +133,13 @@ def ngrams_command(
         ) as (where, progress, left):
             released = release_ngrams(where, settings=settings, out=targets, overwrite=force, progress=progress, **left)
     except AlreadyReleased as already:
-        answer_again(already)
-        return
+        answer_again(already, targets, overwrite=force, as_json=as_json)
     chosen = {"longest": longest, "first": first, "later": later}
     chosen |= {"spurious_rate": spurious_rate, "share_ratio": share_ratio}
     chosen |= spark_options(engine, master, shards, spark_settings)
-    record_configuration(targets, source, None, options | chosen)
-    _answer(released, targets, as_json=as_json)
+    with delivering(released, targets):
+        record_configuration(targets, source, None, options | chosen)
+        _answer(released, targets, as_json=as_json)
 
 
 def _chosen(first: str, later: str) -> dict[str, Any]:
@@ -149,11 +151,11 @@ def _answer(released: NgramRelease, targets: list[Path], *, as_json: bool) -> No
     from dpunion.releases import escape_controls
 
     if as_json:
-        values = released.to_dict()
+        values = released.to_dict() | {"ledger": entry_of(released)}
         if targets:
             values["released"] = len(values.pop("ngrams"))
             values["written"] = [str(target) for target in targets]
-        print_result(json.dumps(values, ensure_ascii=False, indent=1) + "\n")
+        print_json(values)
         return
     if not targets:
         print_result("".join(f"{escape_controls(ngram)}\t{length}\n" for ngram, length in released.ngrams))

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dpunion.cli.answers import answer_again, answering, print_result, progress_bar, say
+from dpunion.cli.answers import answering, check_standard_output, print_json, print_result, progress_bar, say
 from dpunion.cli.configuration import record_configuration
+from dpunion.cli.delivering import answer_again, delivering, entry_of
 from dpunion.cli.options import (
     ALGORITHM_HELP,
     DATA,
@@ -75,7 +76,7 @@ Parquet files; a database (postgresql://..., SQLite or DuckDB file) with --query
 {ALGORITHM_HELP}
 
 [bold]Exit codes[/bold]: 0 done, 1 a bug in dpunion, 2 a bad option, 3 bad data, 4 cannot write, 5 the ledger refused,
-130 interrupted."""
+6 made before: it is where it was asked for, and nothing was charged, 130 interrupted."""
 
 PLAN_HELP = f"""Show every number of a release before any data is read.
 
@@ -177,6 +178,8 @@ def release_command(
         )
     chosen = build_algorithm(algorithm, max_items_per_user, calibration, cutoff_margin, passes, user_order, settings)
     targets = out or []
+    if out_folder is None and (as_json or not targets):
+        check_standard_output()
     options: dict[str, Any] = {
         "user": user,
         "item": item[0] if item and len(item) == 1 else item or None,
@@ -213,13 +216,13 @@ def release_command(
             place: Any = {"out": targets} if out_folder is None else {"out": out_folder, "collect": False}
             released = release(where, algorithm=chosen, overwrite=force, progress=progress, **place, **left)
     except AlreadyReleased as already:
-        answer_again(already)
-        return
-    record_configuration(targets, source, chosen, options | spark_options(engine, master, shards, spark_settings))
-    if released.stored is not None:
-        say(f"Released to {released.stored}.\n{released.statement}")
-        return
-    _answer(released, targets, as_json=as_json)
+        answer_again(already, targets, overwrite=force, as_json=as_json)
+    with delivering(released, [released.stored] if released.stored else targets):
+        record_configuration(targets, source, chosen, options | spark_options(engine, master, shards, spark_settings))
+        if released.stored is not None:
+            say(f"Released to {released.stored}.\n{released.statement}")
+            return
+        _answer(released, targets, as_json=as_json)
 
 
 @answering
@@ -299,11 +302,11 @@ def _answer(released: Release, targets: list[Path], *, as_json: bool) -> None:
     from dpunion.releases import text_line
 
     if as_json:
-        values = released.to_dict()
+        values = released.to_dict() | {"ledger": entry_of(released)}
         if targets:
             values["released"] = len(values.pop("items"))
             values["written"] = [str(target) for target in targets]
-        print_result(json.dumps(values, ensure_ascii=False, indent=1) + "\n")
+        print_json(values)
         return
     if not targets:
         print_result("".join(text_line(row) + "\n" for row in released.rows()))

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from dpunion.cli.answers import progress_bar
+from dpunion.cli.answers import progress_bar, step
 from dpunion.errors import BadParameter
 
 if TYPE_CHECKING:
@@ -40,7 +40,8 @@ def opened_source(
 
     session = open_session(master, _settings(settings or []))
     frame = read_frame(session, sources, options["input_format"], options["query"])
-    yield frame, _silent, options | {"input_format": None, "query": None, "shards": shards}
+    # Spark draws its own progress; the stage is remembered for an interrupt.
+    yield frame, step, options | {"input_format": None, "query": None, "shards": shards}
 
 
 def spark_options(
@@ -57,7 +58,3 @@ def _settings(given: Sequence[str]) -> dict[str, str]:
     if not all(name and equals for name, equals, _ in pairs):
         raise BadParameter("A setting of Spark is not NAME=VALUE.", "Write --conf spark.executor.memory=8g.")
     return {name: value for name, _, value in pairs}
-
-
-def _silent(_stage: str, _done: float | None) -> None:
-    """Spark draws its own progress."""

@@ -1,4 +1,4 @@
-"""Adding a row to the chain, inside a write transaction."""
+"""The chain of rows: reading it from the first row on, and adding the next one, inside a transaction."""
 
 from __future__ import annotations
 
@@ -8,12 +8,50 @@ from typing import Any
 
 from dpunion.errors import DamagedLedger
 from dpunion.ledger.amounts import Amounts
-from dpunion.ledger.events import NO_HASH, BrokenChain, Event, Kind
-from dpunion.ledger.store import APPEND, LAST_ROWS, Session
+from dpunion.ledger.events import Book, BrokenChain, Event, Kind
+from dpunion.ledger.store import ALL_ROWS, APPEND, Session
+
+
+class Reader:
+    """Replays the chain, and remembers the rows it has found right, so that only new ones are checked again.
+
+    Guarantees:
+    - every row is read and, unless it is byte for byte the one that was right before, checked;
+    - nothing that a transaction wrote itself is remembered, for it may yet be undone.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._known: tuple[list[tuple[Any, ...]], Book] = ([], Book())
+
+    def replay(self, session: Session, found: dict[int, str] | None = None) -> tuple[Book, str | None]:
+        """Return what the rows say, up to the first wrong one, and what is wrong with it; `found` gets all hashes."""
+        rows = session.run(ALL_ROWS)
+        known, book = self._known
+        if found is not None or rows[: len(known)] != known:
+            known, book = [], Book()
+        book = book.copy()
+        for number, row in enumerate(rows[len(known) :], len(known) + 1):
+            try:
+                book.read(Event.from_row(row))
+            except BrokenChain as broken:
+                return book, f"Row {number} of {self._name} is wrong: {broken}."
+            if found is not None:
+                found[book.sequence] = book.head
+        self._known = (rows, book.copy())
+        return book, None
+
+    def book(self, session: Session) -> Book:
+        """Return what the rows say; raise DamagedLedger when one of them is wrong."""
+        book, problem = self.replay(session)
+        if problem is not None:
+            raise DamagedLedger(problem, "Run `dpunion ledger verify`, and restore the ledger from a backup.")
+        return book
 
 
 def append(
     session: Session,
+    book: Book,
     kind: Kind,
     dataset: str,
     amounts: Amounts,
@@ -22,15 +60,9 @@ def append(
     release_fingerprint: str = "",
     details: dict[str, Any],
 ) -> Event:
-    """Add the next row of the chain, after checking that the last one follows from the one before it."""
-    last = [_read(row) for row in session.run(LAST_ROWS)]
-    before = last[1].hash if len(last) == 2 else NO_HASH
-    if last and last[0].hash != last[0].hash_after(before):
-        raise DamagedLedger(
-            f"The last row of the ledger ({last[0].sequence}) was altered.", "Run `dpunion ledger verify`."
-        )
+    """Add the row that follows the whole chain, which `book` has replayed in this transaction."""
     event = Event(
-        sequence=last[0].sequence + 1 if last else 1,
+        sequence=book.sequence + 1,
         kind=kind,
         dataset=dataset,
         entry=entry,
@@ -39,15 +71,6 @@ def append(
         details=json.dumps(details, separators=(",", ":")),
         written=dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
     )
-    values = event.row()[:-1]
-    chained = Event.from_row((*values, event.hash_after(last[0].hash if last else NO_HASH)))
+    chained = Event.from_row((*event.row()[:-1], event.hash_after(book.head)))
     session.run(APPEND, *chained.row())
     return chained
-
-
-def _read(row: tuple[Any, ...]) -> Event:
-    try:
-        return Event.from_row(row)
-    except BrokenChain as broken:
-        reason = str(broken)
-    raise DamagedLedger(f"The last rows of the ledger are wrong: {reason}.", "Run `dpunion ledger verify`.")

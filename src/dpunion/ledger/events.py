@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import enum
 import hashlib
 import json
@@ -134,9 +135,13 @@ class Account:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A release in the ledger: number, dataset, charge, state, and the (path, sha256) of what was written."""
+    """A release in the ledger: number, dataset, charge, state, and the (path, sha256) of what was written.
+
+    hash: that of its reserved row, by which its own process knows it again.
+    """
 
     number: int
+    hash: str
     dataset: str
     charge: Amounts
     fingerprint: str
@@ -168,6 +173,10 @@ class Book:
     sequence: int = 0
     head: str = NO_HASH
 
+    def copy(self) -> Book:
+        """Return a book that can be read on without changing this one."""
+        return dataclasses.replace(self, accounts=dict(self.accounts), entries=dict(self.entries))
+
     def read(self, event: Event) -> None:
         """Take the next row, or raise BrokenChain with the reason why it cannot be the next."""
         if event.sequence != self.sequence + 1:
@@ -198,6 +207,7 @@ class Book:
         self._spend(account, event.amounts)
         self.entries[event.sequence] = Entry(
             number=event.sequence,
+            hash=event.hash,
             dataset=event.dataset,
             charge=event.amounts,
             fingerprint=event.fingerprint,
@@ -215,16 +225,7 @@ class Book:
             raise BrokenChain("it gives back another amount than was taken")
         self._spend(self.accounts[event.dataset], event.amounts)
         state = EntryState.CANCELLED if cancels else EntryState.SETTLED
-        self.entries[event.entry] = Entry(
-            number=entry.number,
-            dataset=entry.dataset,
-            charge=entry.charge,
-            fingerprint=entry.fingerprint,
-            state=state,
-            written=entry.written,
-            details=entry.details,
-            outputs=outputs_in(event.details),
-        )
+        self.entries[event.entry] = dataclasses.replace(entry, state=state, outputs=outputs_in(event.details))
 
     def _spend(self, account: Account, amounts: Amounts) -> None:
         self.accounts[account.name] = Account(account.name, account.composition, account.caps, account.spent + amounts)

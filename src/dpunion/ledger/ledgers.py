@@ -2,34 +2,31 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from dpunion.errors import (
-    AlreadyReleased,
     BadParameter,
-    BudgetExhausted,
-    DamagedLedger,
+    DpunionError,
     InternalError,
     LedgerError,
+    LedgerNote,
     NotPrivate,
-    UnfinishedRelease,
+    ReplacedLedger,
     refuse_choice,
 )
-from dpunion.ledger import store as tables
-from dpunion.ledger.amounts import COUNTED, DELTA_UNITS, EPSILON_UNITS, Amounts, Composition, decimal
-from dpunion.ledger.chain import append
-from dpunion.ledger.events import Account, Book, BrokenChain, Entry, Event, Kind, outputs_in
+from dpunion.ledger.addresses import store_at
+from dpunion.ledger.amounts import DELTA_UNITS, EPSILON_UNITS, Amounts, Composition
+from dpunion.ledger.chain import Reader, append
+from dpunion.ledger.events import Account, Book, Entry, EntryState, Event, Kind
 from dpunion.ledger.fingerprints import sha256_of
-from dpunion.ledger.postgres import PREFIXES, PostgresStore
-from dpunion.ledger.sqlite import SqliteStore
-from dpunion.ledger.store import Session, Store
+from dpunion.ledger.refusals import pair, refuse_charge, refuse_repeat
+from dpunion.ledger.store import Store
 
 if TYPE_CHECKING:
     from dpunion.plans import Plan
@@ -73,6 +70,7 @@ class Ledger:
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self._reader = Reader(store.name)
 
     def __repr__(self) -> str:
         return f"Ledger({self.name!r})"
@@ -85,8 +83,7 @@ class Ledger:
     @classmethod
     def open(cls, where: str | os.PathLike[str], *, create: bool = False) -> Ledger:
         """Open the ledger at a path or a postgresql:// address; `create` makes one where there is none."""
-        text = os.fspath(where)
-        store: Store = PostgresStore(text) if text.startswith(PREFIXES) else SqliteStore(Path(text))
+        store = store_at(where)
         store.prepare(create=create)
         return cls(store)
 
@@ -119,12 +116,13 @@ class Ledger:
         caps = account_caps(epsilon, delta, chosen, share)
         details = {"composition": chosen.value, "epsilon": float(epsilon), "delta": float(delta)}
         with self._store.transaction(write=True) as session:
-            if session.run(tables.OPENING, name):
+            book = self._reader.book(session)
+            if name in book.accounts:
                 raise LedgerError(
                     f"The dataset {name!r} is open already in {self.name}, and a budget cannot be changed.",
                     "Use it as it is, or choose another name for other data.",
                 )
-            append(session, Kind.OPENED, name, caps, details=details)
+            append(session, book, Kind.OPENED, name, caps, details=details)
         return Account(name, chosen, caps)
 
     def reserve(
@@ -134,15 +132,18 @@ class Ledger:
         release_fingerprint: str,
         *,
         note: dict[str, Any] | None = None,
+        sources: list[dict[str, Any]] | None = None,
         charge_again: bool = False,
         test_key: bool = False,
     ) -> Reservation:
         """Take what a release costs out of the dataset's budget, before any data is read.
 
         charge: the release's plan, or amounts from `ledger.accounts` with a public note that says what they are for.
+        sources: size and time of what will be read (`fingerprints.source_states`), by which a change is seen later.
         charge_again: grant it, and charge it, even if the same release was made or begun before.
 
         Guarantees:
+        - the whole chain is replayed in the transaction that grants, and a broken one grants nothing;
         - when this returns, the charge is on disk and counts as spent unless `cancel` is called before reading;
         - of several callers with one fingerprint, all but the first are refused unless they ask to charge again.
         """
@@ -152,14 +153,17 @@ class Ledger:
                 "Leave out the test key, or the ledger.",
             )
         amounts, plan = _priced(charge)
-        details = {"plan": note or plan, "charge_again": charge_again}
+        details = {"plan": note or plan, "charge_again": charge_again, "sources": sources}
         # Refusing needs no lock: the answer was true at the moment of this look.
         with self._store.transaction(write=False) as session:
-            self._check(session, dataset, amounts, release_fingerprint, charge_again=charge_again)
+            book = self._reader.book(session)
+            self._check(book, dataset, amounts, release_fingerprint, details)
         with self._store.transaction(write=True) as session:
-            account = self._check(session, dataset, amounts, release_fingerprint, charge_again=charge_again)
+            book = self._reader.book(session)
+            account = self._check(book, dataset, amounts, release_fingerprint, details)
             event = append(
                 session,
+                book,
                 Kind.RESERVED,
                 dataset,
                 amounts.stored(account.composition),
@@ -170,9 +174,8 @@ class Ledger:
 
     def overview(self) -> Overview:
         """Return every dataset and entry; raise DamagedLedger when the rows do not fit together."""
-        book, problem = self._replay()
-        if problem is not None:
-            raise DamagedLedger(problem, "Run `dpunion ledger verify`, and restore the ledger from a backup.")
+        with self._store.transaction(write=False) as session:
+            book = self._reader.book(session)
         return Overview(tuple(book.accounts.values()), tuple(book.entries.values()), _head(book.sequence, book.head))
 
     def verify(self, receipts: Iterable[str] = ()) -> Verification:
@@ -185,7 +188,8 @@ class Ledger:
         wanted = [_receipt(text) for text in receipts]
         found: dict[int, str] = {}
         problem = self._store.check_storage()
-        book, broken = self._replay(found)
+        with self._store.transaction(write=False) as session:
+            book, broken = self._reader.replay(session, found)
         problem = problem or broken
         for account in book.accounts.values():
             if not caps_hold(account.caps, account.composition):
@@ -195,66 +199,37 @@ class Ledger:
                 problem = problem or f"Entry {number} is not the one of the receipt: rows were cut off or replaced."
         return Verification(problem, book.sequence, _head(book.sequence, book.head))
 
-    def _replay(self, found: dict[int, str] | None = None) -> tuple[Book, str | None]:
-        book = Book()
-        with self._store.transaction(write=False) as session:
-            rows = session.run(tables.ALL_ROWS)
-        for number, row in enumerate(rows, 1):
-            try:
-                book.read(Event.from_row(row))
-            except BrokenChain as broken:
-                return book, f"Row {number} of {self.name} is wrong: {broken}."
-            if found is not None:
-                found[book.sequence] = book.head
-        return book, None
-
     def _check(
-        self, session: Session, dataset: str, charge: Amounts, release_fingerprint: str, *, charge_again: bool
+        self, book: Book, dataset: str, charge: Amounts, release_fingerprint: str, details: dict[str, Any]
     ) -> Account:
         """Return the dataset's account if the release may be granted; raise the reason if not."""
-        opening = session.run(tables.OPENING, dataset)
-        if len(opening) != 1:
+        account = book.accounts.get(dataset)
+        if account is None:
             raise LedgerError(
                 f"The ledger {self.name} has no dataset of that name.",
                 "Open it with `dpunion ledger open`, or look with `dpunion ledger show`.",
             )
-        broken: str | None = None
-        try:
-            opened = Account.opened_by(Event.from_row(opening[0]))
-            if not charge_again:
-                self._refuse_repeat(session.run(tables.SAME_RELEASE, dataset, release_fingerprint))
-        except BrokenChain as found:
-            broken = str(found)
-        if broken is not None:
-            raise DamagedLedger(f"A row of {self.name} is wrong: {broken}.", "Run `dpunion ledger verify`.")
-        spent = Amounts(*(int(value) for value in session.run(tables.SPENT, dataset)[0]))
-        account = Account(opened.name, opened.composition, opened.caps, spent)
+        if not details["charge_again"]:
+            made = (entry for entry in book.entries.values() if entry.dataset == dataset)
+            same = [entry for entry in made if entry.fingerprint == release_fingerprint]
+            refuse_repeat(self.name, same, details["sources"])
         if not account.covers(charge):
-            _refuse_charge(account, charge)
+            refuse_charge(account, charge)
         return account
 
-    def _refuse_repeat(self, same: list[tuple[Any, ...]]) -> None:
-        for number, kind, details in same:
-            if kind == Kind.SETTLED.value:
-                problem = AlreadyReleased(
-                    f"This very release was made before: entry {self.name}#{number}. Nothing was charged.",
-                    "Use what was written then; to make and pay for another, ask to charge again (--charge-again).",
-                )
-                problem.entry, problem.outputs = f"{self.name}#{number}", outputs_in(details)
-                raise problem
-        for number, kind, _ in same:
-            if kind is None:
-                raise UnfinishedRelease(
-                    f"An earlier run of this very release, entry {self.name}#{number}, has not settled: it is still "
-                    "running, or it died. Its budget counts as spent, and nothing more was charged.",
-                    "Wait for it; if it died, ask to charge again (--charge-again).",
-                )
-
-    def _close(self, kind: Kind, dataset: str, entry: int, amounts: Amounts, details: dict[str, Any]) -> None:
+    def _close(self, kind: Kind, own: Event, amounts: Amounts, details: dict[str, Any]) -> None:
+        """Close the entry that the row `own` made, if it is still there."""
         with self._store.transaction(write=True) as session:
-            if session.run(tables.CLOSING, entry):
-                raise LedgerError(f"Entry {self.name}#{entry} is closed already.", "Settle a release once.")
-            append(session, kind, dataset, amounts, entry=entry, details=details)
+            book = self._reader.book(session)
+            entry = book.entries.get(own.sequence)
+            if entry is None or entry.hash != own.hash:
+                raise ReplacedLedger(
+                    f"The ledger {self.name} was replaced: it does not hold the entry that was made in it.",
+                    "Put the ledger back that does.",
+                )
+            if entry.state is not EntryState.UNSETTLED:
+                raise LedgerError(f"Entry {self.name}#{own.sequence} is closed already.", "Settle a release once.")
+            append(session, book, kind, own.dataset, amounts, entry=own.sequence, details=details)
 
 
 class Reservation:
@@ -280,13 +255,32 @@ class Reservation:
         return f"Reservation({self.receipt!r})"
 
     @property
-    def sentence(self) -> str:
+    def facts(self) -> dict[str, Any]:
+        """Return the entry for machines."""
+        return {
+            "entry": self.entry,
+            "receipt": self.receipt,
+            "dataset": self.account.name,
+            "epsilon": self._event.amounts.epsilon / EPSILON_UNITS,
+            "delta": self._event.amounts.delta / DELTA_UNITS,
+        }
+
+    @property
+    def sentence(self) -> LedgerNote:
         """Return the sentence that a release's statement says about the ledger."""
         caps = self.account.caps
-        return (
+        sentence = (
             f"It is entry {self.receipt} of the dataset {self.account.name!r}, whose releases together are held to "
-            f"({decimal(caps.epsilon, EPSILON_UNITS)}, {decimal(caps.delta, DELTA_UNITS)}) by "
-            f"{self.account.composition.value} composition."
+            f"{pair(caps)} by {self.account.composition.value} composition."
+        )
+        return LedgerNote(sentence, self.facts)
+
+    @property
+    def staying(self) -> LedgerNote:
+        """Return what is said when a run ends after its charge, whatever ended it."""
+        return LedgerNote(
+            f"The charge of {pair(self._event.amounts)} on {self.account.name!r} stays: entry {self.entry}.",
+            self.facts | {"charged": True},
         )
 
     def start_reading(self) -> None:
@@ -298,7 +292,7 @@ class Reservation:
         if self._reading or self._closed or os.getpid() != self._process:
             raise LedgerError(f"Entry {self.entry} can no longer be cancelled.", "Its budget is spent.")
         self._closed = True
-        self._ledger._close(Kind.CANCELLED, self.account.name, self.number, -self._event.amounts, {})  # noqa: SLF001
+        self._ledger._close(Kind.CANCELLED, self._event, -self._event.amounts, {})  # noqa: SLF001
 
     def settle(self, outputs: Iterable[str | os.PathLike[str]] = (), *, digest: str | None = None) -> None:
         """Record that the release was made: the files it was written to, or the SHA-256 of one kept in memory."""
@@ -308,27 +302,55 @@ class Reservation:
         files = [(str(Path(path).absolute()), sha256_of(Path(path))) for path in outputs]
         if digest is not None:
             files.append(("", digest))
-        problem: str | None = None
+        problem: LedgerError | None = None
         try:
-            self._ledger._close(Kind.SETTLED, self.account.name, self.number, Amounts(), {"outputs": files})  # noqa: SLF001
+            self._ledger._close(Kind.SETTLED, self._event, Amounts(), {"outputs": files})  # noqa: SLF001
         except LedgerError as error:
-            problem = error.what
+            problem = error
+        if isinstance(problem, ReplacedLedger):
+            raise ReplacedLedger(
+                f"The release was made, but {self._uncharged}",
+                "Keep the output. Put the ledger back that holds this entry; if it is lost, charge this amount in the "
+                "other one (Ledger.reserve) before anything else is released.",
+            )
         if problem is not None:
             raise LedgerError(
-                f"The release was made and its budget is spent, but entry {self.entry} could not be settled: {problem}",
+                f"The release was made and its budget is spent, but entry {self.entry} could not be settled: "
+                f"{problem.what}",
                 "Keep the output. The entry stays open, which counts as spent.",
             )
+
+    @property
+    def _uncharged(self) -> str:
+        return (
+            f"the ledger {self._ledger.name} was replaced meanwhile: entry {self.receipt}, "
+            f"{pair(self._event.amounts)} on {self.account.name!r}, is not in it and counts in no sum there."
+        )
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(
-        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+        self, _kind: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None
     ) -> None:
-        if not (self._reading or self._closed) and os.getpid() == self._process:
+        if os.getpid() != self._process:
+            return
+        note = self.staying
+        if isinstance(error, ReplacedLedger):
+            note = LedgerNote("", self.facts | {"charged": False})
+        elif not (self._reading or self._closed):
             # A failure to give back leaves it spent, which is safe, and must not hide what went wrong before.
-            with contextlib.suppress(LedgerError):
+            try:
                 self.cancel()
+                note = LedgerNote(
+                    f"Nothing was charged: entry {self.entry} is cancelled.", self.facts | {"charged": False}
+                )
+            except ReplacedLedger:
+                note = LedgerNote(f"No data was read, but {self._uncharged}", self.facts | {"charged": False})
+            except DpunionError as problem:
+                note = LedgerNote(f"{self.staying} It could not be given back: {problem.what}", self.staying.facts)
+        if error is not None:
+            error.add_note(note)
 
 
 def _priced(charge: Plan | Amounts) -> tuple[Amounts, dict[str, Any]]:
@@ -339,35 +361,6 @@ def _priced(charge: Plan | Amounts) -> tuple[Amounts, dict[str, Any]]:
     from dpunion.ledger.accounts import charge_for_plan
 
     return charge_for_plan(charge), charge.to_dict()
-
-
-def _refuse_charge(account: Account, charge: Amounts) -> NoReturn:
-    remedy = (
-        "Ask for less (a smaller epsilon or delta), or do without: more would break the promise made for this data."
-    )
-    left = account.remaining
-    if account.composition is Composition.ADDITIVE:
-        pairs = [
-            f"({decimal(each.epsilon, EPSILON_UNITS)}, {decimal(each.delta, DELTA_UNITS)})" for each in (charge, left)
-        ]
-        raise BudgetExhausted(
-            f"The budget of dataset {account.name!r} does not cover this release: it asks for (epsilon, delta) = "
-            f"{pairs[0]}, and {pairs[1]} is left.",
-            remedy,
-        )
-    parts = [
-        f"{getattr(charge, name) / max(1, getattr(account.caps, name)):.3%} of the {WORDS[name]} budget "
-        f"({getattr(left, name) / max(1, getattr(account.caps, name)):.3%} is left)"
-        for name in COUNTED[Composition.TIGHT]
-        if getattr(charge, name) > getattr(left, name)
-    ]
-    raise BudgetExhausted(
-        f"The budget of dataset {account.name!r} does not cover this release: it asks for {' and '.join(parts)}.",
-        remedy,
-    )
-
-
-WORDS = {"mu_squared": "Gaussian", "novelty": "novel-item", "rounding": "rounding"}
 
 
 def _composition(value: str | Composition) -> Composition:

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, Any
 
 from dpunion.errors import BadParameter, DamagedLedger, LedgerError
@@ -17,7 +19,18 @@ from dpunion.ledger.store import LONGEST_WAIT, TABLE, VERSION, Session, Store, t
 if TYPE_CHECKING:
     import psycopg
 
-PREFIXES = ("postgresql://", "postgres://")
+LONGEST_SILENCE = LONGEST_WAIT + 30
+"""Seconds after which a server that does not answer a statement is given up; waiting for a turn is part of them."""
+# What the network itself notices: a machine that is gone, not a server that stands still.
+NETWORK = {
+    "connect_timeout": 10,
+    "keepalives": 1,
+    "keepalives_idle": 20,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 60_000,
+}
+PLAIN_NAME = re.compile(r"[A-Za-z0-9._ -]+")
 LOCK = 0x6470756E_696F6E00  # "dpunion": the key of the advisory lock that makes writers take turns
 
 SCHEMA = (
@@ -124,7 +137,7 @@ class PostgresStore(Store):
             except psycopg.OperationalError:
                 pass  # Nothing was asked of it yet but its turn: asking again is safe.
         self.close()
-        self._connection = psycopg.connect(self._address, application_name="dpunion", connect_timeout=10)
+        self._connection = _connect(self._address)
         self._owner = os.getpid()
         return self._start(self._connection, write=write)
 
@@ -153,6 +166,10 @@ class PostgresStore(Store):
         return LedgerError(f"The ledger {self.name} failed ({code}).", "Nothing was granted; see the server's log.")
 
 
+_SILENT = (
+    "has not answered in time",
+    "Nothing was granted to this run, though a charge that was under way may show later; mind the server.",
+)
 _REASONS = (
     ("55P03", f"was busy for {LONGEST_WAIT} seconds", "Nothing was granted; try again."),
     ("53", "cannot be written: the server is out of space, memory or connections", "Nothing was granted; mend it."),
@@ -160,12 +177,49 @@ _REASONS = (
     ("42P01", "is not there", "Open one with `dpunion ledger open`."),
     ("28", "refused the role or password", "Mind PGUSER, PGPASSWORD, ~/.pgpass and the server's pg_hba.conf."),
     ("25006", "is read-only", "Connect to the primary server."),
+    ("_Silence", *_SILENT),
+    ("ConnectionTimeout", *_SILENT),
     (
         "OperationalError",
         "cannot be reached, or its connection broke",
         "Nothing was granted; mind host, port and network.",
     ),
 )
+
+
+def _connect(address: str) -> psycopg.Connection[tuple[Any, ...]]:
+    """Connect; the connection gives up when the server has been silent for too long."""
+    import psycopg
+
+    class _Silence(psycopg.OperationalError):  # type: ignore[misc]
+        """The server stands still: its machine answers, the server does not."""
+
+    class Impatient(psycopg.Connection[tuple[Any, ...]]):  # type: ignore[misc]
+        """A connection whose every wait has an end."""
+
+        def wait(self, gen: Any, *arguments: Any, **options: Any) -> Any:
+            """Wait for an answer; close the connection when none comes, for nothing can be asked of it any more."""
+            try:
+                return super().wait(_within(gen, LONGEST_SILENCE, _Silence), *arguments, **options)
+            except _Silence:
+                self.close()
+                raise
+
+    return Impatient.connect(address, application_name="dpunion", **NETWORK)
+
+
+def _within(steps: Generator[Any, int, Any], seconds: float, problem: type[Exception]) -> Generator[Any, int, Any]:
+    """Do the steps of a wait, in which 0 means that nothing has happened for a moment; raise when time is up."""
+    end = time.monotonic() + seconds
+    try:
+        wanted = next(steps)
+        while True:
+            ready = yield wanted
+            if not ready and time.monotonic() > end:
+                raise problem
+            wanted = steps.send(ready)
+    except StopIteration as done:
+        return done.value
 
 
 class _PostgresSession:
@@ -202,4 +256,5 @@ def _database(address: str) -> str:
             "The ledger's address names no database, or is not of the form postgresql://user@host/database.",
             "Mend the address; keep the password in PGPASSWORD or ~/.pgpass.",
         )
-    return str(name)
+    # subtle: a password with a slash or an @ that was not percent-encoded ends up in the database's name.
+    return str(name) if PLAIN_NAME.fullmatch(str(name)) else "database"

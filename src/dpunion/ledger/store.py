@@ -16,20 +16,8 @@ LONGEST_WAIT = 60
 
 COLUMN_LIST = ", ".join(COLUMNS)
 ALL_ROWS = f"SELECT {COLUMN_LIST} FROM {TABLE} ORDER BY sequence"  # noqa: S608 - constants only
-LAST_ROWS = f"SELECT {COLUMN_LIST} FROM {TABLE} ORDER BY sequence DESC LIMIT 2"  # noqa: S608
 APPEND = f"INSERT INTO {TABLE} ({COLUMN_LIST}) VALUES ({', '.join('?' * len(COLUMNS))})"  # noqa: S608
-OPENING = f"SELECT {COLUMN_LIST} FROM {TABLE} WHERE kind = 'opened' AND dataset = ?"  # noqa: S608
-SPENT = (
-    f"SELECT {', '.join(f'COALESCE(SUM({name}), 0)' for name in FIELDS)} FROM {TABLE} "  # noqa: S608
-    "WHERE dataset = ? AND kind IN ('reserved', 'cancelled')"
-)
 # subtle: no index, so there is no second copy of the rows that could disagree with the first.
-SAME_RELEASE = (
-    f"SELECT made.sequence, done.kind, done.details FROM {TABLE} made LEFT JOIN {TABLE} done "  # noqa: S608
-    "ON done.entry = made.sequence AND done.kind IN ('settled', 'cancelled') "
-    "WHERE made.dataset = ? AND made.kind = 'reserved' AND made.fingerprint = ? ORDER BY made.sequence DESC"
-)
-CLOSING = f"SELECT kind FROM {TABLE} WHERE entry = ?"  # noqa: S608
 
 
 def table_definition(integer: str) -> str:

@@ -20,13 +20,14 @@ from typing import TYPE_CHECKING, Any
 
 from dpunion.algorithms import as_choice
 from dpunion.budget import budget_for_release
+from dpunion.charging import reserved
 from dpunion.errors import BadParameter
 from dpunion.ledger.accounts import charge_for_budget
 from dpunion.ngrams.candidates import Level
 from dpunion.ngrams.lengths import LocalTexts, Texts, next_level
 from dpunion.ngrams.plans import LengthPlan, LengthResult, NgramPlan, Ngrams, plan_ngrams, published_dpne
 from dpunion.ngrams.releases import NgramRelease, closed_under_parts
-from dpunion.pipeline import PathLike, Progress, Reading, checked_targets, opened, reserved, splitting_of
+from dpunion.pipeline import PathLike, Progress, Reading, checked_targets, opened, splitting_of
 from dpunion.randomness import RunKey
 from dpunion.sources import NullUserPolicy, ValueKind
 from dpunion.sources.encoding import Normalization
@@ -115,9 +116,11 @@ def release_ngrams(
     key = RunKey.fresh() if unsafe_test_key is None else RunKey.for_tests(unsafe_test_key)
     tell = progress or _silent
 
-    facts = reading.to_dict() | {"plan": planned.to_dict()}
-    charge = charge_for_budget(planned.budget)
-    with reserved(ledger, dataset, charge, facts, charge_again=charge_again, test_key=key.is_test) as reservation:
+    facts = {"plan": planned.to_dict(), "shards": on_shards}
+    charge, note = charge_for_budget(planned.budget), {"algorithm": _named(planned)} | planned.to_dict()
+    with reserved(
+        ledger, dataset, charge, reading, facts, note=note, charge_again=charge_again, test_key=key.is_test
+    ) as reservation:
         targets = targets or checked_targets(out, overwrite=overwrite)
         with _opened_texts(reading, key, on_shards, tell, reservation) as texts:
             released = select_ngrams(planned, texts, key, lambda length: tell(f"selecting length {length}", None))
@@ -149,6 +152,11 @@ def _opened_texts(
 
     with spark_texts(reading, key, shards, start_reading) as texts:
         yield texts
+
+
+def _named(plan: NgramPlan) -> str:
+    """Name the algorithm in one line: n-grams, and what selects each length."""
+    return f"ngrams ({', '.join(one.algorithm.name for one in plan.lengths)})"
 
 
 def _notes(shards: int | None, reservation: Reservation | None) -> tuple[str, ...]:

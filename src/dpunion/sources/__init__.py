@@ -23,7 +23,7 @@ from dpunion.errors import BadParameter
 from dpunion.sources.columnar import ArrowPart, ParquetPart
 from dpunion.sources.columns import Part, Wanted
 from dpunion.sources.composite import key_struct
-from dpunion.sources.databases import PasswordInUrl, database_part
+from dpunion.sources.databases import DatabasePart, PasswordInUrl, database_part
 from dpunion.sources.delimited import DelimitedPart
 from dpunion.sources.frames import FramePart, is_frame
 from dpunion.sources.guard import attempt
@@ -70,20 +70,23 @@ def open_rows(
     input_format: str | None = None,
     null_users: NullUserPolicy = NullUserPolicy.REFUSE,
     on_progress: Callable[[float], None] | None = None,
+    on_reading: Callable[[], None] | None = None,
 ) -> Rows:
     """Open a source and return its rows; columns are named or numbered from 0, or None for Python objects.
 
     value: one column, or a list of columns that make a key together.
     query: what to read of a database, which needs one. input_format: what standard input holds, "csv", "tsv", "jsonl"
     or "arrow", where its first bytes do not tell.
-    on_progress gets the fraction of the input that was read, from 0.0 to 1.0, never decreasing.
+    on_progress gets the fraction of the input that was read, from 0.0 to 1.0, never decreasing. on_reading is called
+    once, before the first row is looked at.
 
     Guarantees:
     - unknown files, formats, columns and types are refused before any row is yielded, where the format tells;
+    - what is refused before on_reading depends on names, header lines and schemas alone, on nobody's row;
     - no error carries a value of the data, neither in its text nor in its causes.
     """
     cleaner, columns = _cleaner(user, value, kind, null_users)
-    wanted, parts = _prepared(source, user, columns, cleaner, query, input_format)
+    wanted, parts = _prepared(source, user, columns, cleaner, query, input_format, on_reading or (lambda: None))
     return Rows(_rows(parts, wanted, cleaner, on_progress or (lambda _: None)))
 
 
@@ -102,7 +105,7 @@ def check_source(
     - nothing of a source that can be read only once is lost: what was looked at of standard input is read again.
     """
     cleaner, columns = _cleaner(user, value, kind, NullUserPolicy.REFUSE)
-    _prepared(source, user, columns, cleaner, query, input_format)
+    _prepared(source, user, columns, cleaner, query, input_format, lambda: None)
 
 
 def _cleaner(
@@ -128,8 +131,9 @@ def _prepared(
     cleaner: Cleaner,
     query: str | None,
     input_format: str | None,
+    on_reading: Callable[[], None],
 ) -> tuple[Wanted, list[Part]]:
-    """Return the checked parts of a source."""
+    """Return the checked parts of a source; on_reading is called between the checks without and with rows."""
     paths = _paths(source)
     if input_format is not None and paths != [NAME]:
         raise BadParameter(
@@ -143,6 +147,7 @@ def _prepared(
             raise BadParameter(f"A {type(source).__name__} is not a source.", lazy + PAIRS)
         if user is not None or (values[0] is not None and len(values) == 1):
             raise BadParameter(f"A {type(source).__name__} has no columns to name.", f"Name none. {PAIRS}")
+        on_reading()
         pairs = PairsPart(source, [part.name for part in cleaner.values.parts], cleaner.values.role)
         return Wanted(0, tuple(range(1, len(cleaner.columns))), cleaner.values.role), [pairs]
     named = [column for column in values if isinstance(column, str | int) and not isinstance(column, bool)]
@@ -161,8 +166,12 @@ def _prepared(
         parts = [input_part(input_format)]
     else:
         parts = [_file_part(file) for file in locate(paths)]
-    for part in parts:
-        part.check(wanted, cleaner.columns)
+    by_rows = [isinstance(part, JsonLinesPart | DatabasePart) and part.needs_rows for part in parts]
+    for late in (False, True):
+        if late:
+            on_reading()
+        for part in (part for part, needs_rows in zip(parts, by_rows, strict=True) if needs_rows is late):
+            part.check(wanted, cleaner.columns)
     return wanted, parts
 
 

@@ -52,7 +52,7 @@ class Part(Protocol):
         ...
 
     def check(self, wanted: Wanted, columns: Sequence[Column]) -> None:
-        """Refuse unknown columns and unsupported types, as far as can be told without reading rows."""
+        """Refuse unknown columns and unsupported types, as far as can be told before all rows are read."""
         ...
 
     def batches(self, wanted: Wanted, on_fraction: OnFraction) -> Iterator[tuple[Any, ...]]:

@@ -6,6 +6,7 @@ must open a field, close one, or be doubled inside one; all else is refused with
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import functools
 from collections.abc import Iterator, Sequence
@@ -16,8 +17,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 
-from dpunion.errors import DamagedSource, UnknownColumn
-from dpunion.sources.blocks import BLOCK_BYTES, Block, count_lines, parsed, read_blocks
+from dpunion.errors import DamagedSource, DpunionError, UnknownColumn
+from dpunion.sources.blocks import (
+    BLOCK_BYTES,
+    BYTE_ORDER_MARK,
+    Block,
+    check_text,
+    count_lines,
+    decompressed,
+    parsed,
+    read_blocks,
+    read_fully,
+)
 from dpunion.sources.canonical import Column, Kind
 from dpunion.sources.columns import OnFraction, Wanted, find_columns
 from dpunion.sources.guard import attempt
@@ -25,6 +36,7 @@ from dpunion.sources.locate import Format, InputFile
 
 QUOTE, LINE_FEED, CARRIAGE_RETURN = ord('"'), ord("\n"), ord("\r")
 HEADER_BYTES = 1 << 16
+NO_HEADER, WRITE_NAMES = "There is no header line in {}.", "Write the column names as its first line."
 QUOTING = (
     'Quote fields that hold quotes, delimiters or line breaks, and double the quotes inside ("" for "), as in'
     " RFC 4180; or write Parquet instead."
@@ -50,8 +62,17 @@ class DelimitedPart:
         return "\t" if self.file.format is Format.TSV else ","
 
     def check(self, wanted: Wanted, columns: Sequence[Column]) -> None:
-        """Check the wanted columns by the header."""
-        find_in_header(self._header(), wanted, self.where)
+        """Check the wanted columns by the first line, and look at nothing behind it.
+
+        subtle: whoever is refused here gets the budget back, so nobody's row may decide it. A line that is no plain
+        header is left to the reading, which refuses it.
+        """
+        line = self._first_line()
+        if line == b"":
+            raise DamagedSource(NO_HEADER.format(self.where), WRITE_NAMES)
+        names = None if line is None else header_names(Block(line, 1, self.where), self.delimiter)
+        if names is not None:
+            find_in_header(names, wanted, self.where)
         for column in columns:
             column.see(Kind.TEXT, self.where)
 
@@ -73,7 +94,20 @@ class DelimitedPart:
             names = attempt(functools.partial(split_fields, header.data, self.delimiter), self.where)
             if names:
                 return names
-        raise DamagedSource(f"There is no header line in {self.where}.", "Write the column names as its first line.")
+        raise DamagedSource(NO_HEADER.format(self.where), WRITE_NAMES)
+
+    def _first_line(self) -> bytes | None:
+        """Return the first line that is not blank, b"" in a file without any, None when it cannot be told early."""
+        head = None
+        with contextlib.suppress(DpunionError), attempt(self.file.peek, self.where) as raw:
+            head = attempt(lambda: read_fully(decompressed(raw, self.file.compression), HEADER_BYTES), self.where)
+        if head is None:
+            return None
+        lines = head.removeprefix(BYTE_ORDER_MARK).lstrip(b"\r\n").splitlines(keepends=True)
+        if not lines:
+            return b"" if len(head) < HEADER_BYTES else None
+        whole = lines[0].endswith((b"\r", b"\n")) or len(head) < HEADER_BYTES
+        return lines[0].strip(b"\r\n") if whole else None
 
     def _without_header(self, on_fraction: OnFraction, size: int) -> Iterator[Block]:
         is_header_due = True
@@ -84,6 +118,16 @@ class DelimitedPart:
                 end = header_end(block)
                 is_header_due = False
                 yield Block(block.data[end:], block.line + count_lines(block.data[:end]), block.where)
+
+
+def header_names(line: Block, delimiter: str) -> list[str] | None:
+    """Return the names in a line, None when it alone is no header: not UTF-8, or a quote is misplaced or left open."""
+    try:
+        check_text(line)
+        check_quotes(line, delimiter)
+        return split_fields(line.data, delimiter)
+    except (DamagedSource, csv.Error):
+        return None
 
 
 def find_in_header(names: list[str], wanted: Wanted, where: str) -> tuple[int, ...]:

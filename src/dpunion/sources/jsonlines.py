@@ -10,7 +10,7 @@ import itertools
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -35,6 +35,9 @@ class JsonLinesPart:
     - lines that are not one JSON object each are refused, naming file and line only;
     - a key that no row has is an unknown column, not a column of nulls.
     """
+
+    needs_rows: ClassVar[bool] = True
+    """The keys and types of JSON Lines stand in the rows only."""
 
     file: InputFile
     where: str

@@ -6,6 +6,7 @@ otherwise; or it is said by `input_format`. Parquet cannot be read from a pipe: 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 import sys
@@ -16,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.ipc
 
-from dpunion.errors import BadParameter, BadSource, DamagedSource, refuse_choice
+from dpunion.errors import BadParameter, BadSource, DamagedSource, DpunionError, refuse_choice
 from dpunion.sources.blocks import BYTE_ORDER_MARK, decompressed, read_fully
 from dpunion.sources.canonical import Column
 from dpunion.sources.columnar import END_OF_STREAM, IPC_FILE_MAGIC
@@ -172,7 +173,9 @@ def input_part(input_format: str | None) -> Part:
     tape = current_tape()
     first = attempt(lambda: tape.start(keep=True).read(HEAD_BYTES), "standard input")
     compression = next((packing for magic, packing in MAGIC.items() if first.startswith(magic)), Compression.NONE)
-    head = attempt(lambda: plain_head(tape, compression), "standard input")
+    head = b""
+    with contextlib.suppress(DpunionError):  # damage is found when it is read for good
+        head = attempt(lambda: plain_head(tape, compression), "standard input")
     refuse_files(head)
     format_ = told_format(head) if input_format is None else Format(input_format)
     where = f"standard input (read as {format_.value})"

@@ -1,0 +1,104 @@
+"""From a release to whoever asked for it: its ledger entry, what is lost when printing fails, what was made before."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NoReturn, Protocol
+
+import typer
+
+from dpunion.cli.answers import made_before, print_json, say
+from dpunion.errors import AlreadyReleased, LedgerNote
+
+MADE_BEFORE = 6
+"""The exit code of a release that was made before and is where it was asked for."""
+
+
+class Noted(Protocol):
+    """A release of either kind."""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Its further public sentences."""
+        ...
+
+
+def entry_of(released: Noted) -> dict[str, Any] | None:
+    """Return the ledger entry of a release for machines, None without a ledger."""
+    return next((note.facts for note in released.notes if isinstance(note, LedgerNote)), None)
+
+
+@contextlib.contextmanager
+def delivering(released: Noted, written: Sequence[object]) -> Iterator[None]:
+    """Let whatever fails after the release was settled say that its charge stays, and where the items are."""
+    try:
+        yield
+    except (Exception, KeyboardInterrupt) as error:
+        entry = entry_of(released)
+        if entry is not None:
+            where = f"The release is in {' and '.join(map(str, written))}." if written else "The items are lost."
+            error.add_note(
+                LedgerNote(
+                    f"The charge of ({entry['epsilon']:g}, {entry['delta']:g}) on {entry['dataset']!r} stays: entry "
+                    f"{entry['entry']}. {where}",
+                    entry | {"charged": True, "delivered": bool(written)},
+                )
+            )
+        raise
+
+
+def answer_again(already: AlreadyReleased, targets: Sequence[Path], *, overwrite: bool, as_json: bool) -> NoReturn:
+    """Answer with the stored release: point to its files, and copy one to each place that was asked for.
+
+    Guarantees: only bytes with the hash that the ledger holds are pointed to or copied; else the refusal is passed on.
+    """
+    stored = [(Path(path), digest) for path, digest in already.outputs if path]
+    whole = [(path, digest, content) for path, digest in stored if (content := _content(path, digest)) is not None]
+    if not whole or (not targets and len(whole) < len(stored)):
+        raise already
+    copied = [target for target in targets if not _is_stored(target, stored)]
+    for target in copied:
+        _copy(already, target, whole, overwrite=overwrite)
+    places = [str(path) for path, _, _ in whole]
+    changed = " The source has changed since." if already.source_changed else ""
+    say(f"This release was made before, as entry {already.entry}: {', '.join(places)}.{changed}")
+    if copied:
+        say(f"It was copied to {' and '.join(map(str, copied))}.")
+    say("Nothing was charged. Use --charge-again to make it once more.")
+    if as_json:
+        print_json(made_before(already) | {"copied": [str(target) for target in copied]})
+    raise typer.Exit(MADE_BEFORE)
+
+
+def _content(path: Path, digest: str) -> bytes | None:
+    """Return a stored file's bytes if they are what was written."""
+    with contextlib.suppress(OSError):
+        content = path.read_bytes()
+        return content if hashlib.sha256(content).hexdigest() == digest else None
+    return None
+
+
+def _is_stored(target: Path, stored: Sequence[tuple[Path, str]]) -> bool:
+    """Say whether the file that is asked for is there and is the release, under its own or another stored name."""
+    suffix = target.suffix.lower()
+    return any(path.suffix.lower() == suffix and _content(target, digest) is not None for path, digest in stored)
+
+
+def _copy(already: AlreadyReleased, target: Path, whole: Sequence[tuple[Path, str, bytes]], *, overwrite: bool) -> None:
+    """Write the stored file of the same format to `target`, if it is of the data that is there now."""
+    from dpunion.files import atomic_file
+    from dpunion.releases import check_target
+
+    check_target(target, overwrite=overwrite)
+    content = next((content for path, _, content in whole if path.suffix.lower() == target.suffix.lower()), None)
+    if content is None or already.source_changed:
+        why = "the source has changed since" if content else "no file of this format was written then, or it is gone"
+        problem = AlreadyReleased(f"{already.what} It is not copied to {target}: {why}.", already.remedy)
+        problem.entry, problem.outputs = already.entry, already.outputs
+        problem.source_changed = already.source_changed
+        raise problem
+    with atomic_file(target, overwrite=overwrite) as file:
+        file.write(content)

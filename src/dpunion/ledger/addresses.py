@@ -1,0 +1,35 @@
+"""What a ledger's address means: a file, or a PostgreSQL database."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from dpunion.errors import BadParameter
+from dpunion.ledger.postgres import PostgresStore
+from dpunion.ledger.sqlite import SqliteStore
+from dpunion.ledger.store import Store
+
+POSTGRESQL = re.compile(r"postgres(?:ql)?://", re.IGNORECASE)
+NO_PATH = re.compile(r"://|[=@]|^\s*postgres(?:ql)?\b[^/]*:", re.IGNORECASE)
+
+
+def store_at(where: str | os.PathLike[str]) -> Store:
+    """Return the database that an address names.
+
+    Guarantees:
+    - what looks like a connection, but is of no known form, is refused without being repeated: it may hold a password,
+      and a file of that name would be a budget of its own.
+    """
+    text = os.fspath(where).strip()
+    scheme = POSTGRESQL.match(text)
+    if scheme is not None:
+        return PostgresStore("postgresql://" + text[scheme.end() :])
+    if NO_PATH.search(text):
+        raise BadParameter(
+            "The ledger's address is neither a path nor of the form postgresql://user@host/database. It is not "
+            "repeated here, as it may hold a password.",
+            "Mend the address, or choose a path without '://', '=' and '@'.",
+        )
+    return SqliteStore(Path(where))

@@ -1,0 +1,118 @@
+"""When a charge is given back: only for what nobody's rows decide."""
+
+import gzip
+import sqlite3
+
+import duckdb
+import pytest
+
+import dpunion
+from dpunion.errors import DpunionError, ledger_note
+from dpunion.ledger import EntryState, Ledger
+
+MANY = 400_000  # rows: more than two blocks of a text file
+BUDGET = {"epsilon": 1.0, "delta": 1e-4}
+
+
+@pytest.fixture
+def options(tmp_path):
+    book = Ledger.open(tmp_path / "budget.db", create=True)
+    book.create_dataset("posts", 100, 1e-2)
+    return {"user": "u", "item": "v", "ledger": tmp_path / "budget.db", "dataset": "posts", **BUDGET}
+
+
+def fate(source, options, **changes):
+    """Return what became of the charge of a release that fails, and that the error says so."""
+    with pytest.raises(DpunionError) as caught:
+        dpunion.release(source, **(options | changes))
+    entry = Ledger.open(options["ledger"]).overview().entries[-1]
+    stays = entry.state is not EntryState.CANCELLED
+    note = ledger_note(caught.value)
+    assert note.facts["charged"] is stays
+    assert (f"stays: entry budget.db#{entry.number}" if stays else "Nothing was charged") in note
+    return entry.state
+
+
+CSV_FAULTS = {
+    "bad UTF-8": b"x,\xff\n",
+    "NUL": b"x,\0\n",
+    "ragged": b"x,y,z\n",
+    "stray quote": b'x,y"z\n',
+    "no user": b",y\n",
+}
+JSON_FAULTS = {
+    "bad UTF-8": b'{"u": "x", "v": "\xff"}\n',
+    "NUL": b'{"u": "x", "v": "\0"}\n',
+    "no object": b"17\n",
+    "a float": b'{"u": "x", "v": 1.5}\n',
+    "no user": b'{"v": "y"}\n',
+}
+
+
+def packed(data, packing):
+    return gzip.compress(data, 1) if packing else data
+
+
+@pytest.mark.parametrize("packing", ["", ".gz"])
+@pytest.mark.parametrize("kind", [".csv", ".jsonl"])
+def test_a_fault_in_the_first_row_costs_what_it_costs_in_the_last(tmp_path, options, kind, packing):
+    path = tmp_path / f"d{kind}{packing}"
+    head, row, faults = (
+        (b"u,v\n", b"somebody,something-or-other-that-is-long\n", CSV_FAULTS)
+        if kind == ".csv"
+        else (b"", b'{"u": "somebody", "v": "something-or-other"}\n', JSON_FAULTS)
+    )
+    for number, (name, fault) in enumerate(faults.items()):
+        for place, rows in (("first", fault + row), ("last", row * (MANY if number == 0 else 3) + fault)):
+            path.write_bytes(packed(head + rows, packing))
+            state = fate(path, options, charge_again=True)
+            assert state is EntryState.UNSETTLED, (name, place)
+
+
+@pytest.mark.parametrize("row", [b"x,y\n", b"x,\xff\n", b"x,\0\n", b'x,"y\n', b"x,y,z\n", b""])
+@pytest.mark.parametrize("packing", ["", ".gz"])
+def test_a_wrong_column_of_a_csv_costs_nothing_whatever_its_rows_are(tmp_path, options, packing, row):
+    path = tmp_path / f"d.csv{packing}"
+    path.write_bytes(packed(b"u,v\n" + row, packing))
+    assert fate(path, options, item="w") is EntryState.CANCELLED
+
+
+@pytest.mark.parametrize("rows", [b"", b"x,y\n"])
+@pytest.mark.parametrize("header", [b'u,"v\n', b'u,v"\n', b"u,\xff\n"])
+def test_a_line_that_is_no_header_is_left_to_the_reading(tmp_path, options, header, rows):
+    path = tmp_path / "d.csv"
+    path.write_bytes(header + rows)
+    assert fate(path, options) is EntryState.UNSETTLED
+
+
+def test_a_wrong_column_of_json_lines_is_told_by_rows_only(tmp_path, options):
+    path = tmp_path / "d.jsonl"
+    path.write_text('{"u": "x", "v": "y"}\n')
+    assert fate(path, options, item="w") is EntryState.UNSETTLED
+
+
+def test_a_missing_file_and_an_empty_one_cost_nothing(tmp_path, options):
+    assert fate(tmp_path / "d.csv", options) is EntryState.CANCELLED
+    (tmp_path / "d.csv").write_bytes(b"\n\n")
+    assert fate(tmp_path / "d.csv", options) is EntryState.CANCELLED
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "duckdb"])
+def test_of_a_database_only_a_plain_table_is_asked_before_reading(tmp_path, options, kind):
+    path = tmp_path / f"d.{kind}"
+    connection = sqlite3.connect(path) if kind == "sqlite" else duckdb.connect(str(path))
+    connection.execute("create table t (u text, v text)")
+    connection.execute("insert into t values ('x', 'hiv')")
+    connection.commit()
+    connection.close()
+    assert fate(path, options, query="select * from t", item="w") is EntryState.CANCELLED
+    assert fate(path, options, query='SELECT u, "v" FROM main.t;', item="w") is EntryState.CANCELLED
+    for query in ("select u, v from t where v > ''", "with s as (select * from t) select * from s"):
+        assert fate(path, options, query=query, item="w") is EntryState.UNSETTLED
+    if kind == "duckdb":
+        assert fate(path, options, query="pivot t on v using count(*)", item="w") is EntryState.UNSETTLED
+
+
+def test_pairs_are_rows_from_the_first_on(options):
+    changes = {"user": None, "item": None}
+    assert fate([("x", 1.5)], options, **changes) is EntryState.UNSETTLED
