@@ -30,13 +30,13 @@ from dpunion.mechanisms import mechanism_for
 from dpunion.plans import Plan, plan_release
 from dpunion.randomness import RunKey
 from dpunion.releases import COLUMN, Release, check_target
-from dpunion.sources import NullUserPolicy, Rows, ValueKind, check_source, composite, open_rows
+from dpunion.sources import NullUserPolicy, Rows, ValueKind, composite, open_rows
 from dpunion.sources.databases import public_name
 from dpunion.sources.encoding import Normalization, encode
 from dpunion.sources.known import Known, known_items
 from dpunion.sources.rowstore import as_bytes
 from dpunion.sources.token_streams import encode_ngrams
-from dpunion.spark.frames import checked_options, is_spark_frame
+from dpunion.spark.frames import SparkSource, check_spark_source, checked_options, is_on_spark, is_spark_frame
 from dpunion.tokens import SplitFunction, Splitting, Tokenizer, check_splitting
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def release(
     source: a path, a list of paths or a pattern (Parquet, Arrow IPC, CSV, TSV, JSONL; .gz, .zst), a folder of Parquet
     files, "-" for standard input (with input_format), a database (with query); any object with `__arrow_c_stream__`
     (pandas, polars, pyarrow, DuckDB); an iterable of (user, item) pairs; a mapping user -> items; a DataFrame of Spark,
-    which then does the work.
+    or a SparkSource that names what Spark is to read: Spark then does the work.
     user, item: the columns. text: instead of item, a column of texts that are split into words.
     item may be a list of columns: their combinations are then released, as tuples; a row without a value in one of them
     is left out. In pairs and mappings such an item is a tuple, and the list names its parts.
@@ -148,10 +148,10 @@ def release(
         raise BadParameter(
             "A known list is included in collected items only.", "Leave out 'include_known', or collect."
         )
-    on_spark = is_spark_frame(source)
+    on_spark = is_on_spark(source)
     on_shards = checked_options(shards, collect, out, on_spark=on_spark)
-    if not collect:
-        out, stored = (), str(out)
+    check_spark_source(reading)
+    folder, out = (None, out) if collect else (str(out), ())
     # With a ledger, a release that was made before is found first; a bad output then gives the charge back.
     targets = [] if ledger is not None else checked_targets(out, overwrite=overwrite)
     key = RunKey.fresh() if unsafe_test_key is None else RunKey.for_tests(unsafe_test_key)
@@ -164,8 +164,9 @@ def release(
         targets = targets or checked_targets(out, overwrite=overwrite)
         extra = reading.known if include_known else None
         if on_spark:
-            place = None if collect else Stored(stored, overwrite)
-            released = publish_from_spark(planned, reading, key, on_shards, extra, columns, place, tell, reservation)
+            released = publish_from_spark(
+                planned, reading, key, on_shards, extra, columns, folder, tell, reservation, overwrite=overwrite
+            )
         else:
             contributions = read(reading, planned.algorithm.bounding, key, tell, reservation)
             tell("selecting", None)
@@ -201,6 +202,10 @@ class Reading:
     def plain_words(self) -> bool:
         """Say whether texts are split into single words in the plain way, straight into numbers."""
         return self.lengths == (1, 1) and self.splitting == PLAIN
+
+    def of_rows(self, source: Any) -> Reading:
+        """Return how rows are read that were asked for already: in a worker of Spark."""
+        return dataclasses.replace(self, source=source, query=None, input_format=None)
 
     def to_dict(self) -> dict[str, Any]:
         """Return what tells one release from another: every field but those that change no result.
@@ -281,17 +286,15 @@ def publish(
     - the items are copied out one by one and sorted by bytes; nothing else of the input reaches the release.
     """
     chosen = _texts(contributions.table, local.select(mechanism_for(planned), contributions, key))
-    texts = chosen if known is None else {*chosen, *known.items}
-    items = sorted(texts) if len(columns) == 1 else sorted(map(composite.split, texts))
-    return Release(tuple(items), planned, guaranteed=not key.is_test, columns=columns)
+    return _release_of(chosen, planned, key, known, columns)
 
 
-@dataclass(frozen=True, slots=True)
-class Stored:
-    """The folder into which Spark writes the items."""
-
-    path: str
-    overwrite: bool
+def _release_of(
+    texts: list[str], planned: Plan, key: RunKey, known: Known | None, columns: tuple[str, ...], *notes: str
+) -> Release:
+    everything = texts if known is None else {*texts, *known.items}
+    items = sorted(everything) if len(columns) == 1 else sorted(map(composite.split, everything))
+    return Release(tuple(items), planned, not key.is_test, notes, columns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,11 +305,8 @@ class PartitionReader:
     bounding: Bounding
 
     def __call__(self, source: Any, key: RunKey) -> Contributions:
-        """Read all rows.
-
-        Guarantees: those of `read`.
-        """
-        return read(dataclasses.replace(self.reading, source=source), self.bounding, key, _silent, None)
+        """Read all rows. Guarantees: those of `read`."""
+        return read(self.reading.of_rows(source), self.bounding, key, _silent, None)
 
 
 def publish_from_spark(
@@ -316,37 +316,38 @@ def publish_from_spark(
     shards: int,
     known: Known | None,
     columns: tuple[str, ...],
-    place: Stored | None,
+    folder: str | None,
     tell: Progress,
     reservation: Reservation | None,
+    *,
+    overwrite: bool,
 ) -> Release:
     """Select by the plan on Spark; bring the chosen items here, or have Spark write them.
 
     Guarantees:
     - columns, types, shards and the folder are checked before the reservation says that reading begins;
     - one action makes the released items, so that they are never computed a second time from other data;
-    - nothing but released items comes to the driver, and these only without a place to store them.
+    - nothing but released items comes to the driver, and these only without a folder to store them in.
     """
     from dpunion.spark import engine as spark
+    from dpunion.spark.sources import open_frame
 
-    frame = spark.columns_of(reading.source, reading.user, reading.value)
-    check_source(spark.empty_table(frame), user=reading.user, value=reading.value, kind=reading.kind)
     spark.check_run(planned, shards)
-    if place is not None and not place.overwrite:
-        spark.check_folder(frame, place.path)
+    frame, check_rows = open_frame(reading)
+    if folder is not None and not overwrite:
+        spark.check_folder(frame, folder)
     tell("reading and selecting on Spark", None)
     if reservation is not None:
         reservation.start_reading()
+    check_rows()
     read_rows = PartitionReader(dataclasses.replace(reading, source=None), planned.algorithm.bounding)
-    notes = (f"It was computed on Apache Spark, the users spread over {shards} shards.",)
+    note = f"It was computed on Apache Spark, the users spread over {shards} shards."
     with spark.selected(frame, mechanism_for(planned), read_rows, key, shards) as chosen:
-        if place is not None:
-            spark.written(spark.as_columns(chosen, columns), place.path, overwrite=place.overwrite)
-            return Release((), planned, not key.is_test, notes, columns, stored=place.path)
-        chosen_texts = [name.decode() for name in spark.collected(chosen)]
-    texts = chosen_texts if known is None else {*chosen_texts, *known.items}
-    items = sorted(texts) if len(columns) == 1 else sorted(map(composite.split, texts))
-    return Release(tuple(items), planned, not key.is_test, notes, columns)
+        if folder is not None:
+            spark.written(spark.as_columns(chosen, columns), folder, overwrite=overwrite)
+            return Release((), planned, not key.is_test, (note,), columns, stored=folder)
+        texts = [name.decode() for name in spark.collected(chosen)]
+    return _release_of(texts, planned, key, known, columns, note)
 
 
 def checked_targets(out: PathLike | Sequence[PathLike], *, overwrite: bool) -> list[Path]:
@@ -416,6 +417,8 @@ def _is_named(source: Any) -> bool:
 
 def _source_names(source: Any) -> list[str]:
     """Return what a source is called: paths, a database, the files that a DataFrame of Spark reads."""
+    if isinstance(source, SparkSource):
+        return list(source.names)
     if is_spark_frame(source):
         from dpunion.spark.engine import input_files
 

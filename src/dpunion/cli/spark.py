@@ -24,7 +24,7 @@ def opened_source(
     out_folder: str | None,
     options: dict[str, Any],
 ) -> Iterator[tuple[Any, Progress, dict[str, Any]]]:
-    """Give what a release reads, its progress and the options that are left for it: Spark's frame has read some."""
+    """Give what a release reads, progress and its options; what Spark reads is only named here."""
     if engine == "local":
         if master or shards is not None or settings or out_folder:
             raise BadParameter(
@@ -36,12 +36,11 @@ def opened_source(
         return
     if engine != "spark":
         raise BadParameter(f"There is no engine {engine!r}.", "Choose local or spark.")
-    from dpunion.spark.sessions import open_session, read_frame
+    from dpunion.spark.frames import SparkSource
 
-    session = open_session(master, _settings(settings or []))
-    frame = read_frame(session, sources, options["input_format"], options["query"])
+    source = SparkSource(tuple(sources), master, _settings(settings or []))
     # Spark draws its own progress; the stage is remembered for an interrupt.
-    yield frame, step, options | {"input_format": None, "query": None, "shards": shards}
+    yield source, step, options | {"shards": shards}
 
 
 def spark_options(
@@ -53,8 +52,8 @@ def spark_options(
     return {"engine": engine, "master": master, "shards": shards, "conf": settings}
 
 
-def _settings(given: Sequence[str]) -> dict[str, str]:
+def _settings(given: Sequence[str]) -> tuple[tuple[str, str], ...]:
     pairs = [setting.partition("=") for setting in given]
     if not all(name and equals for name, equals, _ in pairs):
         raise BadParameter("A setting of Spark is not NAME=VALUE.", "Write --conf spark.executor.memory=8g.")
-    return {name: value for name, _, value in pairs}
+    return tuple((name, value) for name, _, value in pairs)

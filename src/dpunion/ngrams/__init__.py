@@ -32,7 +32,7 @@ from dpunion.randomness import RunKey
 from dpunion.sources import NullUserPolicy, ValueKind
 from dpunion.sources.encoding import Normalization
 from dpunion.sources.token_streams import TokenStream, read_tokens
-from dpunion.spark.frames import checked_shards, is_spark_frame
+from dpunion.spark.frames import check_spark_source, checked_shards, is_on_spark
 from dpunion.tokens import SplitFunction, Tokenizer
 
 if TYPE_CHECKING:
@@ -112,6 +112,7 @@ def release_ngrams(
         splitting=splitting_of(tokenizer, drop_urls=drop_urls, sentences=sentences, locale=locale),
     )
     on_shards = _checked_spark_options(planned, shards, source)
+    check_spark_source(reading)
     targets = [] if ledger is not None else checked_targets(out, overwrite=overwrite)
     key = RunKey.fresh() if unsafe_test_key is None else RunKey.for_tests(unsafe_test_key)
     tell = progress or _silent
@@ -170,7 +171,7 @@ def _notes(shards: int | None, reservation: Reservation | None) -> tuple[str, ..
 
 def _checked_spark_options(plan: NgramPlan, shards: int | None, source: Any) -> int | None:
     """Return the number of shards on Spark, None elsewhere; refuse the option for other sources."""
-    if is_spark_frame(source):
+    if is_on_spark(source):
         from dpunion.ngrams.spark import check_lengths
 
         chosen = checked_shards(shards)

@@ -35,6 +35,7 @@ from dpunion.sources.token_streams import TokenStream, read_tokens
 from dpunion.spark import engine
 from dpunion.spark.engine import by_user, collected, dropped_after, materialize
 from dpunion.spark.partitions import WeighRows, renamed
+from dpunion.spark.sources import open_frame
 from dpunion.spark.targets import check_scores
 from dpunion.spark.tasks import Batches, Decide, Secret, guarded
 from dpunion.spark.wire import digests_to_arrow, match, names_of
@@ -66,12 +67,10 @@ def spark_texts(reading: Reading, key: RunKey, shards: int, start_reading: Calla
     - columns and types are checked before `start_reading` is told;
     - every user's texts meet in one stream, and are read once: all lengths see the same texts.
     """
-    from dpunion.sources import check_source
-
-    frame = engine.columns_of(reading.source, reading.user, reading.value)
-    check_source(engine.empty_table(frame), user=reading.user, value=reading.value, kind=reading.kind)
+    frame, check_rows = open_frame(reading)
     start_reading()
-    task = ReadStreams(dataclasses.replace(reading, source=None), tuple(frame.columns), Secret.of(key))
+    check_rows()
+    task = ReadStreams(reading.of_rows(None), tuple(frame.columns), Secret.of(key))
     streams = by_user(frame).mapInArrow(guarded(task), STREAMS).persist()
     with engine.closures_in_memory(frame.sparkSession), dropped_after(streams):
         materialize(streams)

@@ -36,14 +36,20 @@ RELEASED = "payload binary"
 
 def columns_of(frame: DataFrame, user: str | None, value: str | tuple[str, ...] | None) -> DataFrame:
     """Return the frame with the columns of users and values only, the user first."""
-    values = (value,) if isinstance(value, str) else value
-    if not isinstance(user, str) or not isinstance(values, tuple):
-        raise errors.BadParameter("A DataFrame needs the names of its columns.", "Name the user and the item column.")
-    names = [user, *values]
+    owner, values = checked_names(user, value)
+    names = [owner, *values]
     if any(name not in frame.columns for name in names):
         # The check of the source says it better: which column, and which names are near.
         return frame
     return cleanly(lambda: frame.select(*map(column_named, names)))
+
+
+def checked_names(user: str | None, value: str | tuple[str, ...] | None) -> tuple[str, tuple[str, ...]]:
+    """Return the columns of users and of values; refuse what names none."""
+    values = (value,) if isinstance(value, str) else value
+    if not isinstance(user, str) or not isinstance(values, tuple):
+        raise errors.BadParameter("A DataFrame needs the names of its columns.", "Name the user and the item column.")
+    return user, values
 
 
 def column_named(name: str) -> Column:

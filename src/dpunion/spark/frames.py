@@ -3,20 +3,85 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import os
 import re
-from collections.abc import Callable
-from typing import Any, TypeVar
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from dpunion import errors
 from dpunion.errors import BadParameter
+
+if TYPE_CHECKING:
+    from dpunion.sources import NullUserPolicy, ValueKind
 
 T = TypeVar("T")
 
 DEFAULT_SHARDS = 8
 MOST_SHARDS = 1024
 MARK = "dpunion-error:"
+LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+
+
+@dataclass(frozen=True, slots=True)
+class SparkSource:
+    """Files, folders or tables for Spark to read, named but not opened (public).
+
+    names: paths, folders and patterns as Spark knows them, or tables of its catalog (with input_format "table").
+    master, settings: where Spark runs, and its settings; the active session, or one machine, when left out.
+    """
+
+    names: tuple[str, ...]
+    master: str | None = None
+    settings: tuple[tuple[str, str], ...] = ()
+
+
+class Asked(Protocol):
+    """What is to be read and how, of the pipeline's `Reading`."""
+
+    @property
+    def source(self) -> Any:
+        """A DataFrame, or what Spark is to read."""
+
+    @property
+    def user(self) -> str | None:
+        """The column of users."""
+
+    @property
+    def value(self) -> str | tuple[str, ...] | None:
+        """The column of values, or those of a key."""
+
+    @property
+    def kind(self) -> ValueKind:
+        """What the values are."""
+
+    @property
+    def null_users(self) -> NullUserPolicy:
+        """What happens to rows without a user."""
+
+    @property
+    def input_format(self) -> str | None:
+        """The format that was said."""
+
+    @property
+    def query(self) -> str | None:
+        """The query on the source."""
+
+
+def check_spark_source(asked: Asked) -> None:
+    """Refuse, before anything is charged or started, what the names of Spark's sources tell."""
+    if isinstance(asked.source, SparkSource):
+        from dpunion.spark.sources import check_names
+
+        check_names(asked.source, asked.input_format, asked.query)
+
+
+def is_on_spark(source: object) -> bool:
+    """Say whether Spark is to do the work: a DataFrame, or what it is to read."""
+    return isinstance(source, SparkSource) or is_spark_frame(source)
 
 
 def is_spark_frame(source: object) -> bool:
@@ -48,17 +113,33 @@ def cleanly(call: Callable[[], T]) -> T:
     """Return what `call` returns; what Spark raises in it becomes an error of dpunion.
 
     Guarantees: an error of a worker comes out as it was raised there; of others only the kind is told, without message,
-    cause and context.
+    cause and context; PySpark does not print them either.
     """
     problem: errors.DpunionError
     try:
-        return call()
+        with _unprinted():
+            return call()
     except errors.DpunionError:
         raise
     except Exception as error:  # noqa: BLE001 - Spark's messages can quote values
         problem = _told(error)
     # subtle: raised outside the handler, and not by a context manager, whose errors have a context always.
     raise problem
+
+
+@contextlib.contextmanager
+def _unprinted() -> Iterator[None]:
+    """Keep PySpark from printing errors of queries, whose messages quote values, to standard error."""
+    loaded: Any = sys.modules.get("pyspark.logger")
+    loggers = [] if loaded is None else [loaded.PySparkLogger.getLogger(name) for name in LOGGERS]
+    before = [logger.disabled for logger in loggers]
+    for logger in loggers:
+        logger.disabled = True
+    try:
+        yield
+    finally:
+        for logger, was in zip(loggers, before, strict=True):
+            logger.disabled = was
 
 
 def _told(error: Exception) -> errors.DpunionError:
@@ -68,6 +149,8 @@ def _told(error: Exception) -> errors.DpunionError:
         kind, what, remedy = json.loads(base64.b64decode(found[1]))
         raised: Any = getattr(errors, kind, errors.BadSource)
         return raised(what, remedy) if issubclass(raised, errors.DpunionError) else errors.BadSource(what, remedy)
+    if "PATH_NOT_FOUND" in text:
+        return errors.SourceNotFound("Spark finds no file of a source.", "Check the paths and patterns.")
     if "PATH_ALREADY_EXISTS" in text:
         return errors.CannotWrite(
             "The output folder exists already.", "Choose another, or allow overwriting (--force)."

@@ -2,34 +2,21 @@
 
 from __future__ import annotations
 
-import functools
 import importlib.util
 import os
 import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dpunion.errors import BadParameter
-from dpunion.sources.queries import warn_of_mixing
-from dpunion.spark.frames import cleanly
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 SMALLEST_JAVA = 17
-# How Spark reads a format: all columns of text files are text, as in the other engine.
-FORMATS: dict[str, tuple[str, dict[str, Any]]] = {
-    "parquet": ("parquet", {}),
-    "orc": ("orc", {}),
-    "csv": ("csv", {"header": True, "multiLine": True, "escape": '"', "mode": "FAILFAST"}),
-    "tsv": ("csv", {"header": True, "multiLine": True, "escape": '"', "sep": "\t", "mode": "FAILFAST"}),
-    "jsonl": ("json", {"mode": "FAILFAST"}),
-    "table": ("table", {}),
-}
 JAVA_FOLDERS = ("/usr/lib/jvm", "/opt/homebrew/opt", "/usr/local/opt", "/Library/Java/JavaVirtualMachines")
 INSTALL_JAVA = {
     "apt-get": "sudo apt-get install default-jre-headless",
@@ -68,41 +55,6 @@ def open_session(master: str | None = None, settings: dict[str, str] | None = No
     raise BadParameter(
         f"Spark could not be started ({kind}) with {java}.", "See what it printed above; check --master and JAVA_HOME."
     )
-
-
-def read_frame(
-    session: SparkSession, sources: Sequence[str], input_format: str | None, query: str | None = None
-) -> DataFrame:
-    """Return the sources as a DataFrame: files or folders by their suffix, tables of the catalog, or a query.
-
-    sources: one or more of one format; without a suffix that tells, Parquet. With a query, the frame that was read is
-    its table `source`.
-    """
-    name = input_format or _format_of(sources)
-    if name not in FORMATS:
-        raise BadParameter(f"Spark does not read {name!r} here.", f"Choose one of {', '.join(FORMATS)}.")
-
-    if query is not None:
-        warn_of_mixing(query)
-
-    def frame() -> DataFrame:
-        if name == "table":
-            found = functools.reduce(lambda one, other: one.unionByName(other), map(session.table, sources))
-        else:
-            found = session.read.format(FORMATS[name][0]).options(**FORMATS[name][1]).load(list(sources))
-        if query is not None:
-            found.createOrReplaceTempView("source")
-            found = session.sql(query)
-        return found
-
-    return cleanly(frame)
-
-
-def _format_of(sources: Sequence[str]) -> str:
-    """Return the format by the first source's suffix, compression aside."""
-    name = sources[0].rstrip("/").removesuffix(".gz").removesuffix(".zst")
-    suffix = name.rpartition(".")[2].lower()
-    return {"json": "jsonl", "ndjson": "jsonl"}.get(suffix, suffix if suffix in FORMATS else "parquet")
 
 
 def find_pyspark() -> None:
@@ -164,6 +116,8 @@ def _defaults(master: str) -> dict[str, str]:
         "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
         # Larger closures would be written to a file of the driver, and the key with them.
         "spark.broadcast.UDFCompressionThreshold": "1g",
+        # What Spark logs of a failed task can quote a row; dpunion tells what went wrong itself.
+        "spark.log.level": "OFF",
     }
     if master.startswith("local"):
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -175,6 +129,5 @@ def _defaults(master: str) -> dict[str, str]:
             "spark.sql.shuffle.partitions": "16",
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.driver.host": "127.0.0.1",
-            "spark.log.level": "ERROR",
         }
     return values
