@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import datetime as dt
+import functools
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from dpunion.errors import UnsupportedType
@@ -18,6 +22,7 @@ class FramePart:
 
     Guarantees:
     - only the wanted columns are looked at;
+    - Python objects of several types in a column of pandas are refused: Arrow would infer one type for all of them;
     - a reader that can be read once is not touched by the early check.
     """
 
@@ -66,7 +71,45 @@ def narrow(source: Any, wanted: Wanted, where: str) -> tuple[Wanted, Any]:
     if not is_pandas(source):
         return wanted, source
     positions = find_columns([str(name) for name in source.columns], wanted, where)
+    for position in positions:
+        column = source.iloc[:, position]
+        values = column.cat.categories if str(column.dtype) == "category" else column
+        if str(values.dtype) == "object":
+            check_objects(functools.partial(iter, values), where)
     return Wanted(0, tuple(range(1, len(positions))), wanted.role), source.iloc[:, list(positions)]
+
+
+def check_objects(values: Callable[[], Iterable[Any]], where: str) -> None:
+    """Refuse Python objects of several types, lists by their elements.
+
+    subtle: Arrow infers one type from all objects. With one date among numbers the numbers become dates.
+    """
+    kinds = {name for kind in set(map(type, values())) if (name := name_of(kind)) is not None}
+    if "float" in kinds and all(value != value for value in values() if isinstance(value, float)):  # noqa: PLR0124 - NaN
+        kinds.remove("float")
+    if len(kinds) > 1:
+        raise UnsupportedType(
+            f"Mixed types: a column of {where} holds Python objects of several types.",
+            "Give each column one type, for example by casting it to text.",
+        )
+    if kinds == {"list"}:
+        check_objects(lambda: itertools.chain.from_iterable(v for v in values() if name_of(type(v)) == "list"), where)
+
+
+def name_of(kind: type) -> str | None:
+    """Return what Arrow takes a Python class for; None for what stands for a missing value."""
+    if kind.__name__ in {"NoneType", "NAType", "NaTType"}:
+        return None
+    families: list[tuple[str, tuple[type, ...]]] = [
+        ("boolean", (bool, np.bool_)),
+        ("integer", (int, np.integer)),
+        ("float", (float,)),
+        ("text", (str,)),
+        ("timestamp", (dt.datetime,)),
+        ("date", (dt.date,)),
+        ("list", (list, tuple, np.ndarray)),
+    ]
+    return next((name for name, classes in families if issubclass(kind, classes)), kind.__name__)
 
 
 def opened(source: Any) -> Any:

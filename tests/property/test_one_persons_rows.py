@@ -1,0 +1,565 @@
+"""The rule of every reader of every engine: removing one person's rows never changes how another's are read.
+
+Each case is data with one odd person in it. It is read whole and with one person deleted in turn; whenever two of these
+readings succeed, the people in both have the same items in both. To refuse is allowed, to read otherwise is not.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+import gzip
+import io
+import itertools
+import json
+import sqlite3
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from dpunion.errors import DpunionError
+from dpunion.pipeline import Reading
+from dpunion.sources import NullUserPolicy, ValueKind, open_rows
+from dpunion.sources.encoding import Normalization
+from dpunion.spark.frames import SparkSource
+from dpunion.spark.sources import open_frame
+
+ODD = "v"
+Found = dict[str, set[str]]
+
+
+# --- reading and comparing ----------------------------------------------------------------------------------
+
+
+def found_in(source: Any, **options: Any) -> Found:
+    """Return the items of each person, as a source is read."""
+    found: Found = {}
+    columns = {"user": "user", "value": "item", "kind": ValueKind.ITEM} | options
+    with open_rows(source, null_users=NullUserPolicy.DROP, **columns) as rows:
+        for batch in rows:
+            for user, item in zip(*(column.to_pylist() for column in batch), strict=True):
+                found.setdefault(user, set()).add(item)
+    return found
+
+
+def found_on_spark(source: Any, user: str = "user", value: str = "item", input_format: str | None = None) -> Found:
+    """The same through Spark, up to where its workers read the rows of whole users."""
+    reading = Reading(
+        source=source,
+        user=user,
+        kind=ValueKind.ITEM,
+        value=value,
+        query=None,
+        input_format=input_format,
+        null_users=NullUserPolicy.DROP,
+        normalization=Normalization.EXACT,
+        known=None,
+        memory_limit=None,
+    )
+    frame, check_rows = open_frame(reading)
+    check_rows()
+    return found_in(frame.toArrow(), user=user, value=value)
+
+
+def attempted(read: Callable[[], Found]) -> Found | None:
+    """Return what is read, None for a refusal."""
+    try:
+        return read()
+    except DpunionError:
+        return None
+
+
+def compare(readings: Iterable[tuple[str, Found | None]], odd: Sequence[str] = (ODD,)) -> bool:
+    """Check the rule on (who was deleted, what was read); say whether the whole was read."""
+    readings = list(readings)
+    for (_, one), (_, other) in itertools.combinations(readings, 2):
+        if one is not None and other is not None:
+            for user in one.keys() & other.keys():
+                assert one[user] == other[user], "somebody's items depend on somebody else's rows"
+    regular = dict(readings)[odd[0]]
+    assert regular is not None, "without the odd person everything is read"
+    assert len(regular) >= 3
+    for deleted, found in readings:
+        if found is not None:
+            assert regular.keys() - {deleted} <= found.keys(), "somebody is lost"
+            assert found.keys() <= {*regular, *odd}, "somebody is new"
+    return readings[0][1] is not None
+
+
+# --- text files ---------------------------------------------------------------------------------------------
+
+HEADER = b"user,item"
+REGULAR = [(b"p0", b"p0,01"), (b"p1", b"p1,02"), (b"p1", b'p1,"x, y"'), (b"p2", b"p2,1"), (b"p3", "p3,é".encode())]
+ODD_LINES = {
+    "fine": b"v,zz",
+    "number": b"v,1",
+    "empty": b"v,",
+    "nobody": b",x",
+    "two lines": b'v,"a\nb"',
+    "quotes": b'v,"a ""b"" c"',
+    "unclosed": b'v,"abc',
+    "stray quote": b'v,ab"c',
+    "text behind a quote": b'v,"a"b',
+    "more fields": b"v,a,b",
+    "fewer fields": b"v",
+    "bad bytes": b"v,\xff\xfe",
+    "latin": "v,é".encode("latin-1"),
+    "nul": b"v,a\0b",
+    "carriage return": b"v,a\rb",
+}
+ODD_FILES = {
+    "swapped": (b"item,user", b"zz,v"),
+    "more columns": (b"other,item,user", b"1,zz,v"),
+    "other names": (b"who,what", b"v,zz"),
+    "no header": (b"v,zz", b"v,yy"),
+    "byte order mark": (b"\xef\xbb\xbfuser,item", b"v,zz"),
+}
+
+
+@dataclass(frozen=True)
+class TextCase:
+    """Files as (header, lines with their owners); a file whose lines are all deleted is gone."""
+
+    name: str
+    files: tuple[tuple[bytes | None, tuple[tuple[bytes, bytes], ...]], ...]
+
+    def without(self, user: str) -> TextCase:
+        kept = [(head, tuple(line for line in lines if line[0] != user.encode())) for head, lines in self.files]
+        return dataclasses.replace(self, files=tuple(file for file in kept if file[1]))
+
+    def people(self) -> list[str]:
+        return sorted({owner.decode() for _, lines in self.files for owner, _ in lines} | {ODD})
+
+    def contents(self) -> list[bytes]:
+        texts = [[head, *(line for _, line in lines)] for head, lines in self.files]
+        return [b"\n".join(line for line in text if line is not None) + b"\n" for text in texts]
+
+
+def delimited_cases() -> list[TextCase]:
+    cases = []
+    for name, line in ODD_LINES.items():
+        for where, lines in (("first", [(b"v", line), *REGULAR]), ("last", [*REGULAR, (b"v", line)])):
+            cases.append(TextCase(f"{name}, {where}", ((HEADER, tuple(lines)),)))
+    for name, (head, line) in ODD_FILES.items():
+        regular, odd = (HEADER, tuple(REGULAR)), (head, ((b"v", line),))
+        cases.append(TextCase(f"{name}, first file", (odd, regular)))
+        cases.append(TextCase(f"{name}, second file", (regular, odd)))
+    return cases
+
+
+def tabbed(case: TextCase) -> TextCase:
+    files = [
+        (head and head.replace(b",", b"\t"), tuple((owner, line.replace(b",", b"\t")) for owner, line in lines))
+        for head, lines in case.files
+    ]
+    return dataclasses.replace(case, files=tuple(files))
+
+
+JSON_ITEMS = {
+    "text": ["01", "02", "1", "é"],
+    "list": [["a", "b"], ["a"], [], ["1"]],
+    "number": [1, 2, 3, 4],
+}
+ODD_JSON = {
+    "text": b'"zz"',
+    "number": b"7",
+    "float": b"1.0",
+    "large": b"123456789012345678901",
+    "boolean": b"true",
+    "null": b"null",
+    "list": b'["a", "q"]',
+    "list of null": b"[null]",
+    "list of numbers": b"[1, 2]",
+    "mixed list": b'[1, "a"]',
+    "list of lists": b'[["a"]]',
+    "object": b'{"k": 1}',
+    "lone surrogate": b'"\\ud800"',
+    "bad bytes": b'"\xff"',
+    "date": b'"2024-01-01"',
+}
+ODD_JSON_LINES = {
+    "more keys": b'{"user": "v", "item": null, "more": {"deep": [1]}}',
+    "no item": b'{"user": "v"}',
+    "number as user": b'{"user": 7, "item": null}',
+    "two objects": b'{"user": "v", "item": null} {"user": "p0", "item": null}',
+    "text behind": b'{"user": "v", "item": null} x',
+    "single quotes": b"{'user': 'v'}",
+    "array": b'[{"user": "v"}]',
+    "the same key twice": b'{"user": "v", "user": "p0", "item": null}',
+    "no json": b"v,zz",
+}
+
+
+def json_cases(kinds: Sequence[str] = tuple(JSON_ITEMS)) -> list[TextCase]:
+    cases = []
+    for kind in kinds:
+        people = [(f"p{number}", item) for number, item in enumerate(JSON_ITEMS[kind])]
+        lines = [(user.encode(), json.dumps({"user": user, "item": item}).encode()) for user, item in people]
+        lines.append((b"p4", lines[0][1].replace(b"p0", b"p4")))
+        odd = {name: b'{"user": "v", "item": ' + value + b"}" for name, value in ODD_JSON.items()} | ODD_JSON_LINES
+        for name, line in odd.items():
+            case = (b"v", line)
+            cases.append(TextCase(f"{name} among {kind}, first", ((None, (case, *lines)),)))
+            cases.append(TextCase(f"{name} among {kind}, last", ((None, (*lines, case)),)))
+            cases.append(TextCase(f"{name} among {kind}, a file", ((None, tuple(lines)), (None, (case,)))))
+    return cases
+
+
+TEXT_CASES = {
+    "csv": delimited_cases(),
+    "tsv": [tabbed(case) for case in delimited_cases()],
+    "jsonl": json_cases(),
+}
+PACKED: dict[str, Callable[[bytes], bytes]] = {
+    "": bytes,
+    ".gz": gzip.compress,
+    ".zst": lambda data: bytes(pa.compress(data, codec="zstd").to_pybytes()),
+}
+
+
+def written(folder: Path, case: TextCase, suffix: str, packing: str = "") -> list[str]:
+    folder.mkdir(parents=True)
+    paths = []
+    for number, content in enumerate(case.contents()):
+        path = folder / f"{number}.{suffix}{packing}"
+        path.write_bytes(PACKED[packing](content))
+        paths.append(str(path))
+    return paths
+
+
+@pytest.mark.parametrize("packing", list(PACKED))
+@pytest.mark.parametrize("suffix", list(TEXT_CASES))
+def test_text_files(tmp_path, suffix, packing):
+    numbers = itertools.count()
+    read = 0
+    for case in TEXT_CASES[suffix]:
+        whole = ["", *case.people()]
+        readings = []
+        for deleted in whole:
+            paths = written(tmp_path / str(next(numbers)), case.without(deleted), suffix, packing)
+            readings.append((deleted, attempted(lambda paths=paths: found_in(paths))))
+        read += compare(readings)
+    assert 5 <= read <= len(TEXT_CASES[suffix]) - 5, "some cases are read, others refused"
+
+
+@pytest.mark.parametrize("suffix", list(TEXT_CASES))
+def test_standard_input(monkeypatch, suffix):
+    read = 0
+    for case in TEXT_CASES[suffix]:
+        if len(case.files) > 1:
+            continue
+        readings = []
+        for deleted in ["", *case.people()]:
+            (content,) = case.without(deleted).contents()
+            monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
+            told = {"input_format": "tsv"} if suffix == "tsv" else {}
+            readings.append((deleted, attempted(lambda told=told: found_in("-", **told))))
+        read += compare(readings)
+    assert read >= 5
+
+
+# --- columnar files -----------------------------------------------------------------------------------------
+
+PLAIN = {"user": ["p0", "p1", "p1", "p2", "p3"], "item": ["01", "02", "x, y", "1", "é"]}
+DATES = [dt.date(2024, 1, day) for day in range(1, 6)]
+REGULAR_TABLES = {
+    "text": pa.table(PLAIN),
+    "number": pa.table({"user": PLAIN["user"], "item": pa.array(range(5), pa.int32())}),
+    "date": pa.table({"user": PLAIN["user"], "item": pa.array(DATES, pa.date32())}),
+    "list": pa.table({"user": PLAIN["user"], "item": [["a"], ["b", "c"], [], None, ["01"]]}),
+}
+ODD_TABLES = {
+    "text": pa.table({"user": [ODD], "item": ["zz"]}),
+    "null": pa.table({"user": [ODD], "item": pa.array([None], pa.string())}),
+    "nobody": pa.table({"user": pa.array([None], pa.string()), "item": ["zz"]}),
+    "number": pa.table({"user": [ODD], "item": pa.array([7], pa.int32())}),
+    "long number": pa.table({"user": [ODD], "item": pa.array([7], pa.int64())}),
+    "date": pa.table({"user": [ODD], "item": pa.array(DATES[:1], pa.date32())}),
+    "float": pa.table({"user": [ODD], "item": [1.5]}),
+    "boolean": pa.table({"user": [ODD], "item": [True]}),
+    "bytes": pa.table({"user": [ODD], "item": [b"\xff\xfe"]}),
+    "list": pa.table({"user": [ODD], "item": [["a", "q"]]}),
+    "numbers as users": pa.table({"user": pa.array([7], pa.int64()), "item": ["zz"]}),
+    "swapped": pa.table({"item": ["zz"], "user": [ODD]}),
+    "more columns": pa.table({"extra": [1.5], "item": ["zz"], "more": [[1]], "user": [ODD]}),
+    "no item": pa.table({"user": [ODD], "other": ["zz"]}),
+    "other letters": pa.table({"USER": [ODD], "ITEM": ["zz"]}),
+}
+
+
+def written_tables(folder: Path, tables: Sequence[pa.Table], deleted: str, suffix: str) -> list[str]:
+    folder.mkdir(parents=True)
+    paths = []
+    for number, table in enumerate(tables):
+        owners = table[next(name for name in table.column_names if name.lower() == "user")].to_pylist()
+        kept = table.filter([str(owner if owner not in (7, None) else ODD) != deleted for owner in owners])
+        if not kept.num_rows:
+            continue
+        path = folder / f"{number}.{suffix}"
+        if suffix == "parquet":
+            pq.write_table(kept, path)
+        else:
+            with pa.ipc.new_file(path, kept.schema) as writer:
+                writer.write_table(kept)
+        paths.append(str(path))
+    return paths
+
+
+def table_cases(kinds: Iterable[str], odd: Iterable[str] = tuple(ODD_TABLES)) -> list[tuple[pa.Table, pa.Table]]:
+    pairs = [(REGULAR_TABLES[kind], ODD_TABLES[name]) for kind in kinds for name in odd]
+    return [order for one, other in pairs for order in ((one, other), (other, one))]
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "arrow"])
+@pytest.mark.parametrize("as_folder", [False, True], ids=["files", "folder"])
+def test_columnar_files(tmp_path, suffix, as_folder):
+    if as_folder and suffix == "arrow":
+        pytest.skip("folders are of Parquet files")
+    read = 0
+    for number, tables in enumerate(table_cases(REGULAR_TABLES)):
+        readings = []
+        for deleted in ["", ODD, "p0", "p1", "p2", "p3"]:
+            folder = tmp_path / f"{number}-{deleted}"
+            paths = written_tables(folder, tables, deleted, suffix)
+            source: Any = str(folder) if as_folder else paths
+            readings.append((deleted, attempted(lambda source=source: found_in(source))))
+        read += compare(readings, (ODD, "7"))
+    assert 10 <= read <= 100
+
+
+# --- folders key=value --------------------------------------------------------------------------------------
+
+ODD_VALUES = ["zz", "1", "001", "1.0", "1e0", "__HIVE_DEFAULT_PARTITION__", "2024-01-01", "true", "a%2Fb", "%C3%A9"]
+FOLDERS = {"p0": "01", "p1": "02", "p2": "1", "p3": "007"}
+
+
+def written_folders(root: Path, people: dict[str, str], key: str) -> Path:
+    """Write one folder for each person: the user or the item is told by the folder's name."""
+    for user, item in people.items():
+        name, other, value = (item, "user", user) if key == "item" else (user, "item", item)
+        folder = root / f"{key}={name}"
+        folder.mkdir(parents=True, exist_ok=True)
+        pq.write_table(pa.table({other: [value], "more": [1]}), folder / f"{user}.parquet")
+    return root
+
+
+def folder_cases() -> list[tuple[str, dict[str, str], str]]:
+    """Return (key, people, odd one): odd items, then odd users among users like 01."""
+    cases = [("item", {**FOLDERS, ODD: value}, ODD) for value in ODD_VALUES]
+    users = dict.fromkeys(FOLDERS.values(), "x")
+    return cases + [("user", {**users, value: "y"}, value) for value in ODD_VALUES if value not in users]
+
+
+def folder_readings(root: Path, read: Callable[[str], Found], *, everybody: bool) -> int:
+    done = 0
+    for number, (key, people, odd) in enumerate(folder_cases()):
+        readings = []
+        for deleted in ["", *(people if everybody else [odd])]:
+            some = {user: item for user, item in people.items() if user != deleted}
+            folder = written_folders(root / f"{number}-{deleted or 'all'}", some, key)
+            readings.append((deleted, attempted(lambda folder=folder: read(str(folder)))))
+        done += compare(readings, (odd, "a/b", "é", "Ã©"))
+    return done
+
+
+def test_folders(tmp_path):
+    assert folder_readings(tmp_path, found_in, everybody=True) >= 15
+
+
+# --- frames and databases -----------------------------------------------------------------------------------
+
+MIXED: list[Any] = ["zz", "1", None, "", 7, 1.5, float("nan"), True, b"x", b"\xff", ["a"], dt.date(2024, 1, 1)]
+MIXED += [dt.datetime(2024, 1, 1, tzinfo=dt.UTC), 2**70, "\ud800"]
+TEXTS = [value for value in MIXED if isinstance(value, str | None) and value != "\ud800"]
+OBJECTS: dict[str, list[Any]] = {"text": ["01", "02", "1", "é"], "number": [1, 2, 3, 4], "boolean": [True, False] * 2}
+OBJECTS |= {"date": [dt.date(2024, 1, day) for day in (1, 2, 3, 4)]}
+
+
+def pandas_frame(rows: list[tuple[str, Any]]) -> Any:
+    users, items = zip(*rows, strict=True)
+    return pd.DataFrame({"user": pd.Series(users, dtype=object), "item": pd.Series(items, dtype=object)})
+
+
+def polars_frame(rows: list[tuple[str, Any]]) -> Any:
+    return pl.DataFrame(rows, schema={"user": pl.String, "item": pl.String}, orient="row")
+
+
+def rows_without(rows: list[tuple[str, Any]], deleted: str) -> list[tuple[str, Any]]:
+    return [row for row in rows if row[0] != deleted]
+
+
+def mixed_cases(kinds: Iterable[str], odd: list[Any]) -> list[list[tuple[str, Any]]]:
+    cases = []
+    for kind in kinds:
+        regular = [(f"p{number}", item) for number, item in enumerate(OBJECTS[kind])]
+        cases += [rows for value in odd for rows in ([(ODD, value), *regular], [*regular, (ODD, value)])]
+    return cases
+
+
+def compare_rows(cases: list[list[tuple[str, Any]]], read: Callable[[list[tuple[str, Any]]], Found]) -> int:
+    done = 0
+    for rows in cases:
+        people = ["", *sorted({user for user, _ in rows})]
+        readings = [(user, attempted(lambda user=user, rows=rows: read(rows_without(rows, user)))) for user in people]
+        done += compare(readings)
+    return done
+
+
+def test_pandas():
+    cases = mixed_cases(OBJECTS, MIXED)
+    assert 5 <= compare_rows(cases, lambda rows: found_in(pandas_frame(rows))) < len(cases)
+
+
+def test_pandas_categories_and_lists():
+    """Other places in which pandas keeps Python objects."""
+    for change in (lambda frame: frame.astype({"item": "category"}), in_lists):
+        cases = mixed_cases(OBJECTS, [value for value in MIXED if not isinstance(value, list)])
+        assert 5 <= compare_rows(cases, lambda rows, change=change: found_in(change(pandas_frame(rows)))) < len(cases)
+
+
+def in_lists(frame: Any) -> Any:
+    return frame.assign(item=[[item] for item in frame["item"]])
+
+
+def test_pairs_and_mappings():
+    cases = mixed_cases(OBJECTS, MIXED)
+    plain = {"user": None, "value": None}
+    assert 5 <= compare_rows(cases, lambda rows: found_in(rows, **plain)) < len(cases)
+    assert 5 <= compare_rows(cases, lambda rows: found_in({u: [i] for u, i in rows}, **plain)) < len(cases)
+
+
+def test_polars():
+    assert compare_rows(mixed_cases(["text"], TEXTS), lambda rows: found_in(polars_frame(rows))) >= 4
+
+
+def test_sqlite(tmp_path):
+    """Every value of SQLite has a type of its own."""
+    numbers = itertools.count()
+
+    def read(rows: list[tuple[str, Any]]) -> Found:
+        path = tmp_path / f"{next(numbers)}.sqlite"
+        with sqlite3.connect(path) as database:
+            database.execute("create table posts (user, item)")
+            database.executemany("insert into posts values (?, ?)", rows)
+        database.close()
+        return found_in(str(path), query="select user, item from posts")
+
+    values = [value for value in MIXED if not isinstance(value, list | dt.date) and value not in (2**70, "\ud800")]
+    cases = mixed_cases(["text", "number"], values)
+    assert 5 <= compare_rows(cases, read) < len(cases)
+
+
+def test_duckdb(tmp_path):
+    numbers = itertools.count()
+
+    def read(rows: list[tuple[str, Any]]) -> Found:
+        path = tmp_path / f"{next(numbers)}.duckdb"
+        with duckdb.connect(str(path)) as database:
+            database.execute("create table posts (user varchar, item varchar)")
+            database.executemany("insert into posts values (?, ?)", rows)
+        return found_in(str(path), query='select "user", item from posts')
+
+    assert compare_rows(mixed_cases(["text"], TEXTS), read) >= 4
+
+
+@pytest.mark.filterwarnings("ignore::dpunion.sources.PasswordInUrl")
+def test_postgresql(postgres_url):
+    import psycopg
+
+    def read(rows: list[tuple[str, Any]]) -> Found:
+        with psycopg.connect(postgres_url, autocommit=True) as database:
+            database.execute("drop table if exists one_persons_rows")
+            database.execute('create table one_persons_rows ("user" text, item text)')
+            database.cursor().executemany("insert into one_persons_rows values (%s, %s)", rows)
+        return found_in(postgres_url, query='select "user", item from one_persons_rows')
+
+    assert compare_rows(mixed_cases(["text"], TEXTS), read) >= 4
+
+
+# --- Spark --------------------------------------------------------------------------------------------------
+
+
+def on_spark(paths: Sequence[str], **options: Any) -> Found:
+    return found_on_spark(SparkSource(tuple(paths)), **options)
+
+
+def spark_readings(cases: Iterable[TextCase], folder: Path, suffix: str) -> int:
+    """Compare the whole with what is left without the odd person, which many cases share."""
+    done, known = 0, {}
+    for number, case in enumerate(cases):
+        rest = case.without(ODD)
+        if rest.files not in known:
+            paths = written(folder / f"{number}-rest", rest, suffix)
+            known[rest.files] = attempted(lambda paths=paths: on_spark(paths))
+        paths = written(folder / str(number), case, suffix)
+        whole = attempted(lambda paths=paths: on_spark(paths))
+        done += compare([("", whole), (ODD, known[rest.files])])
+    return done
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize("suffix", ["csv", "tsv"])
+def test_delimited_files_on_spark(tmp_path, suffix):
+    cases = [case for case in TEXT_CASES[suffix] if not case.name.endswith(("last", "second file"))]
+    assert 5 <= spark_readings(cases if suffix == "csv" else cases[:8], tmp_path, suffix) <= 15
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("spark")
+def test_json_lines_on_spark(tmp_path):
+    cases = [case for case in json_cases(["list"]) if case.name.endswith("last")]
+    cases += [case for case in json_cases(["text"]) if case.name.endswith("a file")]
+    assert 5 <= spark_readings(cases, tmp_path, "jsonl") <= 15
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("spark")
+def test_parquet_on_spark(tmp_path):
+    read = 0
+    known: dict[str, Found | None] = {}
+    cases = [("text", name) for name in ODD_TABLES]
+    cases += [("number", "date"), ("number", "long number"), ("date", "number"), ("list", "text"), ("list", "list")]
+    for number, (kind, name) in enumerate(cases):
+        tables = (ODD_TABLES[name], REGULAR_TABLES[kind])
+        if kind not in known:
+            rest = written_tables(tmp_path / f"{number}-rest", tables, ODD, "parquet")
+            known[kind] = attempted(lambda rest=rest: on_spark(rest))
+        paths = written_tables(tmp_path / str(number), tables, "", "parquet")
+        readings = [("", attempted(lambda paths=paths: on_spark(paths))), (ODD, known[kind])]
+        read += compare(readings, (ODD, "7"))
+    assert 5 <= read <= 15
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("spark")
+def test_folders_on_spark(tmp_path):
+    assert folder_readings(tmp_path, lambda folder: on_spark([folder]), everybody=False) >= 15
+
+
+@pytest.mark.slow
+def test_tables_on_spark(spark):
+    def read(rows: list[tuple[str, Any]]) -> Found:
+        spark.createDataFrame(rows, "user string, item string").createOrReplaceTempView("one_persons_rows")
+        return on_spark(["one_persons_rows"], input_format="table")
+
+    cases = mixed_cases(["text"], TEXTS)[::2]
+    assert compare_rows(cases, read) == len(cases)
+
+
+@pytest.mark.slow
+def test_data_frames_on_spark(spark):
+    def read(rows: list[tuple[str, Any]]) -> Found:
+        return found_on_spark(spark.createDataFrame(rows, "user string, item string"))
+
+    cases = mixed_cases(["text"], TEXTS)[::2]
+    assert compare_rows(cases, read) == len(cases)
