@@ -6,6 +6,7 @@ import math
 import os
 import pickle
 import re
+import sys
 import traceback
 import types
 from pathlib import Path
@@ -20,7 +21,7 @@ from dpunion.algorithms import Norm, Sensitivity
 from dpunion.cli.spark import spark_options
 from dpunion.mechanisms import Weights, mechanism_for
 from dpunion.randomness import Purpose, RunKey
-from dpunion.spark import frames, partitions, sessions, targets, tasks
+from dpunion.spark import frames, partitions, sessions, sources, targets, tasks
 from dpunion.spark.engine import LARGEST_CLOSURE, closures_in_memory, columns_of
 from dpunion.spark.frames import checked_shards, cleanly, is_spark_frame
 
@@ -169,6 +170,98 @@ def test_the_record_beside_an_output_says_that_spark_was_used():
     used = spark_options("spark", "local[2]", 4, ["spark.a=b"])
     assert used == {"engine": "spark", "master": "local[2]", "shards": 4, "conf": ["spark.a=b"]}
     assert spark_options("local", None, None, None) == {}
+
+
+def test_the_record_holds_no_secret_settings():
+    secret = [
+        "spark.hadoop.fs.s3a.secret.key=x",
+        "spark.hadoop.fs.s3a.access.key=x",
+        "spark.hadoop.javax.jdo.Password=x",
+    ]
+    secret += ["spark.hadoop.fs.azure.account.key.people.dfs.core.windows.net=x", "spark.app.token=x"]
+    assert spark_options("spark", None, None, [*secret, "spark.a=b"])["conf"] == ["spark.a=b"]
+    assert spark_options("spark", None, None, secret)["conf"] is None
+
+
+# --- what is read, by its name ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "said", "format_"),
+    [
+        ("a.csv", None, "csv"),
+        ("hdfs:///x/*.CSV.gz", None, "csv"),
+        ("a.tsv.zst", None, "tsv"),
+        ("a.ndjson", None, "jsonl"),
+        ("posts.json/", None, "jsonl"),
+        ("a.pq", None, "parquet"),
+        ("a.orc", None, "orc"),
+        ("logs.2024", None, "parquet"),
+        ("logs", "csv", "csv"),
+        ("a.csv", "csv", "csv"),
+        ("people.csv", "table", "table"),
+        (".", None, "parquet"),
+    ],
+)
+def test_the_format_is_told_by_the_suffix_or_said(name, said, format_):
+    assert sources.format_of(name, said) == format_
+
+
+@pytest.mark.parametrize("name", ["-", "postgresql://a:CanarySecret@h/d", "x/_hidden.csv", ".hidden", "a.arrow"])
+def test_names_that_spark_does_not_read_are_refused(name):
+    with pytest.raises(dpunion.DpunionError) as caught:
+        sources.format_of(name, None)
+    assert SECRET not in str(caught.value)
+
+
+def named(*names):
+    return frames.SparkSource(names)
+
+
+@pytest.mark.parametrize(
+    ("names", "said", "query", "words"),
+    [
+        (["a.csv", "b.parquet"], None, None, "different formats"),
+        (["a.orc", "b.parquet"], None, None, "different formats"),
+        (["a.jsonl"], "csv", None, "by its name"),
+        (["a"], "xlsx", None, "input_format"),
+        (["a.csv"], None, "select * from source", "needs columns with types"),
+        (["a"], None, "select transform(a) using 'tee x' as b from source", "run a program"),
+        (["a"], None, "select transform(a) using /* ( */ 'tee x' from source", "run a program"),
+        (["a"], None, "select `reflect`('java.lang.System', 'exit')", "run a program"),
+        ([], None, None, "no source"),
+    ],
+)
+def test_what_the_names_tell_is_refused_before_spark_starts(monkeypatch, names, said, query, words):
+    monkeypatch.setattr(sources, "open_session", lambda *_: pytest.fail("Spark was started"))
+    options = {"user": "u", "item": "i", "epsilon": 1.0, "delta": 1e-6, "query": query, "input_format": said}
+    with pytest.raises(dpunion.BadParameter, match=words):
+        dpunion.release(named(*names), **options)
+
+
+def test_text_files_may_be_of_several_formats():
+    sources.check_names(named("a.csv", "b.jsonl", "c.tsv.gz"), None, None)
+    sources.check_names(named("a", "b.parquet"), None, "select a, b from source join c using (a)")
+
+
+@pytest.mark.parametrize("bad", [{"epsilon": -1.0}, {"delta": 2.0}, {"shards": 0}, {"algorithm": "none"}])
+def test_a_bad_budget_or_option_is_refused_before_spark_starts(monkeypatch, bad):
+    monkeypatch.setattr(sources, "open_session", lambda *_: pytest.fail("Spark was started"))
+    options = {"user": "u", "item": "i", "epsilon": 1.0, "delta": 1e-6, **bad}
+    with pytest.raises(dpunion.BadParameter):
+        dpunion.release(named("a.csv"), **options)
+
+
+def test_pyspark_prints_no_errors_of_queries(monkeypatch):
+    printed = []
+    logger = types.SimpleNamespace(disabled=False)
+    logger.error = lambda text: None if logger.disabled else printed.append(text)
+    module = types.SimpleNamespace(PySparkLogger=types.SimpleNamespace(getLogger=lambda _: logger))
+    monkeypatch.setitem(sys.modules, "pyspark.logger", module)
+    cleanly(lambda: logger.error(SECRET))
+    assert printed == []
+    logger.error("and is heard again")
+    assert printed == ["and is heard again"]
 
 
 def test_shards_have_a_default():

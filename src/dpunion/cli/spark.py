@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,9 @@ from dpunion.errors import BadParameter
 
 if TYPE_CHECKING:
     from dpunion.pipeline import Progress
+
+CREDENTIALS = re.compile(r"secret|password|token|credential|access\W?key|account\.key", re.IGNORECASE)
+"""Names of settings whose values are secret: Spark's own list, and what its connectors use."""
 
 
 @contextlib.contextmanager
@@ -46,10 +50,14 @@ def opened_source(
 def spark_options(
     engine: str, master: str | None, shards: int | None, settings: Sequence[str] | None
 ) -> dict[str, Any]:
-    """Return the options of Spark as they are recorded beside an output: none where it was not used."""
+    """Return the options of Spark as they are recorded beside an output: none where it was not used.
+
+    Guarantees: settings that hold a password, key or token are left out.
+    """
     if engine == "local":
         return {}
-    return {"engine": engine, "master": master, "shards": shards, "conf": settings}
+    kept = [setting for setting in settings or [] if not CREDENTIALS.search(setting.partition("=")[0])]
+    return {"engine": engine, "master": master, "shards": shards, "conf": kept or None}
 
 
 def _settings(given: Sequence[str]) -> tuple[tuple[str, str], ...]:

@@ -1,0 +1,352 @@
+"""Sources that Spark opens by name: read as on one machine or refused, after the charge, and nothing is printed."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+import dpunion
+from dpunion.cli import app
+from dpunion.errors import AlreadyReleased, BadSource, DpunionError
+from dpunion.ledger import Ledger
+from dpunion.pipeline import Reading
+from dpunion.sources import NullUserPolicy, ValueKind, open_rows
+from dpunion.sources.encoding import Normalization
+from dpunion.sources.locate import data_file
+from dpunion.spark import files
+from dpunion.spark.frames import SparkSource, cleanly
+from dpunion.spark.sources import open_frame
+from dpunion.spark.tasks import guarded
+
+KEY = 5
+BUDGET = {"user": "user", "item": "item", "epsilon": 2.0, "delta": 1e-3, "algorithm": "weighted-gaussian"}
+CANARY = "CanarySecret"
+PEOPLE = 300
+
+
+@pytest.fixture(autouse=True)
+def _signals(monkeypatch):
+    """Commands that run here leave the handlers of signals alone."""
+    monkeypatch.setattr("signal.signal", lambda *_: None)
+
+
+def reading(source, **options):
+    plain = {"null_users": NullUserPolicy.REFUSE, "normalization": Normalization.EXACT, "known": None}
+    plain |= {"user": "user", "value": "item", "kind": ValueKind.ITEM, "query": None, "input_format": None}
+    return Reading(source=source, memory_limit=None, **(plain | options))
+
+
+def rows_of(source, **options):
+    columns = {"user": "user", "value": "item", "kind": ValueKind.ITEM} | options
+    with open_rows(source, **columns) as batches:
+        found = [pair for batch in batches for pair in zip(*(part.to_pylist() for part in batch), strict=True)]
+    return sorted(found)
+
+
+def on_spark(*paths, **options):
+    frame, check_rows = open_frame(reading(SparkSource(tuple(map(str, paths))), **options))
+    check_rows()
+    names = {name: options[name] for name in ("user", "value") if name in options}
+    return rows_of(cleanly(frame.toArrow), **names)
+
+
+def outcome(read):
+    try:
+        return read()
+    except DpunionError:
+        return "refused"
+
+
+def in_file(path, *lines):
+    """Write lines, texts or bytes."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b"".join((line.encode() if isinstance(line, str) else line) + b"\n" for line in lines))
+    return path
+
+
+# --- as on one machine --------------------------------------------------------------------------------------
+
+CSV = ["user,item", "a,x", "b,y"]
+# What Spark's own readers accept and one machine refuses or reads otherwise: files of a case, by name.
+DIFFERENT: dict[str, dict[str, list[str | bytes]]] = {
+    "other names": {"1.csv": CSV, "2.csv": ["who,what", "c,z"]},
+    "swapped names": {"1.csv": CSV, "2.csv": ["item,user", "z,c"]},
+    "no header": {"1.csv": CSV, "2.csv": ["c,z", "d,z"]},
+    "unterminated quote": {"1.csv": [*CSV, 'c,"z', "d,z"]},
+    "stray quote": {"1.csv": [*CSV, 'c,z"z']},
+    "text behind a quote": {"1.csv": [*CSV, 'c,"z"z']},
+    "nul": {"1.csv": [*CSV, "c,z\0z"]},
+    "bad bytes": {"1.csv": [*CSV, b"c,\xff\xfe"]},
+    "latin ids": {"1.csv": [*CSV, "é,z".encode("latin-1"), "è,z".encode("latin-1")]},
+    "ids 1 and '1'": {"1.jsonl": ['{"user": 1, "item": "x"}', '{"user": "1", "item": "y"}']},
+    "ids 1, 1.0 and 'a'": {"1.jsonl": [f'{{"user": {user}, "item": "x"}}' for user in ("1", "1.0", '"a"')]},
+    "ids 1 and '1' in two files": {
+        "1.jsonl": ['{"user": 1, "item": "x"}'],
+        "2.jsonl": ['{"user": "1", "item": "y"}'],
+    },
+    "lone surrogates": {"1.jsonl": [f'{{"user": "\\ud80{n}", "item": "x"}}' for n in "01"]},
+    "two objects on a line": {"1.jsonl": ['{"user": "a", "item": "x"} {"user": "b", "item": "y"}']},
+    "text behind an object": {"1.jsonl": ['{"user": "a", "item": "x"} y']},
+    "mixed items": {"1.jsonl": [f'{{"user": "a", "item": {item}}}' for item in ('"x"', '["y", "z"]', '{"k": 1}')]},
+    "single quotes": {"1.jsonl": ["{'user': 'a', 'item': 'x'}"]},
+    "array on a line": {"1.jsonl": ['[{"user": "a", "item": "x"}]']},
+    "two formats": {"1.csv": CSV, "2.jsonl": ['{"user": "c", "item": ["z", "zz"]}']},
+}
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize("case", list(DIFFERENT))
+def test_text_files_are_read_as_on_one_machine(tmp_path, case):
+    paths = [str(in_file(tmp_path / name, *lines)) for name, lines in DIFFERENT[case].items()]
+    here, there = outcome(lambda: rows_of(paths)), outcome(lambda: on_spark(*paths))
+    assert there == here
+    assert (here == "refused") == (case not in {"swapped names", "two formats"})
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("spark")
+def test_folders_of_001_and_1_are_two_users(tmp_path):
+    for user in ("001", "1"):
+        (tmp_path / "data" / f"user={user}").mkdir(parents=True)
+        pq.write_table(pa.table({"item": ["x"]}), tmp_path / "data" / f"user={user}" / "0.parquet")
+    assert on_spark(tmp_path / "data") == rows_of(str(tmp_path / "data")) == [("001", "x"), ("1", "x")]
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("spark")
+def test_a_parquet_file_that_lacks_a_column_is_refused_and_nulls_are_not(tmp_path):
+    full = pa.table({"user": ["a"], "item": ["x"]})
+    pq.write_table(full, tmp_path / "0.parquet")
+    pq.write_table(pa.table({"user": ["b"], "item": pa.array([None], pa.string())}), tmp_path / "odd [1] é.parquet")
+    assert on_spark(tmp_path) == [("a", "x")]
+    pq.write_table(pa.table({"user": ["b"], "other": ["y"]}), tmp_path / "1.parquet")
+    with pytest.raises(BadSource, match="lacks the column 'item'"):
+        on_spark(tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("spark")
+def test_files_are_not_left_out(tmp_path):
+    table = pa.table({"user": ["a"], "item": ["x"]})
+    (tmp_path / "below").mkdir()
+    pq.write_table(table, tmp_path / "0.parquet")
+    pq.write_table(table, tmp_path / "below" / "1.parquet")
+    with pytest.raises(BadSource, match="leave out files in subfolders"):
+        on_spark(tmp_path)
+    in_file(tmp_path / "mixed" / "1.csv", *CSV)
+    pq.write_table(table, tmp_path / "mixed" / "0.parquet")
+    with pytest.raises(BadSource, match="'csv' by its name"):
+        on_spark(tmp_path / "mixed")
+    (tmp_path / "empty.csv").mkdir()
+    with pytest.raises(BadSource, match="no files"):
+        on_spark(tmp_path / "mixed" / "1.csv", tmp_path / "empty.csv")
+    with pytest.raises(BadSource, match="no file"):
+        on_spark(tmp_path / "nothing.csv")
+
+
+@pytest.mark.slow
+def test_tables_are_of_one_type_and_not_text(spark, tmp_path):
+    spark.createDataFrame([("001", "x")], "user string, item string").createOrReplaceTempView("texts")
+    spark.createDataFrame([("y", 1)], "item string, user long").createOrReplaceTempView("numbers")
+    spark.createDataFrame([("y", "b")], "item string, user string").createOrReplaceTempView("swapped")
+    assert on_spark("texts", "swapped", input_format="table") == [("001", "x"), ("b", "y")]
+    with pytest.raises(DpunionError, match="different names or types"):
+        on_spark("texts", "numbers", input_format="table")
+    in_file(tmp_path / "lenient" / "1.csv", *CSV)
+    spark.sql(f"create table lenient (user string, item string) using csv location '{tmp_path}/lenient'")
+    try:
+        with pytest.raises(BadSource, match="stored as csv"):
+            on_spark("lenient", input_format="table")
+    finally:
+        spark.sql("drop table lenient")
+
+
+def test_the_task_of_the_workers_reads_what_one_machine_reads(tmp_path):
+    """Without Spark: whole files as the workers get them."""
+    wanted = files.WantedRows("user", ("item",), ValueKind.ITEM, NullUserPolicy.REFUSE)
+    for number, (case, contents) in enumerate(DIFFERENT.items()):
+        for name, lines in contents.items():
+            path = in_file(tmp_path / f"{number}{name}", *lines)
+            batch = pa.record_batch({"path": [f"file:{path}"], "content": pa.array([path.read_bytes()], pa.binary())})
+            task = files.ReadFiles(data_file(path).format, wanted)
+
+            def there(task=task, batch=batch):
+                try:
+                    found = list(guarded(task)(iter([batch])))
+                except RuntimeError as error:
+                    assert "dpunion-error" in str(error)
+                    return "refused"
+                return sorted(row for one in found for row in zip(*one.to_pydict().values(), strict=True))
+
+            assert there() == outcome(lambda path=path: rows_of(str(path))), case
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("spark")
+def test_keys_of_several_columns_and_compressed_files(tmp_path):
+    import gzip
+
+    lines = "user,country,device\n" + "".join(f"u{n},de,phone\nu{n},,x\n" for n in range(PEOPLE))
+    (tmp_path / "visits.csv.gz").write_bytes(gzip.compress(lines.encode()))
+    options = BUDGET | {"item": ["country", "device"], "unsafe_test_key": KEY}
+    there = dpunion.release(SparkSource((str(tmp_path / "visits.csv.gz"),)), **options)
+    assert there.items == dpunion.release(str(tmp_path / "visits.csv.gz"), **options).items == (("de", "phone"),)
+
+
+# --- one person ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("spark")
+def test_one_person_of_another_type_changes_nobodys_items(tmp_path):
+    lines = [json.dumps({"user": f"u{n}", "item": ["apple", "pear"]}) for n in range(PEOPLE)]
+    without = in_file(tmp_path / "without" / "F.jsonl", *lines)
+    with_one = in_file(tmp_path / "with" / "F.jsonl", *lines, json.dumps({"user": "v", "item": "plum"}))
+    released = dpunion.release(SparkSource((str(without),)), **BUDGET)
+    assert released.items == ("apple", "pear")
+    with pytest.raises(DpunionError, match="Mixed types"):
+        dpunion.release(SparkSource((str(with_one),)), **BUDGET)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("spark")
+def test_a_user_id_is_never_released(tmp_path):
+    one = in_file(tmp_path / "a.csv", "user,item", *(f"person{n},popular" for n in range(PEOPLE)))
+    other = in_file(tmp_path / "b.csv", "item,user", *(f"thing{n},alice" for n in range(PEOPLE)))
+    for names in ((one, other), (other, one)):
+        assert dpunion.release(SparkSource(tuple(map(str, names))), **BUDGET).items == ("popular",)
+
+
+# --- queries, the ledger, the record ------------------------------------------------------------------------
+
+
+@pytest.fixture
+def posts(tmp_path):
+    table = pa.table({"user": [f"u{n}" for n in range(PEOPLE)] * 2, "item": ["x"] * PEOPLE + ["y"] * PEOPLE})
+    pq.write_table(table, tmp_path / "posts.parquet")
+    return str(tmp_path / "posts.parquet")
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize(
+    "query",
+    [
+        "insert overwrite directory '{out}' using parquet select * from source",
+        "insert overwrite local directory '{out}' using ( 'csv' ) select * from source",
+        "with t as (select * from source) insert overwrite directory '{out}' stored as parquet select * from t",
+        "from source insert overwrite directory '{out}' stored as parquet select *",
+        "create table written location '{out}' as select * from source",
+        "select 1) t; create table written as select * from (select 1",
+        "cache table source",
+    ],
+)
+def test_a_query_cannot_write(tmp_path, posts, query):
+    out = tmp_path / "written"
+    with pytest.raises(DpunionError):
+        dpunion.release(SparkSource((posts,)), query=query.format(out=out), **BUDGET)
+    assert not out.exists()
+    assert not Path("spark-warehouse", "written").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("spark")
+def test_a_query_selects_and_reads_no_other_files(tmp_path, posts):
+    query = "select user, item from source where item = 'x' -- only these;"
+    assert dpunion.release(SparkSource((posts,)), query=query, **BUDGET).items == ("x",)
+    in_file(tmp_path / "other.csv", *CSV)
+    for other in (f"csv.`{tmp_path}/other.csv`", f"parquet.`{posts}`"):
+        with pytest.raises(DpunionError):
+            dpunion.release(SparkSource((posts,)), query=f"select * from {other}", **BUDGET)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("spark")
+def test_nothing_is_read_before_the_charge(tmp_path, monkeypatch, posts):
+    place = tmp_path / "ledger.db"
+    book = Ledger.open(place, create=True)
+    book.create_dataset("people", 20.0, 0.5)
+    options = BUDGET | {"ledger": place, "dataset": "people"}
+    bad = in_file(tmp_path / "bad.jsonl", '{"user": "a", "item": "x"}', "{")
+    with pytest.raises(DpunionError):
+        dpunion.release(SparkSource((str(bad),)), **options)
+    good = in_file(tmp_path / "good.csv", "user,item", *(f"u{n},x" for n in range(PEOPLE)))
+    assert dpunion.release(SparkSource((str(good),)), **options).items == ("x",)
+    # Another source, and another query of the same one, are other releases; the same again is not.
+    for query in ("select user, item from source where item = 'x'", "select user, item from source where item = 'y'"):
+        assert len(dpunion.release(SparkSource((posts,)), query=query, **options).items) == 1
+    monkeypatch.setattr("dpunion.spark.sources.open_session", lambda *_: pytest.fail("Spark was started"))
+    with pytest.raises(AlreadyReleased):
+        dpunion.release(SparkSource((str(good),)), **options)
+    states = [entry.state.value for entry in book.overview().entries]
+    book.close()
+    assert states == ["unsettled", "settled", "settled", "settled"], "the damaged source is paid for"
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("spark")
+def test_the_private_record_replays(tmp_path, posts):
+    os.rename(posts, tmp_path / "posts")
+    first, again = tmp_path / "first.csv", tmp_path / "again.csv"
+    query = "select user, item from source where item = 'x'"
+    command = ["release", str(tmp_path / "posts"), "--user", "user", "--item", "item", "-e", "2", "-d", "1e-3"]
+    command += ["--engine", "spark", "--query", query, "--input-format", "parquet", "--shards", "3"]
+    command += ["--algorithm", "weighted-gaussian", "--unsafe-test-key", "3", "--out", str(first)]
+    done = CliRunner().invoke(app, command)
+    assert done.exit_code == 0, done.output
+    record = str(first) + ".private.toml"
+    told = Path(record).read_text(encoding="utf-8")
+    for line in ('engine = "spark"', 'input-format = "parquet"', "shards = 3", f'query = "{query}"'):
+        assert line in told
+    done = CliRunner().invoke(app, ["release", "--config", record, "--out", str(again)])
+    assert done.exit_code == 0, done.output
+    assert "Apache Spark" in done.stderr
+    assert again.read_bytes() == first.read_bytes() == b"item\nx\n"
+
+
+# --- what is printed ----------------------------------------------------------------------------------------
+
+DRIVER = """
+import json, sys
+from dpunion.cli import app
+codes = []
+for command in json.loads(sys.argv[1]):
+    try:
+        app(command)
+    except SystemExit as left:
+        codes.append(left.code)
+print(codes)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("spark")
+def test_no_row_reaches_standard_error(tmp_path):
+    """In a process of its own, with all that Spark's Java prints."""
+    ragged = in_file(tmp_path / "c.csv", "user,item", "a,x", f"{CANARY}1,{CANARY}2,extra")
+    mixed = in_file(tmp_path / "c.jsonl", '{"user": "a", "item": ["x"]}', f'{{"user": "{CANARY}", "item": "{CANARY}"}}')
+    pq.write_table(pa.table({"user": [CANARY], "item": [CANARY]}), tmp_path / "c.parquet")
+    plain = ["--user", "user", "--item", "item", "-e", "1", "-d", "1e-6", "--engine", "spark", "--master", "local[1]"]
+    plain += ["--algorithm", "weighted-gaussian"]
+    cast = "select cast(user as int) user, item from source"
+    commands = [
+        ["release", str(ragged), *plain],
+        ["release", str(mixed), *plain],
+        ["release", str(tmp_path / "c.parquet"), *plain, "--query", cast],
+        ["release", str(tmp_path / "c.parquet"), *plain, "--query", f"select {CANARY} from source"],
+    ]
+    command = [sys.executable, "-c", DRIVER, json.dumps(commands)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
+    assert done.stdout.strip() == "[3, 3, 3, 3]", done.stderr[-3000:]
+    assert "does not have 2 fields" in done.stderr
+    assert "CAST_INVALID_INPUT" in done.stderr
+    assert CANARY not in done.stderr
