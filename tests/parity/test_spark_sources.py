@@ -154,6 +154,16 @@ def test_files_are_not_left_out(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize("mark", ["_delta_log/0.json", ".hoodie/hoodie.properties", "metadata/v1.metadata.json"])
+def test_folders_of_tables_with_a_log_are_refused(tmp_path, mark):
+    pq.write_table(pa.table({"user": ["a"], "item": ["x"]}), tmp_path / "0.parquet")
+    in_file(tmp_path / mark, "{}")
+    with pytest.raises(BadSource, match="table of"):
+        on_spark(tmp_path)
+
+
+@pytest.mark.slow
 def test_tables_are_of_one_type_and_not_text(spark, tmp_path):
     spark.createDataFrame([("001", "x")], "user string, item string").createOrReplaceTempView("texts")
     spark.createDataFrame([("y", 1)], "item string, user long").createOrReplaceTempView("numbers")

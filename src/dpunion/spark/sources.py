@@ -38,6 +38,8 @@ UNREAD_SUFFIXES = ("arrow", "arrows", "ipc", "feather")
 TEXT_PROVIDERS = {"csv", "json", "text", "xml"}
 # Parts of SQL that run programs or Java methods, which could write.
 PROGRAMS = re.compile(r"\b(reflect|try_reflect|java_method)\b|\busing\b(?!\s*\()", re.IGNORECASE)
+# What the folder of a table holds besides its data, deleted rows among them, by the tool that wrote it.
+TABLE_MARKS = {"_delta_log": "Delta Lake", ".hoodie": "Hudi", "metadata/*.metadata.json": "Iceberg"}
 PARTITION_TYPES = "spark.sql.sources.partitionColumnTypeInference.enabled"
 FILES_IN_QUERIES = "spark.sql.runSQLOnFiles"
 
@@ -183,6 +185,19 @@ def listed(session: SparkSession, name: str, format_: str) -> list[str]:
     return found
 
 
+def check_no_table(session: SparkSession, name: str) -> None:
+    """Refuse a folder of which only a table's own reader knows which files count."""
+    for mark, tool in TABLE_MARKS.items():
+        try:
+            whole_files(session, [f"{name.rstrip('/')}/{mark}"])
+        except SourceNotFound:
+            continue
+        raise BadSource(
+            f"A source is a table of {tool}: its folder has files with rows that were deleted from it.",
+            "Name it in Spark's catalog and use --input-format table, or pass a DataFrame.",
+        )
+
+
 def _text_frame(session: SparkSession, formats: dict[str, str], rows: WantedRows) -> OpenedFrame:
     for name, format_ in formats.items():
         listed(session, name, format_)
@@ -203,6 +218,8 @@ def _text_frame(session: SparkSession, formats: dict[str, str], rows: WantedRows
 
 def _columnar_frame(session: SparkSession, names: Sequence[str], format_: str, rows: WantedRows | None) -> OpenedFrame:
     """Open Parquet or ORC; rows: which columns are wanted, all of them when None."""
+    for name in names:
+        check_no_table(session, name)
     files = {file for name in names for file in listed(session, name, format_)}
     reader = session.read.format(format_).option("mergeSchema", True)
     reader = reader.option("ignoreCorruptFiles", False).option("ignoreMissingFiles", False)
