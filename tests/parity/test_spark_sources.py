@@ -11,6 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyarrow import orc
 from typer.testing import CliRunner
 
 import dpunion
@@ -123,14 +124,14 @@ def test_folders_of_001_and_1_are_two_users(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("spark")
-def test_a_parquet_file_that_lacks_a_column_is_refused_and_nulls_are_not(tmp_path):
-    full = pa.table({"user": ["a"], "item": ["x"]})
-    pq.write_table(full, tmp_path / "0.parquet")
-    pq.write_table(pa.table({"user": ["b"], "item": pa.array([None], pa.string())}), tmp_path / "odd [1] é.parquet")
-    assert on_spark(tmp_path) == [("a", "x")]
-    pq.write_table(pa.table({"user": ["b"], "other": ["y"]}), tmp_path / "1.parquet")
+@pytest.mark.parametrize(("suffix", "write"), [("parquet", pq.write_table), ("orc", orc.write_table)])
+def test_a_file_that_lacks_a_column_is_refused_and_nulls_are_not(tmp_path, suffix, write):
+    write(pa.table({"user": ["a"], "item": ["x"]}), tmp_path / f"0.{suffix}")
+    write(pa.table({"user": ["b"], "item": pa.array([None], pa.string())}), tmp_path / f"odd [1] é.{suffix}")
+    assert on_spark(tmp_path, input_format=suffix) == [("a", "x")]
+    write(pa.table({"user": ["b"], "other": ["y"]}), tmp_path / f"1.{suffix}")
     with pytest.raises(BadSource, match="lacks the column 'item'"):
-        on_spark(tmp_path)
+        on_spark(tmp_path, input_format=suffix)
 
 
 @pytest.mark.slow

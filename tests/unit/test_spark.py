@@ -21,6 +21,7 @@ from dpunion.algorithms import Norm, Sensitivity
 from dpunion.cli.spark import spark_options
 from dpunion.mechanisms import Weights, mechanism_for
 from dpunion.randomness import Purpose, RunKey
+from dpunion.sources import NullUserPolicy, ValueKind
 from dpunion.spark import frames, partitions, sessions, sources, targets, tasks
 from dpunion.spark.engine import LARGEST_CLOSURE, closures_in_memory, columns_of
 from dpunion.spark.frames import checked_shards, cleanly, is_spark_frame
@@ -237,6 +238,14 @@ def test_what_the_names_tell_is_refused_before_spark_starts(monkeypatch, names, 
     options = {"user": "u", "item": "i", "epsilon": 1.0, "delta": 1e-6, "query": query, "input_format": said}
     with pytest.raises(dpunion.BadParameter, match=words):
         dpunion.release(named(*names), **options)
+
+
+@pytest.mark.parametrize("given", [{"query": "select 1"}, {"input_format": "csv"}])
+def test_a_data_frame_takes_no_query(given):
+    asked = {"user": "user", "value": "item", "kind": ValueKind.ITEM, "null_users": NullUserPolicy.REFUSE}
+    asked |= {"source": Frame(), "query": None, "input_format": None} | given
+    with pytest.raises(dpunion.BadParameter, match="takes no query"):
+        sources.open_frame(types.SimpleNamespace(**asked))
 
 
 def test_text_files_may_be_of_several_formats():
