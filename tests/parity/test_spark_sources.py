@@ -103,7 +103,6 @@ DIFFERENT: dict[str, dict[str, list[str | bytes]]] = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("spark")
 @pytest.mark.parametrize("case", list(DIFFERENT))
 def test_text_files_are_read_as_on_one_machine(tmp_path, case):
@@ -113,7 +112,6 @@ def test_text_files_are_read_as_on_one_machine(tmp_path, case):
     assert (here == "refused") == (case not in {"swapped names", "two formats"})
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("spark")
 def test_folders_of_001_and_1_are_two_users(tmp_path):
     for user in ("001", "1"):
@@ -122,7 +120,6 @@ def test_folders_of_001_and_1_are_two_users(tmp_path):
     assert on_spark(tmp_path / "data") == rows_of(str(tmp_path / "data")) == [("001", "x"), ("1", "x")]
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("spark")
 @pytest.mark.parametrize(("suffix", "write"), [("parquet", pq.write_table), ("orc", orc.write_table)])
 def test_a_file_that_lacks_a_column_is_refused_and_nulls_are_not(tmp_path, suffix, write):
@@ -134,7 +131,6 @@ def test_a_file_that_lacks_a_column_is_refused_and_nulls_are_not(tmp_path, suffi
         on_spark(tmp_path, input_format=suffix)
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("spark")
 def test_files_are_not_left_out(tmp_path):
     table = pa.table({"user": ["a"], "item": ["x"]})
@@ -154,7 +150,6 @@ def test_files_are_not_left_out(tmp_path):
         on_spark(tmp_path / "nothing.csv")
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("spark")
 @pytest.mark.parametrize("mark", ["_delta_log/0.json", ".hoodie/hoodie.properties", "metadata/v1.metadata.json"])
 def test_folders_of_tables_with_a_log_are_refused(tmp_path, mark):
@@ -164,7 +159,6 @@ def test_folders_of_tables_with_a_log_are_refused(tmp_path, mark):
         on_spark(tmp_path)
 
 
-@pytest.mark.slow
 def test_tables_are_of_one_type_and_not_text(spark, tmp_path):
     spark.createDataFrame([("001", "x")], "user string, item string").createOrReplaceTempView("texts")
     spark.createDataFrame([("y", 1)], "item string, user long").createOrReplaceTempView("numbers")
@@ -201,7 +195,6 @@ def test_the_task_of_the_workers_reads_what_one_machine_reads(tmp_path):
             assert there() == outcome(lambda path=path: rows_of(str(path))), case
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("spark")
 def test_keys_of_several_columns_and_compressed_files(tmp_path):
     import gzip
@@ -216,7 +209,6 @@ def test_keys_of_several_columns_and_compressed_files(tmp_path):
 # --- one person ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("spark")
 def test_one_person_of_another_type_changes_nobodys_items(tmp_path):
     lines = [json.dumps({"user": f"u{n}", "item": ["apple", "pear"]}) for n in range(PEOPLE)]
@@ -228,7 +220,6 @@ def test_one_person_of_another_type_changes_nobodys_items(tmp_path):
         dpunion.release(SparkSource((str(with_one),)), **BUDGET)
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("spark")
 def test_a_user_id_is_never_released(tmp_path):
     one = in_file(tmp_path / "a.csv", "user,item", *(f"person{n},popular" for n in range(PEOPLE)))
@@ -247,7 +238,6 @@ def posts(tmp_path):
     return str(tmp_path / "posts.parquet")
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("spark")
 @pytest.mark.parametrize(
     "query",
@@ -269,7 +259,6 @@ def test_a_query_cannot_write(tmp_path, posts, query):
     assert not Path("spark-warehouse", "written").exists()
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("spark")
 def test_a_query_selects_and_reads_no_other_files(tmp_path, posts):
     query = "select user, item from source where item = 'x' -- only these;"
@@ -280,7 +269,6 @@ def test_a_query_selects_and_reads_no_other_files(tmp_path, posts):
             dpunion.release(SparkSource((posts,)), query=f"select * from {other}", **BUDGET)
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("spark")
 def test_nothing_is_read_before_the_charge(tmp_path, monkeypatch, posts):
     place = tmp_path / "ledger.db"
@@ -303,7 +291,6 @@ def test_nothing_is_read_before_the_charge(tmp_path, monkeypatch, posts):
     assert states == ["unsettled", "settled", "settled", "settled"], "the damaged source is paid for"
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("spark")
 def test_the_private_record_replays(tmp_path, posts):
     os.rename(posts, tmp_path / "posts")
@@ -339,7 +326,6 @@ print(codes)
 """
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("spark")
 def test_no_row_reaches_standard_error(tmp_path):
     """In a process of its own, with all that Spark's Java prints."""

@@ -516,7 +516,6 @@ def named(cases: Iterable[TextCase], *names: str) -> list[TextCase]:
     return [known[name] for name in names]
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("spark")
 def test_delimited_files_on_spark(tmp_path):
     own_files = [f"{name}, {place} file" for name in ("swapped", "more columns") for place in ("first", "second")]
@@ -526,7 +525,6 @@ def test_delimited_files_on_spark(tmp_path):
     assert spark_readings(named(TEXT_CASES["tsv"], *own_files[:2]), tmp_path / "tsv", "tsv") == 2
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("spark")
 def test_json_lines_on_spark(tmp_path):
     among_lists = [f"{name} among list, last" for name in ("text", "list", "null", "lone surrogate", "two objects")]
@@ -535,7 +533,6 @@ def test_json_lines_on_spark(tmp_path):
     assert 3 <= spark_readings(chosen, tmp_path, "jsonl") <= 6
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("spark")
 def test_parquet_on_spark(tmp_path):
     read = 0
@@ -555,13 +552,11 @@ def test_parquet_on_spark(tmp_path):
     assert 4 <= read <= 8
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("spark")
 def test_folders_on_spark(tmp_path):
     assert folder_readings(tmp_path, lambda folder: on_spark([folder]), everybody=False) >= 15
 
 
-@pytest.mark.slow
 def test_tables_on_spark(spark):
     def read(rows: list[tuple[str, Any]]) -> Found:
         spark.createDataFrame(rows, "user string, item string").createOrReplaceTempView("one_persons_rows")
@@ -571,7 +566,6 @@ def test_tables_on_spark(spark):
     assert compare_rows(cases, read) == len(cases)
 
 
-@pytest.mark.slow
 def test_data_frames_on_spark(spark):
     def read(rows: list[tuple[str, Any]]) -> Found:
         return found_on_spark(spark.createDataFrame(rows, "user string, item string"))

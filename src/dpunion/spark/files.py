@@ -108,7 +108,10 @@ class ReadFiles:
 
 @dataclass(frozen=True)
 class LookAtFiles:
-    """(path, content) of text files -> (kinds,): of what kind the columns of each file are, null where all is null."""
+    """(path, content) of text files -> (kinds,): of what kind the columns of each file are, null where all is null.
+
+    Guarantees: a kind is text, integer, date or boolean, and depends on its file alone.
+    """
 
     format: Format
     rows: WantedRows
