@@ -34,6 +34,7 @@ from dpunion.sources import NullUserPolicy, Rows, ValueKind, check_source, compo
 from dpunion.sources.databases import public_name
 from dpunion.sources.encoding import Normalization, encode
 from dpunion.sources.known import Known, known_items
+from dpunion.sources.overlaps import refuse_overwriting
 from dpunion.sources.rowstore import as_bytes
 from dpunion.sources.token_streams import encode_ngrams
 from dpunion.spark.frames import checked_options, is_spark_frame
@@ -152,6 +153,7 @@ def release(
     on_shards = checked_options(shards, collect, out, on_spark=on_spark)
     if not collect:
         out, stored = (), str(out)
+    refuse_overwriting(out, {"source": source, "known list": [known], "ledger": ledger})
     # With a ledger, a release that was made before is found first; a bad output then gives the charge back.
     targets = [] if ledger is not None else checked_targets(out, overwrite=overwrite)
     key = RunKey.fresh() if unsafe_test_key is None else RunKey.for_tests(unsafe_test_key)
@@ -455,6 +457,11 @@ def splitting_of(
 
 
 def _check_text_options(reading: Reading) -> None:
+    if reading.memory_limit is not None and (is_spark_frame(reading.source) or not reading.plain_words):
+        raise BadParameter(
+            "A memory limit cannot be kept on Spark, with n-grams or with another tokenizer yet.",
+            "Leave 'memory_limit' (--memory-limit) out.",
+        )
     if reading.plain_words:
         return
     if reading.kind is not ValueKind.TEXT:

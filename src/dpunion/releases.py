@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Protocol
 
 from dpunion.budget import guarantee
 from dpunion.errors import BadParameter
@@ -78,6 +78,17 @@ class Release:
         """Yield each item as one text for each column."""
         self._refuse_if_stored()
         return iter(self.items) if len(self.columns) > 1 else ((item,) for item in self.items)
+
+    def lines(self) -> Iterator[str]:
+        """Yield each item on one line, escaped, with tabs between its texts."""
+        return map(text_line, self.rows())
+
+    def table(self) -> Any:
+        """Return the items as a new Arrow table, one column of texts for each column of the key."""
+        import pyarrow as pa
+
+        rows = list(self.rows())
+        return pa.table({name: text_array([row[i] for row in rows]) for i, name in enumerate(self.columns)})
 
     def to_json(self) -> str:
         """Return everything as JSON, items included."""
@@ -165,7 +176,32 @@ def statement(plan: Plan, *, guaranteed: bool, notes: tuple[str, ...] = ()) -> s
     return "\n".join(lines)
 
 
-Writer = Callable[[Release, IO[bytes]], None]
+class Writable(Protocol):
+    """A release as the writers see it: rows of texts, and of numbers, under names."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the columns."""
+        ...
+
+    def rows(self) -> Iterator[tuple[Any, ...]]:
+        """Yield the rows."""
+        ...
+
+    def lines(self) -> Iterator[str]:
+        """Yield the rows as lines of plain text."""
+        ...
+
+    def table(self) -> Any:
+        """Return the rows as a new Arrow table."""
+        ...
+
+    def to_json(self) -> str:
+        """Return everything as JSON."""
+        ...
+
+
+Writer = Callable[[Writable, IO[bytes]], None]
 
 
 def check_target(target: Path, *, overwrite: bool) -> Writer:
@@ -234,19 +270,11 @@ def text_array(texts: Sequence[str]) -> Any:
     return large.cast(pa.string())
 
 
-def _table(release: Release) -> Any:
-    """Return the items as a new Arrow table, one column of texts for each column of the key."""
-    import pyarrow as pa
-
-    rows = list(release.rows())
-    return pa.table({name: text_array([row[i] for row in rows]) for i, name in enumerate(release.columns)})
-
-
-def _write_parquet(release: Release, file: IO[bytes]) -> None:
+def _write_parquet(release: Writable, file: IO[bytes]) -> None:
     import pyarrow.parquet as pq
 
     pq.write_table(
-        _table(release),
+        release.table(),
         file,
         compression="zstd",
         use_dictionary=False,
@@ -255,17 +283,17 @@ def _write_parquet(release: Release, file: IO[bytes]) -> None:
     )
 
 
-def _write_arrow(release: Release, file: IO[bytes]) -> None:
+def _write_arrow(release: Writable, file: IO[bytes]) -> None:
     import pyarrow as pa
 
-    table = _table(release)
+    table = release.table()
     with pa.ipc.new_file(file, table.schema) as writer:
         writer.write_table(table, max_chunksize=ROWS_PER_GROUP)
 
 
-def csv_line(row: Sequence[str]) -> bytes:
-    """Return the texts as a line of CSV (RFC 4180), formulas defused."""
-    return ",".join(map(_csv_field, map(defuse_formula, row))).encode() + b"\n"
+def csv_line(row: Sequence[Any]) -> bytes:
+    """Return the texts and numbers as a line of CSV (RFC 4180), formulas defused."""
+    return ",".join(map(_csv_field, map(defuse_formula, map(str, row)))).encode() + b"\n"
 
 
 def _csv_field(text: str) -> str:
@@ -273,23 +301,23 @@ def _csv_field(text: str) -> str:
     return '"' + text.replace('"', '""') + '"' if not text or QUOTED.search(text) else text
 
 
-def _write_csv(release: Release, file: IO[bytes]) -> None:
+def _write_csv(release: Writable, file: IO[bytes]) -> None:
     for row in (release.columns, *release.rows()):
         file.write(csv_line(row))
 
 
-def _write_jsonl(release: Release, file: IO[bytes]) -> None:
+def _write_jsonl(release: Writable, file: IO[bytes]) -> None:
     for row in release.rows():
         values = dict(zip(release.columns, row, strict=True))
         file.write(json.dumps(values, ensure_ascii=False).encode() + b"\n")
 
 
-def _write_txt(release: Release, file: IO[bytes]) -> None:
-    for row in release.rows():
-        file.write(text_line(row).encode() + b"\n")
+def _write_txt(release: Writable, file: IO[bytes]) -> None:
+    for line in release.lines():
+        file.write(line.encode() + b"\n")
 
 
-def _write_json(release: Release, file: IO[bytes]) -> None:
+def _write_json(release: Writable, file: IO[bytes]) -> None:
     file.write(release.to_json().encode())
 
 

@@ -21,6 +21,7 @@ import typer
 import dpunion
 from dpunion.cli.answers import print_json, say
 from dpunion.cli.auditing import audit_app
+from dpunion.cli.configuration import Command
 from dpunion.cli.lab import lab_app
 from dpunion.cli.ledger import ledger_app
 from dpunion.cli.ngrams import NGRAMS_HELP, ngrams_command
@@ -68,6 +69,9 @@ app.add_typer(ledger_app, name="ledger")
 app.add_typer(audit_app, name="audit")
 app.add_typer(lab_app, name="lab")
 app.command("demo")(demo_command)
+for commands in (app, ledger_app, audit_app, lab_app):
+    for command in commands.registered_commands:
+        command.cls = Command
 
 
 def main() -> NoReturn:
