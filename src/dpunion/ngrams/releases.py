@@ -6,24 +6,16 @@ import contextlib
 import dataclasses
 import json
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from dpunion.budget import guarantee
 from dpunion.errors import BadParameter
 from dpunion.files import atomic_file
 from dpunion.ngrams.plans import LengthResult, NgramPlan
-from dpunion.releases import (
-    ASSUMPTIONS,
-    NOT_PRIVATE,
-    ROWS_PER_GROUP,
-    check_target,
-    csv_line,
-    escape_controls,
-    with_new_word,
-)
+from dpunion.releases import ASSUMPTIONS, NOT_PRIVATE, check_target, escape_controls, text_array, with_new_word
 
 FORMAT = "dpunion-ngrams/2"
 FIRST_FORMAT = "dpunion-ngrams/1"
@@ -54,6 +46,26 @@ class NgramRelease:
     def of_length(self, length: int) -> tuple[str, ...]:
         """Return the texts of one length."""
         return tuple(text for text, size in self.ngrams if size == length)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the columns with which the n-grams are written."""
+        return COLUMNS
+
+    def rows(self) -> Iterator[tuple[Any, ...]]:
+        """Yield each n-gram with its length."""
+        return iter(self.ngrams)
+
+    def lines(self) -> Iterator[str]:
+        """Yield each n-gram on one line, escaped, without its length."""
+        return (escape_controls(text) for text, _ in self.ngrams)
+
+    def table(self) -> Any:
+        """Return the n-grams and their lengths as a new Arrow table."""
+        import pyarrow as pa
+
+        lengths = pa.array([length for _, length in self.ngrams], pa.int32())
+        return pa.table({COLUMNS[0]: text_array([text for text, _ in self.ngrams]), COLUMNS[1]: lengths})
 
     @property
     def statement(self) -> str:
@@ -100,9 +112,9 @@ class NgramRelease:
         - it holds the released n-grams and their lengths (and, in JSON, plan and statement) and nothing else.
         """
         target = Path(path)
-        check_target(target, overwrite=overwrite)
+        writer = check_target(target, overwrite=overwrite)
         with atomic_file(target, overwrite=overwrite) as file:
-            WRITERS[target.suffix.lower()](self, file)
+            writer(self, file)
         return target
 
 
@@ -157,60 +169,3 @@ def closed_under_parts(texts: Iterable[str]) -> tuple[str, ...]:
         )
 
     return tuple(sorted(text for text in everything if is_closed(text.split(" "))))
-
-
-def _table(release: NgramRelease) -> Any:
-    import pyarrow as pa
-
-    texts = pa.array([text for text, _ in release.ngrams], pa.string())
-    return pa.table({COLUMNS[0]: texts, COLUMNS[1]: pa.array([length for _, length in release.ngrams], pa.int32())})
-
-
-def _write_parquet(release: NgramRelease, file: IO[bytes]) -> None:
-    import pyarrow.parquet as pq
-
-    pq.write_table(
-        _table(release),
-        file,
-        compression="zstd",
-        use_dictionary=False,
-        write_page_checksum=True,
-        row_group_size=ROWS_PER_GROUP,
-    )
-
-
-def _write_arrow(release: NgramRelease, file: IO[bytes]) -> None:
-    import pyarrow as pa
-
-    table = _table(release)
-    with pa.ipc.new_file(file, table.schema) as writer:
-        writer.write_table(table, max_chunksize=ROWS_PER_GROUP)
-
-
-def _write_csv(release: NgramRelease, file: IO[bytes]) -> None:
-    for row in (COLUMNS, *release.ngrams):
-        file.write(csv_line(tuple(map(str, row))))
-
-
-def _write_jsonl(release: NgramRelease, file: IO[bytes]) -> None:
-    for text, length in release.ngrams:
-        file.write(json.dumps({COLUMNS[0]: text, COLUMNS[1]: length}, ensure_ascii=False).encode() + b"\n")
-
-
-def _write_txt(release: NgramRelease, file: IO[bytes]) -> None:
-    for text, _ in release.ngrams:
-        file.write(escape_controls(text).encode() + b"\n")
-
-
-def _write_json(release: NgramRelease, file: IO[bytes]) -> None:
-    file.write(release.to_json().encode())
-
-
-WRITERS: dict[str, Callable[[NgramRelease, IO[bytes]], None]] = {
-    ".parquet": _write_parquet,
-    ".csv": _write_csv,
-    ".jsonl": _write_jsonl,
-    ".txt": _write_txt,
-    ".arrow": _write_arrow,
-    ".json": _write_json,
-}
