@@ -12,6 +12,7 @@ from dpunion.errors import BadParameter
 LARGEST_EPSILON = 30.0
 SMALLEST_EPSILON = 1e-3
 SMALLEST_DELTA = 1e-15
+LARGEST_DELTA = 0.5
 
 # The largest epsilon and delta of each class, and those that need no leave. docs/guarantees.md §0 gives the reasons.
 STRONG = (1.0, 1e-5)
@@ -32,7 +33,7 @@ class Budget:
     """A privacy budget for adding or removing one user.
 
     epsilon in [0.001, 30]: below, the numerical slack of the decisions would no longer be negligible; above, the
-    promise is empty and the coins' rounding would show. delta in [1e-15, 1): zero is impossible for an unbounded
+    promise is empty and the coins' rounding would show. delta in [1e-15, 0.5]: zero is impossible for an unbounded
     universe of items.
     """
 
@@ -48,9 +49,10 @@ class Budget:
                 f"Got {self.epsilon!r} instead.",
                 "Typical values lie between 0.1 and 10; smaller is more private.",
             )
-        if not SMALLEST_DELTA <= self.delta < 1.0:
+        if not SMALLEST_DELTA <= self.delta <= LARGEST_DELTA:
             raise BadParameter(
-                f"The 'delta' parameter must be at least {SMALLEST_DELTA:g} and below 1. Got {self.delta!r} instead.",
+                f"The 'delta' parameter must be between {SMALLEST_DELTA:g} and {LARGEST_DELTA:g}. "
+                f"Got {self.delta!r} instead.",
                 "Choose it well below one over the number of people, from public knowledge, for example 1e-6.",
             )
 
