@@ -11,6 +11,7 @@ from dpunion.errors import BadParameter
 
 LARGEST_EPSILON = 30.0
 SMALLEST_EPSILON = 1e-3
+LARGEST_NUMBER = 1e300
 SMALLEST_DELTA = 1e-15
 LARGEST_DELTA = 0.5
 
@@ -161,7 +162,8 @@ def _number(name: str, value: object) -> float:
             f"The {name!r} parameter must be a number. Got a {type(value).__name__} instead.",
             f"Pass {name!r} as a plain number, for example 1e-6.",
         )
-    number = float(value)
+    # subtle: a whole number may be too large for a float.
+    number = float(value) if abs(value) < LARGEST_NUMBER else math.inf
     if not math.isfinite(number):
         raise BadParameter(
             f"The {name!r} parameter must be finite. Got {number!r} instead.", f"Pass a finite {name!r}."

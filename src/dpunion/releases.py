@@ -111,11 +111,11 @@ class Release:
     def from_json(cls, text: str) -> Release:
         """Read back what `to_json` wrote."""
         values: Any = None
-        with contextlib.suppress(ValueError):
+        with contextlib.suppress(ValueError, RecursionError):
             values = with_new_word(json.loads(text), FIRST_FORMAT, FORMAT)
         if not (isinstance(values, dict) and values.get("format") == FORMAT and _is_release(values)):
             raise BadParameter("This is not a release of dpunion.", "Pass the text that Release.to_json returned.")
-        notes = tuple(str(note) for note in values.get("notes", []))
+        notes = tuple(values.get("notes", []))
         columns = tuple(values.get("columns", (COLUMN,)))
         items = values["items"] if len(columns) == 1 else map(tuple, values["items"])
         return cls(tuple(sorted(items)), Plan.from_dict(values["plan"]), values["guaranteed"], notes, columns)
@@ -138,20 +138,28 @@ def _is_release(values: dict[str, Any]) -> bool:
     items, columns = values.get("items"), values.get("columns", [COLUMN])
     return (
         isinstance(items, list)
-        and _are_texts(columns)
+        and are_texts(columns)
         and len(set(columns)) == len(columns) > 0
         and (
-            _are_texts(items)
+            are_texts(items)
             if len(columns) == 1
-            else all(_are_texts(item) and len(item) == len(columns) for item in items)
+            else all(are_texts(item) and len(item) == len(columns) for item in items)
         )
+        and are_texts(values.get("notes", []))
         and isinstance(values.get("guaranteed"), bool)
         and isinstance(values.get("plan"), dict)
     )
 
 
-def _are_texts(values: Any) -> bool:
-    return isinstance(values, list) and all(isinstance(value, str) for value in values)
+def are_texts(values: Any) -> bool:
+    """Say whether these are a list of texts, which can be written as UTF-8."""
+    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
+        return False
+    try:
+        "".join(values).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def with_new_word(values: Any, first_format: str, new_format: str) -> Any:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dpunion import plan
+import dpunion
 from dpunion.algorithms import Calibration, Funnel, PolicyGaussian, WeightedGaussian
 from dpunion.budget import Budget
 from dpunion.calibration import gaussian
@@ -78,7 +78,7 @@ def test_longest_and_settings_are_not_taken_together():
 def test_a_new_format_is_one_of_both_kinds_of_release(tmp_path, monkeypatch):
     from dpunion.releases import WRITERS, Release
 
-    items = Release(("apple",), plan(epsilon=1.0, delta=1e-6), private=True)
+    items = Release(("apple",), dpunion.plan(epsilon=1.0, delta=1e-6), private=True)
     for release in (released(), items):
         with pytest.raises(BadParameter, match="suffix"):
             release.write(tmp_path / "out.list")

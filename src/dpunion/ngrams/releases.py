@@ -14,8 +14,16 @@ from typing import Any
 from dpunion.budget import guarantee
 from dpunion.errors import BadParameter
 from dpunion.files import atomic_file
-from dpunion.ngrams.plans import LengthResult, NgramPlan
-from dpunion.releases import ASSUMPTIONS, NOT_PRIVATE, check_target, escape_controls, text_array, with_new_word
+from dpunion.ngrams.plans import LengthResult, NgramPlan, length_in
+from dpunion.releases import (
+    ASSUMPTIONS,
+    NOT_PRIVATE,
+    are_texts,
+    check_target,
+    escape_controls,
+    text_array,
+    with_new_word,
+)
 
 FORMAT = "dpunion-ngrams/2"
 FIRST_FORMAT = "dpunion-ngrams/1"
@@ -92,13 +100,13 @@ class NgramRelease:
     def from_json(cls, text: str) -> NgramRelease:
         """Read back what `to_json` wrote."""
         values: Any = None
-        with contextlib.suppress(ValueError):
+        with contextlib.suppress(ValueError, RecursionError):
             values = with_new_word(json.loads(text), FIRST_FORMAT, FORMAT)
         if isinstance(values, dict) and values.get("format") == FORMAT and _is_release(values):
             with contextlib.suppress(KeyError, TypeError, ValueError):
-                results = tuple(LengthResult(**one) for one in values["results"])
-                rows = tuple((str(ngram), int(length)) for ngram, length in values["ngrams"])
-                notes = tuple(str(note) for note in values.get("notes", []))
+                results = tuple(LengthResult.from_dict(one) for one in values["results"])
+                rows = tuple((ngram, length_in({"length": length})) for ngram, length in values["ngrams"])
+                notes = tuple(values.get("notes", []))
                 return cls(rows, NgramPlan.from_dict(values["plan"]), results, values["guaranteed"], notes)
         raise BadParameter(
             "This is not a release of n-grams of dpunion.", "Pass the text that NgramRelease.to_json returned."
@@ -122,7 +130,9 @@ def _is_release(values: dict[str, Any]) -> bool:
     rows = values.get("ngrams")
     return (
         isinstance(rows, list)
-        and all(isinstance(row, list) and len(row) == 2 and isinstance(row[0], str) for row in rows)
+        and all(isinstance(row, list) and len(row) == 2 for row in rows)
+        and are_texts([row[0] for row in rows])
+        and are_texts(values.get("notes", []))
         and isinstance(values.get("results"), list)
         and isinstance(values.get("plan"), dict)
         and isinstance(values.get("guaranteed"), bool)
