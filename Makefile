@@ -9,7 +9,7 @@ help:  ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
 
 demo: $(VENV)/.run  ## Install, then make a private release from the bundled sample
-	@$(BIN)/dpunion demo
+	@$(BIN)/dpunion demo --force
 
 test: lint java  ## Install what tests need, then lint, check types and layers, and run all tests
 	@$(BIN)/python -m pytest -n 2 --dist loadfile

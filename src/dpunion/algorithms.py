@@ -23,6 +23,7 @@ from dpunion.errors import BadParameter, refuse_choice
 
 LARGEST_MAX_ITEMS = 10_000
 LARGEST_PASSES = 16
+LARGEST_SHOWN = 10**30
 # Items have 32-bit numbers.
 MAX_ITEMS = 2**31 - 1
 
@@ -66,21 +67,27 @@ class Bounding:
     order: UserOrder = UserOrder.RANDOM
 
 
+def shown(value: object) -> str:
+    """Return a refused value for an error; Python does not write whole numbers of thousands of digits."""
+    return "a number of many digits" if isinstance(value, int) and abs(value) > LARGEST_SHOWN else repr(value)
+
+
 def check_whole(owner: str, name: str, value: object, low: int, high: int) -> None:
     """Refuse anything but an integer in [low, high]."""
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
         raise BadParameter(
-            f"The {name!r} parameter of {owner} must be a whole number from {low} to {high}. Got {value!r} instead.",
+            f"The {name!r} parameter of {owner} must be a whole number from {low} to {high}. "
+            f"Got {shown(value)} instead.",
             f"Choose {name!r} from public knowledge, not from the data.",
         )
 
 
 def check_real(owner: str, name: str, value: object, low: float, high: float) -> None:
     """Refuse anything but a finite number in [low, high]."""
-    good = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
-    if not good or not low <= float(value) <= high:  # type: ignore[arg-type]
+    # subtle: compared as it is, for a whole number may be too large for a float; nan is in no range.
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not low <= value <= high:
         raise BadParameter(
-            f"The {name!r} parameter of {owner} must be a number from {low:g} to {high:g}. Got {value!r} instead.",
+            f"The {name!r} parameter of {owner} must be a number from {low:g} to {high:g}. Got {shown(value)} instead.",
             f"Choose {name!r} from public knowledge, not from the data.",
         )
 

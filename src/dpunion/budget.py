@@ -11,7 +11,9 @@ from dpunion.errors import BadParameter
 
 LARGEST_EPSILON = 30.0
 SMALLEST_EPSILON = 1e-3
+LARGEST_NUMBER = 1e300
 SMALLEST_DELTA = 1e-15
+LARGEST_DELTA = 0.5
 
 # The largest epsilon and delta of each class, and those that need no leave. docs/guarantees.md §0 gives the reasons.
 STRONG = (1.0, 1e-5)
@@ -32,7 +34,7 @@ class Budget:
     """A privacy budget for adding or removing one user.
 
     epsilon in [0.001, 30]: below, the numerical slack of the decisions would no longer be negligible; above, the
-    promise is empty and the coins' rounding would show. delta in [1e-15, 1): zero is impossible for an unbounded
+    promise is empty and the coins' rounding would show. delta in [1e-15, 0.5]: zero is impossible for an unbounded
     universe of items.
     """
 
@@ -48,9 +50,10 @@ class Budget:
                 f"Got {self.epsilon!r} instead.",
                 "Typical values lie between 0.1 and 10; smaller is more private.",
             )
-        if not SMALLEST_DELTA <= self.delta < 1.0:
+        if not SMALLEST_DELTA <= self.delta <= LARGEST_DELTA:
             raise BadParameter(
-                f"The 'delta' parameter must be at least {SMALLEST_DELTA:g} and below 1. Got {self.delta!r} instead.",
+                f"The 'delta' parameter must be between {SMALLEST_DELTA:g} and {LARGEST_DELTA:g}. "
+                f"Got {self.delta!r} instead.",
                 "Choose it well below one over the number of people, from public knowledge, for example 1e-6.",
             )
 
@@ -159,7 +162,8 @@ def _number(name: str, value: object) -> float:
             f"The {name!r} parameter must be a number. Got a {type(value).__name__} instead.",
             f"Pass {name!r} as a plain number, for example 1e-6.",
         )
-    number = float(value)
+    # subtle: a whole number may be too large for a float.
+    number = float(value) if abs(value) < LARGEST_NUMBER else math.inf
     if not math.isfinite(number):
         raise BadParameter(
             f"The {name!r} parameter must be finite. Got {number!r} instead.", f"Pass a finite {name!r}."

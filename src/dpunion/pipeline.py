@@ -34,6 +34,7 @@ from dpunion.sources import NullUserPolicy, Rows, ValueKind, composite, open_row
 from dpunion.sources.databases import public_name
 from dpunion.sources.encoding import Normalization, encode
 from dpunion.sources.known import Known, known_items
+from dpunion.sources.overlaps import refuse_overwriting
 from dpunion.sources.rowstore import as_bytes
 from dpunion.sources.token_streams import encode_ngrams
 from dpunion.spark.frames import SparkSource, check_spark_source, checked_options, is_on_spark, is_spark_frame
@@ -151,6 +152,7 @@ def release(
     on_spark = is_on_spark(source)
     on_shards = checked_options(shards, collect, out, on_spark=on_spark)
     check_spark_source(reading)
+    refuse_overwriting(out, {"source": read_from(source), "known list": [known], "ledger": ledger})
     folder, out = (None, out) if collect else (str(out), ())
     # With a ledger, a release that was made before is found first; a bad output then gives the charge back.
     targets = [] if ledger is not None else checked_targets(out, overwrite=overwrite)
@@ -427,6 +429,11 @@ def _source_names(source: Any) -> list[str]:
     return [_named(str(name)) for name in names] if _is_named(source) else ["in memory"]
 
 
+def read_from(source: Any) -> Any:
+    """Return the paths that a source names, whichever engine reads them."""
+    return list(source.names) if isinstance(source, SparkSource) else source
+
+
 def _named(source: str) -> str:
     """Return a source's name without anything secret."""
     return public_name(source) if source.startswith(("postgresql://", "postgres://")) else source
@@ -458,6 +465,11 @@ def splitting_of(
 
 
 def _check_text_options(reading: Reading) -> None:
+    if reading.memory_limit is not None and (is_spark_frame(reading.source) or not reading.plain_words):
+        raise BadParameter(
+            "A memory limit cannot be kept on Spark, with n-grams or with another tokenizer yet.",
+            "Leave 'memory_limit' (--memory-limit) out.",
+        )
     if reading.plain_words:
         return
     if reading.kind is not ValueKind.TEXT:

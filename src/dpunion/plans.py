@@ -25,6 +25,7 @@ from dpunion.algorithms import (
     WeightedGaussian,
     WeightedLaplace,
     algorithm_named,
+    check_real,
 )
 from dpunion.budget import Budget
 from dpunion.calibration import gaussian, laplace, optimal, rounding
@@ -32,6 +33,9 @@ from dpunion.calibration.gaussian import Calibrated
 from dpunion.calibration.hints import calibrate_with_hints
 from dpunion.errors import BadParameter
 from dpunion.research import RESEARCH_POLICIES, refuse_research
+
+LARGEST = 1e12
+"""No number of a plan is larger."""
 
 
 class Noise(enum.Enum):
@@ -109,17 +113,26 @@ class Plan:
                 algorithm=algorithm_named(str(values["algorithm"]), **values["parameters"]),
                 budget=Budget(values["epsilon"], values["delta"]),
                 noise=noise,
-                scale=float(values["stddev" if noise is Noise.GAUSSIAN else "scale"]),
-                threshold=float(values["threshold"]),
-                cutoff=float(values["cutoff"]) if "cutoff" in values else None,
-                sensitivity=Sensitivity(norm, float(values["sensitivity"]["bound"])),
-                delta_used=float(values["delta_used"]),
-                rounding_slack=float(values["rounding_slack"]),
-                rounds=tuple(Round(**one) for one in values.get("rounds", [])),
+                scale=real_in(values, "stddev" if noise is Noise.GAUSSIAN else "scale", 0.0),
+                threshold=real_in(values, "threshold"),
+                cutoff=real_in(values, "cutoff") if "cutoff" in values else None,
+                sensitivity=Sensitivity(norm, real_in(values["sensitivity"], "bound", 0.0)),
+                delta_used=real_in(values, "delta_used", 0.0, 1.0),
+                rounding_slack=real_in(values, "rounding_slack", 0.0),
+                rounds=tuple(
+                    Round(real_in(one, "budget"), real_in(one, "stddev"), real_in(one, "threshold"))
+                    for one in values.get("rounds", [])
+                ),
             )
         except (KeyError, TypeError, ValueError):
             problem = BadParameter("This is not a plan of dpunion.", "Pass what Plan.to_dict returned.")
         raise problem
+
+
+def real_in(values: Any, name: str, low: float = -LARGEST, high: float = LARGEST) -> float:
+    """Return a number that was read from a file; refuse what no plan holds."""
+    check_real("a plan", name, values[name], low, high)
+    return float(values[name])
 
 
 def as_algorithm(algorithm: object) -> Algorithm:

@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Protocol
 
 from dpunion.budget import guarantee
 from dpunion.errors import BadParameter
@@ -79,6 +79,17 @@ class Release:
         self._refuse_if_stored()
         return iter(self.items) if len(self.columns) > 1 else ((item,) for item in self.items)
 
+    def lines(self) -> Iterator[str]:
+        """Yield each item on one line, escaped, with tabs between its texts."""
+        return map(text_line, self.rows())
+
+    def table(self) -> Any:
+        """Return the items as a new Arrow table, one column of texts for each column of the key."""
+        import pyarrow as pa
+
+        rows = list(self.rows())
+        return pa.table({name: text_array([row[i] for row in rows]) for i, name in enumerate(self.columns)})
+
     def to_json(self) -> str:
         """Return everything as JSON, items included."""
         return json.dumps(self.to_dict(), ensure_ascii=False, indent=1) + "\n"
@@ -100,11 +111,11 @@ class Release:
     def from_json(cls, text: str) -> Release:
         """Read back what `to_json` wrote."""
         values: Any = None
-        with contextlib.suppress(ValueError):
+        with contextlib.suppress(ValueError, RecursionError):
             values = with_new_word(json.loads(text), FIRST_FORMAT, FORMAT)
         if not (isinstance(values, dict) and values.get("format") == FORMAT and _is_release(values)):
             raise BadParameter("This is not a release of dpunion.", "Pass the text that Release.to_json returned.")
-        notes = tuple(str(note) for note in values.get("notes", []))
+        notes = tuple(values.get("notes", []))
         columns = tuple(values.get("columns", (COLUMN,)))
         items = values["items"] if len(columns) == 1 else map(tuple, values["items"])
         return cls(tuple(sorted(items)), Plan.from_dict(values["plan"]), values["guaranteed"], notes, columns)
@@ -127,20 +138,28 @@ def _is_release(values: dict[str, Any]) -> bool:
     items, columns = values.get("items"), values.get("columns", [COLUMN])
     return (
         isinstance(items, list)
-        and _are_texts(columns)
+        and are_texts(columns)
         and len(set(columns)) == len(columns) > 0
         and (
-            _are_texts(items)
+            are_texts(items)
             if len(columns) == 1
-            else all(_are_texts(item) and len(item) == len(columns) for item in items)
+            else all(are_texts(item) and len(item) == len(columns) for item in items)
         )
+        and are_texts(values.get("notes", []))
         and isinstance(values.get("guaranteed"), bool)
         and isinstance(values.get("plan"), dict)
     )
 
 
-def _are_texts(values: Any) -> bool:
-    return isinstance(values, list) and all(isinstance(value, str) for value in values)
+def are_texts(values: Any) -> bool:
+    """Say whether these are a list of texts, which can be written as UTF-8."""
+    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
+        return False
+    try:
+        "".join(values).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def with_new_word(values: Any, first_format: str, new_format: str) -> Any:
@@ -165,7 +184,32 @@ def statement(plan: Plan, *, guaranteed: bool, notes: tuple[str, ...] = ()) -> s
     return "\n".join(lines)
 
 
-Writer = Callable[[Release, IO[bytes]], None]
+class Writable(Protocol):
+    """A release as the writers see it: rows of texts, and of numbers, under names."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the columns."""
+        ...
+
+    def rows(self) -> Iterator[tuple[Any, ...]]:
+        """Yield the rows."""
+        ...
+
+    def lines(self) -> Iterator[str]:
+        """Yield the rows as lines of plain text."""
+        ...
+
+    def table(self) -> Any:
+        """Return the rows as a new Arrow table."""
+        ...
+
+    def to_json(self) -> str:
+        """Return everything as JSON."""
+        ...
+
+
+Writer = Callable[[Writable, IO[bytes]], None]
 
 
 def check_target(target: Path, *, overwrite: bool) -> Writer:
@@ -234,19 +278,11 @@ def text_array(texts: Sequence[str]) -> Any:
     return large.cast(pa.string())
 
 
-def _table(release: Release) -> Any:
-    """Return the items as a new Arrow table, one column of texts for each column of the key."""
-    import pyarrow as pa
-
-    rows = list(release.rows())
-    return pa.table({name: text_array([row[i] for row in rows]) for i, name in enumerate(release.columns)})
-
-
-def _write_parquet(release: Release, file: IO[bytes]) -> None:
+def _write_parquet(release: Writable, file: IO[bytes]) -> None:
     import pyarrow.parquet as pq
 
     pq.write_table(
-        _table(release),
+        release.table(),
         file,
         compression="zstd",
         use_dictionary=False,
@@ -255,17 +291,17 @@ def _write_parquet(release: Release, file: IO[bytes]) -> None:
     )
 
 
-def _write_arrow(release: Release, file: IO[bytes]) -> None:
+def _write_arrow(release: Writable, file: IO[bytes]) -> None:
     import pyarrow as pa
 
-    table = _table(release)
+    table = release.table()
     with pa.ipc.new_file(file, table.schema) as writer:
         writer.write_table(table, max_chunksize=ROWS_PER_GROUP)
 
 
-def csv_line(row: Sequence[str]) -> bytes:
-    """Return the texts as a line of CSV (RFC 4180), formulas defused."""
-    return ",".join(map(_csv_field, map(defuse_formula, row))).encode() + b"\n"
+def csv_line(row: Sequence[Any]) -> bytes:
+    """Return the texts and numbers as a line of CSV (RFC 4180), formulas defused."""
+    return ",".join(map(_csv_field, map(defuse_formula, map(str, row)))).encode() + b"\n"
 
 
 def _csv_field(text: str) -> str:
@@ -273,23 +309,23 @@ def _csv_field(text: str) -> str:
     return '"' + text.replace('"', '""') + '"' if not text or QUOTED.search(text) else text
 
 
-def _write_csv(release: Release, file: IO[bytes]) -> None:
+def _write_csv(release: Writable, file: IO[bytes]) -> None:
     for row in (release.columns, *release.rows()):
         file.write(csv_line(row))
 
 
-def _write_jsonl(release: Release, file: IO[bytes]) -> None:
+def _write_jsonl(release: Writable, file: IO[bytes]) -> None:
     for row in release.rows():
         values = dict(zip(release.columns, row, strict=True))
         file.write(json.dumps(values, ensure_ascii=False).encode() + b"\n")
 
 
-def _write_txt(release: Release, file: IO[bytes]) -> None:
-    for row in release.rows():
-        file.write(text_line(row).encode() + b"\n")
+def _write_txt(release: Writable, file: IO[bytes]) -> None:
+    for line in release.lines():
+        file.write(line.encode() + b"\n")
 
 
-def _write_json(release: Release, file: IO[bytes]) -> None:
+def _write_json(release: Writable, file: IO[bytes]) -> None:
     file.write(release.to_json().encode())
 
 

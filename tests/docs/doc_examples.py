@@ -212,7 +212,7 @@ class Player:
             return None if set(words[1:]) <= self.targets else "the Makefile has no such target"
         more = next((more for start, more in self.shorter.items() if command.text.startswith(start)), "")
         text = HEX.sub(lambda found: self.hashes.get(found[0], found[0]), command.text)
-        code, output = self.finished.get(command.text) or run_line(f"{text} {more}".strip())
+        code, output = self.finished.get(command.text) or run_line(with_options(text, more))
         if words[:2] == ["dpunion", "plan"]:
             self.finished[command.text] = code, output
         shows_error = any(line.startswith("Error:") for line in command.shown.splitlines())
@@ -220,6 +220,13 @@ class Player:
         if (code == 0) if shows_error else (code != wanted):
             return f"exit code {code}\n{output}"
         return difference(command.shown, output, self.hashes)
+
+
+def with_options(text, more):
+    """Put options behind a command in the place of those that it has: no option may be given twice."""
+    for name, value in re.findall(r"(--[a-z-]+)( [^-\s]\S*)?", more):
+        text = re.sub(rf" {name} \S+" if value else rf" {name.replace('--no-', '--(no-)?')}(?!\S)", "", text)
+    return f"{text} {more}".strip()
 
 
 def run_line(text):

@@ -26,7 +26,7 @@ NOT_RUN = {
         "dpunion ngrams hdfs://posts --engine spark --master yarn -u author -t body -e 1 -d 1e-9 -o grams.csv",
     ): "needs a cluster",
 }
-# Commands that take minutes run with these options behind their own.
+# Commands that take minutes run with these options behind, or instead of, their own.
 SHORTER = {
     "dpunion audit policy": "--seconds 0.3 --seed 1",
     "dpunion audit release": "--trials 400 --no-exact --no-mutants -a weighted-gaussian",

@@ -168,8 +168,58 @@ except SystemExit as done:
     assert loaded_after(code) == []
 
 
+def test_numba_does_not_bring_scipy():
+    assert loaded_after("import dpunion.kernels.compiler") == ["numpy", "numba"]
+
+
 def test_the_check_sees_what_is_loaded():
     assert "numpy" in loaded_after("import dpunion; dpunion.plan")
+
+
+# --- the process ---------------------------------------------------------------------------------------------
+
+
+def test_the_command_dumps_no_core():
+    code = """
+import ctypes, resource
+import dpunion.cli
+dpunion.cli.app = lambda: print(resource.getrlimit(resource.RLIMIT_CORE), ctypes.CDLL(None).prctl(3, 0, 0, 0, 0))
+dpunion.cli.main()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout == "(0, 0) 0\n"
+
+
+@pytest.mark.parametrize("text", ["debug: 1", "disable_jit: 1", "- not a mapping", "{", "num_threads: 0"])
+def test_settings_of_numba_in_the_current_folder_are_not_obeyed(tmp_path, text):
+    (tmp_path / ".numba_config.yaml").write_text(text)
+    done = process("plan", *BUDGET, "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["algorithm"] == "funnel"
+    assert done.stderr == ""
+
+
+def test_settings_of_numba_do_not_print_into_a_release(posts, tmp_path):
+    environment = os.environ | {"NUMBA_DEBUG": "1", "NUMBA_DUMP_BYTECODE": "1", "NUMBA_DISABLE_JIT": "1"}
+    done = process("release", posts, *COLUMNS, *BUDGET, env=environment | {"XDG_CACHE_HOME": str(tmp_path)})
+    assert done.returncode == 0, done.stderr
+    assert len(done.stdout.splitlines()) == len(ITEMS)
+
+
+@pytest.mark.parametrize("number", ["0", "-1", "many", ""])
+def test_a_wrong_number_of_threads_is_told(number):
+    done = process("plan", *BUDGET, env=os.environ | {"NUMBA_NUM_THREADS": number})
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "NUMBA_NUM_THREADS must be a whole number" in done.stderr
+
+
+def test_a_policy_of_ones_own_may_import_anything(tmp_path):
+    pytest.importorskip("scipy")
+    pytest.importorskip("yaml")
+    policy = "import scipy.stats\nimport yaml\ndef update(*_):\n    raise SystemExit(7)\n"
+    (tmp_path / "mine.py").write_text(policy)
+    done = process("audit", "policy", f"{tmp_path}/mine.py:update", "--norm", "l2", "--seconds", "1")
+    assert done.returncode == 7, done.stderr
 
 
 # --- plan ---------------------------------------------------------------------------------------------------

@@ -1,10 +1,13 @@
-"""How columnar files are read: what stays a dictionary."""
+"""How columnar files are read: what stays a dictionary, and names that are none."""
 
+import io
 from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
 
+import dpunion
+from dpunion.errors import DamagedSource
 from dpunion.sources.columnar import is_coded
 
 
@@ -36,3 +39,20 @@ def test_a_column_stays_a_dictionary_where_nearly_all_rows_are_coded(chunks, exp
 
 def test_numbers_are_not_read_as_dictionaries():
     assert not is_coded(parquet(chunk(1000, coded=True), kind=pa.int64()), 0, 0)
+
+
+@pytest.mark.parametrize("kind", ["file", "stream", "standard input"])
+def test_a_name_that_is_not_utf8_is_damage(tmp_path, monkeypatch, kind):
+    table = pa.table({"user": ["u"], "item": ["x"], "notutf": ["y"]})
+    written = io.BytesIO()
+    with (pa.ipc.new_file if kind == "file" else pa.ipc.new_stream)(written, table.schema) as writer:
+        writer.write_table(table)
+    data = written.getvalue().replace(b"notutf", b"\xff\xfe\xfd\xfc\xfb\xfa")
+    source = tmp_path / "d.arrow"
+    source.write_bytes(data)
+    options = {"user": "user", "item": "item", "epsilon": 1.0, "delta": 1e-6}
+    if kind == "standard input":
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(data)))
+        source, options = "-", options | {"input_format": "arrow"}
+    with pytest.raises(DamagedSource, match="damaged, truncated or not what its name says"):
+        dpunion.release(source, **options)

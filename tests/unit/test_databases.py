@@ -177,8 +177,13 @@ def test_queries_that_are_refused(files: dict[str, Path], engine: str) -> None:
                   "delete from t returning u, v", "drop table t", "insert into t values ('c', 'z') returning u, v",
                   f"select '{CANARY}' from nope", "create table s (u)"):  # fmt: skip
         assert isinstance(refused(files[engine], query), BadSource), query
-    with pytest.raises(UnknownColumn, match=r"no column 'v'.*'u', 'w'"):
+    with pytest.raises(UnknownColumn, match=r"no column 'v' in .*Check the spelling"):
         read(files[engine], "select u, v as w from t")
+    with pytest.raises(UnknownColumn, match="Did you mean 'vv'"):
+        read(files[engine], "select u, v as vv from t")
+    with pytest.raises(UnknownColumn) as caught:
+        check_source(files[engine], user="u", value="vv", kind=ValueKind.ITEM, query="select * from t /* vvv */")
+    assert "'v'" not in str(caught.value)  # no word of the query
     with pytest.raises(DamagedSource, match="2 columns named 'v'"):
         read(files[engine], "select u, v, u || 'x' as v from t")
     assert files[engine].read_bytes() == before
@@ -232,6 +237,24 @@ def test_duckdb_reads_nothing_but_its_file(tmp_path: Path) -> None:
                   "install httpfs", "select u, v from t; set lock_configuration = false", "attach 'x.db'",
                   *(f"from {name}" for name in names)):  # fmt: skip
         assert isinstance(refused(path, query), BadSource)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "pivot t on v using count(*)",
+        "select * from (PIVOT t ON v)",
+        "with p as (pivot t on v) from p",
+        "pivot_wider t on v",
+    ],
+)
+def test_values_do_not_become_names_of_columns(tmp_path: Path, query: str) -> None:
+    path = duckdb_file(tmp_path / "d.duckdb", f"create table t as select 'a' as u, '{CANARY}' as v")
+    for value in (CANARY, "nosuch"):
+        with pytest.raises(BadParameter, match="pivots by values that it finds in the rows"):
+            check_source(path, user="u", value=value, kind=ValueKind.ITEM, query=query)
+    listed = "select u, x::text as v from (pivot t on v in ('x') using count(*) group by u)"
+    assert read(path, listed) == [("a", "0")]
 
 
 def test_types_of_duckdb(tmp_path: Path) -> None:

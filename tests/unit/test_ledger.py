@@ -482,3 +482,10 @@ def test_the_ledger_loads_neither_numba_nor_psycopg(path, ledger):
     )
     done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("create", [True, False])
+def test_a_path_that_is_not_utf8_is_refused(tmp_path, create):
+    with pytest.raises(LedgerError, match="path is not UTF-8"):
+        Ledger.open(os.fsdecode(os.fsencode(tmp_path) + b"/l\xff.db"), create=create)
+    assert list(tmp_path.iterdir()) == []

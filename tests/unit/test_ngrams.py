@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import dpunion
 from dpunion.algorithms import Calibration, Funnel, PolicyGaussian, WeightedGaussian
 from dpunion.budget import Budget
 from dpunion.calibration import gaussian
@@ -66,6 +67,24 @@ def test_common_ngrams_come_out_and_private_ones_do_not():
     assert list(release.ngrams) == sorted(release.ngrams)
     assert not release.guaranteed
     assert release.statement == NOT_PRIVATE
+
+
+def test_longest_and_settings_are_not_taken_together():
+    with pytest.raises(BadParameter, match="Both 'longest' and 'settings'"):
+        released(longest=5)
+    assert released(settings=None, longest=1).plan.settings.longest == 1
+
+
+def test_a_new_format_is_one_of_both_kinds_of_release(tmp_path, monkeypatch):
+    from dpunion.releases import WRITERS, Release
+
+    items = Release(("apple",), dpunion.plan(epsilon=1.0, delta=1e-6), private=True)
+    for release in (released(), items):
+        with pytest.raises(BadParameter, match="suffix"):
+            release.write(tmp_path / "out.list")
+    monkeypatch.setitem(WRITERS, ".list", lambda release, file: file.write("|".join(release.lines()).encode()))
+    assert b"quick brown|" in released().write(tmp_path / "ngrams.list").read_bytes()
+    assert items.write(tmp_path / "items.list").read_bytes() == b"apple"
 
 
 def test_ngrams_never_cross_a_document():

@@ -92,6 +92,9 @@ def test_all_permitted_budgets_can_be_planned_or_are_refused_with_a_remedy(name,
         (True, 1e-6, "epsilon"),
         (1.0, 0.0, "delta"),
         (1.0, 1.0, "delta"),
+        (1.0, 0.999999, "delta"),
+        (10**400, 1e-6, "epsilon"),
+        (1.0, 10**400, "delta"),
         (1.0, -1e-9, "delta"),
         (1.0, 2.0, "delta"),
         (1.0, math.nan, "delta"),
@@ -151,3 +154,9 @@ def test_more_items_cost_more_threshold():
     ]
     assert thresholds == sorted(thresholds)
     assert thresholds[0] < thresholds[2]
+
+
+def test_the_range_of_delta_that_is_said_is_the_range():
+    with pytest.raises(dpunion.BadParameter, match=r"between 1e-15 and 0\.5\. Got 0\.999999 instead"):
+        dpunion.plan(epsilon=1.0, delta=0.999999)
+    assert dpunion.plan(epsilon=1.0, delta=0.5).budget.delta == 0.5

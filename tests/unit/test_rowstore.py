@@ -122,3 +122,12 @@ def test_limits_are_read_as_people_write_them(text, expected):
 def test_bad_limits_are_refused(text):
     with pytest.raises(dpunion.BadParameter, match="memory_limit"):
         rowstore.as_bytes(text)
+
+
+@pytest.mark.parametrize("options", [{"ngrams": "1-2"}, {"tokenizer": "whitespace"}, {"drop_urls": True}])
+def test_a_limit_that_would_not_be_kept_is_refused(options):
+    source = pa.table({"user": ["u"], "text": ["some words"]})
+    common = {"user": "user", "text": "text", "epsilon": 1.0, "delta": 1e-6, "memory_limit": "200MB"}
+    with pytest.raises(dpunion.BadParameter, match="memory limit cannot be kept"):
+        dpunion.release(source, **common, **options)
+    assert len(dpunion.release(source, **common)) == 0

@@ -169,8 +169,9 @@ def test_json_types_are_learned_late_and_kept(tmp_path: Path, monkeypatch: pytes
 def test_a_key_that_no_row_has_is_found_missing_at_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     small_blocks(monkeypatch, 64)
     (tmp_path / "d.jsonl").write_text("\n".join(['{"u":"1","w":{"v":"v"},"x":"v"}'] * 50))
-    with pytest.raises(UnknownColumn, match=r"no column 'v'.*'u', 'w', 'x'"):
+    with pytest.raises(UnknownColumn, match=r"no column 'v'.*not listed") as caught:
         read(tmp_path / "d.jsonl")
+    assert not any(f"'{key}'" in str(caught.value) for key in "uwx")  # keys are data
 
 
 @settings(max_examples=60, deadline=None)

@@ -11,16 +11,20 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import ctypes
 import gc
 import os
+import re
+import resource
 import sys
 from typing import Annotated, NoReturn
 
 import typer
 
 import dpunion
-from dpunion.cli.answers import print_json, say
+from dpunion.cli.answers import answering, print_json, say
 from dpunion.cli.auditing import audit_app
+from dpunion.cli.configuration import Command
 from dpunion.cli.lab import lab_app
 from dpunion.cli.ledger import ledger_app
 from dpunion.cli.ngrams import NGRAMS_HELP, ngrams_command
@@ -32,6 +36,11 @@ __all__ = ["RELEASE_HELP", "app", "main"]
 
 UNFLUSHED = 120
 """What Python itself says when its streams cannot be flushed at the end."""
+
+PR_SET_DUMPABLE = 4
+NUMBA_THREADS = "NUMBA_NUM_THREADS"
+NUMBA_KEPT = (NUMBA_THREADS, "NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES")
+"""Settings of numba that say what the machine is; all others are for developers."""
 
 app = typer.Typer(
     add_completion=False,
@@ -68,21 +77,25 @@ app.add_typer(ledger_app, name="ledger")
 app.add_typer(audit_app, name="audit")
 app.add_typer(lab_app, name="lab")
 app.command("demo")(demo_command)
+for commands in (app, ledger_app, audit_app, lab_app):
+    for command in commands.registered_commands:
+        command.cls = Command
 
 
 def main() -> NoReturn:
     """Run the command line, and leave at once when it is done."""
     # Importing makes a hundred thousand objects that stay; looking through them for garbage finds none.
     gc.set_threshold(100_000)
-    # numba imports an installed scipy for linear algebra that no kernel of ours uses: a quarter of a second.
-    for unused in ("scipy", "scipy.linalg"):
-        sys.modules.setdefault(unused, None)  # type: ignore[arg-type]
+    _dump_no_core()
     _fill_closed_streams()
     code: object = 0
     try:
+        _keep_numba_quiet(as_json="--json" in sys.argv[1:])
         code = _run()
     except SystemExit as leaving:
         code = leaving.code
+    except typer.Exit as leaving:
+        code = leaving.exit_code
     _leave(code)
 
 
@@ -117,6 +130,26 @@ def _fill_closed_streams() -> None:
             os.open(os.devnull, os.O_RDWR)  # takes the lowest free number
     if sys.stderr is None:
         sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115 - a stream of the process
+
+
+def _dump_no_core() -> None:
+    """Keep people's data in memory out of core dumps, and other processes of this user out of the memory."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
+
+
+@answering
+def _keep_numba_quiet(*, as_json: bool) -> None:
+    """Let nothing in the environment or the current folder make numba print into a release or work otherwise."""
+    from dpunion.kernels import HIDDEN_FROM_NUMBA
+
+    del as_json  # for `answering`
+    if not re.fullmatch(r"0*[1-9]\d{0,3}", os.environ.get(NUMBA_THREADS, "1")):
+        raise BadParameter(f"{NUMBA_THREADS} must be a whole number from 1 on.", "Correct it, or unset it.")
+    for name in [name for name in os.environ if name.startswith("NUMBA_") and name not in NUMBA_KEPT]:
+        del os.environ[name]
+    HIDDEN_FROM_NUMBA.append("yaml")
 
 
 def _leave(code: object) -> NoReturn:

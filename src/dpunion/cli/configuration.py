@@ -1,92 +1,113 @@
-"""Repeated runs: options from a TOML file, and the resolved options written beside the output.
-
-The record `<out>.private.toml` is for the operator: mode 0600, never part of the release, credentials removed.
-"""
+"""Options from a TOML file: read, checked and taken as defaults before a command begins."""
 
 from __future__ import annotations
 
-import json
+import difflib
+import inspect
 import os
 import re
 import tomllib
-from collections.abc import Iterable
+import typing
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import typer
+from typer.core import TyperCommand
 
-from dpunion.errors import BadParameter, CannotWrite
+from dpunion.cli.answers import answering
+from dpunion.errors import BadParameter
 
-PASSWORD = re.compile(r"(?<=://)([^/@\s:]*):[^@/\s]*@")
-KEYWORD_PASSWORD = re.compile(r"(password|passfile|sslpassword)=[^&\s]*", re.IGNORECASE)
+NEVER_INSIDE = ("config", "help")
+KINDS: dict[object, tuple[str, str, tuple[type, ...]]] = {
+    bool: ("true or false", "true", (bool,)),
+    int: ("a whole number", "3", (int,)),
+    float: ("a number", "1.0", (int, float)),
+}
+"""By an option's type: what its value in a file must be, and an example; all other options are texts."""
+TEXT = ("a text", '"…"', (str,))
 
 
-def use_configuration(context: typer.Context, path: Path | None) -> Path | None:
-    """Take the options of the TOML file as defaults; what is said on the command line wins."""
-    if path is None:
-        return None
-    problem = ""
+class Command(TyperCommand):
+    """A command that takes options from its --config file, and refuses an option that is given twice."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Look at the options once by themselves, then go on as always."""
+        given, _, order = self.make_parser(ctx).parse_args(list(args))
+        if not ctx.resilient_parsing and not given.get("help"):
+            _prepare(ctx, given.get("config"), order, as_json=bool(given.get("as_json")))
+        return super().parse_args(ctx, args)
+
+
+@answering
+def _prepare(context: Any, path: str | None, order: Sequence[Any], *, as_json: bool) -> None:
+    del as_json  # for `answering`, which writes errors as JSON then
+    for parameter in order:
+        if order.count(parameter) > 1 and not (parameter.multiple or parameter.nargs == -1):
+            raise BadParameter(f"{parameter.opts[0]} is given more than once.", "Give it once.")
+    if path is not None:
+        context.default_map = {**(context.default_map or {}), **read_configuration(Path(path), context.command)}
+
+
+def read_configuration(path: Path, command: Any) -> dict[str, Any]:
+    """Return the options of the TOML file by the names of the parameters; refuse what is none, in the file's words."""
+    options = {_name_in_file(parameter): parameter for parameter in command.params}
+    types = typing.get_type_hints(inspect.unwrap(command.callback))
     values: dict[str, Any] = {}
+    for key, value in _parsed(path).items():
+        name = key.replace("_", "-")
+        if name in NEVER_INSIDE:
+            raise BadParameter(f"The configuration {path} names {key!r}.", "Give that on the command line, alone.")
+        if name not in options:
+            raise BadParameter(f"The configuration {path} has an unknown option {key!r}.", _guess(name, options))
+        parameter = options[name]
+        if parameter.name in values:
+            raise BadParameter(f"The configuration {path} has {name!r} in two spellings.", "Keep one of them.")
+        values[parameter.name] = _checked(path, name, value, types[parameter.name])
+    return values
+
+
+def _parsed(path: Path) -> dict[str, Any]:
+    remedy = 'Write lines such as user = "author" or epsilon = 1.0, in UTF-8.'
     try:
-        values = tomllib.loads(path.read_text("utf-8"))
+        return tomllib.loads(path.read_bytes().decode("utf-8"))
+    except FileNotFoundError:
+        problem = BadParameter(f"There is no configuration file {path}.", "Check the path.")
     except OSError as error:
-        problem = f"The configuration {path} cannot be read: {os.strerror(error.errno or 0)}."
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError):
-        problem = f"The configuration {path} is not valid TOML."
-    known = {parameter.name: parameter for parameter in context.command.params}
-    given = {key.replace("-", "_"): value for key, value in values.items()}
-    given = {ALIASES.get(key, key): value for key, value in given.items()}
-    odd = [key for key in given if key not in known]
-    if not problem and odd:
-        problem = f"The configuration {path} has unknown options: {', '.join(odd)}."
-    if problem:
-        raise BadParameter(problem, f"It may hold {', '.join(sorted(name for name in known if name))}.")
-    lists = {key: [value] for key, value in given.items() if key in LISTS and not isinstance(value, list)}
-    context.default_map = {**(context.default_map or {}), **given, **lists}
-    return path
+        reason = os.strerror(error.errno or 0)
+        problem = BadParameter(f"The configuration {path} cannot be read: {reason}.", "Name a file that can be read.")
+    except UnicodeDecodeError:
+        problem = BadParameter(f"The configuration {path} is not UTF-8.", remedy)
+    except (ValueError, RecursionError) as error:
+        line = re.search(r"at line (\d+)", str(error))
+        where = f" (line {line[1]})" if line else ""
+        problem = BadParameter(f"The configuration {path} is not valid TOML{where}.", remedy)
+    raise problem
 
 
-ALIASES = {"set": "settings", "json": "as_json", "conf": "spark_settings"}
-LISTS = {"source", "out", "settings", "item", "spark_settings"}
+def _name_in_file(parameter: Any) -> str:
+    """Return what an option is called in a file: as on the command line, without the dashes before it."""
+    return max(parameter.opts, key=len).lstrip("-") if parameter.opts[0].startswith("-") else str(parameter.name)
 
 
-def without_credentials(text: str) -> str:
-    """Return a source or ledger name without its password."""
-    return KEYWORD_PASSWORD.sub(r"\1=...", PASSWORD.sub(r"\1@", text))
+def _guess(name: str, options: Mapping[str, object]) -> str:
+    names = [option for option in options if option not in NEVER_INSIDE]
+    near = difflib.get_close_matches(name, names, n=1)
+    return f"Did you mean {near[0]!r}?" if near else f"It may hold {', '.join(sorted(names))}."
 
 
-def record_configuration(targets: Iterable[Path], sources: list[str], algorithm: Any, options: dict[str, Any]) -> None:
-    """Write the resolved options beside each output, for the operator alone.
-
-    Guarantees: mode 0600; no password; nothing from the data.
-    """
-    values: dict[str, Any] = {"source": [without_credentials(source) for source in sources]}
-    values |= {key: value for key, value in options.items() if value is not None and value is not False}
-    if algorithm is not None:
-        values |= {"algorithm": algorithm.name}
-        values |= {"set": [f"{key}={value}" for key, value in algorithm.parameters().items()]}
-    lines = [f"{key.replace('_', '-')} = {_toml(value)}" for key, value in values.items()]
-    text = "# Private: how this release was made. Not part of the release.\n" + "\n".join(lines) + "\n"
-    for target in targets:
-        place = target.with_name(target.name + ".private.toml")
-        problem: str | None = None
-        try:
-            place.unlink(missing_ok=True)
-            with os.fdopen(os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
-                file.write(text)
-        except OSError as error:
-            problem = os.strerror(error.errno or 0)
-        if problem is not None:
-            raise CannotWrite(
-                f"The release was written, but not its private record {place}: {problem}.",
-                "Make room beside the output.",
+def _checked(path: Path, name: str, value: Any, type_: Any) -> Any:
+    """Return the value, or the list of values, if the option can have it."""
+    members = (type_, *typing.get_args(type_))
+    what, example, types = next((KINDS[member] for member in members if member in KINDS), TEXT)
+    several = any(typing.get_origin(member) is list for member in members)
+    values = value if several and isinstance(value, list) else [value]
+    for one in values:
+        # subtle: a bool is an int to Python.
+        if not isinstance(one, types) or (isinstance(one, bool) and bool not in types):
+            or_list = ", or a list of such" if several else ""
+            raise BadParameter(
+                f"In the configuration {path}, {name!r} must be {what}{or_list}.", f"Write {name} = {example}."
             )
-
-
-def _toml(value: Any) -> str:
-    """Return a plain value in TOML, whose strings, numbers and arrays are JSON's."""
-    if isinstance(value, Path):
-        value = str(value)
-    if isinstance(value, str):
-        value = without_credentials(value)
-    return json.dumps(value, ensure_ascii=False)
+        if isinstance(one, str) and "\0" in one:
+            raise BadParameter(f"In the configuration {path}, {name!r} holds a null character.", "Take it out.")
+    return values if several else value

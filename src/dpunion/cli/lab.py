@@ -111,7 +111,7 @@ def reproduce_command(
     from dpunion.lab.reproduction import JOURNAL, reproduce
 
     journal = None if out is None else out / JOURNAL
-    check_html(html, overwrite=force or (journal is not None and journal.exists()))
+    check_html(html, texts, overwrite=force or (journal is not None and journal.exists()))
     with study(journal) as tell:
         result = reproduce(
             quick=quick,
@@ -190,7 +190,7 @@ def compare_command(
     reading |= {"ngrams": ngrams, "tokenizer": tokenizer, "drop_urls": drop_urls, "sentences": sentences}
     reading |= {"query": query, "input_format": input_format, "null_users": null_users, "normalize": normalize}
     journal = None if out is None else journal_of(out)
-    check_html(html, overwrite=force or (journal is not None and journal.exists()))
+    check_html(html, source, overwrite=force or (journal is not None and journal.exists()))
     parameters = {name: listed(name, values.split(",")) for name, values in map(_named, settings or [])}
     if calibration:
         parameters["calibration"] = listed("calibration", calibration)
@@ -296,12 +296,14 @@ def listed(name: str, texts: list[str] | None, kind: type = str) -> tuple[Any, .
     return tuple(values)
 
 
-def check_html(html: Path | None, *, overwrite: bool) -> None:
+def check_html(html: Path | None, source: object, *, overwrite: bool) -> None:
     """Refuse a page that cannot be written, before the study begins."""
     if html is not None:
         from dpunion.report import check_page
+        from dpunion.sources.overlaps import refuse_overwriting
 
         check_page(html, overwrite=overwrite)
+        refuse_overwriting(html, {"source": source})
 
 
 def write_html(html: Path, page: str) -> None:

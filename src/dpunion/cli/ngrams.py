@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dpunion.cli.answers import answering, check_standard_output, print_json, print_result, say
-from dpunion.cli.configuration import record_configuration
 from dpunion.cli.delivering import answer_again, delivering, entry_of
 from dpunion.cli.options import (
     DATA,
@@ -36,6 +35,7 @@ from dpunion.cli.options import (
     UserColumn,
     WeakBudget,
 )
+from dpunion.cli.records import check_outputs, record_configuration, record_place
 
 if TYPE_CHECKING:
     from dpunion.ngrams import NgramRelease
@@ -98,7 +98,7 @@ def ngrams_command(
     shards: Shards = None,
     spark_settings: SparkSettings = None,
     unsafe_test_key: TestKey = None,
-    config: Config = None,  # noqa: ARG001 - its callback has filled in the defaults
+    config: Config = None,
 ) -> None:
     """Release n-grams of people's texts, length by length."""
     from dpunion.cli.spark import opened_source, spark_options
@@ -127,6 +127,8 @@ def ngrams_command(
         "charge_again": charge_again,
         "unsafe_test_key": unsafe_test_key,
     }
+    place = record_place(targets)
+    check_outputs(targets, place, {"source": source, "ledger": ledger, "configuration": config})
     try:
         with opened_source(
             engine, source, master=master, shards=shards, settings=spark_settings, out_folder=None, options=options
@@ -138,7 +140,7 @@ def ngrams_command(
     chosen |= {"spurious_rate": spurious_rate, "share_ratio": share_ratio}
     chosen |= spark_options(engine, master, shards, spark_settings)
     with delivering(released, targets):
-        record_configuration(targets, source, None, options | chosen)
+        record_configuration(place, {"source": source, "out": out} | options | chosen)
         _answer(released, targets, as_json=as_json)
 
 

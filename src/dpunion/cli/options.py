@@ -8,8 +8,6 @@ from typing import Annotated, Any
 
 import typer
 
-from dpunion.cli.configuration import use_configuration
-
 MODEL = "The privacy"
 DATA = "The data"
 OUTPUT = "The output"
@@ -133,8 +131,6 @@ Config = Annotated[
     Path | None,
     typer.Option(
         "--config",
-        callback=use_configuration,
-        is_eager=True,
         help="A TOML file with any of these options; what is said here wins.",
         rich_help_panel=DATA,
         show_default=False,
@@ -172,6 +168,10 @@ ALGORITHM_HELP = (
 )
 
 
+ALGORITHM_OPTIONS = ("max_items_per_user", "calibration", "cutoff_margin", "passes", "user_order")
+"""The parameters of algorithms that have options of their own."""
+
+
 def build_algorithm(
     name: str,
     max_items_per_user: int | None,
@@ -183,21 +183,21 @@ def build_algorithm(
 ) -> Any:
     """Build the algorithm from its options, refusing what it does not have."""
     from dpunion.algorithms import algorithm_named
+    from dpunion.errors import BadParameter
     from dpunion.research import RESEARCH_POLICIES, refuse_research
 
     if name in RESEARCH_POLICIES:
         refuse_research(RESEARCH_POLICIES[name])
-    given: dict[str, Any] = {
-        "max_items_per_user": max_items_per_user,
-        "calibration": calibration,
-        "cutoff_margin": cutoff_margin,
-        "passes": passes,
-        "user_order": user_order,
-    }
+    values = (max_items_per_user, calibration, cutoff_margin, passes, user_order)
+    options = zip(ALGORITHM_OPTIONS, values, strict=True)
+    given: dict[str, Any] = {key: value for key, value in options if value is not None}
     for setting in settings or []:
         key, _, value = setting.partition("=")
-        given[key.strip().replace("-", "_")] = _plain_value(value.strip())
-    return algorithm_named(name, **{key: value for key, value in given.items() if value is not None})
+        parameter = key.strip().replace("-", "_")
+        if parameter in given:
+            raise BadParameter(f"The parameter {parameter!r} is given more than once.", "Give it once.")
+        given[parameter] = _plain_value(value.strip())
+    return algorithm_named(name, **given)
 
 
 def _plain_value(text: str) -> int | float | str:

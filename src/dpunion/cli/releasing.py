@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dpunion.cli.answers import answering, check_standard_output, print_json, print_result, progress_bar, say
-from dpunion.cli.configuration import record_configuration
 from dpunion.cli.delivering import answer_again, delivering, entry_of
 from dpunion.cli.options import (
     ALGORITHM_HELP,
@@ -47,6 +46,7 @@ from dpunion.cli.options import (
     WeakBudget,
     build_algorithm,
 )
+from dpunion.cli.records import check_outputs, record_configuration, record_place
 
 if TYPE_CHECKING:
     from dpunion.plans import Plan
@@ -160,7 +160,7 @@ def release_command(
     spark_settings: SparkSettings = None,
     out_folder: OutFolder = None,
     unsafe_test_key: TestKey = None,
-    config: Config = None,  # noqa: ARG001 - its callback has filled in the defaults
+    config: Config = None,
 ) -> None:
     """Release as many items as possible of the union of people's sets, privately."""
     from dpunion.cli.spark import opened_source, spark_options
@@ -178,6 +178,7 @@ def release_command(
         )
     chosen = build_algorithm(algorithm, max_items_per_user, calibration, cutoff_margin, passes, user_order, settings)
     targets = out or []
+    place = record_place(targets, out_folder)
     if out_folder is None and (as_json or not targets):
         check_standard_output()
     options: dict[str, Any] = {
@@ -203,6 +204,7 @@ def release_command(
         "charge_again": charge_again,
         "unsafe_test_key": unsafe_test_key,
     }
+    check_outputs(targets, place, {"source": source, "known list": known, "ledger": ledger, "configuration": config})
     try:
         with opened_source(
             engine,
@@ -213,12 +215,13 @@ def release_command(
             out_folder=out_folder,
             options=options,
         ) as (where, progress, left):
-            place: Any = {"out": targets} if out_folder is None else {"out": out_folder, "collect": False}
-            released = release(where, algorithm=chosen, overwrite=force, progress=progress, **place, **left)
+            output: Any = {"out": targets} if out_folder is None else {"out": out_folder, "collect": False}
+            released = release(where, algorithm=chosen, overwrite=force, progress=progress, **output, **left)
     except AlreadyReleased as already:
         answer_again(already, targets, overwrite=force, as_json=as_json)
     with delivering(released, [released.stored] if released.stored else targets):
-        record_configuration(targets, source, chosen, options | spark_options(engine, master, shards, spark_settings))
+        spark = spark_options(engine, master, shards, spark_settings)
+        record_configuration(place, {"source": source, "out": out, "out_folder": out_folder} | options | spark, chosen)
         if released.stored is not None:
             say(f"Released to {released.stored}.\n{released.statement}")
             return
@@ -273,6 +276,7 @@ def demo_command(
     out: Annotated[Path, typer.Option("--out", "-o", help="Where to write the release.")] = Path(
         "demo-release.parquet"
     ),
+    force: Force = False,
 ) -> None:
     """Make a private release from the bundled sample and show what it looks like.
 
@@ -284,13 +288,14 @@ def demo_command(
     from dpunion.releases import check_target, escape_controls
     from dpunion.samples import debian_depends
 
-    check_target(out, overwrite=True)
+    check_target(out, overwrite=force)
+    check_outputs([out], None, {"source": debian_depends()})
     console = Console(highlight=False, soft_wrap=True)
     command = f"dpunion release debian_depends.parquet --user user --item item --epsilon 1 --delta 1e-6 --out {out}"
     console.print(f"[bold]$ {command}[/bold]\n")
     with progress_bar() as progress:
         released = release(debian_depends(), user="user", item="item", epsilon=1.0, delta=1e-6, progress=progress)
-        released.write(out, overwrite=True)
+        released.write(out, overwrite=force)
     for name in released.items[:FIRST_LINES]:
         console.print("  " + escape_controls(name), markup=False)
     console.print(f"  ... {len(released):,} items in all\n", markup=False)

@@ -20,13 +20,17 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import llvmlite.ir
-import numba
-import numba.core.caching
-import numba.core.config
-import numba.extending
 import numpy as np
 import numpy.typing as npt
-from numba.core.runtime import rtsys
+
+from dpunion.kernels import hidden_from_numba
+
+with hidden_from_numba():
+    import numba
+    import numba.core.caching
+    import numba.core.config
+    import numba.extending
+    from numba.core.runtime import rtsys
 
 from dpunion.files import reason
 

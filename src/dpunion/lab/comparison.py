@@ -19,6 +19,7 @@ from dpunion.lab.running import check_counts, plan_all, run_all
 from dpunion.lab.tables import NOT_PRIVATE, Table, share
 from dpunion.lab.trials import Setting, Trial
 from dpunion.lab.writing import check_results, write_results
+from dpunion.sources.overlaps import refuse_overwriting
 
 FORMAT = "dpunion-lab-comparison/1"
 
@@ -146,6 +147,8 @@ def compare(
     asked |= {name: _several(values) for name, values in (parameters or {}).items()}
     settings = grid(algorithms, _several(epsilon), _several(delta), asked)
     tell = progress or (lambda _stage, _done: None)
+    if out is not None:
+        refuse_overwriting([Path(out), journal_of(Path(out))], {"source": source})
     with journal_beside(out, overwrite=overwrite) as journal:
         plans = plan_all(settings, tell)
         data = load(source, progress=progress, **reading)

@@ -21,6 +21,7 @@ from dpunion.lab.running import check_counts, plan_all, run_all
 from dpunion.lab.tables import NOT_PRIVATE, Cell, Figure, Table
 from dpunion.lab.trials import Setting, Trial
 from dpunion.lab.writing import write_results
+from dpunion.sources.overlaps import refuse_overwriting
 
 FORMAT = "dpunion-lab-reproduction/1"
 RESULTS, TRIALS, JOURNAL = "results.json", "trials.parquet", "trials.journal"
@@ -124,6 +125,8 @@ def reproduce(
     check_counts(each, jobs)
     generator = AskRedditLike(users=scale.users if users is None else users, seed=seed)
     tell = progress or (lambda _stage, _done: None)
+    if out is not None:
+        refuse_overwriting([Path(out) / name for name in (RESULTS, TRIALS, JOURNAL)], {"source": _texts(texts)})
     with _journal_in(out, overwrite=overwrite) as journal:
         plans = plan_all(papers.all_settings(scale.limits, scale.epsilons, scale.margins), tell)
         data = load(generator, progress=progress)

@@ -56,6 +56,8 @@ class SqliteStore(Store):
         return f"SqliteStore({str(self.path)!r})"
 
     def prepare(self, *, create: bool) -> None:
+        if not _is_utf8(self.path):
+            raise LedgerError("The ledger's path is not UTF-8.", "Rename the file or its folder: statements name it.")
         if create:
             self._make_file()
         problem = self._unusable()
@@ -220,6 +222,14 @@ def file_system(path: Path, table: str | None = None) -> str | None:
         if target.is_relative_to(mount) and len(mount) >= found[0]:
             found = (len(mount), kind)
     return found[1]
+
+
+def _is_utf8(path: Path) -> bool:
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _sync_folder(folder: Path) -> None:

@@ -27,10 +27,11 @@ from dpunion.ngrams.candidates import Level
 from dpunion.ngrams.lengths import LocalTexts, Texts, next_level
 from dpunion.ngrams.plans import LengthPlan, LengthResult, NgramPlan, Ngrams, plan_ngrams, published_dpne
 from dpunion.ngrams.releases import NgramRelease, closed_under_parts
-from dpunion.pipeline import PathLike, Progress, Reading, checked_targets, opened, splitting_of
+from dpunion.pipeline import PathLike, Progress, Reading, checked_targets, opened, read_from, splitting_of
 from dpunion.randomness import RunKey
 from dpunion.sources import NullUserPolicy, ValueKind
 from dpunion.sources.encoding import Normalization
+from dpunion.sources.overlaps import refuse_overwriting
 from dpunion.sources.token_streams import TokenStream, read_tokens
 from dpunion.spark.frames import check_spark_source, checked_shards, is_on_spark
 from dpunion.tokens import SplitFunction, Tokenizer
@@ -58,7 +59,7 @@ def release_ngrams(
     *,
     user: str | None = None,
     text: str | None = None,
-    longest: int = 3,
+    longest: int | None = None,
     epsilon: float,
     delta: float,
     weak_budget: bool = False,
@@ -80,12 +81,12 @@ def release_ngrams(
     unsafe_test_key: int | None = None,
     progress: Progress | None = None,
 ) -> NgramRelease:
-    """Release as many n-grams of length 1 to `longest` of the users' texts as possible.
+    """Release as many n-grams of length 1 to `longest` (3 when left out) of the users' texts as possible.
 
     source, user, weak_budget, null_users, query, input_format, out, ledger, dataset, shards: as in dpunion.release.
     With a DataFrame of Spark, the texts stay there and the released n-grams come here.
     text: the column of texts; each row is a document.
-    settings: all other parameters of the algorithm; its `longest` is then the one that counts.
+    settings: instead of longest, all parameters of the algorithm.
     tokenizer: "words", "whitespace", "treebank", "icu" (with locale) or a function from a text to its tokens.
     drop_urls: leave out web addresses. sentences: n-grams do not cross the end of a sentence either.
     normalize: "nfc-lower", "nfc" or "exact", applied to tokens (those of "words" are lower-cased NFC anyway).
@@ -97,7 +98,7 @@ def release_ngrams(
     - a bad budget, tokenizer or option is refused before any data is read.
     """
     budget = budget_for_release(epsilon, delta, weak_budget=weak_budget)
-    planned = plan_ngrams(settings or Ngrams(longest=longest), budget)
+    planned = plan_ngrams(_settings(settings, longest), budget)
     reading = Reading(
         source=source,
         user=user,
@@ -113,6 +114,7 @@ def release_ngrams(
     )
     on_shards = _checked_spark_options(planned, shards, source)
     check_spark_source(reading)
+    refuse_overwriting(out, {"source": read_from(source), "ledger": ledger})
     targets = [] if ledger is not None else checked_targets(out, overwrite=overwrite)
     key = RunKey.fresh() if unsafe_test_key is None else RunKey.for_tests(unsafe_test_key)
     tell = progress or _silent
@@ -132,6 +134,14 @@ def release_ngrams(
             listed = "\0".join(f"{ngram} {length}" for ngram, length in released.ngrams)
             reservation.settle(written, digest=None if written else hashlib.sha256(listed.encode()).hexdigest())
     return released
+
+
+def _settings(settings: Ngrams | None, longest: int | None) -> Ngrams:
+    if settings is not None and longest is not None:
+        raise BadParameter(
+            "Both 'longest' and 'settings' were given.", "Say it in the settings alone: Ngrams(longest=5, ...)."
+        )
+    return settings or (Ngrams() if longest is None else Ngrams(longest=longest))
 
 
 @contextlib.contextmanager

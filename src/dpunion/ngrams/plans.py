@@ -28,9 +28,10 @@ from dpunion.calibration.composition import (
 )
 from dpunion.errors import BadParameter
 from dpunion.mechanisms import Mechanism, mechanism_on_candidates
-from dpunion.plans import Noise, Plan, Round, as_algorithm, rounds_of_funnel
+from dpunion.plans import Noise, Plan, Round, as_algorithm, real_in, rounds_of_funnel
 
 LONGEST = 10
+MOST_NGRAMS = 2**63 - 1
 Gaussians = WeightedGaussian | PolicyGaussian | Funnel
 
 # On public candidates nothing is paid for novel items, so more rounds and a sharper line than Funnel's own are best
@@ -154,6 +155,16 @@ class LengthResult:
     spurious: float
 
     @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> LengthResult:
+        """Read back a result that was written as plain values."""
+        for name in ("released", "candidates"):
+            if name == "released" or values[name] is not None:
+                check_whole("a result", name, values[name], 0, MOST_NGRAMS)
+        threshold = None if values["threshold"] is None else real_in(values, "threshold")
+        length, spurious = length_in(values), real_in(values, "spurious", 0.0)
+        return cls(length, values["released"], values["candidates"], threshold, spurious)
+
+    @classmethod
     def nothing(cls, length: int) -> LengthResult:
         """Return the result where there was no candidate."""
         return cls(length, 0, 0, None, 0.0)
@@ -203,19 +214,27 @@ class NgramPlan:
             settings = Ngrams.from_dict(values["settings"])
             lengths = tuple(
                 LengthPlan(
-                    int(one["length"]),
-                    float(one["share"]),
-                    settings.algorithm_at(int(one["length"])),
-                    float(one["stddev"]),
-                    float(one["rounding_slack"]),
+                    length_in(one, settings.longest),
+                    real_in(one, "share", 0.0, 1.0),
+                    settings.algorithm_at(one["length"]),
+                    real_in(one, "stddev", 0.0),
+                    real_in(one, "rounding_slack", 0.0),
                 )
                 for one in values["lengths"]
             )
             budget = Budget(values["epsilon"], values["delta"])
-            return cls(settings, budget, Plan.from_dict(values["first"]), lengths, float(values["delta_used"]))
+            return cls(
+                settings, budget, Plan.from_dict(values["first"]), lengths, real_in(values, "delta_used", 0.0, 1.0)
+            )
         except (KeyError, TypeError, ValueError):
             problem = BadParameter("This is not a plan of dpunion.", "Pass what NgramPlan.to_dict returned.")
         raise problem
+
+
+def length_in(values: Any, longest: int = LONGEST) -> int:
+    """Return a length that was read from a file."""
+    check_whole("n-grams", "length", values["length"], 1, longest)
+    return int(values["length"])
 
 
 def plan_ngrams(settings: Ngrams, budget: Budget) -> NgramPlan:

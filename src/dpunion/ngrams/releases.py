@@ -6,22 +6,22 @@ import contextlib
 import dataclasses
 import json
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from dpunion.budget import guarantee
 from dpunion.errors import BadParameter
 from dpunion.files import atomic_file
-from dpunion.ngrams.plans import LengthResult, NgramPlan
+from dpunion.ngrams.plans import LengthResult, NgramPlan, length_in
 from dpunion.releases import (
     ASSUMPTIONS,
     NOT_PRIVATE,
-    ROWS_PER_GROUP,
+    are_texts,
     check_target,
-    csv_line,
     escape_controls,
+    text_array,
     with_new_word,
 )
 
@@ -56,6 +56,26 @@ class NgramRelease:
         return tuple(text for text, size in self.ngrams if size == length)
 
     @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the columns with which the n-grams are written."""
+        return COLUMNS
+
+    def rows(self) -> Iterator[tuple[Any, ...]]:
+        """Yield each n-gram with its length."""
+        return iter(self.ngrams)
+
+    def lines(self) -> Iterator[str]:
+        """Yield each n-gram on one line, escaped, without its length."""
+        return (escape_controls(text) for text, _ in self.ngrams)
+
+    def table(self) -> Any:
+        """Return the n-grams and their lengths as a new Arrow table."""
+        import pyarrow as pa
+
+        lengths = pa.array([length for _, length in self.ngrams], pa.int32())
+        return pa.table({COLUMNS[0]: text_array([text for text, _ in self.ngrams]), COLUMNS[1]: lengths})
+
+    @property
     def statement(self) -> str:
         """Say in plain words what was guaranteed, and which n-grams may be spurious."""
         return statement(self)
@@ -80,13 +100,13 @@ class NgramRelease:
     def from_json(cls, text: str) -> NgramRelease:
         """Read back what `to_json` wrote."""
         values: Any = None
-        with contextlib.suppress(ValueError):
+        with contextlib.suppress(ValueError, RecursionError):
             values = with_new_word(json.loads(text), FIRST_FORMAT, FORMAT)
         if isinstance(values, dict) and values.get("format") == FORMAT and _is_release(values):
             with contextlib.suppress(KeyError, TypeError, ValueError):
-                results = tuple(LengthResult(**one) for one in values["results"])
-                rows = tuple((str(ngram), int(length)) for ngram, length in values["ngrams"])
-                notes = tuple(str(note) for note in values.get("notes", []))
+                results = tuple(LengthResult.from_dict(one) for one in values["results"])
+                rows = tuple((ngram, length_in({"length": length})) for ngram, length in values["ngrams"])
+                notes = tuple(values.get("notes", []))
                 return cls(rows, NgramPlan.from_dict(values["plan"]), results, values["guaranteed"], notes)
         raise BadParameter(
             "This is not a release of n-grams of dpunion.", "Pass the text that NgramRelease.to_json returned."
@@ -100,9 +120,9 @@ class NgramRelease:
         - it holds the released n-grams and their lengths (and, in JSON, plan and statement) and nothing else.
         """
         target = Path(path)
-        check_target(target, overwrite=overwrite)
+        writer = check_target(target, overwrite=overwrite)
         with atomic_file(target, overwrite=overwrite) as file:
-            WRITERS[target.suffix.lower()](self, file)
+            writer(self, file)
         return target
 
 
@@ -110,7 +130,9 @@ def _is_release(values: dict[str, Any]) -> bool:
     rows = values.get("ngrams")
     return (
         isinstance(rows, list)
-        and all(isinstance(row, list) and len(row) == 2 and isinstance(row[0], str) for row in rows)
+        and all(isinstance(row, list) and len(row) == 2 for row in rows)
+        and are_texts([row[0] for row in rows])
+        and are_texts(values.get("notes", []))
         and isinstance(values.get("results"), list)
         and isinstance(values.get("plan"), dict)
         and isinstance(values.get("guaranteed"), bool)
@@ -157,60 +179,3 @@ def closed_under_parts(texts: Iterable[str]) -> tuple[str, ...]:
         )
 
     return tuple(sorted(text for text in everything if is_closed(text.split(" "))))
-
-
-def _table(release: NgramRelease) -> Any:
-    import pyarrow as pa
-
-    texts = pa.array([text for text, _ in release.ngrams], pa.string())
-    return pa.table({COLUMNS[0]: texts, COLUMNS[1]: pa.array([length for _, length in release.ngrams], pa.int32())})
-
-
-def _write_parquet(release: NgramRelease, file: IO[bytes]) -> None:
-    import pyarrow.parquet as pq
-
-    pq.write_table(
-        _table(release),
-        file,
-        compression="zstd",
-        use_dictionary=False,
-        write_page_checksum=True,
-        row_group_size=ROWS_PER_GROUP,
-    )
-
-
-def _write_arrow(release: NgramRelease, file: IO[bytes]) -> None:
-    import pyarrow as pa
-
-    table = _table(release)
-    with pa.ipc.new_file(file, table.schema) as writer:
-        writer.write_table(table, max_chunksize=ROWS_PER_GROUP)
-
-
-def _write_csv(release: NgramRelease, file: IO[bytes]) -> None:
-    for row in (COLUMNS, *release.ngrams):
-        file.write(csv_line(tuple(map(str, row))))
-
-
-def _write_jsonl(release: NgramRelease, file: IO[bytes]) -> None:
-    for text, length in release.ngrams:
-        file.write(json.dumps({COLUMNS[0]: text, COLUMNS[1]: length}, ensure_ascii=False).encode() + b"\n")
-
-
-def _write_txt(release: NgramRelease, file: IO[bytes]) -> None:
-    for text, _ in release.ngrams:
-        file.write(escape_controls(text).encode() + b"\n")
-
-
-def _write_json(release: NgramRelease, file: IO[bytes]) -> None:
-    file.write(release.to_json().encode())
-
-
-WRITERS: dict[str, Callable[[NgramRelease, IO[bytes]], None]] = {
-    ".parquet": _write_parquet,
-    ".csv": _write_csv,
-    ".jsonl": _write_jsonl,
-    ".txt": _write_txt,
-    ".arrow": _write_arrow,
-    ".json": _write_json,
-}

@@ -69,7 +69,7 @@ def public_page(
 def read_release(text: str) -> Release | NgramRelease:
     """Read the JSON of a release of items or of n-grams."""
     values: Any = None
-    with contextlib.suppress(ValueError):
+    with contextlib.suppress(ValueError, RecursionError):
         values = json.loads(text)
     if isinstance(values, dict) and values.get("format") in NGRAM_FORMATS:
         return NgramRelease.from_json(text)

@@ -15,7 +15,7 @@ import pyarrow.types as pt
 
 from dpunion.errors import DamagedSource
 from dpunion.sources.canonical import Column, Role, is_list
-from dpunion.sources.columns import OnFraction, Wanted, expect_types, find_column, find_columns
+from dpunion.sources.columns import OnFraction, Wanted, expect_types, find_column, find_columns, schema_names
 from dpunion.sources.guard import WRITE_AGAIN, attempt, attempt_each
 from dpunion.sources.locate import Partitions
 
@@ -66,7 +66,8 @@ class ParquetPart:
 
     def _names(self, schema: Any) -> list[str]:
         """Return the names of the columns, those of the folders last; what the file itself has comes first."""
-        return [*schema.names, *(name for name, _ in self.partitions if name not in schema.names)]
+        names = schema_names(schema, self.where)
+        return [*names, *(name for name, _ in self.partitions if name not in names)]
 
     def _stored(self, plain: Any, positions: list[int], as_they_are: list[int]) -> Iterator[tuple[int, dict[int, Any]]]:
         """Yield (rows, {position: array}) of columns in the file; only `as_they_are` may stay dictionaries."""
@@ -197,7 +198,7 @@ class ArrowPart:
     def batches(self, wanted: Wanted, on_fraction: OnFraction) -> Iterator[tuple[Any, ...]]:
         """Yield the wanted columns of each record batch; the other columns are not loaded."""
         with attempt(lambda: pa.OSFile(str(self.path)), self.where) as file:
-            names = attempt(lambda: open_ipc(file, None), self.where).schema.names
+            names = schema_names(attempt(lambda: open_ipc(file, None), self.where).schema, self.where)
             positions = find_columns(names, wanted, self.where)
             fields = sorted(positions)
             attempt(lambda: file.seek(0), self.where)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn, Protocol
 
 from dpunion.errors import BadParameter, DamagedSource, UnknownColumn
 from dpunion.sources.canonical import Column, Role
+from dpunion.sources.guard import attempt
 
 MOST_NAMES_SHOWN = 20
 
@@ -60,16 +62,21 @@ class Part(Protocol):
         ...
 
 
-def find_columns(names: Sequence[str], wanted: Wanted, where: str) -> tuple[int, ...]:
-    """Return the positions of the wanted columns."""
-    positions = tuple(find_column(names, column, where) for column in wanted.columns)
+def find_columns(names: Sequence[str], wanted: Wanted, where: str, said: str | None = None) -> tuple[int, ...]:
+    """Return the positions of the wanted columns; said: as in refuse_column."""
+    positions = tuple(find_column(names, column, where, said) for column in wanted.columns)
     check_distinct(wanted, positions)
     return positions
 
 
+def schema_names(schema: Any, where: str) -> list[str]:
+    """Return the names of an Arrow schema's columns; names that are not UTF-8 are damage."""
+    return attempt(lambda: list(schema.names), where)
+
+
 def expect_types(schema: Any, wanted: Wanted, columns: Sequence[Column], where: str) -> None:
     """Check the wanted columns by an Arrow schema."""
-    for position, column in zip(find_columns(schema.names, wanted, where), columns, strict=True):
+    for position, column in zip(find_columns(schema_names(schema, where), wanted, where), columns, strict=True):
         column.expect(schema.field(position).type, where)
 
 
@@ -86,15 +93,15 @@ def check_distinct(wanted: Wanted, places: Sequence[str | int]) -> None:
         raise BadParameter("A key names the same column twice.", "Name each column of the key once.")
 
 
-def find_column(names: Sequence[str], column: str | int, where: str) -> int:
-    """Return the position of a column, or refuse with the names there are."""
+def find_column(names: Sequence[str], column: str | int, where: str, said: str | None = None) -> int:
+    """Return the position of a column, or refuse as refuse_column does."""
     if isinstance(column, int):
         if 0 <= column < len(names):
             return column
-        refuse_column(names, column, where)
+        refuse_column(names, column, where, said)
     positions = [i for i, name in enumerate(names) if name == column]
     if not positions:
-        refuse_column(names, column, where)
+        refuse_column(names, column, where, said)
     if len(positions) > 1:
         raise DamagedSource(
             f"There are {len(positions)} columns named {column!r} in {where}.",
@@ -103,11 +110,24 @@ def find_column(names: Sequence[str], column: str | int, where: str) -> int:
     return positions[0]
 
 
-def refuse_column(names: Sequence[str], column: str | int, where: str) -> NoReturn:
-    """Raise UnknownColumn with the nearest name and the names there are (names are schema, so public)."""
+def refuse_column(names: Sequence[str], column: str | int, where: str, said: str | None = None) -> NoReturn:
+    """Raise UnknownColumn with the nearest name and the names there are.
+
+    said: what the user wrote, where names are not of a schema but may come from rows.
+
+    Guarantees: with `said`, no name is told that is not a word of it.
+    """
+    label = f"column {column!r}" if isinstance(column, str) else f"column number {column} (counted from 0)"
+    told = names if said is None else [name for name in names if _is_word(name, said)]
+    near = difflib.get_close_matches(str(column), told, n=1) if isinstance(column, str) else []
+    hint = f"Did you mean {near[0]!r}?" if near else "Name one of these columns."
+    if said is not None:
+        hint = hint if near else "Check the spelling; names that may come from rows are not listed."
+        raise UnknownColumn(f"There is no {label} in {where}.", hint)
     shown = ", ".join(repr(name) for name in names[:MOST_NAMES_SHOWN])
     more = f" and {len(names) - MOST_NAMES_SHOWN} more" if len(names) > MOST_NAMES_SHOWN else ""
-    near = difflib.get_close_matches(str(column), names, n=1) if isinstance(column, str) else []
-    hint = f"Did you mean {near[0]!r}?" if near else "Name one of these columns."
-    label = f"column {column!r}" if isinstance(column, str) else f"column number {column} (counted from 0)"
     raise UnknownColumn(f"There is no {label} in {where}. Its columns are: {shown or 'none'}{more}.", hint)
+
+
+def _is_word(name: str, text: str) -> bool:
+    return re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text, re.IGNORECASE) is not None

@@ -70,7 +70,7 @@ class DatabasePart:
         """Check the wanted columns by what the database says of the query, without running it."""
         with self._driver.session() as session:
             names = session.names(self._query)
-            positions = find_columns(names, wanted, self.where)
+            positions = find_columns(names, wanted, self.where, self._query)
             for type_, column in zip(session.types(self._query, len(names), positions), columns, strict=True):
                 if type_ is not None:
                     column.expect(type_, self.where)
@@ -80,7 +80,7 @@ class DatabasePart:
         del on_fraction  # how much is to come, a database does not say
         with self._driver.session() as session:
             names = session.names(self._query)
-            positions = find_columns(names, wanted, self.where)
+            positions = find_columns(names, wanted, self.where, self._query)
             yield from session.batches(self._query, len(names), positions)
 
 

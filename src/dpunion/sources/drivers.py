@@ -153,7 +153,8 @@ class PostgreSQLSession:
 
     def names(self, query: str) -> list[str]:
         """Return the names of the result's columns by preparing the query."""
-        return list(self._schema(query).names)
+        schema = self._schema(query)
+        return ask(lambda: list(schema.names), self._where)
 
     def types(self, query: str, width: int, positions: tuple[int, ...]) -> list[Any]:
         """Return the Arrow types of some columns; refuse types without one text for each value."""
@@ -227,7 +228,7 @@ class SQLiteSession:
     def names(self, query: str) -> list[str]:
         """Return the names of the result's columns."""
         with self._reading(f"select * from (\n{query}\n) limit 0") as reader:  # noqa: S608 - it is the user's own query
-            return original_names(reader.schema.names)
+            return original_names(ask(lambda: list(reader.schema.names), self._where))
 
     def types(self, query: str, width: int, positions: tuple[int, ...]) -> list[Any]:
         """Only the rows tell."""
@@ -313,7 +314,16 @@ class DuckDBSession:
         self._where = where
 
     def names(self, query: str) -> list[str]:
-        """Return the names of the result's columns by binding the query."""
+        """Return the names of the result's columns by binding the query.
+
+        subtle: to bind a PIVOT without a list of values, DuckDB runs it to find them, and its columns are values.
+        """
+        statements = ask(lambda: self._connection.extract_statements(f"describe (\n{query}\n)"), self._where)
+        if any(statement.type.name == "MULTI" for statement in statements):
+            raise BadParameter(
+                "The query pivots by values that it finds in the rows, so that these would be names of columns.",
+                "List the values in the query, as in PIVOT t ON v IN ('a', 'b'), or read the rows as they are.",
+            )
         rows = ask(lambda: self._connection.sql(f"describe (\n{query}\n)").fetchall(), self._where)
         return [row[0] for row in rows]
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from dpunion.errors import UnsupportedType
 from dpunion.sources.canonical import Column
-from dpunion.sources.columns import OnFraction, Wanted, expect_types, find_columns
+from dpunion.sources.columns import OnFraction, Wanted, expect_types, find_columns, schema_names
 from dpunion.sources.guard import attempt_each
 
 
@@ -47,7 +47,7 @@ class FramePart:
                 "Give each column one type, for example by casting it to text.",
             )
         total, done = length_of(self.source), 0
-        positions = find_columns(reader.schema.names, wanted, self.where)
+        positions = find_columns(schema_names(reader.schema, self.where), wanted, self.where)
         for batch in attempt_each(lambda: reader, self.where):
             yield tuple(batch.column(i) for i in positions)
             done += batch.num_rows

@@ -21,7 +21,7 @@ from dpunion.errors import BadParameter, BadSource, DamagedSource, DpunionError,
 from dpunion.sources.blocks import BYTE_ORDER_MARK, decompressed, read_fully
 from dpunion.sources.canonical import Column
 from dpunion.sources.columnar import END_OF_STREAM, IPC_FILE_MAGIC
-from dpunion.sources.columns import OnFraction, Part, Wanted, expect_types, find_columns
+from dpunion.sources.columns import OnFraction, Part, Wanted, expect_types, find_columns, schema_names
 from dpunion.sources.delimited import DelimitedPart
 from dpunion.sources.guard import WRITE_AGAIN, attempt, attempt_each
 from dpunion.sources.jsonlines import JsonLinesPart
@@ -146,7 +146,7 @@ class ArrowInputPart:
 
     def batches(self, wanted: Wanted, on_fraction: OnFraction) -> Iterator[tuple[Any, ...]]:
         """Yield the wanted columns of each record batch; the other columns are not loaded."""
-        positions = find_columns(self._schema().names, wanted, self.where)
+        positions = find_columns(schema_names(self._schema(), self.where), wanted, self.where)
         fields = sorted(positions)
         options = pa.ipc.IpcReadOptions(included_fields=fields)
         tape = self.tape.start(keep=False)

@@ -1,0 +1,133 @@
+"""The private record of a release: the options that make it again with --config, for the operator alone."""
+
+from __future__ import annotations
+
+import json
+import re
+import urllib.parse
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from dpunion.cli.options import ALGORITHM_OPTIONS
+from dpunion.errors import CannotWrite
+
+SUFFIX = ".private.toml"
+HEAD = "# Private: how this release was made. Not part of the release.\n"
+NEVER_RECORDED = ("charge_again",)
+"""What a person decides anew each time."""
+
+URL = re.compile(r"\s*[A-Za-z][A-Za-z0-9+.-]*:/")
+FILE_URL = re.compile(r"(sqlite|duckdb)://", re.IGNORECASE)
+POSTGRESQL = re.compile(
+    r"postgres(?:ql)?://(?:[^@/?#]*@)?([A-Za-z0-9._-]*(?::\d{1,5})?(?:/[A-Za-z0-9._-]*)?)", re.IGNORECASE
+)
+STORAGE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/[^@?]*(?:\?[^@=]*)?")
+SECRET = re.compile(r"passw|passfile|secret|token|credential|key", re.IGNORECASE)
+SECRET_SETTING = re.compile(r"(passw(or)?d|passfile|secret)\s*=", re.IGNORECASE)
+
+
+def record_place(targets: Sequence[Path], out_folder: str | None = None) -> Path | None:
+    """Return where the record of a release is written: beside its first output, None when no output is here."""
+    first = targets[0] if targets else _local(out_folder)
+    return None if first is None else first.with_name(first.name + SUFFIX)
+
+
+def check_outputs(targets: Sequence[Path], place: Path | None, read: Mapping[str, object]) -> None:
+    """Refuse, before anything is charged, outputs and records that would replace what is read, or is no record."""
+    from dpunion.sources.overlaps import is_same, refuse_overwriting
+
+    refuse_overwriting(targets, read)
+    if place is None:
+        return
+    # A record may be made again from itself.
+    config = read.get("configuration")
+    itself = isinstance(config, Path) and is_same(place, config)
+    refuse_overwriting(place, {what: name for what, name in read.items() if what != "configuration" or not itself})
+    problem = None
+    try:
+        if place.exists() and not _is_record(place):
+            problem = f"{place} is in the way of the release's private record, and is none."
+    except OSError:
+        problem = f"{place} is in the way of the release's private record, and cannot be read."
+    if problem is not None:
+        raise CannotWrite(problem, "Move it away, or choose another name for the output.")
+
+
+def record_configuration(place: Path | None, options: dict[str, Any], algorithm: Any = None) -> None:
+    """Write the options of a release as a file for --config, whole or not at all.
+
+    Guarantees: mode 0600; no password; nothing from the data; --charge-again is never repeated by a record.
+    """
+    from dpunion.files import OWNER_ONLY, atomic_file
+
+    if place is None:
+        return
+    values = {key: value for key, value in options.items() if value is not None and value is not False and value != []}
+    if algorithm is not None:
+        parameters = algorithm.parameters()
+        values |= {"algorithm": algorithm.name}
+        values |= {key: parameters.pop(key) for key in ALGORITHM_OPTIONS if key in parameters}
+        values |= {"set": [f"{key}={value}" for key, value in parameters.items()]}
+    lines = [_line(key.replace("_", "-"), value) for key, value in values.items() if key not in NEVER_RECORDED]
+    problem: CannotWrite | None = None
+    try:
+        with atomic_file(place, overwrite=True, mode=OWNER_ONLY) as file:
+            file.write((HEAD + "\n".join(lines) + "\n").encode())
+    except CannotWrite as error:
+        problem = CannotWrite(f"The release was written, but not its private record. {error.what}", error.remedy)
+    if problem is not None:
+        raise problem
+
+
+def without_credentials(text: str) -> str | None:
+    """Return a source, ledger or other option without user and password; None where that cannot be done for certain.
+
+    Of a PostgreSQL address host and database are kept; one with further settings is not, as these may say what is read.
+    """
+    if not URL.match(text):
+        return None if SECRET_SETTING.search(text) else text
+    if FILE_URL.match(text):
+        return text
+    found = POSTGRESQL.fullmatch(text)
+    if found is not None:
+        return f"postgresql://{found[1]}"
+    return text if STORAGE.fullmatch(text) and not text.lower().startswith("postgres") else None
+
+
+def _line(key: str, value: Any) -> str:
+    """Return an option in TOML, or a comment where it cannot be written down."""
+    values = value if isinstance(value, (list, tuple)) else [value]
+    plain = [_plain(key, one) for one in values]
+    if None in plain:
+        return f"# {key}: left out, as it may hold a password or is not text. Give it again."
+    # TOML's strings, numbers and arrays are JSON's, but for one character.
+    shown = json.dumps(plain if isinstance(value, (list, tuple)) else plain[0], ensure_ascii=False)
+    return f"{key} = {shown}".replace("\x7f", "\\u007f")
+
+
+def _plain(key: str, value: Any) -> Any:
+    if not isinstance(value, (str, Path)):
+        return value
+    text = str(value)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return None
+    if key == "conf" and SECRET.search(text.partition("=")[0]):
+        return None
+    return without_credentials(text)
+
+
+def _local(folder: str | None) -> Path | None:
+    """Return the path of a folder of this machine's, None for other file systems."""
+    if folder is None:
+        return None
+    if folder.startswith("file:"):
+        return Path(urllib.parse.unquote(urllib.parse.urlsplit(folder).path))
+    return None if URL.match(folder) else Path(folder)
+
+
+def _is_record(place: Path) -> bool:
+    with place.open("rb") as file:
+        return file.read(len(HEAD)) == HEAD.encode()
