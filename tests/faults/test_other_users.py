@@ -87,7 +87,7 @@ def secret(tmp_path):
 def written(target, *, overwrite):
     """Write the release; say whether that succeeded, and that it is then the release."""
     try:
-        Release(ITEMS, PLAN, private=True).write(target, overwrite=overwrite)
+        Release(ITEMS, PLAN, guaranteed=True).write(target, overwrite=overwrite)
     except dpunion.CannotWrite as error:
         assert "was exchanged" in error.what or "failed" in error.what
         return False

@@ -157,7 +157,7 @@ def formulas(raw):
 def test_no_spreadsheet_finds_a_formula_whatever_separates_its_cells(rows):
     """Behind a line's first comma, quotes do not stop a reader that separates at semicolons."""
     raw = io.BytesIO()
-    WRITERS[".csv"](Release(tuple(sorted(rows)), PLAN, private=True, columns=("=a", "b;=c")), raw)
+    WRITERS[".csv"](Release(tuple(sorted(rows)), PLAN, guaranteed=True, columns=("=a", "b;=c")), raw)
     assert formulas(raw.getvalue()) == []
     restored = [tuple(map(restore_formula, row)) for row in csv_rows(raw.getvalue())]
     assert restored == [("=a", "b;=c"), *sorted(rows)]
@@ -177,7 +177,7 @@ def test_our_own_csv_is_a_known_list_of_the_same_items(tmp_path_factory, items):
 @given(texts=st.sets(TRICKY, max_size=4))
 def test_ngrams_are_defused_and_read_back(tmp_path_factory, texts):
     rows = tuple((text, 1) for text in sorted(texts))
-    release = NgramRelease(rows, plan_ngrams(Ngrams(), dpunion.Budget(1.0, 1e-6)), (), private=True)
+    release = NgramRelease(rows, plan_ngrams(Ngrams(), dpunion.Budget(1.0, 1e-6)), (), guaranteed=True)
     raw = release.write(tmp_path_factory.mktemp("ngrams") / "a.csv").read_bytes()
     assert formulas(raw) == []
     assert [(restore_formula(text), int(length)) for text, length in csv_rows(raw)[1:]] == list(rows)
