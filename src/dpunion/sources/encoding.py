@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import enum
 import itertools
-import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -18,6 +17,7 @@ from dpunion.algorithms import UserOrder
 from dpunion.calibration.rounding import MAX_USERS
 from dpunion.contributions import Bools, Contributions, Int32s, Int64s, ItemTable, Uint8s, offsets_of
 from dpunion.errors import BadSource
+from dpunion.normal_forms import nfc
 from dpunion.randomness import Purpose, RunKey
 from dpunion.sources.grouping import digest_order, group_rows
 from dpunion.sources.rowstore import RowStore
@@ -124,7 +124,7 @@ def listed(table: ItemTable, known: Sequence[str], key: RunKey) -> Bools | None:
     """
     if not known:
         return None
-    forms = {*known, *(unicodedata.normalize("NFC", text) for text in known)}
+    forms = {*known, *(nfc(text) for text in known)}
     encoded = [text.encode() for text in forms]
     offsets = offsets_of(np.fromiter(map(len, encoded), np.int64, len(encoded)))
     digests = key.digests(Purpose.ITEM, offsets, np.frombuffer(b"".join(encoded) or b"\0", np.uint8))
@@ -141,6 +141,6 @@ def _normalized(offsets: Int64s, data: Uint8s, normalization: Normalization) -> 
     ends = offsets.tolist()
     texts = (raw[start:stop].decode() for start, stop in itertools.pairwise(ends))
     if normalization is Normalization.NFC:
-        return pa.array([unicodedata.normalize("NFC", text) for text in texts], pa.large_string())
-    lower = (unicodedata.normalize("NFC", unicodedata.normalize("NFC", text).lower()) for text in texts)
+        return pa.array([nfc(text) for text in texts], pa.large_string())
+    lower = (nfc(nfc(text).lower()) for text in texts)
     return pa.array(list(lower), pa.large_string())
