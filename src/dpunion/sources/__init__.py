@@ -158,7 +158,7 @@ def _prepared(
     elif paths == [NAME]:
         parts = [input_part(input_format)]
     else:
-        parts = [_file_part(file) for file in locate(paths)]
+        parts = [file_part(file) for file in locate(paths)]
     for part in parts:
         part.check(wanted, cleaner.columns)
     return wanted, parts
@@ -173,7 +173,8 @@ def _paths(source: Any) -> list[str | os.PathLike[str]] | None:
     return None
 
 
-def _file_part(file: DataFile) -> Part:
+def file_part(file: DataFile) -> Part:
+    """Return how a file is read, by its format."""
     match file.format:
         case Format.PARQUET:
             return ParquetPart(file.path, file.where, file.size, file.partitions)
