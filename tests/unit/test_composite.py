@@ -27,7 +27,7 @@ from typer.testing import CliRunner
 
 import dpunion
 from dpunion.cli import app
-from dpunion.errors import AlreadyReleased, BadParameter, BadSource, DamagedSource, UnknownColumn, UnsupportedType
+from dpunion.errors import AlreadyReleased, BadParameter, BadSource, UnknownColumn, UnsupportedType
 from dpunion.ledger import Ledger, fingerprint
 from dpunion.pipeline import Reading
 from dpunion.releases import WRITERS, Release
