@@ -136,7 +136,9 @@ def release(
         input_format=input_format,
         null_users=as_choice("null_users", null_users, NullUserPolicy),
         normalization=as_choice("normalize", normalize, Normalization),
-        known=None if known is None else known_items(known, columns),
+        known=None
+        if known is None
+        else known_items(known, columns, _kind(item, text), as_choice("normalize", normalize, Normalization)),
         memory_limit=as_bytes(memory_limit),
         lengths=lengths_of(ngrams),
         splitting=splitting_of(tokenizer, drop_urls=drop_urls, sentences=sentences, locale=locale),

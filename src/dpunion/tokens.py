@@ -33,13 +33,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from dpunion.errors import BadParameter, DamagedSource, UnsupportedType
-from dpunion.kernels.unicode_words import DOTTED_I, DOTTED_I_LOWER, UNASSIGNED, UNSTABLE
-from dpunion.kernels.words import Bytes, Ints, split, survey, tables
+from dpunion.kernels.unicode_words import DOTTED_I, DOTTED_I_LOWER, NONSTARTER, UNASSIGNED, UNSTABLE
+from dpunion.kernels.words import LONG, Bytes, Ints, split, survey, tables
+from dpunion.normal_forms import from_codes, nfc, to_codes
 
 MENDED_AT_ONCE = 1 << 22  # bytes: bounds what is held as Python text, changes no result
+WINDOW_BYTES = 1 << 12  # looked at together for a place to cut
 
 
 # What str.isspace says, fixed here: these characters have not changed since Unicode 6.3.
@@ -202,33 +203,71 @@ def split_texts(texts: Texts, first: int) -> WordBuffers:
     if bad >= 0:
         raise damaged(f"Text {first + bad} (counting from 0) is not valid UTF-8.")
     unstable = np.flatnonzero(flags & UNSTABLE)
-    pieces = [piece for some in groups(unstable, ends - starts) for piece in mend(texts, flags, some)]
-    mended = np.frombuffer(b"".join(pieces), np.uint8)
-    sizes = np.fromiter(map(len, pieces), np.int64, len(pieces))
+    pieces = [piece for t in unstable.tolist() for piece in cut_up(data, t, int(starts[t]), int(ends[t]))]
+    mended = [done for some in groups(pieces) for done in mend(data, flags, some)]
+    sizes = np.zeros(starts.size, np.int64)
+    np.add.at(sizes, [piece.text for piece in pieces], [len(done) for done in mended])
     starts, ends = starts.copy(), ends.copy()
-    ends[unstable] = np.cumsum(sizes)
-    starts[unstable] = ends[unstable] - sizes
-    return WordBuffers(*split(data, mended, starts, ends, flags, *known))
+    ends[unstable] = np.cumsum(sizes[unstable])
+    starts[unstable] = ends[unstable] - sizes[unstable]
+    return WordBuffers(*split(data, np.frombuffer(b"".join(mended), np.uint8), starts, ends, flags, *known))
 
 
-def groups(chosen: Ints, sizes: Ints) -> Iterator[Ints]:
-    """Cut the chosen texts into runs of about MENDED_AT_ONCE bytes."""
-    group = np.cumsum(sizes[chosen]) // MENDED_AT_ONCE
-    yield from np.split(chosen, np.flatnonzero(np.diff(group)) + 1)
+class Piece(NamedTuple):
+    """A part of text number `text`, data[start:end], that has the same NFC beside its neighbours as alone."""
+
+    text: int
+    start: int
+    end: int
 
 
-def mend(texts: Texts, flags: Bytes, chosen: Ints) -> list[bytes]:
-    """Return the chosen texts as UTF-8 in NFC, lower-cased but for Σ, and in NFC again."""
+def cut_up(data: Bytes, text: int, start: int, end: int) -> Iterator[Piece]:
+    """Yield a text in pieces of about MENDED_AT_ONCE bytes."""
+    while end - start > MENDED_AT_ONCE:
+        cut = stable_after(data, start + MENDED_AT_ONCE, end)
+        yield Piece(text, start, cut)
+        start = cut
+    if start < end:
+        yield Piece(text, start, end)
+
+
+def stable_after(data: Bytes, at: int, end: int) -> int:
+    """Return where the first character at or after `at` begins that NFC neither changes nor joins to the one before.
+
+    Lower-casing it does not change that, see `survey`. Without such a character, `end`.
+    """
+    while at < end:
+        stop = min(at + WINDOW_BYTES, end)
+        text = data[at:stop].tobytes().decode(errors="ignore")  # subtle: ignores the characters cut by the window only
+        stable = np.flatnonzero(tables().classes[to_codes(text)] & (UNSTABLE | NONSTARTER) == 0)
+        if len(stable):
+            skipped = next(i for i in range(4) if data[at + i] & 0xC0 != 0x80)
+            return at + skipped + len(text[: stable[0]].encode())
+        at = stop - 3 if stop < end else end
+    return end
+
+
+def groups(pieces: list[Piece]) -> Iterator[list[Piece]]:
+    """Cut the pieces into lists of about MENDED_AT_ONCE bytes."""
+    ends = itertools.accumulate(piece.end - piece.start for piece in pieces)
+    for _, some in itertools.groupby(zip(pieces, ends, strict=True), lambda each: each[1] // MENDED_AT_ONCE):
+        yield [piece for piece, _ in some]
+
+
+def mend(data: Bytes, flags: Bytes, pieces: list[Piece]) -> list[bytes]:
+    """Return the pieces as UTF-8 in NFC, lower-cased but for Σ, and in NFC again."""
     normal: list[str] = []
-    for t in chosen.tolist():
-        text = texts.data[texts.starts[t] : texts.ends[t]].tobytes().decode()
-        if flags[t] & UNASSIGNED:
+    for piece in pieces:
+        text = data[piece.start : piece.end].tobytes().decode()
+        if flags[piece.text] & UNASSIGNED:
             text = blanked(text)
-        normal.append(unicodedata.normalize("NFC", text).replace(chr(DOTTED_I), DOTTED_I_LOWER))
+        composed = nfc(text) if flags[piece.text] & LONG else unicodedata.normalize("NFC", text)
+        normal.append(composed.replace(chr(DOTTED_I), DOTTED_I_LOWER))
     lowered = from_codes(tables().lower[to_codes("".join(normal))])
     mended: list[bytes] = []
     at = 0
     for text in normal:
+        # Python's own NFC: the marks are sorted but for the dot of an İ, so that it has little to swap.
         mended.append(unicodedata.normalize("NFC", lowered[at : at + len(text)]).encode())
         at += len(text)
     return mended
@@ -238,16 +277,6 @@ def blanked(text: str) -> str:
     """Put a space for each code point the frozen Unicode does not know: a later one's NFC might move it."""
     codes = to_codes(text)
     return from_codes(np.where(tables().classes[codes] & UNASSIGNED, np.uint32(0x20), codes))
-
-
-def to_codes(text: str) -> NDArray[np.uint32]:
-    """Return the code points of a text."""
-    return np.frombuffer(text.encode("utf-32-le"), "<u4")
-
-
-def from_codes(codes: NDArray[np.uint32]) -> str:
-    """Return the text of code points."""
-    return codes.astype("<u4", copy=False).tobytes().decode("utf-32-le")
 
 
 def joined(parts: list[WordBuffers]) -> WordBuffers:

@@ -28,7 +28,7 @@ from typer.testing import CliRunner
 
 import dpunion
 from dpunion.cli import app
-from dpunion.errors import AlreadyReleased, BadParameter, BadSource, DamagedSource, UnknownColumn, UnsupportedType
+from dpunion.errors import AlreadyReleased, BadParameter, BadSource, UnknownColumn, UnsupportedType
 from dpunion.ledger import Ledger, fingerprint
 from dpunion.pipeline import Reading
 from dpunion.releases import WRITERS, Release
@@ -439,7 +439,7 @@ def test_known_keys_from_files(suffix: str, release: Release, tmp_path: Path) ->
     path = release.write(tmp_path / f"known{suffix}")
     known = known_items(path, COLUMNS)
     assert sorted(map(split, known.items)) == sorted(COMMON)
-    with pytest.raises(DamagedSource, match="needs columns 'country', 'year' of texts"):
+    with pytest.raises(BadSource, match="needs columns 'country', 'year' of texts"):
         known_items(path if suffix != ".txt" else release.write(tmp_path / "other.csv"), ("country", "year"))
 
 

@@ -344,7 +344,6 @@ def test_files_of_a_list_and_of_a_pattern(tmp_path: Path, monkeypatch: pytest.Mo
     for name in ("b", "a", "c"):
         write(pa.table({"u": [name], "v": ["x"]}), tmp_path / f"{name}.csv")
     write(pa.table({"u": ["d"], "v": ["x"]}), tmp_path / "d.parquet")
-    (tmp_path / "folder.csv").mkdir()
     assert [u for u, _ in read("*.csv")] == ["a", "b", "c"]
     assert [u for u, _ in read(["c.csv", tmp_path / "d.parquet", "[a]*"])] == ["c", "d", "a"]
     write(pa.table({"u": ["e"], "v": ["x"]}), tmp_path / "odd[1].csv")

@@ -185,5 +185,5 @@ def test_values_in_the_paths_that_a_pattern_finds_do_not_show(tmp_path: Path) ->
 
 def test_pipes_are_not_files(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "p.csv")
-    with pytest.raises(BadSource, match=r"is a pipe.*'-'"):
+    with pytest.raises(BadSource, match=r"there is a pipe.*'-'"):
         read(tmp_path / "p.csv")

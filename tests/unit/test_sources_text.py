@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
+import gzip
 import io
+import itertools
 import json
+import subprocess
+import sys
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +21,7 @@ from hypothesis import strategies as st
 from dpunion.errors import DamagedSource, DpunionError, UnknownColumn, UnsupportedType
 from dpunion.sources import ValueKind, blocks, open_rows
 from dpunion.sources.blocks import Block, read_blocks
-from dpunion.sources.delimited import check_quotes, header_end, parse, ragged, row_end
+from dpunion.sources.delimited import check_quotes, header_end, parse, ragged, ragged_row, row_end
 from dpunion.sources.locate import data_file
 
 
@@ -127,6 +133,87 @@ def test_rows_longer_than_a_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(blocks, "LONGEST_ROW", 1 << 20)
     with pytest.raises(DamagedSource, match="line 2: a row is longer than 1 MiB"):
         read(tmp_path / "d.csv")
+
+
+@pytest.mark.parametrize("before", [0, 1, 5_000, 40_000])
+def test_the_longest_row_is_the_same_wherever_it_stands(
+    tmp_path: Path, before: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dpunion.sources.delimited.BLOCK_BYTES", 1 << 12)
+    monkeypatch.setattr(blocks, "LONGEST_ROW", 1 << 15)
+    for size, fits in (((1 << 15), True), ((1 << 15) + 1, False)):
+        long = f'a,"{"x" * (size - 4)}"\n'
+        (tmp_path / "d.csv").write_text("u,v\n" + "b,y\n" * before + long + "c,z\n")
+        if fits:
+            assert len(read(tmp_path / "d.csv")) == before + 2
+        else:
+            with pytest.raises(DamagedSource, match=f"line {before + 2}: a row is longer.*quote that is never closed"):
+                read(tmp_path / "d.csv")
+
+
+LOST_QUOTES = {
+    "header": 'u,"v\n' + "1,x\n" * 600_000 + '1,"y"\n',
+    "unclosed header": 'u,"v\n' + "1,x\n" * 600_000,
+    "body": 'u,v\n1,"a\n' + "1,x\n" * 600_000 + '1,"y"\n',
+    "unclosed body": 'u,v\n1,"a\n' + "1,x\n" * 600_000,
+    "quotes only": 'u,v\n1,"' + '""' * 1_200_000 + "\n",
+    "ragged": "u,v\n1,x\n" + "," * 2_400_000 + "\n",
+}
+
+
+@pytest.mark.parametrize("case", LOST_QUOTES)
+def test_a_lost_quote_takes_memory_for_a_row_and_no_more(
+    tmp_path: Path, case: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sixteen times the size of the longest row is read; what is held stays a small multiple of that row."""
+    longest = 150_000
+    monkeypatch.setattr("dpunion.sources.delimited.BLOCK_BYTES", longest // 4)
+    monkeypatch.setattr("dpunion.sources.delimited.PIECE_BYTES", longest // 16)
+    monkeypatch.setattr(blocks, "LONGEST_ROW", longest)
+    path = tmp_path / "d.csv.gz"
+    path.write_bytes(gzip.compress(LOST_QUOTES[case].encode()))
+    with contextlib.suppress(DpunionError):
+        read(tmp_path / "d.csv.gz")  # loads what is loaded when first used
+    tracemalloc.start()
+    try:
+        with pytest.raises(DamagedSource, match=r"longer than|misplaced|fields"):
+            read(path)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 6 * longest
+
+
+@pytest.mark.parametrize("case", LOST_QUOTES)
+def test_a_lost_quote_does_not_hang(tmp_path: Path, case: str) -> None:
+    (tmp_path / "d.csv").write_text(LOST_QUOTES[case])
+    reading = "list(open_rows(sys.argv[1], user='u', value='v', kind=ValueKind.ITEM))"
+    code = f"import sys; from dpunion.sources import ValueKind, open_rows; {reading}"
+    ran = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "d.csv")], capture_output=True, text=True, check=False, timeout=45
+    )
+    assert "DamagedSource" in ran.stderr
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.text(st.sampled_from('a,"\n\r'), max_size=24), st.integers(1, 9))
+def test_rows_end_where_quotes_are_even(text: str, piece: int) -> None:
+    """The ends of the first and the last whole row, and the first ragged one, against counting from the start."""
+    data = text.encode()
+    block = Block(data, 1, "f")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("dpunion.sources.delimited.PIECE_BYTES", piece)
+        first, last = header_end(block), row_end(block, False)
+        wrong = ragged_row(data, ord(","), 2)
+    ends = [i + 1 for i, octet in enumerate(data) if octet in b"\r\n" and data.count(b'"', 0, i) % 2 == 0]
+    start = len(data) - len(data.lstrip(b"\r\n"))
+    assert first == next((end for end in ends if end > start), len(data))
+    assert last == (ends[-1] if ends else 0)
+    bounds = list(itertools.pairwise([0, *ends, len(data)]))
+    rows = [(begin, data[begin:end].rstrip(b"\r\n") if end in ends else data[begin:end]) for begin, end in bounds]
+    counts = [(begin, sum(octet == ord(",") and row.count(b'"', 0, i) % 2 == 0 for i, octet in enumerate(row)), row)
+              for begin, row in rows]  # fmt: skip
+    assert wrong == next((begin for begin, commas, row in counts if row and commas != 1), None)
 
 
 @pytest.mark.parametrize(

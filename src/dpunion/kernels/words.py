@@ -25,6 +25,8 @@ IGNORABLE = frozen.IGNORABLE
 SIGMA = frozen.SIGMA
 SMALL_SIGMA = frozen.SMALL_SIGMA
 FINAL_SIGMA = frozen.FINAL_SIGMA
+LONG = 64  # in the flags of a text only: it may have a long run of marks
+LONG_RUN = 32  # marks in a row; no language comes near (UAX 15 counts on at most 30)
 APOSTROPHE = 0x27
 CURLY_APOSTROPHE = 0x2019
 
@@ -133,8 +135,9 @@ def after_ascii(data: Bytes, at: int, end: int) -> int:
 def survey(data: Bytes, starts: Ints, ends: Ints, classes: Bytes, flags: Bytes) -> int:
     """Check that each text is UTF-8 and mark those that need NFC; return the first that is not UTF-8, or -1.
 
-    Text t is data[starts[t]:ends[t]]. flags uint8[n_texts] gets UNSTABLE where NFC or İ must be seen to, and
-    UNASSIGNED where some code point is not of the frozen version.
+    Text t is data[starts[t]:ends[t]]. flags uint8[n_texts] gets UNSTABLE where NFC or İ must be seen to,
+    UNASSIGNED where some code point is not of the frozen version, and LONG where more than LONG_RUN characters in a
+    row are marks, or such that NFC may change.
 
     Guarantees:
     - a text without UNSTABLE is in NFC, and stays so when each character is lower-cased by itself;
@@ -144,10 +147,12 @@ def survey(data: Bytes, starts: Ints, ends: Ints, classes: Bytes, flags: Bytes) 
         at, end = starts[t], ends[t]
         found = 0
         before = 0
+        run = 0
         while at < end:
             if data[at] < 0x80:
                 at = after_ascii(data, at, end)
                 before = 0
+                run = 0
                 continue
             code, width = strict_decode(data, at, end)
             if width == 0:
@@ -157,6 +162,9 @@ def survey(data: Bytes, starts: Ints, ends: Ints, classes: Bytes, flags: Bytes) 
             if bits & before & NONSTARTER:
                 found |= UNSTABLE
             before = bits
+            run = run + 1 if bits & (NONSTARTER | UNSTABLE) else 0
+            if run > LONG_RUN:
+                found |= LONG
             at += width
         flags[t] = found
     return -1

@@ -165,7 +165,7 @@ def _prepared(
     elif paths == [NAME]:
         parts = [input_part(input_format)]
     else:
-        parts = [_file_part(file) for file in locate(paths)]
+        parts = [file_part(file) for file in locate(paths)]
     by_rows = [isinstance(part, JsonLinesPart | DatabasePart) and part.needs_rows for part in parts]
     for late in (False, True):
         if late:
@@ -184,7 +184,8 @@ def _paths(source: Any) -> list[str | os.PathLike[str]] | None:
     return None
 
 
-def _file_part(file: DataFile) -> Part:
+def file_part(file: DataFile) -> Part:
+    """Return how a file is read, by its format."""
     match file.format:
         case Format.PARQUET:
             return ParquetPart(file.path, file.where, file.size, file.partitions)

@@ -25,7 +25,9 @@ B = TypeVar("B")
 T = TypeVar("T")
 
 BLOCK_BYTES = 8 << 20
-LONGEST_ROW = 256 << 20
+LONGEST_ROW = 64 << 20
+"""Bytes that a row may have: a lost quote makes one row of all that follows, and must not take all memory first."""
+LONG_ROW = "In CSV a quote that is never closed does that: look for it at that line. Or write the data as Parquet."
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 WORKERS = min(4, os.cpu_count() or 1)
 
@@ -59,7 +61,8 @@ def read_blocks(
     Without on_fraction the file is only peeked at: it will be opened again.
 
     Guarantees:
-    - all bytes are valid UTF-8 and none is NUL; a truncated or damaged compression is refused.
+    - all bytes are valid UTF-8 and none is NUL; a truncated or damaged compression is refused;
+    - a row of more than LONGEST_ROW bytes is refused, wherever it stands, before more of it is read.
     """
     with attempt(file.peek if on_fraction is None else file.open, file.where) as raw:
         stream = attempt(lambda: decompressed(raw, file.compression), file.where)
@@ -73,8 +76,9 @@ def read_blocks(
             end = row_end(buffer, is_last)
             if end == 0 and not is_last:
                 if len(buffer.data) > LONGEST_ROW:
-                    raise buffer.damaged(f"a row is longer than {LONGEST_ROW >> 20} MiB", line=0)
-                pending, want = buffer.data, max(len(buffer.data), size)
+                    raise buffer.damaged(f"a row is longer than {LONGEST_ROW >> 20} MiB", line=0, remedy=LONG_ROW)
+                pending = buffer.data
+                want = min(max(len(pending), size), LONGEST_ROW + 1 - len(pending))
                 continue
             block = Block(buffer.data[:end], line, file.where)
             check_text(block)
@@ -82,6 +86,8 @@ def read_blocks(
                 yield block
             if on_fraction is not None and file.size:
                 on_fraction(min(raw.tell() / file.size, 1.0))
+            if is_last and file.compression is not Compression.NONE and raw.tell() == 0:
+                raise DamagedSource(f"There is no byte in {file.where}, not even the compression's own.", WRITE_AGAIN)
             if is_last:
                 return
             line += count_lines(block.data)

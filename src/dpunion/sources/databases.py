@@ -112,7 +112,8 @@ def is_database(source: object) -> bool:
         return False
     path = Path(os.fspath(source)).expanduser()
     suffix = path.suffix.lower()
-    if suffix in FORMATS or suffix in COMPRESSIONS or not path.is_file():
+    # subtle: the method of Path raises where a folder may not be entered, which `locate` refuses in its own words.
+    if suffix in FORMATS or suffix in COMPRESSIONS or not os.path.isfile(path):  # noqa: PTH113
         return False
     return suffix in SUFFIXES or kind_of_file(path) is not None
 

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
+from numpy.typing import NDArray
 
 from dpunion.errors import DamagedSource, DpunionError, UnknownColumn
 from dpunion.sources.blocks import (
@@ -37,10 +38,13 @@ from dpunion.sources.locate import Format, InputFile
 QUOTE, LINE_FEED, CARRIAGE_RETURN = ord('"'), ord("\n"), ord("\r")
 HEADER_BYTES = 1 << 16
 NO_HEADER, WRITE_NAMES = "There is no header line in {}.", "Write the column names as its first line."
+PIECE_BYTES = 1 << 20  # looked at together: bounds memory, changes no result
 QUOTING = (
     'Quote fields that hold quotes, delimiters or line breaks, and double the quotes inside ("" for "), as in'
     " RFC 4180; or write Parquet instead."
 )
+
+Octets = NDArray[np.uint8]
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,14 +158,11 @@ def header_end(block: Block) -> int:
     """Return where the first row that is not blank ends, its line end included."""
     data = block.data
     start = len(data) - len(data.lstrip(b"\r\n"))
-    end = start
-    while True:
-        ends = [i for i in (data.find(b"\n", end), data.find(b"\r", end)) if i >= 0]
-        if not ends:
-            return len(data)
-        end = min(ends) + 1
-        if data.count(b'"', start, end) % 2 == 0:
-            return end
+    for position, octets, inside in quoted(data, start):
+        ends = np.flatnonzero(line_ends(octets) & (inside == 0))
+        if len(ends):
+            return position + int(ends[0]) + 1
+    return len(data)
 
 
 def split_fields(row: bytes, delimiter: str) -> list[str]:
@@ -176,11 +177,29 @@ def row_end(block: Block, is_last: bool) -> int:  # noqa: FBT001 - the signature
     end = len(data) if is_last else max(data.rfind(b"\n"), data.rfind(b"\r")) + 1
     if is_last or data.count(b'"', 0, end) % 2 == 0:
         return end
-    octets = np.frombuffer(data, np.uint8)
-    quotes = np.flatnonzero(octets == QUOTE)
-    ends = np.flatnonzero((octets == LINE_FEED) | (octets == CARRIAGE_RETURN))
-    outside = ends[np.searchsorted(quotes, ends) % 2 == 0]
-    return int(outside[-1]) + 1 if len(outside) else 0
+    last = 0
+    for position, octets, inside in quoted(data):
+        ends = np.flatnonzero(line_ends(octets) & (inside == 0))
+        last = position + int(ends[-1]) + 1 if len(ends) else last
+    return last
+
+
+def quoted(data: bytes, start: int = 0) -> Iterator[tuple[int, Octets, Octets]]:
+    """Yield (position, bytes, inside) of data that starts outside of quotes, a piece at a time to save memory.
+
+    inside: uint8[bytes], 1 from an opening quote on until before the closing one, else 0.
+    """
+    before = np.uint8(0)
+    for position in range(start, len(data), PIECE_BYTES):
+        octets = np.frombuffer(data, np.uint8, min(PIECE_BYTES, len(data) - position), position)
+        inside = np.bitwise_xor.accumulate((octets == QUOTE).view(np.uint8)) ^ before
+        before = inside[-1]
+        yield position, octets, inside
+
+
+def line_ends(octets: Octets) -> Any:
+    """Say which bytes end a line: bool[bytes]."""
+    return (octets == LINE_FEED) | (octets == CARRIAGE_RETURN)
 
 
 def check_quotes(block: Block, delimiter: str) -> None:
@@ -192,18 +211,19 @@ def check_quotes(block: Block, delimiter: str) -> None:
     """
     if b'"' not in block.data:
         return
-    octets = np.frombuffer(block.data, np.uint8)
-    quotes = np.flatnonzero(octets == QUOTE)
+    data = block.data
     allowed = np.zeros(256, np.bool_)
     allowed[[QUOTE, LINE_FEED, CARRIAGE_RETURN, ord(delimiter)]] = True
-    opening, closing = quotes[0::2], quotes[1::2]
-    bad_open = opening[(opening > 0) & ~allowed[octets[opening - 1]]]
-    bad_close = closing[(closing < len(octets) - 1) & ~allowed[octets[(closing + 1) % len(octets)]]]
-    bad = np.concatenate([bad_open, bad_close])
-    if len(bad):
-        raise block.damaged("a quote is misplaced", position=int(bad.min()), remedy=QUOTING)
-    if len(quotes) % 2:
-        raise block.damaged("a quote is never closed", position=int(quotes[-1]), remedy=QUOTING)
+    for position, octets, inside in quoted(data):
+        first, last = data[position - 1 : position], data[position + len(octets) : position + len(octets) + 1]
+        ends_well = allowed[octets]
+        before = np.append(not first or allowed[first[0]], ends_well[:-1])
+        after = np.append(ends_well[1:], not last or allowed[last[0]])
+        bad = np.flatnonzero((octets == QUOTE) & ~np.where(inside == 1, before, after))
+        if len(bad):
+            raise block.damaged("a quote is misplaced", position=position + int(bad[0]), remedy=QUOTING)
+    if data.count(b'"') % 2:
+        raise block.damaged("a quote is never closed", position=data.rfind(b'"'), remedy=QUOTING)
 
 
 def parse(block: Block, delimiter: str, width: int, *positions: int) -> tuple[Any, ...]:
@@ -240,16 +260,21 @@ def _try_read(block: Block, delimiter: str, names: list[str], wanted: list[str])
 
 def ragged(block: Block, delimiter: str, width: int) -> DamagedSource:
     """Return the error for a block that the parser refused, with the line of its first ragged row."""
-    octets = np.frombuffer(block.data, np.uint8)
-    quotes = np.flatnonzero(octets == QUOTE)
-    marks = np.flatnonzero((octets == LINE_FEED) | (octets == CARRIAGE_RETURN) | (octets == ord(delimiter)))
-    marks = marks[np.searchsorted(quotes, marks) % 2 == 0]
-    is_end = octets[marks] != ord(delimiter)
-    ends = np.append(marks[is_end], len(octets))
-    starts = np.append(0, ends[:-1] + 1)
-    delimiters = marks[~is_end]
-    fields = np.searchsorted(delimiters, ends) - np.searchsorted(delimiters, starts) + 1
-    wrong = np.flatnonzero((fields != width) & (ends > starts))
-    position = int(starts[wrong[0]]) if len(wrong) else None
     what = f"a row does not have {width} fields, as the header has"
+    position = ragged_row(block.data, ord(delimiter), width)
     return block.damaged(what, position=position, remedy=f"Give every row all its fields. {QUOTING}")
+
+
+def ragged_row(data: bytes, delimiter: int, width: int) -> int | None:
+    """Return where the first row begins that is not blank and does not have `width` fields."""
+    row, before = 0, 0  # where the row under way begins, and its delimiters so far
+    for position, octets, inside in quoted(data):
+        ends = np.flatnonzero(line_ends(octets) & (inside == 0))
+        counts = before + np.cumsum((octets == delimiter) & (inside == 0), dtype=np.int32)
+        fields = np.diff(counts[ends], prepend=0) + 1
+        rows = np.append(row, position + ends + 1)
+        wrong = np.flatnonzero((fields != width) & (position + ends > rows[:-1]))
+        if len(wrong):
+            return int(rows[wrong[0]])
+        row, before = int(rows[-1]), int(counts[-1]) - int(counts[ends[-1]] if len(ends) else 0)
+    return row if row < len(data) and before + 1 != width else None

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import enum
 import itertools
-import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import assert_never
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +18,7 @@ from dpunion.algorithms import UserOrder
 from dpunion.calibration.rounding import MAX_USERS
 from dpunion.contributions import Bools, Contributions, Int32s, Int64s, ItemTable, Uint8s, offsets_of
 from dpunion.errors import BadSource
+from dpunion.normal_forms import nfc
 from dpunion.randomness import Purpose, RunKey
 from dpunion.sources.grouping import digest_order, group_rows
 from dpunion.sources.rowstore import RowStore
@@ -120,12 +121,11 @@ def canonical_table(raw: StringTable, key: RunKey, normalization: Normalization)
 def listed(table: ItemTable, known: Sequence[str], key: RunKey) -> Bools | None:
     """Say for each item of the table whether it is on the known list: bool[items], or None without a list.
 
-    Guarantees: an item is on the list when its bytes are, after NFC; the comparison is by 128-bit keyed digests.
+    Guarantees: an item is on the list when its bytes are; the comparison is by 128-bit keyed digests.
     """
     if not known:
         return None
-    forms = {*known, *(unicodedata.normalize("NFC", text) for text in known)}
-    encoded = [text.encode() for text in forms]
+    encoded = [text.encode() for text in known]
     offsets = offsets_of(np.fromiter(map(len, encoded), np.int64, len(encoded)))
     digests = key.digests(Purpose.ITEM, offsets, np.frombuffer(b"".join(encoded) or b"\0", np.uint8))
     wanted = digests.view("u8,u8").ravel()
@@ -140,7 +140,17 @@ def _normalized(offsets: Int64s, data: Uint8s, normalization: Normalization) -> 
     raw = data.tobytes()
     ends = offsets.tolist()
     texts = (raw[start:stop].decode() for start, stop in itertools.pairwise(ends))
-    if normalization is Normalization.NFC:
-        return pa.array([unicodedata.normalize("NFC", text) for text in texts], pa.large_string())
-    lower = (unicodedata.normalize("NFC", unicodedata.normalize("NFC", text).lower()) for text in texts)
-    return pa.array(list(lower), pa.large_string())
+    return pa.array([normalized(text, normalization) for text in texts], pa.large_string())
+
+
+def normalized(text: str, normalization: Normalization) -> str:
+    """Return one item's text as the normalization spells it."""
+    match normalization:
+        case Normalization.EXACT:
+            return text
+        case Normalization.NFC:
+            return nfc(text)
+        case Normalization.NFC_LOWER:
+            return nfc(nfc(text).lower())
+        case _:
+            assert_never(normalization)

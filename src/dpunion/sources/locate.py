@@ -6,13 +6,13 @@ DuckDB, Polars and Arrow write them: the key is a column of the files below, wit
 
 from __future__ import annotations
 
-import dataclasses
 import enum
 import glob
 import os
 import re
+import stat
 import urllib.parse
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -20,6 +20,8 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from dpunion.errors import BadSource, DamagedSource, SourceNotFound
+from dpunion.sources.folders import matching, shown, status, walk
+from dpunion.sources.tables import refuse_tables
 
 
 class Format(enum.Enum):
@@ -129,44 +131,66 @@ class DataFile:
 
 
 def locate(paths: Iterable[str | os.PathLike[str]]) -> list[DataFile]:
-    """Return the files that paths, directories and glob patterns mean, those of a directory or pattern sorted."""
-    return [file for given in paths for file in expand(given)]
+    """Return the files that paths, directories and glob patterns mean, those of a directory or pattern sorted.
+
+    Guarantees:
+    - no file is left out silently: what cannot be looked at, or is no file, is refused;
+    - Parquet files of a table whose log says which rows count are refused, see `tables`.
+    """
+    files = [file for given in paths for file in expand(given)]
+    refuse_tables(file.path for file in files if file.format is Format.PARQUET)
+    return files
 
 
 def expand(given: str | os.PathLike[str]) -> list[DataFile]:
     """Return the file at a path, the files below a directory, or the files that match a pattern."""
     text = os.fspath(given)
     path = Path(text).expanduser()
-    if path.is_dir() and text:
-        return directory_files(path)
-    if path.exists() and text:
-        return [data_file(path)]
+    found = status(path) if text else None
+    if found is not None:
+        return directory_files(path) if stat.S_ISDIR(found.st_mode) else [data_file(path)]
     if glob.has_magic(text):
-        found = sorted(Path(match) for match in glob.glob(str(path), recursive=True))  # noqa: PTH207 - the pattern may be absolute
-        files = [match for match in found if match.is_file()]
-        if not files:
+        matches = matching(path)
+        if not matches:
             raise SourceNotFound(f"No file matches the pattern {text!r}.", "Check the folder and the pattern.")
         # subtle: what a pattern found may have been named after data, in folders like user=somebody.
-        return [dataclasses.replace(data_file(match), label=f"file {shown(match)!r}") for match in files]
+        return [data_file(match, f"file {str(Path(shown(match.parent), match.name))!r}") for match in matches]
     # subtle: a mistyped connection string may hold a password.
     named = "such file" if re.search(r"password|:.*@", text) else f"file {text!r}"
     raise SourceNotFound(f"There is no {named}.", f"Check the path; the current folder is {str(Path.cwd())!r}.")
 
 
-def data_file(path: Path) -> DataFile:
-    """Return how to read the file at `path`, by its suffixes."""
+def data_file(path: Path, label: str = "") -> DataFile:
+    """Return how to read the file at `path`, by its suffixes; label: the file as errors call it."""
+    where = label or f"file {str(path)!r}"
+    size = file_size(path, where)
     suffixes = [suffix.lower() for suffix in path.suffixes]
     last = suffixes[-1] if suffixes else ""
     compression = COMPRESSIONS.get(last, Compression.NONE)
     inner = last if compression is Compression.NONE else "".join(suffixes[-2:-1])
     format_ = FORMATS.get(inner)
-    if not path.is_file():
-        # subtle: files are opened more than once, and what was read from a pipe is gone.
-        raise BadSource(f"{str(path)!r} is a pipe or device, no file.", "Pipe the data in, and name '-' as the source.")
     if format_ is None or (compression is not Compression.NONE and format_ not in TEXT_FORMATS):
-        shown = "".join(suffixes[-2:]) if compression is not Compression.NONE else last
-        raise BadSource(f"The suffix {shown!r} of file {str(path)!r} does not name a format.", SUPPORTED)
-    return DataFile(path, format_, compression, path.stat().st_size)
+        named = "".join(suffixes[-2:]) if compression is not Compression.NONE else last
+        raise BadSource(f"The suffix {named!r} of {where} does not name a format.", SUPPORTED)
+    return DataFile(path, format_, compression, size, label=label)
+
+
+def file_size(path: Path, where: str) -> int:
+    """Return the number of bytes of a file; refuse what is none."""
+    found = status(path)
+    if found is None:
+        raise BadSource(f"In the place of {where} there is a link to nowhere.", "Mend the link, or remove it.")
+    if stat.S_ISDIR(found.st_mode):
+        raise BadSource(
+            f"In the place of {where} there is a folder.",
+            "Name the files in it by a pattern, or the folder itself if it holds Parquet files.",
+        )
+    if not stat.S_ISREG(found.st_mode):
+        # subtle: files are opened more than once, and what was read from a pipe is gone.
+        raise BadSource(
+            f"In the place of {where} there is a pipe or device.", "Pipe the data in, and name '-' as the source."
+        )
+    return found.st_size
 
 
 def directory_files(root: Path) -> list[DataFile]:
@@ -174,11 +198,14 @@ def directory_files(root: Path) -> list[DataFile]:
 
     Guarantees:
     - no file is left out silently, but those that writers mean to be left out (_SUCCESS, _metadata, .crc);
+    - a folder or file that cannot be looked at is refused, and so is a table whose log says which rows count;
     - values of partitions do not show in errors.
     """
     files: list[DataFile] = []
-    for path in sorted(walk(root), key=lambda path: path.relative_to(root).parts):
-        name = str(root / shown(path.relative_to(root)))
+    paths = sorted(walk(root), key=lambda path: path.relative_to(root).parts)
+    refuse_tables(paths)
+    for path in paths:
+        name = str(root / shown(path.relative_to(root).parent) / path.name)
         if FORMATS.get(path.suffix.lower()) is not Format.PARQUET:
             raise BadSource(
                 f"File {name!r} in directory {str(root)!r} is not a Parquet file.",
@@ -186,7 +213,7 @@ def directory_files(root: Path) -> list[DataFile]:
             )
         label = f"file {name!r} (number {len(files) + 1} of its directory in order of path)"
         partitions = partitions_of(path.relative_to(root).parent.parts, label)
-        files.append(DataFile(path, Format.PARQUET, Compression.NONE, path.stat().st_size, partitions, label))
+        files.append(DataFile(path, Format.PARQUET, Compression.NONE, file_size(path, label), partitions, label))
     if not files:
         raise SourceNotFound(f"There is no Parquet file in directory {str(root)!r}.", "Check the path.")
     for file in files:
@@ -196,28 +223,6 @@ def directory_files(root: Path) -> list[DataFile]:
                 "Partition all files of the directory by the same columns in the same order.",
             )
     return files
-
-
-def walk(root: Path) -> Iterator[Path]:
-    """Yield the files below a directory, links followed, without those that writers hide."""
-    seen: set[str] = set()
-    for folder, folders, names in os.walk(root, followlinks=True):
-        real = os.path.realpath(folder)
-        # subtle: a link to a folder above would be followed for ever; rows read twice would not matter.
-        folders[:] = [] if real in seen else [name for name in folders if not is_hidden(name)]
-        yield from (Path(folder, name) for name in names if real not in seen and not is_hidden(name))
-        seen.add(real)
-
-
-def is_hidden(name: str) -> bool:
-    """Say whether a file or folder is not data by the convention of Hadoop's writers."""
-    return name.startswith(".") or (name.startswith("_") and "=" not in name)
-
-
-def shown(path: Path) -> str:
-    """Return a path with the values of partitions left out, for they are data."""
-    pieces = ((part, *part.partition("=")) for part in path.parts[:-1])
-    return str(Path(*(f"{key}=…" if mark else part for part, key, mark, _ in pieces), path.name))
 
 
 def partitions_of(folders: tuple[str, ...], where: str) -> Partitions:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from dpunion.errors import CannotWrite
-from dpunion.sources.locate import is_hidden, walk
+from dpunion.sources.folders import is_hidden, walk
 
 FILE_URL = re.compile(r"(?:sqlite|duckdb):///", re.IGNORECASE)
 OTHER_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from dpunion.sources.locate import walk
+from dpunion.sources.folders import walk
 
 
 def source_states(source: Any) -> list[dict[str, Any]] | None:

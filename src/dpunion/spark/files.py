@@ -17,8 +17,9 @@ from dpunion.errors import BadSource
 from dpunion.sources.canonical import Column, Kind
 from dpunion.sources.columns import Part, Wanted
 from dpunion.sources.delimited import DelimitedPart
+from dpunion.sources.folders import shown
 from dpunion.sources.jsonlines import JsonLinesPart
-from dpunion.sources.locate import COMPRESSIONS, Compression, Format, shown
+from dpunion.sources.locate import COMPRESSIONS, Compression, Format
 from dpunion.sources.rows import Cleaner, NullUserPolicy, ValueKind
 from dpunion.spark.frames import cleanly
 from dpunion.spark.tasks import Batches, guarded

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from dpunion.errors import BadParameter, BadSource, SourceNotFound, UnsupportedType, refuse_choice
 from dpunion.sources import check_source
 from dpunion.sources.columns import find_columns
-from dpunion.sources.locate import COMPRESSIONS, Format, is_hidden, partitions_of
+from dpunion.sources.folders import is_hidden
+from dpunion.sources.locate import COMPRESSIONS, Format, partitions_of
 from dpunion.sources.queries import warn_of_mixing
 from dpunion.spark.engine import checked_names, column_named, columns_of, empty_table, input_files
 from dpunion.spark.files import TO_PARQUET, WantedRows, check_kinds, check_sizes, read_text_files, whole_files

@@ -1,0 +1,156 @@
+"""What is below a folder and what matches a pattern, with nothing left out in silence.
+
+Python's own `glob` and `os.walk` pass over folders that may not be read, and links that lead nowhere.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import glob
+import os
+import re
+import stat
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from dpunion.errors import BadSource
+
+T = TypeVar("T")
+
+ANY_DEPTH = "**"
+ABSENT = (FileNotFoundError, NotADirectoryError)
+
+
+def status(path: Path) -> os.stat_result | None:
+    """Return what a path leads to, links followed; None when there is nothing."""
+    return looked(path.stat, path)
+
+
+def is_directory(found: os.stat_result | None) -> bool:
+    """Say whether what was found at a path is a folder."""
+    return found is not None and stat.S_ISDIR(found.st_mode)
+
+
+def entries(folder: Path) -> list[os.DirEntry[str]]:
+    """Return what is in a folder in order of name; nothing when there is no such folder."""
+
+    def listed() -> list[os.DirEntry[str]]:
+        with os.scandir(folder) as found:
+            return sorted(found, key=lambda entry: entry.name)
+
+    return looked(listed, folder) or []
+
+
+def looked(look: Callable[[], T], path: Path) -> T | None:
+    """Return what `look` returns, None when the path is not there; refuse a path that cannot be looked at."""
+    try:
+        return look()
+    except ABSENT:
+        return None
+    except ValueError:  # a NUL in the path
+        return None
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else type(error).__name__
+    # subtle: raised outside the handler: the system's message quotes the path, and folders may be named after data.
+    raise BadSource(f"{shown(path)!r} cannot be looked at: {reason}.", "Ask for permission to read it, or read a copy.")
+
+
+def walk(root: Path) -> Iterator[Path]:
+    """Yield the files below a folder, links followed, without those that writers hide.
+
+    Guarantees:
+    - a folder that cannot be read is refused, not passed over.
+    """
+    seen: set[str] = set()
+    waiting = [root]
+    while waiting:
+        folder = waiting.pop()
+        real = os.path.realpath(folder)
+        # subtle: a link to a folder above would be followed for ever; rows read twice would not matter.
+        if real in seen:
+            continue
+        seen.add(real)
+        for entry in entries(folder):
+            if is_hidden(entry.name):
+                continue
+            if is_folder(entry):
+                waiting.append(folder / entry.name)
+            else:
+                yield folder / entry.name
+
+
+def is_hidden(name: str) -> bool:
+    """Say whether a file or folder is not data by the convention of Hadoop's writers."""
+    return name.startswith(".") or (name.startswith("_") and "=" not in name)
+
+
+def is_folder(entry: os.DirEntry[str]) -> bool:
+    """Say whether an entry is a folder or a link to one."""
+    return bool(looked(entry.is_dir, Path(entry.path)))
+
+
+def matching(pattern: Path) -> list[Path]:
+    """Return all that a pattern matches, sorted: *, ? and [...] within a name, ** for folders at any depth.
+
+    Names that begin with a dot are matched only by patterns that do.
+
+    Guarantees:
+    - a folder that must be read to tell and cannot be, and a link to nowhere in a folder's place, are refused;
+    - a match that is no file is among the matches, unless the pattern matches all that is in it as well.
+    """
+    start, parts = Path(pattern.anchor), pattern.parts[1 if pattern.anchor else 0 :]
+    found = sorted(set(_matches(start, parts, set())))
+    goes_on = parts[-1] == ANY_DEPTH or parts[-2:] == (ANY_DEPTH, "*")
+    return [path for path in found if not (goes_on and is_directory(status(path)))]
+
+
+def _matches(folder: Path, parts: Sequence[str], seen: set[str]) -> Iterator[Path]:
+    """Yield what matches the parts of a pattern in a folder; seen: folders whose depths were searched."""
+    first, rest = parts[0], parts[1:]
+    if first == ANY_DEPTH:
+        real = os.path.realpath(folder)
+        if real in seen:
+            return
+        seen.add(real)
+        if rest:
+            yield from _matches(folder, rest, set())
+        for entry in entries(folder):
+            if entry.name.startswith("."):
+                continue
+            if leads_on(entry):
+                yield from _matches(folder / entry.name, parts, seen)
+            elif not rest:
+                yield folder / entry.name
+    elif not glob.has_magic(first):
+        if not rest:
+            yield from [folder / first] if looked((folder / first).lstat, folder / first) is not None else []
+        else:
+            yield from _matches(folder / first, rest, set())
+    else:
+        fits = re.compile(fnmatch.translate(first)).match
+        for entry in entries(folder):
+            if not fits(entry.name) or (entry.name.startswith(".") and not first.startswith(".")):
+                continue
+            if not rest:
+                yield folder / entry.name
+            elif leads_on(entry):
+                yield from _matches(folder / entry.name, rest, set())
+
+
+def leads_on(entry: os.DirEntry[str]) -> bool:
+    """Say whether a pattern goes on below an entry; refuse a link to nowhere, which may have been a folder."""
+    if is_folder(entry):
+        return True
+    path = Path(entry.path)
+    if entry.is_symlink() and status(path) is None:
+        raise BadSource(
+            f"{shown(path)!r}, which the pattern goes through, is a link to nowhere.", "Mend the link, or remove it."
+        )
+    return False
+
+
+def shown(path: Path) -> str:
+    """Return a path with the values of partitions left out, for they are data."""
+    pieces = ((part, *part.partition("=")) for part in path.parts)
+    return str(Path(*(f"{key}=…" if mark else part for part, key, mark, _ in pieces)))

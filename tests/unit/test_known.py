@@ -1,0 +1,212 @@
+"""Known lists: read strictly and before the charge, and spelled as the items are."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.feather
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import dpunion
+from dpunion.errors import BadSource, SourceNotFound, UnknownColumn
+from dpunion.ledger import Ledger
+from dpunion.releases import WRITERS, Release
+from dpunion.sources import ValueKind
+from dpunion.sources.encoding import Normalization
+from dpunion.sources.known import known_items
+
+ODD = [
+    "'tis",
+    "''twas",
+    "=1+1",
+    "'=1",
+    "-x",
+    "@y",
+    "+z",
+    "\ttab",
+    "a\tb",
+    "line\nbreak",
+    "cr\r",
+    "\\n",
+    "C:\\new",
+    "\\",
+]
+ODD += ['"', 'say "x", y', "é", "e\u0301", "\ufeffbom", "\x1f", "\u2028", "😀", " ", "\\ud800", "\\U00110000", "null"]
+
+
+def released(items: list[str]) -> Release:
+    plan = dpunion.plan(epsilon=1.0, delta=1e-6)
+    return Release(tuple(sorted(items)), plan, private=False)
+
+
+def foreign_csv(items: list[str], column: str = "item") -> str:
+    out = io.StringIO(newline="")
+    csv.writer(out).writerows([[column], *([item] for item in items)])
+    return out.getvalue()
+
+
+# --- what dpunion wrote reads back exactly ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("suffix", WRITERS)
+def test_our_own_files_read_back_exactly(suffix: str, tmp_path: Path) -> None:
+    path = released(ODD).write(tmp_path / f"known{suffix}")
+    assert set(known_items(path).items) == set(ODD)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.sets(st.text(st.sampled_from("'=-\\nxtu0 é\n\r\t\"") | st.characters(exclude_categories=["Cs"]), min_size=1)))
+def test_our_own_text_and_csv_read_back_exactly(tmp_path_factory: pytest.TempPathFactory, items: set[str]) -> None:
+    items = {item for item in items if "\0" not in item}
+    folder = tmp_path_factory.mktemp("known")
+    for suffix in (".txt", ".csv"):
+        assert set(known_items(released(list(items)).write(folder / f"k{suffix}")).items) == items
+
+
+@pytest.mark.parametrize("suffix", WRITERS)
+def test_released_ngrams_are_a_known_list(suffix: str, tmp_path: Path) -> None:
+    pairs = [(f"user{user}", text) for user in range(900) for text in ("-x", "new york", "york")]
+    ngrams = dpunion.release_ngrams(
+        pairs, epsilon=9.0, delta=1e-3, longest=2, tokenizer="whitespace", unsafe_test_key=1
+    )
+    wanted = {text for text, _ in ngrams.ngrams}
+    assert "-x" in wanted
+    assert (
+        set(known_items(ngrams.write(tmp_path / f"ngrams{suffix}")).items) == wanted == set(known_items(ngrams).items)
+    )
+
+
+# --- lists of other programs --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+def test_apostrophes_and_backslashes_of_others_stay(tmp_path: Path, mark: str) -> None:
+    others = ["'tis", "'n'", "=formula", "-dash", "plain", "'", "C:\\dir", "\\d+", "\\x4", "a\\"]
+    (tmp_path / "k.csv").write_text(mark + foreign_csv(others))
+    (tmp_path / "k.txt").write_text(mark + "\r\n".join(others))
+    (tmp_path / "k.tsv").write_text(mark + "\n".join(["item", *others]))
+    for name in ("k.csv", "k.txt", "k.tsv"):
+        assert set(known_items(tmp_path / name).items) == set(others)
+
+
+def test_columns_are_found_by_name(tmp_path: Path) -> None:
+    table = pa.table({"length": [1, 2], "item": ["a", "b"]})
+    pq.write_table(table, tmp_path / "k.parquet")
+    pyarrow.feather.write_feather(table, tmp_path / "k.feather")
+    (tmp_path / "k.csv").write_text("length,item\n1,a\n2,b\n")
+    (tmp_path / "k.jsonl.gz").write_bytes(gzip.compress(b'{"length":1,"item":"a"}\n{"item":"b"}\n'))
+    for name in ("k.parquet", "k.feather", "k.csv", "k.jsonl.gz"):
+        assert known_items(tmp_path / name).items == ("a", "b")
+
+
+def test_the_only_column_of_a_columnar_file_is_meant(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"word": [7, 8]}), tmp_path / "k.parquet")
+    assert known_items(tmp_path / "k.parquet").items == ("7", "8")
+    pq.write_table(pa.table({"word": ["a"], "weight": [0.5]}), tmp_path / "two.parquet")
+    (tmp_path / "k.csv").write_text("first\nsecond\n")
+    for name in ("two.parquet", "k.csv"):
+        with pytest.raises(UnknownColumn, match=r"no 'item' among the columns of known list.*needs a column 'item'"):
+            known_items(tmp_path / name)
+
+
+# --- bad lists ----------------------------------------------------------------------------------------------
+
+BAD = {
+    "k.json": '{"items":["a","\\ud800"]}',
+    "deep.json": '{"items":' + "[" * 100_000 + "]" * 100_000 + "}",
+    "twice.json": '{"items":["a"],"items":["b"]}',
+    "number.json": '{"items":["a",1]}',
+    "list.json": '["a"]',
+    "k.jsonl": '{"item":"\\ud800"}\n',
+    "deep.jsonl": '{"item":"a","x":' + "[" * 100_000 + "]" * 100_000 + "}\n",
+    "null.jsonl": '{"item":"a"}\n{"item":null}\n',
+    "other.jsonl": '{"word":"a"}\n',
+    "k.csv": 'item\na\n"b\nc\n',
+    "stray.csv": 'item\na\nb"c\n',
+    "ragged.csv": "item\na,b\n",
+    "latin.csv": "item\né\n".encode("latin-1"),
+    "latin.txt": "é\n".encode("latin-1"),
+    "nul.txt": "a\0b\n",
+    "utf16.txt": "a\nb\n".encode("utf-16"),
+    "k.txt.gz": b"",
+    "k.parquet": b"PAR1",
+    "k.arrow": b"ARROW1",
+    "k.xlsx": b"x",
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_bad_list_costs_nothing(tmp_path: Path, name: str) -> None:
+    data = BAD[name]
+    (tmp_path / name).write_bytes(data if isinstance(data, bytes) else data.encode())
+    refused_for_free(tmp_path, tmp_path / name)
+
+
+@pytest.mark.parametrize("known", [["a", "\ud800"], [1], 7, SimpleNamespace(items=(), stored="folder")], ids=repr)
+def test_a_bad_list_in_memory_costs_nothing(tmp_path: Path, known: Any) -> None:
+    refused_for_free(tmp_path, known)
+
+
+def refused_for_free(tmp_path: Path, known: Any) -> None:
+    ledger = Ledger.open(tmp_path / "l.db", create=True)
+    ledger.create_dataset("d", 1.0, 1e-5)
+    before = ledger.overview()
+    with pytest.raises(BadSource) as caught:
+        dpunion.release([("u", "a")], epsilon=0.5, delta=1e-6, known=known, ledger=tmp_path / "l.db", dataset="d")
+    assert caught.value.remedy
+    assert ledger.overview() == before
+    ledger.close()
+
+
+def test_a_list_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(SourceNotFound):
+        known_items(tmp_path / "k.csv")
+    (tmp_path / "k.csv").mkdir()
+    with pytest.raises(BadSource, match="there is a folder"):
+        known_items(tmp_path / "k.csv")
+
+
+# --- spelling -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("normalize", "expected"),
+    [
+        (Normalization.EXACT, {"Cafe\u0301", "New York", "ΑΣ"}),
+        (Normalization.NFC, {"Café", "New York", "ΑΣ"}),
+        (Normalization.NFC_LOWER, {"café", "new york", "ας"}),
+    ],
+)
+def test_the_list_is_spelled_as_the_items_are(normalize: Normalization, expected: set[str]) -> None:
+    assert set(known_items(["Cafe\u0301", "New York", "ΑΣ"], normalization=normalize).items) == expected
+
+
+def test_words_of_the_list_are_spelled_as_the_words_of_texts() -> None:
+    known = known_items(["Cafe\u0301", "New York", "ΑΣ", "(really)"], kind=ValueKind.TEXT)
+    assert set(known.items) == {"café", "New York", "ας", "really"}
+
+
+@pytest.mark.parametrize("what", [{"item": None, "normalize": "nfc-lower"}, {"text": None}])
+def test_lower_cased_items_are_left_out_and_added(what: dict[str, Any]) -> None:
+    table = pa.table({"u": [f"user{i}" for i in range(500)] * 2, "v": ["Hello"] * 500 + ["WORLD"] * 500})
+    options = {name: value or "v" for name, value in what.items()}
+    budget = {"epsilon": 9.0, "delta": 1e-3, "user": "u", "unsafe_test_key": 1}
+    assert dpunion.release(table, known=["HELLO"], **options, **budget).items == ("world",)
+    both = dpunion.release(table, known=["HELLO"], include_known=True, **options, **budget)
+    assert both.items == ("hello", "world")
+
+
+def test_the_hash_is_that_of_what_was_given(tmp_path: Path) -> None:
+    (tmp_path / "k.txt").write_text("B\na\n")
+    known = [known_items(tmp_path / "k.txt", normalization=one).sha256 for one in Normalization]
+    assert len(set(known)) == 1
+    assert known_items(["B", "a"]).sha256 == known_items(["a", "B"], normalization=Normalization.NFC_LOWER).sha256

@@ -1,0 +1,97 @@
+"""Tables whose log says which rows count are refused: their files hold rows that were deleted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from dpunion.errors import BadSource
+from dpunion.sources import ValueKind, check_source, open_rows
+
+CANARY = "CANARYvalue"
+MARKS = {
+    "_delta_log/00000000000000000000.json": r"a table of Delta Lake.*DeltaTable\(path\)\.to_pyarrow_table\(\)",
+    ".hoodie/hoodie.properties": "a table of Hudi.*format",
+    "metadata/v1.metadata.json": "a table of Iceberg.*iceberg_scan",
+    "metadata/00001-5f.gz.metadata.json": "a table of Iceberg",
+    "metadata/snap-1.avro": "a table of Iceberg",
+}
+
+
+def put(path: Path) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.table({"u": ["a"], "v": ["x"]}), path)
+    return path
+
+
+def refused(source: Any, words: str) -> None:
+    with pytest.raises(BadSource, match=words) as caught:
+        check_source(source, user="u", value="v", kind=ValueKind.ITEM)
+    assert CANARY not in str(caught.value)
+
+
+@pytest.fixture(params=MARKS)
+def table(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, str]:
+    """The folder of a table with files of a partition, and what is said of it."""
+    root = tmp_path / f"k={CANARY}" / "table"
+    for name in ("0.parquet", "data/day=1/1.parquet"):
+        put(root / name)
+    (root / request.param).parent.mkdir()
+    (root / request.param).write_text("{}")
+    return root, MARKS[request.param]
+
+
+def test_every_way_into_a_table_is_refused(table: tuple[Path, str], tmp_path: Path) -> None:
+    root, words = table
+    below = "data/day=1/1.parquet"
+    for source in (
+        *(root, root.parent, tmp_path, root / "data", root / "data" / "day=1"),
+        *(root / "0.parquet", root / below, [root / below], root / "*.parquet", root / "**" / "*.parquet"),
+        *(tmp_path / "**" / "*.parquet", tmp_path / "*" / "*" / "*.parquet"),
+    ):
+        refused(source, words)
+        refused(str(source) if isinstance(source, Path) else source, words)
+
+
+def test_links_into_and_out_of_a_table_are_refused(table: tuple[Path, str], tmp_path: Path) -> None:
+    root, words = table
+    aside = tmp_path / "aside"
+    aside.mkdir()
+    (aside / "file.parquet").symlink_to(root / "data" / "day=1" / "1.parquet")
+    refused(aside / "file.parquet", words)
+    refused(aside, words)
+    (aside / "file.parquet").unlink()
+    (aside / "folder").symlink_to(root / "data")
+    refused(aside / "folder" / "day=1" / "1.parquet", words)
+    refused(aside, words)
+    plain = put(tmp_path / "plain" / "2.parquet")
+    (root / "link.parquet").symlink_to(plain)
+    refused(root / "link.parquet", words)
+
+
+def test_a_relative_path_is_enough(table: tuple[Path, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    root, words = table
+    monkeypatch.chdir(root / "data")
+    refused("day=1/1.parquet", words)
+    refused("*/*.parquet", words)
+    refused(".", words)
+
+
+def test_a_copied_partition_of_hudi_is_refused(tmp_path: Path) -> None:
+    put(tmp_path / "0.parquet")
+    (tmp_path / ".hoodie_partition_metadata").touch()
+    refused(tmp_path, "a table of Hudi")
+
+
+def test_what_is_no_table_is_read(tmp_path: Path) -> None:
+    """Other metadata, and text files beside a table, which has none."""
+    put(tmp_path / "metadata" / "0.parquet")
+    (tmp_path / "beside" / "_delta_log").mkdir(parents=True)
+    (tmp_path / "beside" / "notes.csv").write_text("u,v\na,x\n")
+    for source in (tmp_path / "metadata", tmp_path / "metadata" / "0.parquet", tmp_path / "beside" / "notes.csv"):
+        with open_rows(source, user="u", value="v", kind=ValueKind.ITEM) as batches:
+            assert sum(len(batch.users) for batch in batches) == 1
