@@ -1,7 +1,6 @@
 """Every kernel equals its slow, readable twin."""
 
 import itertools
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -12,6 +11,7 @@ from strategies import csr
 from dpunion.engines import rounds
 from dpunion.kernels import bounding, descent, grouping, hashing, interning, reference, reference_hashing, shares, study
 from dpunion.sources.strings import StringTable
+from dpunion.threads import Threads
 
 user_lists = st.lists(
     st.lists(st.integers(0, 9), min_size=1, max_size=10, unique=True).map(sorted), min_size=0, max_size=12
@@ -198,7 +198,7 @@ def test_mark_items(users):
 def test_narrowing_in_parts_and_in_place_is_narrowing_at_once(users, alive, pairs):
     offsets, items = csr(users)
     expected = [[item for item in items if alive[item]] for items in users]
-    with pytest.MonkeyPatch.context() as patch, ThreadPoolExecutor(1) as other_thread:
+    with pytest.MonkeyPatch.context() as patch, Threads(1) as other_thread:
         patch.setattr(rounds, "PAIRS_PER_PART", pairs)
         parts = rounds.parts_of(offsets, items)
         before = items.copy()

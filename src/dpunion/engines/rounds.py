@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections import deque
 from collections.abc import Iterable, Iterator
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +17,7 @@ from dpunion.kernels.descent import descend_ball
 from dpunion.kernels.shares import add_shares
 from dpunion.plans import Plan
 from dpunion.randomness import Purpose, RunKey
+from dpunion.threads import Task, Threads
 
 Bools = npt.NDArray[np.bool_]
 Sets = tuple[Int64s, Int32s]
@@ -37,7 +37,7 @@ def select_by_funnel(plan: Plan, algorithm: Funnel, contributions: Contributions
     - an item kept by nobody is never released, and scores never leave this function.
     """
     digests = contributions.table.digests
-    with ThreadPoolExecutor(1) as other_thread:
+    with Threads(1) as other_thread:
         marked = other_thread.submit(held_items, contributions)
         alive: Bools = np.empty(0, np.bool_)
         scores = np.zeros(len(contributions.table))
@@ -79,13 +79,13 @@ def parts_of(offsets: Int64s, items: Int32s) -> list[Sets]:
     return [(offsets[first : last + 1], items) for first, last in itertools.pairwise(places)]
 
 
-def narrowed(parts: list[Sets], alive: Bools, other_thread: Executor, *, in_place: bool) -> Iterator[Sets]:
+def narrowed(parts: list[Sets], alive: Bools, other_thread: Threads, *, in_place: bool) -> Iterator[Sets]:
     """Yield what `narrow` makes of each part, in order, while the other thread is at the next ones.
 
     Guarantees: those of narrow.
     """
     parts.reverse()
-    coming: deque[Future[Sets]] = deque()
+    coming: deque[Task[Sets]] = deque()
     while parts or coming:
         while parts and len(coming) < PARTS_AHEAD:
             coming.append(other_thread.submit(narrow, *parts.pop(), alive, in_place=in_place))

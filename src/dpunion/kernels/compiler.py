@@ -26,6 +26,8 @@ import numpy as np
 import numpy.typing as npt
 from numba.core.runtime import rtsys
 
+from dpunion.threads import uninterrupted
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 # Versions of numba for which it was tested that compiled kernels need its runtime and nothing else: see load_overload.
@@ -46,6 +48,8 @@ def inlined(function: F) -> F:
 
 
 def _cached(compiled: Any, function: F) -> F:
+    # Compiling and loading take locks that an interrupt would leave taken for ever (see threads.py).
+    compiled.compile = functools.partial(uninterrupted, compiled.compile)
     directory = cache_directory()
     if directory is not None:
         before = numba.core.config.CACHE_DIR
