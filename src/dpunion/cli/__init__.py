@@ -10,65 +10,35 @@ Everything heavy is imported inside the commands, so that --help answers at once
 from __future__ import annotations
 
 import atexit
+import contextlib
 import gc
 import os
+import signal
 import sys
-from typing import Annotated, NoReturn
-
-import typer
-
-import dpunion
-from dpunion.cli.auditing import audit_app
-from dpunion.cli.lab import lab_app
-from dpunion.cli.ledger import ledger_app
-from dpunion.cli.ngrams import NGRAMS_HELP, ngrams_command
-from dpunion.cli.releasing import PLAN_HELP, RELEASE_HELP, demo_command, plan_command, release_command
-from dpunion.cli.reporting import REPORT_HELP, report_command
+from typing import Any, NoReturn
 
 __all__ = ["RELEASE_HELP", "app", "main"]
 
+INTERRUPTED = 130
 UNFLUSHED = 120
 """What Python itself says when its streams cannot be flushed at the end."""
 
-app = typer.Typer(
-    add_completion=False,
-    no_args_is_help=True,
-    rich_markup_mode="rich",
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
 
+def __getattr__(name: str) -> Any:
+    """Put the commands together when somebody asks for them, and not before main listens to signals."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from dpunion.cli import commands
 
-def _show_version(value: bool) -> None:
-    if value:
-        typer.echo(f"dpunion {dpunion.__version__}")
-        raise typer.Exit
-
-
-@app.callback()
-def _main(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
-    ] = False,
-) -> None:
-    """Differentially private set union: release vocabularies, n-grams and keys without betraying anyone.
-
-    Try [cyan]dpunion demo[/cyan], then [cyan]dpunion release --help[/cyan].
-    """
-
-
-app.command("release", help=RELEASE_HELP)(release_command)
-app.command("ngrams", help=NGRAMS_HELP)(ngrams_command)
-app.command("plan", help=PLAN_HELP)(plan_command)
-app.command("report", help=REPORT_HELP)(report_command)
-app.add_typer(ledger_app, name="ledger")
-app.add_typer(audit_app, name="audit")
-app.add_typer(lab_app, name="lab")
-app.command("demo")(demo_command)
+    return getattr(commands, name)
 
 
 def main() -> NoReturn:
     """Run the command line, and leave at once when it is done."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _interrupt_outside)
+    # An interrupt, or a fault, in a finaliser is not raised but printed, with a traceback and with what was at hand.
+    sys.unraisablehook = lambda _unraisable: None
     # Importing makes a hundred thousand objects that stay; looking through them for garbage finds none.
     gc.set_threshold(100_000)
     # numba imports an installed scipy for linear algebra that no kernel of ours uses: a quarter of a second.
@@ -76,10 +46,19 @@ def main() -> NoReturn:
         sys.modules.setdefault(unused, None)  # type: ignore[arg-type]
     code: object = 0
     try:
-        app()
+        sys.modules[__name__].app()
     except SystemExit as leaving:
         code = leaving.code
     _leave(code)
+
+
+def _interrupt_outside(_number: int, _frame: object) -> None:
+    """Leave at once before a command begins, when nothing is to be cleaned up; after it, its answer stands."""
+    answers = sys.modules.get("dpunion.cli.answers")
+    if answers is None or not answers.ended:
+        with contextlib.suppress(OSError):
+            os.write(2, b"Error: Interrupted.\n  Nothing was released and nothing is left behind.\n")
+        os._exit(INTERRUPTED)
 
 
 def _leave(code: object) -> NoReturn:
@@ -89,8 +68,8 @@ def _leave(code: object) -> NoReturn:
     """
     atexit._run_exitfuncs()  # noqa: SLF001 - the interpreter's own way, which os._exit leaves out
     status = code if isinstance(code, int) else int(code is not None)
-    if isinstance(code, str):
-        typer.echo(code, err=True)
+    if isinstance(code, str) and sys.stderr is not None:
+        sys.stderr.write(code + "\n")
     for stream in (sys.stdout, sys.stderr):
         try:
             if stream is not None:

@@ -16,13 +16,16 @@ from typing import NoReturn, ParamSpec
 
 import typer
 
+from dpunion.cli import INTERRUPTED
 from dpunion.errors import AlreadyReleased, CannotWrite, DpunionError, InternalError
 
 P = ParamSpec("P")
 
-INTERRUPTED = 130
 FIRST_RATE = 0.1
 """Seconds of reading after which the rate is worth showing."""
+
+ended: list[bool] = []
+"""Holds something once a command has ended: what it answered stands, whatever signal comes then."""
 
 _interrupts: list[int] = []
 _stages: list[str] = []
@@ -35,11 +38,11 @@ def answering(command: Callable[P, None]) -> Callable[P, None]:
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> None:
         _interrupts.clear()
         _stages.clear()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, _interrupt)
+        ended.clear()
         warnings.showwarning = _show_warning
         try:
-            command(*args, **kwargs)
+            with _listening():
+                command(*args, **kwargs)
         except typer.Exit:
             raise
         except DpunionError as error:
@@ -65,6 +68,20 @@ def answering(command: Callable[P, None]) -> Callable[P, None]:
             )
 
     return wrapped
+
+
+@contextlib.contextmanager
+def _listening() -> Iterator[None]:
+    """Let signals interrupt what is inside; before and after they are for whoever had them."""
+    before = [(number, signal.getsignal(number)) for number in (signal.SIGINT, signal.SIGTERM)]
+    try:
+        for number, _ in before:
+            signal.signal(number, _interrupt)
+        yield
+    finally:
+        ended.append(True)
+        for number, handler in before:
+            signal.signal(number, handler)
 
 
 def _what_is_left() -> str:
