@@ -19,6 +19,7 @@ import argparse
 import collections
 import contextlib
 import dataclasses
+import faulthandler
 import hashlib
 import json
 import os
@@ -40,11 +41,14 @@ import pyarrow.parquet as pq
 from fuzzing import draw_case, draw_spark_case
 from test_fault_suite import CANARY, OLD, items_in, warm_up
 
+from dpunion import cli
+
 PATIENCE = 90.0
 WORKERS = 2
 CHARGE = 8 * 10**9
 RUNS_PER_LEDGER, RELEASES_PER_LEDGER = 20, 16
 KILLED = -signal.SIGKILL
+POLITE = (signal.SIGINT, signal.SIGTERM)
 BUDGET = ("-e", "8", "-d", "1e-12")
 POPULAR = tuple(f"popular{number}" for number in range(8))
 SECONDS_COMPILING = 15.0
@@ -53,8 +57,6 @@ FRESH_COMPILING, FRESH_TERMINAL, TWICE = 0.02, 0.15, 0.1
 
 def documented_codes():
     """Return the exit codes that the command line promises, without that of its own bugs."""
-    from dpunion import cli
-
     promised = re.search(r"Exit codes:(.*?)\n\n", cli.__doc__, re.DOTALL)[1]
     codes = {int(code) for code in re.findall(r"(?:^|[;\n])\s*(\d+) \w", promised)}
     assert {0, 1, 2, 3, 4, 5, 130} <= codes, codes
@@ -159,20 +161,21 @@ def run_forked(arguments, folder, strike):
     """Run the command in a fork of this process, in `folder`."""
     said = folder / "said"
     with said.open("wb") as file:
+        signal.pthread_sigmask(signal.SIG_BLOCK, POLITE)
         pid = os.fork()
         if not pid:
             be_command(arguments, folder, file.fileno())
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, POLITE)
     code, struck = strike.follow(pid)
     return Run(code, said.read_bytes(), struck)
 
 
 def be_command(arguments, folder, said):
     """Become the command, and never return."""
-    import faulthandler
-
-    from dpunion import cli
-
     try:
+        for number in POLITE:
+            signal.signal(number, signal.SIG_DFL)  # until the command listens; not a handler of this file
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, POLITE)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.dup2(said, 1)
         os.dup2(said, 2)
@@ -404,13 +407,13 @@ class Worker:
             scenario = self.draw.choice(SCENARIOS)
             how = self.surroundings() if fresh else None
             last = self.duration(scenario, how)
-            number = signal.SIGKILL if kind == "kill" else self.draw.choice((signal.SIGINT, signal.SIGTERM))
+            number = signal.SIGKILL if kind == "kill" else self.draw.choice(POLITE)
             moments = [(self.draw.random() * last, number)]
             if kind == "interrupt" and self.draw.random() < TWICE:
                 moments.append((moments[0][0] + self.draw.random() * 0.02, number))
             old = self.draw.random() < 0.3
             run, place, target, arguments = self.release(scenario, Strike(*moments), fresh=how, old=old)
-            early = fresh and before_main(run)
+            early = before_main(run)
             done += run.struck and not early
             name = f"{scenario.name}{' (fresh)' if fresh else ''}"
             if early:
@@ -463,7 +466,6 @@ class Worker:
 
 def spark_worker(given):
     """Damaged inputs for Spark's readers, one after the other in one session of this process."""
-    from dpunion import cli
     from dpunion.spark.sessions import open_session
 
     worker, telling = Worker(given), os.dup(1)
@@ -478,6 +480,7 @@ def spark_worker(given):
         place = worker.clean()
         case = draw_spark_case(worker.draw, place)
         os.ftruncate(printed, 0)
+        faulthandler.dump_traceback_later(PATIENCE * 2, exit=True)  # a run that hangs ends this worker, which counts
         code = 99
         try:
             cli.app(list(case.arguments))
@@ -487,7 +490,9 @@ def spark_worker(given):
             traceback.print_exc()
         sys.stdout.flush()
         sys.stderr.flush()
+        faulthandler.cancel_dump_traceback_later()
         run = Run(code, said.read_bytes(), struck=False)
+        shutil.copy(said, place)
         with os.fdopen(os.dup(telling), "w") as sys.stdout:
             worker.tell("fuzz", case.kind, run, check_case(case, run, place, codes), place, case.arguments)
         sys.stdout = sys.__stdout__

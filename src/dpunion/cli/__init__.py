@@ -22,6 +22,8 @@ __all__ = ["RELEASE_HELP", "app", "main"]
 INTERRUPTED = 130
 UNFLUSHED = 120
 """What Python itself says when its streams cannot be flushed at the end."""
+ended: list[bool] = []
+"""Holds something once a command has ended: what it answered stands, whatever signal comes then."""
 
 
 def __getattr__(name: str) -> Any:
@@ -35,6 +37,7 @@ def __getattr__(name: str) -> Any:
 
 def main() -> NoReturn:
     """Run the command line, and leave at once when it is done."""
+    ended.clear()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _interrupt_outside)
     # An interrupt, or a fault, in a finaliser is not raised but printed, with a traceback and with what was at hand.
@@ -54,8 +57,7 @@ def main() -> NoReturn:
 
 def _interrupt_outside(_number: int, _frame: object) -> None:
     """Leave at once before a command begins, when nothing is to be cleaned up; after it, its answer stands."""
-    answers = sys.modules.get("dpunion.cli.answers")
-    if answers is None or not answers.ended:
+    if not ended:
         with contextlib.suppress(OSError):
             os.write(2, b"Error: Interrupted.\n  Nothing was released and nothing is left behind.\n")
         os._exit(INTERRUPTED)

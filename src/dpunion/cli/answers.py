@@ -16,16 +16,13 @@ from typing import NoReturn, ParamSpec
 
 import typer
 
-from dpunion.cli import INTERRUPTED
+from dpunion.cli import INTERRUPTED, ended
 from dpunion.errors import AlreadyReleased, CannotWrite, DpunionError, InternalError
 
 P = ParamSpec("P")
 
 FIRST_RATE = 0.1
 """Seconds of reading after which the rate is worth showing."""
-
-ended: list[bool] = []
-"""Holds something once a command has ended: what it answered stands, whatever signal comes then."""
 
 _interrupts: list[int] = []
 _stages: list[str] = []
