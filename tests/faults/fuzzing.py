@@ -5,11 +5,13 @@ In all of them whatever holds the word "canary" is private: user ids, items of o
 
 import dataclasses
 import gzip
+import io
 import json
 import sqlite3
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from test_fault_suite import FORMATS, as_csv, as_jsonl, as_parquet, rows_of
 
 BUDGET = ("-e", "8", "-d", "1e-12", "-a", "weighted-gaussian")
@@ -147,16 +149,26 @@ def source_case(draw, folder):
     return Case("source " + suffix, arguments, (0, 3), may_show=suffix in BINARY)
 
 
+def written(table, write):
+    out = io.BytesIO()
+    write(table, out)
+    return out.getvalue()
+
+
+def write_arrow(table, out):
+    with pa.ipc.new_file(out, table.schema) as writer:
+        writer.write_table(table)
+
+
 def known_case(draw, folder):
     items = [f"known-{number}" for number in range(30)]
-    rows = [("", item) for item in items]
     plain = {
         ".txt": "\n".join(items).encode(),
         ".csv": ("item\n" + "\n".join(items)).encode(),
         ".json": json.dumps({"items": items}).encode(),
         ".jsonl": "".join(json.dumps({"item": item}) + "\n" for item in items).encode(),
-        ".parquet": as_parquet(rows),
-        ".arrow": FORMATS[".arrow"](rows),
+        ".parquet": written(pa.table({"item": items}), pq.write_table),
+        ".arrow": written(pa.table({"item": items}), write_arrow),
     }
     suffix = draw.choice(list(plain))
     (folder / ("known" + suffix)).write_bytes(damaged(draw, plain[suffix]))

@@ -45,6 +45,7 @@ from dpunion import cli
 
 PATIENCE = 90.0
 WORKERS = 2
+KEPT_OF_A_KIND = 3
 CHARGE = 8 * 10**9
 RUNS_PER_LEDGER, RELEASES_PER_LEDGER = 20, 16
 KILLED = -signal.SIGKILL
@@ -361,15 +362,15 @@ class Worker:
         self.root = Path(given["root"]) / f"worker{given['seed']}"
         self.sources, self.keep = Path(given["root"]), Path(given["keep"])
         self.root.mkdir()
-        self.books, self.kept, self.number = None, 0, 0
+        self.books, self.failures = None, collections.Counter()
         self.seconds = {}
 
     def tell(self, kind, name, run, problems, folder, arguments):
         """Report a run; the files of one that failed are kept."""
         problems, where = list(problems), None
-        if problems and self.kept < 50:
-            self.kept += 1
-            where = str(self.keep / f"{os.getpid()}-{self.kept}")
+        self.failures[kind, name, *problems] += bool(problems)
+        if problems and self.failures[kind, name, *problems] <= KEPT_OF_A_KIND:
+            where = str(self.keep / f"{os.getpid()}-{self.failures.total()}")
             shutil.copytree(folder, where)
             (Path(where) / "command.json").write_text(json.dumps(arguments))
         line = {"kind": kind, "name": name, "code": run.code, "problems": problems, "kept": where}
