@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test java lint format docs reproduce audit benchmark benchmark-large benchmark-billion benchmark-spark clean
+.PHONY: help demo test java lint format docs reproduce audit torture benchmark benchmark-large benchmark-billion benchmark-spark clean
 
 help:  ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -41,6 +41,9 @@ audit: $(VENV)/.dev  ## Search policies for flaws, audit releases, run mutants (
 	@$(BIN)/dpunion audit policy shipped --seconds 120
 	@$(BIN)/dpunion audit release --trials 100000 --mutants
 	@DPUNION_AUDIT_SCALE=16 $(BIN)/python -m pytest tests/statistical/test_funnel_novelty.py
+
+torture: $(VENV)/.dev java  ## 2,000 interrupts, 300 kills and 10,000 damaged inputs, at random (about 25 minutes)
+	@$(BIN)/python tests/faults/torture.py $(TORTURE)
 
 benchmark: $(VENV)/.dev  ## Time a release against DuckDB and polars on 8.6M pairs
 	@$(BIN)/python benchmarks/speed.py

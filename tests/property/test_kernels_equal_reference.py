@@ -1,7 +1,6 @@
 """Every kernel equals its slow, readable twin."""
 
 import itertools
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -14,6 +13,7 @@ from dpunion.kernels import bounding, descent, grouping, hashing, interning, ref
 from dpunion.sets import narrowing
 from dpunion.sources.grouping import digest_order
 from dpunion.sources.strings import StringTable
+from dpunion.threads import Threads
 
 user_lists = st.lists(
     st.lists(st.integers(0, 9), min_size=1, max_size=10, unique=True).map(sorted), min_size=0, max_size=12
@@ -201,7 +201,7 @@ def test_narrowing_in_parts_and_in_place_is_narrowing_at_once(users, alive, pair
     offsets, items = csr(users)
     expected = [[item for item in items if alive[item]] for items in users]
     before, alive = items.copy(), np.array(alive)
-    with pytest.MonkeyPatch.context() as patch, ThreadPoolExecutor(1) as other_thread:
+    with pytest.MonkeyPatch.context() as patch, Threads(1) as other_thread:
         patch.setattr(narrowing, "PAIRS_PER_PART", pairs)
         for thread in (None, other_thread):
             visits = narrowing.Sets(whole_users(offsets, items), thread)

@@ -98,3 +98,35 @@ def test_an_unknown_error_is_not_swallowed_at_the_end():
     )
     assert done.returncode == 1
     assert "ZeroDivisionError" in done.stderr
+
+
+INTERRUPTED_OUTSIDE = """
+import signal, sys
+from dpunion import cli
+def app():
+    if "{when}" == "after":
+        from dpunion.cli import answers
+        answers.answering(lambda: print("the answer"))()
+    signal.raise_signal(signal.{number})
+cli.app = app
+cli.main()
+"""
+
+
+@pytest.mark.parametrize("number", ["SIGINT", "SIGTERM"])
+@pytest.mark.parametrize(("when", "code", "said"), [("before", 130, "Interrupted."), ("after", 0, "")])
+def test_an_interrupt_outside_a_command(number, when, code, said):
+    """Before a command there is nothing to clean up; after it its answer stands."""
+    text = INTERRUPTED_OUTSIDE.format(number=number, when=when)
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=False)
+    assert done.returncode == code
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ("the answer\n" if when == "after" else "")
+
+
+def test_importing_the_command_line_leaves_signals_and_libraries_alone():
+    """What is imported before main listens is little, so that hardly an interrupt meets Python's own handler."""
+    code = "import signal, sys, dpunion.cli; print('typer' in sys.modules, signal.getsignal(2).__name__)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False default_int_handler\n"

@@ -18,11 +18,11 @@ from typing import Any, NoReturn, ParamSpec
 import typer
 
 import dpunion
+from dpunion.cli import INTERRUPTED, ended
 from dpunion.errors import AlreadyReleased, CannotWrite, DpunionError, InternalError, LedgerError, ledger_note
 
 P = ParamSpec("P")
 
-INTERRUPTED = 130
 FIRST_RATE = 0.1
 """Seconds of reading after which the rate is worth showing."""
 AGAIN = "The same command is refused from now on (exit code 5); with --charge-again it is made, and charged once more."
@@ -43,13 +43,11 @@ def answering(command: Callable[P, None]) -> Callable[P, None]:
         _stages.clear()
         _asked.update(json=bool(kwargs.get("as_json")), ledger=kwargs.get("ledger") is not None)
         _asked.update(piped=kwargs.get("source") == ["-"])
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            # nohup lets SIGHUP be ignored, and so it stays.
-            if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
-                signal.signal(number, _interrupt)
+        ended.clear()
         warnings.showwarning = _show_warning
         try:
-            command(*args, **kwargs)
+            with _listening():
+                command(*args, **kwargs)
         except typer.Exit:
             raise
         except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the text of an unknown error may be private
@@ -87,6 +85,22 @@ def _explain(error: BaseException) -> NoReturn:
         charge,
         error,
     )
+
+
+@contextlib.contextmanager
+def _listening() -> Iterator[None]:
+    """Let signals interrupt what is inside; before and after they are for whoever had them."""
+    # nohup lets SIGHUP be ignored, and so it stays.
+    hang_up = () if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else (signal.SIGHUP,)
+    before = [(number, signal.getsignal(number)) for number in (signal.SIGINT, signal.SIGTERM, *hang_up)]
+    try:
+        for number, _ in before:
+            signal.signal(number, _interrupt)
+        yield
+    finally:
+        ended.append(True)
+        for number, handler in before:
+            signal.signal(number, handler)
 
 
 def _what_is_left() -> str:

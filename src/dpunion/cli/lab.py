@@ -12,7 +12,8 @@ from typing import Annotated, Any
 
 import typer
 
-from dpunion.cli.answers import INTERRUPTED, answering, fail, print_result, progress_bar, say
+from dpunion.cli import INTERRUPTED
+from dpunion.cli.answers import answering, fail, print_result, progress_bar, say
 from dpunion.cli.options import (
     DATA,
     OUTPUT,

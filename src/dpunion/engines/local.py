@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
-
 import numpy as np
 
 from dpunion.calibration.rounding import MAX_USERS
@@ -12,6 +10,7 @@ from dpunion.errors import BadSource, InternalError
 from dpunion.mechanisms import Mechanism, State
 from dpunion.randomness import RunKey
 from dpunion.sets.narrowing import Sets
+from dpunion.threads import Threads
 
 
 def select(mechanism: Mechanism, contributions: Contributions, key: RunKey) -> Int64s:
@@ -28,7 +27,7 @@ def select(mechanism: Mechanism, contributions: Contributions, key: RunKey) -> I
             f"There are more than {MAX_USERS} users, more than one run supports.",
             "Split the people into disjoint groups and release each group on its own.",
         )
-    with ThreadPoolExecutor(1) as other_thread:
+    with Threads(1) as other_thread:
         sets, state = Sets(contributions, other_thread), State.start(len(contributions.table))
         for number in range(mechanism.rounds):
             if number:

@@ -33,6 +33,7 @@ with hidden_from_numba():
     from numba.core.runtime import rtsys
 
 from dpunion.files import reason
+from dpunion.threads import uninterrupted
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -54,6 +55,8 @@ def inlined(function: F) -> F:
 
 
 def _cached(compiled: Any, function: F) -> F:
+    # Compiling and loading take locks that an interrupt would leave taken for ever (see threads.py).
+    compiled.compile = functools.partial(uninterrupted, compiled.compile)
     directory = cache_directory()
     if directory is not None:
         before = numba.core.config.CACHE_DIR

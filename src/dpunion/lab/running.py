@@ -6,7 +6,6 @@ import contextlib
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +14,7 @@ from dpunion.lab.data import COVERAGE, LabData, bounded
 from dpunion.lab.journals import Journal
 from dpunion.lab.trials import Setting, Trial, identity, plan_setting, run_trial, trial_key
 from dpunion.plans import Plan
+from dpunion.threads import Threads
 
 MOST_TRIALS = 1000
 MOST_JOBS = 64
@@ -79,6 +79,15 @@ def run_all(
     stop, lock = threading.Event(), threading.Lock()
 
     def run_group(group: _Group) -> None:
+        try:
+            run_settings(group)
+        except BaseException:
+            stop.set()
+            raise
+
+    def run_settings(group: _Group) -> None:
+        if stop.is_set():
+            return
         contributions = bounded(data, group.bounding, trial_key(group.number))
         for setting in group.settings:
             if stop.is_set():
@@ -93,13 +102,14 @@ def run_all(
 
     # The largest groups first, so that the last ones to end are short.
     groups.sort(key=lambda group: len(group.settings), reverse=True)
-    pool = ThreadPoolExecutor(jobs)
-    try:
-        for finished in as_completed([pool.submit(run_group, group) for group in groups]):
-            finished.result()
-    finally:
-        stop.set()
-        pool.shutdown(wait=True, cancel_futures=True)
+    with Threads(jobs) as threads:
+        running = [threads.submit(run_group, group) for group in groups]
+        try:
+            for one in running:
+                one.result()
+        finally:
+            stop.set()
+            threads.finish()
     return [done[setting, number] for setting in plans for number in range(trials)]
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import itertools
 from collections import deque
 from collections.abc import Iterator
-from concurrent.futures import Executor, Future
 from typing import NamedTuple
 
 import numpy as np
 
 from dpunion.contributions import Bools, Contributions, Int32s, Int64s, Uint64s, offsets_of
 from dpunion.kernels.bounding import mark_items, narrow_users
+from dpunion.threads import Task, Threads
 
 PAIRS_PER_PART = 1 << 21
 PARTS_AHEAD = 3
@@ -37,18 +37,18 @@ class Sets:
     - nothing about the values shows in the repr.
     """
 
-    def __init__(self, contributions: Contributions, other_thread: Executor | None = None) -> None:
+    def __init__(self, contributions: Contributions, other_thread: Threads | None = None) -> None:
         self.digests = contributions.table.digests
         self._other_thread = other_thread
         self._parts = parts_of(contributions)
         self._waiting: list[Part] | None = None
         self._alive: Bools = np.empty(0, np.bool_)
         self._ours = False
-        self._held: Future[Bools] = Future()
-        if other_thread is not None:
-            self._held = other_thread.submit(held_items, contributions)
+        self._held: Task[Bools] = Task(lambda: held_items(contributions))
+        if other_thread is None:
+            self._held.run()
         else:
-            self._held.set_result(held_items(contributions))
+            self._held = other_thread.submit(held_items, contributions)
 
     def __repr__(self) -> str:
         return "Sets(<sensitive>)"
@@ -81,7 +81,7 @@ class Sets:
             yield from (narrow(part, self._alive, in_place=self._ours) for part in parts)
             return
         parts.reverse()
-        coming: deque[Future[Part]] = deque()
+        coming: deque[Task[Part]] = deque()
         while parts or coming:
             while parts and len(coming) < PARTS_AHEAD:
                 coming.append(self._other_thread.submit(narrow, parts.pop(), self._alive, in_place=self._ours))

@@ -10,7 +10,6 @@ import functools
 import os
 from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, TypeVar, assert_never
 
@@ -20,6 +19,7 @@ from dpunion.errors import DamagedSource
 from dpunion.sources.columns import OnFraction
 from dpunion.sources.guard import WRITE_AGAIN, attempt
 from dpunion.sources.locate import Compression, InputFile
+from dpunion.threads import Task, Threads
 
 B = TypeVar("B")
 T = TypeVar("T")
@@ -138,14 +138,11 @@ def check_text(block: Block) -> None:
 
 def parsed(parse: Callable[[B], T], blocks: Iterator[B]) -> Iterator[T]:
     """Yield parse(block) for each block, in order, while later blocks are being read and parsed."""
-    pool = ThreadPoolExecutor(WORKERS)
-    waiting: deque[Future[T]] = deque()
-    try:
+    waiting: deque[Task[T]] = deque()
+    with Threads(WORKERS) as threads:
         for block in blocks:
-            waiting.append(pool.submit(parse, block))
+            waiting.append(threads.submit(parse, block))
             if len(waiting) > WORKERS:
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)

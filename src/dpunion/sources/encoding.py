@@ -8,7 +8,6 @@ from __future__ import annotations
 import enum
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import assert_never
 
 import numpy as np
@@ -23,6 +22,7 @@ from dpunion.randomness import Purpose, RunKey
 from dpunion.sources.grouping import digest_order, group_rows
 from dpunion.sources.rowstore import RowStore
 from dpunion.sources.strings import StringTable, as_arrow, string_buffers
+from dpunion.threads import Threads
 from dpunion.tokens import word_buffers
 
 
@@ -58,7 +58,7 @@ def encode(
     seeds = np.frombuffer(key.subkey(Purpose.USER, 1)[:16], np.uint64)
     user_table, item_table = StringTable(seeds[0]), StringTable(seeds[1])
     with RowStore(memory_limit) as rows:
-        with ThreadPoolExecutor(1) as other_thread:
+        with Threads(1) as other_thread:
             for users, values in ahead(batches) if read_ahead else batches:
                 numbered_users = other_thread.submit(user_table.number, users)
                 if split_words:
@@ -75,7 +75,7 @@ def encode(
             )
         user_table.close()
         item_table.close()
-        with ThreadPoolExecutor(1) as other_thread:
+        with Threads(1) as other_thread:
             digested = other_thread.submit(key.digests, Purpose.USER, *user_table.buffers())
             table, renumbered = canonical_table(item_table, key, Normalization.EXACT if split_words else normalization)
             user_digests = digested.result()
@@ -87,7 +87,7 @@ def encode(
 def ahead(batches: Iterable[tuple[pa.Array, pa.Array]]) -> Iterator[tuple[pa.Array, pa.Array]]:
     """Read one batch ahead in a thread of its own; for files, which do not mind by which thread they are read."""
     rest = iter(batches)
-    with ThreadPoolExecutor(1) as reader:
+    with Threads(1) as reader:
         coming = reader.submit(next, rest, None)
         while (batch := coming.result()) is not None:
             coming = reader.submit(next, rest, None)

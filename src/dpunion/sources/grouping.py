@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 import numpy as np
@@ -14,6 +13,7 @@ from dpunion.kernels.bounding import drop_items, gather_users, keep_random
 from dpunion.kernels.grouping import count_blocks, group_block, has_ties, pack_rows
 from dpunion.randomness import Purpose, RunKey
 from dpunion.sources.rowstore import Part, RowStore
+from dpunion.threads import Threads
 
 T = TypeVar("T")
 
@@ -173,8 +173,9 @@ def halves(count: int) -> list[slice]:
 
 def in_threads(work: Callable[[T], None], shares: Iterable[T]) -> None:
     """Do each share of the work in a thread of its own; kernels run without the interpreter lock."""
-    with ThreadPoolExecutor(THREADS) as pool:
-        list(pool.map(work, shares))
+    with Threads(THREADS) as threads:
+        for task in [threads.submit(work, share) for share in shares]:
+            task.result()
 
 
 def compacted(starts: Int64s, sizes: Int64s, grouped: Int32s) -> tuple[Int32s, Int64s]:

@@ -5,8 +5,8 @@ The texts are split once. What stays in memory is four bytes for each token and 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,8 +31,9 @@ from dpunion.kernels.ngrams import (
 )
 from dpunion.randomness import Purpose, RunKey
 from dpunion.sources.encoding import Normalization, canonical_table
-from dpunion.sources.grouping import THREADS, visiting_order
+from dpunion.sources.grouping import THREADS, in_threads, visiting_order
 from dpunion.sources.strings import StringTable
+from dpunion.threads import Threads
 from dpunion.tokens import Splitting, Tokenizer, documents
 
 SMALLEST_TABLE = 1 << 12
@@ -73,9 +74,9 @@ def read_tokens(
     seeds = np.frombuffer(key.subkey(Purpose.USER, 1)[:16], np.uint64)
     user_table, token_table = StringTable(seeds[0]), StringTable(seeds[1])
     chunks: list[tuple[Int64s, Int32s, Int32s]] = []
-    with ThreadPoolExecutor(THREADS) as pool:
+    with Threads(1) as other_thread:
         for users, texts in batches:
-            numbered = pool.submit(user_table.number, users)
+            numbered = other_thread.submit(user_table.number, users)
             parents, (counts, offsets, data) = documents(texts, splitting)
             codes = token_table.number_buffers(offsets, data)
             writers = numbered.result()
@@ -162,8 +163,7 @@ def bounded(
     # Users are split where the codes are halved, so that both threads have equal work.
     cuts = np.searchsorted(starts, np.linspace(0, starts[-1], THREADS + 1).astype(np.int64)).tolist()
     cuts[0], cuts[-1] = 0, users
-    with ThreadPoolExecutor(THREADS) as pool:
-        list(pool.map(lambda first, last: sort_unique(starts, grouped, sizes, first, last), cuts[:-1], cuts[1:]))
+    in_threads(lambda cut: sort_unique(starts, grouped, sizes, *cut), itertools.pairwise(cuts))
     heavy = np.flatnonzero(sizes > max_items_per_user)
     heavy_keys = key.words(Purpose.BOUND, bound_round, stream.user_digests[heavy])
     keep_random(starts, grouped, sizes, heavy, heavy_keys, table.digests, max_items_per_user)

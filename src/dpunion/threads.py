@@ -1,0 +1,133 @@
+"""Threads beside the main one, and interrupts: what is left by an exception never waits for a thread.
+
+subtle: an interrupt is an exception between any two steps of the main thread, also just after it took a lock inside
+somebody's Python code (an `__enter__` of llvmlite, of threading.Condition, of an import). That lock is never given
+back, and whoever waits for a thread that waits for the lock waits for ever. So here a thread and the main one meet only
+at locks written in C, which are taken whole or not at all, and work that takes other locks is not interrupted.
+"""
+
+from __future__ import annotations
+
+import queue
+import signal
+import threading
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Any, Generic, ParamSpec, Self, TypeVar, cast
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class Task(Generic[T]):
+    """A piece of work that a thread does, and what came of it."""
+
+    __slots__ = ("_done", "_error", "_value", "_work")
+
+    def __init__(self, work: Callable[[], T]) -> None:
+        self._work: Callable[[], T] | None = work
+        self._value: T | None = None
+        self._error: BaseException | None = None
+        self._done = threading.Lock()
+        self._done.acquire()
+
+    def run(self) -> None:
+        """Do the work, once, in the thread that calls this."""
+        work, self._work = self._work, None
+        try:
+            if work is not None:
+                self._value = work()
+        except BaseException as error:  # noqa: BLE001 - it is raised where the result is asked for
+            self._error = error
+        finally:
+            self._done.release()
+
+    def result(self) -> T:
+        """Wait until the work is done and return what it returned, or raise what it raised."""
+        with self._done:
+            pass
+        if self._error is not None:
+            raise self._error
+        return cast("T", self._value)
+
+
+class Threads:
+    """Some threads that work off a queue: left in peace they are waited for, left by an exception they are not.
+
+    An exception drops what was not begun. What is under way ends by itself or with the process.
+    """
+
+    def __init__(self, count: int) -> None:
+        self._tasks: queue.SimpleQueue[Task[Any] | None] = queue.SimpleQueue()
+        self._threads = [threading.Thread(target=_work_off, args=(self._tasks,), daemon=True) for _ in range(count)]
+        for thread in self._threads:
+            thread.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.finish()
+            return
+        try:
+            while True:
+                self._tasks.get_nowait()
+        except queue.Empty:
+            self._send_home()
+
+    def submit(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Task[T]:
+        """Have a thread call `work`; ask the returned task for the result."""
+        task = Task(lambda: work(*args, **kwargs))
+        self._tasks.put(task)
+        return task
+
+    def finish(self) -> None:
+        """Wait until all work is done."""
+        self._send_home()
+        for thread in self._threads:
+            thread.join()
+
+    def _send_home(self) -> None:
+        for _ in self._threads:
+            self._tasks.put(None)
+
+
+def _work_off(tasks: queue.SimpleQueue[Task[Any] | None]) -> None:
+    while (task := tasks.get()) is not None:
+        task.run()
+        del task  # not kept while waiting for the next
+
+
+def uninterrupted(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Call `work`; an interrupt that comes meanwhile is raised when it is done."""
+    if threading.current_thread() is not threading.main_thread():
+        return work(*args, **kwargs)
+    held: list[int] = []
+    try:
+        return _holding(INTERRUPTS, held, lambda: work(*args, **kwargs))
+    finally:
+        for number in held:
+            signal.raise_signal(number)
+
+
+def _holding(numbers: Sequence[int], held: list[int], work: Callable[[], T]) -> T:
+    """Call `work` with the handlers of these signals replaced by one that writes the signal down.
+
+    subtle: one signal at a time, each put back by a `finally` of its own, so that one that strikes while others are
+    being put back cannot leave those replaced.
+    """
+    if not numbers:
+        return work()
+    number, handler = numbers[0], signal.getsignal(numbers[0])
+    if not callable(handler):  # ignored, or ends the process at once
+        return _holding(numbers[1:], held, work)
+    try:
+        signal.signal(number, lambda which, _frame: held.append(which))
+        return _holding(numbers[1:], held, work)
+    finally:
+        signal.signal(number, handler)

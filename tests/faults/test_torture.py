@@ -1,0 +1,93 @@
+"""A small part of `make torture` (torture.py says what it does), and the power of its checks."""
+
+import argparse
+
+import pytest
+import torture
+from fuzzing import Case
+from torture import Run
+
+
+def test_a_part_of_the_torture(tmp_path):
+    said = []
+    options = argparse.Namespace(interrupts=40, fresh=6, kills=10, fuzz=300, spark=0, seed=7, keep=tmp_path / "kept")
+    passed, failed = torture.torture(options, said.append)
+    assert failed == 0, "\n".join(said)
+    assert passed >= 350
+
+
+def test_the_exit_codes_are_those_documented():
+    assert {0, 2, 3, 4, 5, 130} <= torture.documented_codes()
+    assert 1 not in torture.documented_codes()
+
+
+@pytest.fixture
+def place(tmp_path):
+    for name in ("out", "temporary"):
+        (tmp_path / name).mkdir()
+    torture.Books(tmp_path / "books")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("code", "said", "problem"),
+    [
+        (None, b"", "it hung"),
+        (1, b"Error: ", "exit code 1"),
+        (130, b"", "did not say"),
+        (130, b"Interrupted.\nTraceback (most recent call last)", "a traceback"),
+        (130, b"Interrupted at CanaryUser7", "a private value was printed"),
+        (0, b"", "no output"),
+    ],
+)
+def test_the_checks_see_a_bad_run(place, code, said, problem):
+    run = Run(code, said, struck=True)
+    found = list(torture.check_release(run, place, place / "out" / "released.txt", old=False))
+    assert any(problem in each for each in found), found
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "problem"),
+    [
+        ("out/released.csv", b"item\npop", "an output of 1 items"),
+        ("out/released.parquet", b"PAR1", "a partial output"),
+        ("out/.dpunion-x.tmp", b"", "left behind"),
+        ("temporary/rows", b"", "temporary files"),
+        ("out/released.csv.private.toml", b"CanaryUser7", "a private value in"),
+    ],
+)
+def test_the_checks_see_what_is_left(place, name, content, problem):
+    (place / name).write_bytes(content)
+    suffix = ".parquet" if name.endswith(".parquet") else ".csv"
+    run = Run(130, b"Interrupted.", struck=True)
+    found = list(torture.check_release(run, place, place / "out" / f"released{suffix}", old=False))
+    assert any(problem in each for each in found), found
+
+
+def test_the_checks_see_a_wrong_ledger(place, tmp_path):
+    from dpunion.ledger import Amounts, Ledger
+
+    books = torture.Books(tmp_path / "books")
+    target = tmp_path / "out" / "released.txt"
+    assert list(books.check(Run(130, b"", struck=True), target)) == []
+    assert list(books.check(Run(0, b"", struck=True), target)) == ["a release without a settled charge"]
+    target.write_text("popular")
+    assert list(books.check(Run(130, b"", struck=True), target)) == ["an output without a charge"]
+    for number in (1, 2):
+        Ledger.open(books.path).reserve("people", Amounts(epsilon=number), f"release {number}")
+    assert "the new charge is not that of one release" in list(books.check(Run(130, b"", struck=True), target))
+
+
+@pytest.mark.parametrize(
+    ("code", "said", "problem"),
+    [
+        (1, b"Error: ", "exit code 1"),
+        (77, b"Error: ", "exit code 77"),
+        (3, b"", "no word"),
+        (0, b"", "no output"),
+        (3, b"Error: CanaryUser7", "a private value"),
+    ],
+)
+def test_the_checks_see_a_bad_end_of_damaged_input(tmp_path, code, said, problem):
+    found = list(torture.check_case(Case("a", (), (0, 3)), Run(code, said, False), tmp_path, {0, 3}))
+    assert any(problem in each for each in found), found

@@ -1,0 +1,173 @@
+"""Threads that are never waited for on the way out, and work that no interrupt breaks into."""
+
+import contextlib
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+
+import pytest
+
+from dpunion.threads import INTERRUPTS, Threads, uninterrupted
+
+BRIEFLY = 20.0
+"""Seconds after which something that takes none counts as hung."""
+
+
+@contextlib.contextmanager
+def restored_handlers():
+    before = [(number, signal.getsignal(number)) for number in INTERRUPTS]
+    try:
+        yield
+    finally:
+        for number, handler in before:
+            signal.signal(number, handler)
+
+
+def test_results_come_back_and_errors_too():
+    with Threads(2) as threads:
+        tasks = [threads.submit(divmod, number, 7) for number in range(20)]
+        wrong = threads.submit(divmod, 1, 0)
+        assert [task.result() for task in tasks] == [divmod(number, 7) for number in range(20)]
+        assert tasks[0].result() == (0, 0), "a result can be asked for twice"
+        with pytest.raises(ZeroDivisionError):
+            wrong.result()
+
+
+def test_leaving_in_peace_waits_for_the_work():
+    done = []
+    with Threads(2) as threads:
+        for number in range(4):
+            threads.submit(lambda number=number: (time.sleep(0.02), done.append(number)))
+    assert sorted(done) == [0, 1, 2, 3]
+
+
+def test_leaving_by_an_exception_waits_for_nobody_and_begins_nothing_more():
+    stuck, begun, later = threading.Event(), threading.Event(), []
+    started = time.monotonic()
+    with pytest.raises(KeyboardInterrupt), Threads(1) as threads:
+        threads.submit(lambda: (begun.set(), stuck.wait(60)))
+        threads.submit(later.append, 1)
+        begun.wait()
+        raise KeyboardInterrupt
+    assert time.monotonic() - started < BRIEFLY
+    stuck.set()
+    for thread in threads._threads:
+        thread.join(BRIEFLY)
+        assert not thread.is_alive()
+    assert later == []
+
+
+def test_a_process_ends_although_a_thread_never_does():
+    code = """
+        import threading
+        from dpunion.threads import Threads
+        with Threads(1) as threads:
+            threads.submit(threading.Event().wait)
+            raise SystemExit(7)
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], timeout=BRIEFLY, check=False)
+    assert done.returncode == 7
+
+
+@pytest.mark.parametrize("number", INTERRUPTS)
+def test_an_interrupt_waits_for_uninterrupted_work(number):
+    steps = []
+
+    def work():
+        signal.raise_signal(number)
+        steps.append("worked")
+
+    def handler(_number, _frame):
+        steps.append("interrupted")
+        raise KeyboardInterrupt
+
+    with restored_handlers():
+        signal.signal(number, handler)
+        with pytest.raises(KeyboardInterrupt):
+            uninterrupted(work)
+        assert steps == ["worked", "interrupted"]
+        assert signal.getsignal(number) is handler
+
+
+def test_handlers_are_put_back_whatever_strikes():
+    """Signals from a thread, at every moment of a thousand calls."""
+
+    def handler(_number, _frame):
+        raise KeyboardInterrupt
+
+    with restored_handlers():
+        for number in INTERRUPTS:
+            signal.signal(number, handler)
+        struck, ended = 0, False
+
+        def shoot():
+            while not ended:
+                for number in INTERRUPTS:
+                    signal.raise_signal(number)
+                    time.sleep(0.0001)
+
+        shooter = threading.Thread(target=shoot)
+        for _ in range(1000):
+            try:
+                if shooter.ident is None:
+                    shooter.start()
+                uninterrupted(time.sleep, 0)
+            except KeyboardInterrupt:
+                struck += 1
+        while True:
+            with contextlib.suppress(KeyboardInterrupt):
+                ended = True
+                shooter.join()
+                break
+        found = {signal.getsignal(number) for number in INTERRUPTS}
+    assert found == {handler}
+    assert struck > 0
+
+
+def test_uninterrupted_work_may_run_in_any_thread():
+    with Threads(1) as threads:
+        assert threads.submit(uninterrupted, lambda: 3).result() == 3
+
+
+RELEASE_STRUCK_AT_A_LOCK = """
+    import signal, sys, threading
+    from llvmlite.binding import ffi
+    from dpunion import cli
+    from dpunion.sources import strings
+    nth, taken, struck = int(sys.argv.pop(1)), [], threading.Event()
+    def in_main():
+        return threading.current_thread() is threading.main_thread()
+    def strike():
+        # Called by llvmlite just after it took its lock.
+        if in_main() and reading:
+            taken.append(None)
+            if len(taken) == nth:
+                struck.set()
+                signal.raise_signal(signal.SIGINT)
+    ffi.register_lock_callback(strike, lambda: None)
+    reading, real = [], strings.StringTable.number
+    def number(*given):
+        # The other thread needs the lock after the main one was struck.
+        reading.append(None)
+        if not in_main():
+            struck.wait()
+        return real(*given)
+    strings.StringTable.number = number
+    cli.main()
+"""
+
+
+@pytest.mark.parametrize("nth", [1, 2, 5])
+def test_an_interrupt_while_a_kernel_is_loaded_ends_the_run(tmp_path, nth):
+    """An interrupt inside the compiler's lock must not leave the lock to a thread that waits for it."""
+    source = tmp_path / "rows.csv"
+    source.write_text("user,item\n" + "".join(f"u{i},word\nu{i},own{i}\n" for i in range(100)))
+    options = ["release", str(source), "--user", "user", "--item", "item", "-e", "1", "-d", "1e-6"]
+    command = [sys.executable, "-c", textwrap.dedent(RELEASE_STRUCK_AT_A_LOCK), str(nth), *options]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=3 * BRIEFLY, check=False)
+    assert done.returncode == 130, done.stderr
+    assert done.stdout == ""
+    assert "Traceback" not in done.stderr
