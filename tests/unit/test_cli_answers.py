@@ -34,10 +34,8 @@ def test_the_bar_shows_the_rate_beside_the_remaining_time(monkeypatch):
     assert re.search(r"reading.*% per s.*:", terminal.getvalue())
 
 
-def test_on_spark_an_interrupt_knows_the_stage_too(monkeypatch):
+def test_on_spark_an_interrupt_knows_the_stage_too():
     """Once it was writing, nobody may say that nothing is left behind or charged."""
-    monkeypatch.setattr("dpunion.spark.sessions.open_session", lambda *_: None)
-    monkeypatch.setattr("dpunion.spark.sessions.read_frame", lambda *_: "a frame")
     options = {"input_format": None, "query": None}
     where = {"master": None, "shards": None, "settings": None, "out_folder": None}
 
