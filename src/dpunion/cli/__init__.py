@@ -2,7 +2,7 @@
 
 Exit codes: 0 done; 1 a bug in dpunion; 2 a bad option or parameter; 3 the data cannot be read as asked;
 4 the output cannot be written; 5 the ledger refused, or an
-audit found a violation; 130 interrupted (nothing is left behind).
+audit found a violation; 6 the release was made before and is where it was asked for; 130 interrupted.
 
 Everything heavy is imported inside the commands, so that --help answers at once.
 """
