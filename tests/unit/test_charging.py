@@ -109,9 +109,6 @@ def test_of_a_database_only_a_plain_table_is_asked_before_reading(tmp_path, opti
     assert fate(path, options, query='SELECT u, "v" FROM main.t;', item="w") is EntryState.CANCELLED
     for query in ("select u, v from t where v > ''", "select upper(u) as u, v from t"):
         assert fate(path, options, query=query, item="w") is EntryState.UNSETTLED
-    if kind == "duckdb":
-        # Its text alone refuses it.
-        assert fate(path, options, query="pivot t on v using count(*)", item="w") is EntryState.CANCELLED
 
 
 def test_pairs_are_rows_from_the_first_on(options):
