@@ -207,15 +207,21 @@ class DescentMechanism:
 
         Guarantees: one user moves the weights by at most 1 in the norm, rounding apart (docs/guarantees.md, Theorem 3).
         """
-        weights, cutoff, budget = np.zeros(len(sets)), self.cutoff * share, 1.0 / self.passes
-        scratch = np.empty(self.bounding.limit)
+        weights = np.zeros(len(sets))
         for _ in range(self.passes):
             for part in sets:
-                if self.norm is Norm.L1:
-                    descend_l1(part.offsets, part.items, weights, cutoff, budget, scratch)
-                else:
-                    descend_l2(part.offsets, part.items, weights, cutoff, budget)
+                self.visit(part, weights, self.cutoff * share, 1.0 / self.passes)
         return Weights(weights, 1.0, sets.held, Sensitivity(self.norm, 1.0))
+
+    def visit(self, part: Part, weights: Float64s, cutoff: float, budget: float) -> None:
+        """Let some users in turn raise their items toward the cutoff; in place on weights, float64[items].
+
+        Guarantees: one user moves the weights by at most `budget` in the norm; two histograms never move apart.
+        """
+        if self.norm is Norm.L1:
+            descend_l1(part.offsets, part.items, weights, cutoff, budget, np.empty(self.bounding.limit))
+        else:
+            descend_l2(part.offsets, part.items, weights, cutoff, budget)
 
     def decide(self, weights: Weights, state: State, _number: int, digests: Uint64s, key: RunKey) -> State:
         """Toss one coin for each held item.

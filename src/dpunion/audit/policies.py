@@ -1,11 +1,12 @@
 """What the contraction search looks at: one user's update of a histogram, and what is claimed about it.
 
 A policy is any function (weights float64[n], items int32[k]) -> new weights float64[n]: the user holding `items`
-comes along. The shipped and the research policies are the kernels themselves, called with one user at a time.
+comes along. The shipped and the research policies are the mechanisms and kernels themselves, one user at a time.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 import math
 from collections.abc import Callable
@@ -14,16 +15,22 @@ from pathlib import Path
 
 import numpy as np
 
-from dpunion.algorithms import Norm, as_choice, check_real, check_whole
+from dpunion.algorithms import Norm, PolicyGaussian, PolicyLaplace, as_choice, check_real, check_whole
+from dpunion.budget import Budget
 from dpunion.contributions import Float64s, Int32s, Int64s
-from dpunion.errors import BadParameter, refuse_choice
-from dpunion.kernels.descent import descend_ball, descend_l1, descend_l2
+from dpunion.errors import BadParameter, InternalError, refuse_choice
+from dpunion.kernels.descent import descend_ball
 from dpunion.kernels.study import descend_l1_with_l2_budget, fill_greedily
+from dpunion.mechanisms import DescentMechanism, mechanism_for
+from dpunion.plans import plan_release
+from dpunion.sets.narrowing import Part
 
 Policy = Callable[[Float64s, Int32s], Float64s]
+Builder = Callable[[float, int], Policy]
 
 DEFAULT_CUTOFF = 10.0
 MOST_TARGETS = 20_000
+NOBODY = np.zeros((0, 2), np.uint64)
 GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
 
 
@@ -64,27 +71,28 @@ def _one_user(items: Int32s) -> Int64s:
     return np.array([0, len(items)], np.int64)
 
 
-def l2_descent(cutoff: float, _max_items: int) -> Policy:
-    """The policy of PolicyGaussian."""
+def descent(mechanism: DescentMechanism) -> Policy:
+    """The policy of a planned algorithm of one round, as the engines run it."""
 
     def policy(weights: Float64s, items: Int32s) -> Float64s:
         moved = weights.copy()
-        descend_l2(_one_user(items), items, moved, cutoff, 1.0)
+        mechanism.visit(Part(_one_user(items), items, NOBODY), moved, mechanism.cutoff, 1.0)
         return moved
 
     return policy
 
 
-def l1_descent(cutoff: float, max_items: int) -> Policy:
-    """The policy of PolicyLaplace."""
-    scratch = np.empty(max_items)
+def planned_descent(algorithm: type[PolicyLaplace | PolicyGaussian]) -> Builder:
+    """Return what builds the policy of an algorithm for a cutoff: its mechanism, whatever the budget."""
 
-    def policy(weights: Float64s, items: Int32s) -> Float64s:
-        moved = weights.copy()
-        descend_l1(_one_user(items), items, moved, cutoff, 1.0, scratch)
-        return moved
+    def build(cutoff: float, max_items: int) -> Policy:
+        plan = plan_release(algorithm(max_items_per_user=max_items), Budget(1.0, 1e-6))
+        mechanism = mechanism_for(dataclasses.replace(plan, cutoff=cutoff))
+        if not isinstance(mechanism, DescentMechanism):
+            raise InternalError("a policy that does not descend")
+        return descent(mechanism)
 
-    return policy
+    return build
 
 
 def funnel_round(cutoff: float, *, spread_targets: bool) -> Policy:
@@ -130,11 +138,9 @@ def greedy(cutoff: float, _max_items: int) -> Policy:
     return policy
 
 
-Builder = Callable[[float, int], Policy]
-
 SHIPPED: dict[str, tuple[Norm, Builder]] = {
-    "l2-descent": (Norm.L2, l2_descent),
-    "l1-descent": (Norm.L1, l1_descent),
+    "l2-descent": (Norm.L2, planned_descent(PolicyGaussian)),
+    "l1-descent": (Norm.L1, planned_descent(PolicyLaplace)),
     "funnel-first-round": (Norm.L2, lambda cutoff, _: funnel_round(cutoff, spread_targets=False)),
     "funnel-later-round": (Norm.L2, lambda cutoff, _: funnel_round(cutoff, spread_targets=True)),
 }
