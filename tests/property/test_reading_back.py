@@ -1,5 +1,6 @@
 """What was written is read back; anything else is refused as such, whatever is wrong with it."""
 
+import copy
 import functools
 import json
 
@@ -41,8 +42,8 @@ ODD += ["\ud800", [], [1], [[]], [None], {}, {"a": 1}, "gaussian", "laplace", "l
 def documents():
     """JSON of releases with every algorithm, of keys and of n-grams."""
     plans = [dpunion.plan(name, epsilon=1.0, delta=1e-6) for name in ALGORITHMS]
-    made = [Release(("a", "b"), plan, private=True, notes=("A note.",)) for plan in plans]
-    made.append(Release((("a", "b"),), plans[0], private=True, columns=("x", "y")))
+    made = [Release(("a", "b"), plan, guaranteed=True, notes=("A note.",)) for plan in plans]
+    made.append(Release((("a", "b"),), plans[0], guaranteed=True, columns=("x", "y")))
     texts = [(f"user{i}", "the quick fox") for i in range(200)]
     made.append(dpunion.release_ngrams(texts, longest=2, epsilon=3.0, delta=1e-4, unsafe_test_key=1))
     return [release.to_json() for release in made]
@@ -64,7 +65,7 @@ def spoiled(draw):
         *above, last = draw(st.sampled_from(list(places(values))))
         inside = functools.reduce(lambda outer, key: outer[key], above, values)
         if draw(st.booleans()) or not isinstance(inside, dict):
-            inside[last] = draw(st.sampled_from(ODD))
+            inside[last] = copy.deepcopy(draw(st.sampled_from(ODD)))
         else:
             del inside[last]
     return values
