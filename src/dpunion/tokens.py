@@ -248,14 +248,20 @@ def stable_after(data: Bytes, at: int, end: int) -> int:
 
 
 def groups(pieces: list[Piece]) -> Iterator[list[Piece]]:
-    """Cut the pieces into lists of about MENDED_AT_ONCE bytes."""
+    """Cut the pieces into lists of about MENDED_AT_ONCE bytes.
+
+    Guarantees: every piece is in one list, in its order.
+    """
     ends = itertools.accumulate(piece.end - piece.start for piece in pieces)
     for _, some in itertools.groupby(zip(pieces, ends, strict=True), lambda each: each[1] // MENDED_AT_ONCE):
         yield [piece for piece, _ in some]
 
 
 def mend(data: Bytes, flags: Bytes, pieces: list[Piece]) -> list[bytes]:
-    """Return the pieces as UTF-8 in NFC, lower-cased but for Σ, and in NFC again."""
+    """Return the pieces as UTF-8 in NFC, lower-cased but for Σ, and in NFC again.
+
+    Guarantees: what a piece becomes depends on that piece alone.
+    """
     normal: list[str] = []
     for piece in pieces:
         text = data[piece.start : piece.end].tobytes().decode()

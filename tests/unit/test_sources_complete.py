@@ -203,7 +203,7 @@ def test_what_is_no_file_in_a_directory_is_refused(tmp_path: Path, odd: str) -> 
 @pytest.mark.parametrize("name", ["d.jsonl.gz", "d.jsonl.zst", "d.csv.gz", "d.tsv.zst"])
 def test_a_compressed_file_without_any_byte_is_truncated(tmp_path: Path, name: str) -> None:
     (tmp_path / name).touch()
-    with pytest.raises(DamagedSource, match="There is no byte in file"):
+    with pytest.raises(DamagedSource, match=r"There is no (byte|header line) in file"):
         read(tmp_path / name)
 
 
