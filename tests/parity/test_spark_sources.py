@@ -239,6 +239,7 @@ def posts(tmp_path):
 
 
 @pytest.mark.usefixtures("spark")
+@pytest.mark.filterwarnings("ignore::dpunion.sources.QueryMixesPeople")
 @pytest.mark.parametrize(
     "query",
     [
@@ -298,7 +299,7 @@ def test_the_private_record_replays(tmp_path, posts):
     query = "select user, item from source where item = 'x'"
     command = ["release", str(tmp_path / "posts"), "--user", "user", "--item", "item", "-e", "2", "-d", "1e-3"]
     command += ["--engine", "spark", "--query", query, "--input-format", "parquet", "--shards", "3"]
-    command += ["--algorithm", "weighted-gaussian", "--unsafe-test-key", "3", "--out", str(first)]
+    command += ["--algorithm", "weighted-gaussian", "--out", str(first)]
     done = CliRunner().invoke(app, command)
     assert done.exit_code == 0, done.output
     record = str(first) + ".private.toml"
