@@ -69,11 +69,12 @@ def test_notes_of_others_on_an_error_do_not_show(capsys):
 LEAVING = """
 import atexit, sys
 from dpunion import cli
+from dpunion.cli import commands
 atexit.register(lambda: print("handled"))
 def end():
     print("done")
     {how}
-cli.app = end
+commands.app = end
 cli.main()
 """
 
@@ -101,12 +102,13 @@ def test_an_unknown_error_is_not_swallowed_at_the_end():
 INTERRUPTED_OUTSIDE = """
 import signal, sys
 from dpunion import cli
+from dpunion.cli import commands
 def app():
     if "{when}" == "after":
         from dpunion.cli import answers
         answers.answering(lambda: print("the answer"))()
     signal.raise_signal(signal.{number})
-cli.app = app
+commands.app = app
 cli.main()
 """
 
