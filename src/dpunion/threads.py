@@ -11,8 +11,8 @@ from __future__ import annotations
 import queue
 import signal
 import threading
-from collections.abc import Callable, Sequence
-from types import TracebackType
+from collections.abc import Callable
+from types import FrameType, TracebackType
 from typing import Any, Generic, ParamSpec, Self, TypeVar, cast
 
 P = ParamSpec("P")
@@ -108,26 +108,27 @@ def uninterrupted(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     if threading.current_thread() is not threading.main_thread():
         return work(*args, **kwargs)
     held: list[int] = []
+    busy: list[bool] = []
+    handlers = [(int(which), signal.getsignal(which)) for which in INTERRUPTS]
+    # Others are ignored, or end the process.
+    before: dict[int, Callable[[int, FrameType | None], Any]] = {which: had for which, had in handlers if callable(had)}
+
+    # subtle: a signal may strike between any two of these lines. Whoever is left replaced by that does what it did
+    # before, unless busy, and from the moment when that is said to the moment when it is unsaid nothing is raised.
+    def hold(number: int, frame: FrameType | None) -> None:
+        if busy:
+            held.append(number)
+        else:
+            before[number](number, frame)
+
     try:
-        return _holding(INTERRUPTS, held, lambda: work(*args, **kwargs))
+        for number in before:
+            signal.signal(number, hold)
+        busy.append(True)
+        return work(*args, **kwargs)
     finally:
+        busy.clear()
+        for number, had in before.items():
+            signal.signal(number, had)
         for number in held:
             signal.raise_signal(number)
-
-
-def _holding(numbers: Sequence[int], held: list[int], work: Callable[[], T]) -> T:
-    """Call `work` with the handlers of these signals replaced by one that writes the signal down.
-
-    subtle: one signal at a time, each put back by a `finally` of its own, so that one that strikes while others are
-    being put back cannot leave those replaced.
-    """
-    if not numbers:
-        return work()
-    number, handler = numbers[0], signal.getsignal(numbers[0])
-    if not callable(handler):  # ignored, or ends the process at once
-        return _holding(numbers[1:], held, work)
-    try:
-        signal.signal(number, lambda which, _frame: held.append(which))
-        return _holding(numbers[1:], held, work)
-    finally:
-        signal.signal(number, handler)

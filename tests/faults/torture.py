@@ -46,6 +46,7 @@ from dpunion import cli
 PATIENCE = 90.0
 WORKERS = 2
 KEPT_OF_A_KIND = 3
+RUNS_BETWEEN_LINES = 500
 CHARGE = 8 * 10**9
 RUNS_PER_LEDGER, RELEASES_PER_LEDGER = 20, 16
 KILLED = -signal.SIGKILL
@@ -534,12 +535,15 @@ def torture(options, say):
 
 def follow(jobs, say):
     """Start a process for each job and gather what they tell: a table of exit codes, and the failures."""
-    table, failures = collections.defaultdict(collections.Counter), []
+    table, failures, runs = collections.defaultdict(collections.Counter), [], [0]
 
     def listen_to(process):
         for line in process.stdout:
             told = json.loads(line)
             table[told["kind"], told["name"]][told["code"]] += 1
+            runs[0] += 1
+            if runs[0] % RUNS_BETWEEN_LINES == 0:
+                say(f"{runs[0]} runs, {len(failures)} failed so far")
             if told["problems"]:
                 failures.append(told)
                 say(f"FAILED {told['kind']}, {told['name']}: {'; '.join(told['problems'])}. Kept in {told['kept']}")
