@@ -45,7 +45,7 @@ ODD += ['"', 'say "x", y', "é", "e\u0301", "\ufeffbom", "\x1f", "\u2028", "😀
 
 def released(items: list[str]) -> Release:
     plan = dpunion.plan(epsilon=1.0, delta=1e-6)
-    return Release(tuple(sorted(items)), plan, private=False)
+    return Release(tuple(sorted(items)), plan, guaranteed=False)
 
 
 def foreign_csv(items: list[str], column: str = "item") -> str:

@@ -78,7 +78,7 @@ def test_longest_and_settings_are_not_taken_together():
 def test_a_new_format_is_one_of_both_kinds_of_release(tmp_path, monkeypatch):
     from dpunion.releases import WRITERS, Release
 
-    items = Release(("apple",), dpunion.plan(epsilon=1.0, delta=1e-6), private=True)
+    items = Release(("apple",), dpunion.plan(epsilon=1.0, delta=1e-6), guaranteed=True)
     for release in (released(), items):
         with pytest.raises(BadParameter, match="suffix"):
             release.write(tmp_path / "out.list")

@@ -21,7 +21,7 @@ from dpunion.algorithms import Norm, Sensitivity
 from dpunion.cli.spark import spark_options
 from dpunion.mechanisms import Weights, mechanism_for
 from dpunion.randomness import Purpose, RunKey
-from dpunion.sources import NullUserPolicy, ValueKind
+from dpunion.sources import NullUserPolicy, QueryMixesPeople, ValueKind
 from dpunion.spark import frames, partitions, sessions, sources, targets, tasks
 from dpunion.spark.engine import LARGEST_CLOSURE, closures_in_memory, columns_of
 from dpunion.spark.frames import checked_shards, cleanly, is_spark_frame
@@ -250,7 +250,12 @@ def test_a_data_frame_takes_no_query(given):
 
 def test_text_files_may_be_of_several_formats():
     sources.check_names(named("a.csv", "b.jsonl", "c.tsv.gz"), None, None)
-    sources.check_names(named("a", "b.parquet"), None, "select a, b from source join c using (a)")
+    sources.check_names(named("a", "b.parquet"), None, "select a, b from source")
+
+
+def test_columns_after_using_run_no_program():
+    with pytest.warns(QueryMixesPeople, match="JOIN"):
+        sources.check_names(named("a", "b.parquet"), None, "select a, b from source join c using (a)")
 
 
 @pytest.mark.parametrize("bad", [{"epsilon": -1.0}, {"delta": 2.0}, {"shards": 0}, {"algorithm": "none"}])
