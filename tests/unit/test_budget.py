@@ -12,6 +12,7 @@ from mpmath import mp, mpf
 
 import dpunion
 from dpunion.budget import (
+    LARGEST_DELTA,
     MODERATE,
     STRONG,
     WITHOUT_LEAVE,
@@ -28,7 +29,7 @@ from dpunion.ngrams.releases import NgramRelease
 from dpunion.releases import NOT_PRIVATE, Release
 
 EPSILONS = st.floats(1e-3, 30.0)
-DELTAS = st.floats(1e-15, 1.0, exclude_max=True)
+DELTAS = st.floats(1e-15, LARGEST_DELTA)
 PAIRS = [("u", "i")]
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from dpunion.budget import (
+    LARGEST_DELTA,
     LARGEST_EPSILON,
     MODERATE,
     STRONG,
@@ -94,7 +95,7 @@ def test_the_table_of_strengths_has_the_limits_of_the_code():
     _, _, *rows = table_after("**In words.**")
     assert [row[0] for row in rows] == [one.value for one in Strength]
     limits = [(float(epsilon), delta) for _, epsilon, delta, _ in rows]
-    assert limits == [(STRONG[0], "1e-5"), (MODERATE[0], "1e-4"), (LARGEST_EPSILON, "below 1")]
+    assert limits == [(STRONG[0], "1e-5"), (MODERATE[0], "1e-4"), (LARGEST_EPSILON, f"{LARGEST_DELTA:g}")]
     assert (STRONG[1], MODERATE[1]) == (1e-5, 1e-4)
     text = " ".join(TEXTS["guarantees.md"].split())
     assert f"ε above {WITHOUT_LEAVE[0]:g} or δ above {WITHOUT_LEAVE[1]:g} is refused unless it is asked for" in text

@@ -250,7 +250,11 @@ def test_a_data_frame_takes_no_query(given):
 
 def test_text_files_may_be_of_several_formats():
     sources.check_names(named("a.csv", "b.jsonl", "c.tsv.gz"), None, None)
-    with pytest.warns(QueryMixesPeople):
+    sources.check_names(named("a", "b.parquet"), None, "select a, b from source")
+
+
+def test_columns_after_using_run_no_program():
+    with pytest.warns(QueryMixesPeople, match="JOIN"):
         sources.check_names(named("a", "b.parquet"), None, "select a, b from source join c using (a)")
 
 
