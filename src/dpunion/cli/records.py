@@ -23,7 +23,6 @@ POSTGRESQL = re.compile(
     r"postgres(?:ql)?://(?:[^@/?#]*@)?([A-Za-z0-9._-]*(?::\d{1,5})?(?:/[A-Za-z0-9._-]*)?)", re.IGNORECASE
 )
 STORAGE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/[^@?]*(?:\?[^@=]*)?")
-SECRET = re.compile(r"passw|passfile|secret|token|credential|key", re.IGNORECASE)
 SECRET_SETTING = re.compile(r"(passw(or)?d|passfile|secret)\s*=", re.IGNORECASE)
 
 
@@ -98,7 +97,7 @@ def without_credentials(text: str) -> str | None:
 def _line(key: str, value: Any) -> str:
     """Return an option in TOML, or a comment where it cannot be written down."""
     values = value if isinstance(value, (list, tuple)) else [value]
-    plain = [_plain(key, one) for one in values]
+    plain = [_plain(one) for one in values]
     if None in plain:
         return f"# {key}: left out, as it may hold a password or is not text. Give it again."
     # TOML's strings, numbers and arrays are JSON's, but for one character.
@@ -106,15 +105,13 @@ def _line(key: str, value: Any) -> str:
     return f"{key} = {shown}".replace("\x7f", "\\u007f")
 
 
-def _plain(key: str, value: Any) -> Any:
+def _plain(value: Any) -> Any:
     if not isinstance(value, (str, Path)):
         return value
     text = str(value)
     try:
         text.encode()
     except UnicodeEncodeError:
-        return None
-    if key == "conf" and SECRET.search(text.partition("=")[0]):
         return None
     return without_credentials(text)
 
