@@ -467,7 +467,7 @@ def splitting_of(
 
 
 def _check_text_options(reading: Reading) -> None:
-    if reading.memory_limit is not None and (is_spark_frame(reading.source) or not reading.plain_words):
+    if reading.memory_limit is not None and (is_on_spark(reading.source) or not reading.plain_words):
         raise BadParameter(
             "A memory limit cannot be kept on Spark, with n-grams or with another tokenizer yet.",
             "Leave 'memory_limit' (--memory-limit) out.",

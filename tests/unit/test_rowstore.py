@@ -131,3 +131,11 @@ def test_a_limit_that_would_not_be_kept_is_refused(options):
     with pytest.raises(dpunion.BadParameter, match="memory limit cannot be kept"):
         dpunion.release(source, **common, **options)
     assert len(dpunion.release(source, **common)) == 0
+
+
+def test_a_limit_is_refused_on_spark_before_it_starts():
+    from dpunion.spark.frames import SparkSource
+
+    options = {"user": "user", "item": "item", "epsilon": 1.0, "delta": 1e-6}
+    with pytest.raises(dpunion.BadParameter, match="memory limit cannot be kept on Spark"):
+        dpunion.release(SparkSource(("none.parquet",), "local[1]", ()), memory_limit="200MB", **options)
