@@ -182,8 +182,9 @@ def test_the_check_sees_what_is_loaded():
 def test_the_command_dumps_no_core():
     code = """
 import ctypes, resource
-import dpunion.cli
-dpunion.cli.app = lambda: print(resource.getrlimit(resource.RLIMIT_CORE), ctypes.CDLL(None).prctl(3, 0, 0, 0, 0))
+import dpunion.cli.commands
+dumpable = lambda: ctypes.CDLL(None).prctl(3, 0, 0, 0, 0)
+dpunion.cli.commands.run = lambda: print(resource.getrlimit(resource.RLIMIT_CORE), dumpable())
 dpunion.cli.main()
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
