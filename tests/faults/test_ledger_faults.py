@@ -397,3 +397,14 @@ def test_a_writer_that_waits_too_long_is_told_so(path, monkeypatch):
         with pytest.raises(LedgerError, match="busy"):
             ledger.reserve("first", UNIT, "one more")
     ledger.reserve("first", UNIT, "one more")
+
+
+def test_a_damaged_schema_whose_bytes_are_no_text_is_a_damaged_ledger(path):
+    """SQLite's message then holds those bytes, and Python cannot decode it."""
+    filled(path).close()
+    raw = path.read_bytes()
+    damaged = raw.replace(b"CREATE TRIGGER ", b"CREATE \xff\xffIGGER ")
+    assert damaged != raw
+    path.write_bytes(damaged)
+    with pytest.raises(DamagedLedger, match="is damaged"):
+        Ledger.open(path).overview()

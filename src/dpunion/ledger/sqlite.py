@@ -183,7 +183,12 @@ class _SqliteSession:
         self._connection = connection
 
     def run(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
-        return self._connection.execute(sql, values).fetchall()
+        with contextlib.suppress(UnicodeDecodeError):
+            return self._connection.execute(sql, values).fetchall()
+        # subtle: SQLite quotes a damaged schema in its message, whose bytes need not be a text.
+        error = sqlite3.DatabaseError("a message that is not UTF-8")
+        error.sqlite_errorname = "SQLITE_CORRUPT"
+        raise error
 
     def set_up(self) -> None:
         """Ask for durable commits, and for no checkpoint beside a writer.
