@@ -141,12 +141,13 @@ def test_ngrams_kept_by_nobody_but_held_can_come_out_and_their_places_count(monk
     everything = lengths.Candidates(tokens).at(np.arange(16))
     kept = []
 
-    def passing_all_kept(plan, threshold, contributions, all_kept, key):
-        kept.append(int(all_kept.sum()))
-        return all_kept
+    def passing_all_kept(mechanism, contributions, key):
+        held = np.unique(contributions.items)
+        kept.append(len(held))
+        return held
 
     monkeypatch.setattr(lengths, "mark_candidates", lambda candidates, chance, key, draw_round: everything)
-    monkeypatch.setattr(lengths, "decide", passing_all_kept)
+    monkeypatch.setattr(lengths.local, "select", passing_all_kept)
     texts = lengths.LocalTexts(stream, KEY, positions)
     level, _ = lengths.next_level(plan, 0.01, texts, (tokens,), KEY)
     assert kept == [1]

@@ -46,6 +46,7 @@ def read(path: Path, user: Any = "u", value: Any = "v") -> list[tuple[str, str]]
         ('"v\nw",u,v\nx,1,a\n', [("1", "a")]),
         ("u,v\n1,a\u2028b\x0bc\x85d\n", [("1", "a\u2028b\x0bc\x85d")]),
         ("u,v\n1,NULL\n2,NaN\n3,2024-01-01\n", [("1", "NULL"), ("2", "NaN"), ("3", "2024-01-01")]),
+        ("u,v\n\ufeff1,a\n\ufeff2,\ufeff\n", [("\ufeff1", "a"), ("\ufeff2", "\ufeff")]),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("size", [4, 16, 1 << 20])
@@ -54,6 +55,15 @@ def test_valid_csv(tmp_path: Path, text: str, rows: list, size: int, monkeypatch
     monkeypatch.setattr("dpunion.sources.delimited.HEADER_BYTES", size)
     (tmp_path / "d.csv").write_bytes(text.encode())
     assert read(tmp_path / "d.csv") == rows
+
+
+@pytest.mark.parametrize("size", [4, 16, 1 << 20])
+def test_a_mark_in_the_middle_of_json_lines_is_refused_wherever_blocks_begin(tmp_path, size, monkeypatch):
+    function = blocks.read_blocks
+    monkeypatch.setattr("dpunion.sources.jsonlines.read_blocks", lambda f, e, p: function(f, e, p, size))
+    (tmp_path / "d.jsonl").write_bytes('{"u":"1","v":"a"}\n\ufeff{"u":"2","v":"b"}\n'.encode())
+    with pytest.raises(DamagedSource):
+        read(tmp_path / "d.jsonl")
 
 
 FIELDS = st.text(st.sampled_from('a,"\n\r\t é☃'), max_size=6)
