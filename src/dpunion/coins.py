@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
@@ -10,7 +9,7 @@ import numpy as np
 
 from dpunion.algorithms import Norm
 from dpunion.budget import Budget
-from dpunion.calibration.optimal import release_odds_for
+from dpunion.calibration import optimal
 from dpunion.contributions import Bools, Float64s, Uint64s
 from dpunion.plans import Noise, Plan
 from dpunion.randomness import RunKey
@@ -76,10 +75,9 @@ class OptimalCoins:
         return small[at], likely[at]
 
 
-@functools.lru_cache(maxsize=8)
 def optimal_odds(budget: Budget) -> tuple[Float64s, Bools]:
     """Return the odds at each count, as arrays."""
-    odds = release_odds_for(budget)
+    odds = optimal.release_odds_for(budget)
     return np.array([chance for chance, _ in odds]), np.array([side for _, side in odds])
 
 

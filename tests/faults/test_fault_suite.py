@@ -760,7 +760,7 @@ class Place:
             path.chmod(0o755)
 
     def arguments(self, *more):
-        where = ("--ledger", str(self.ledger), "--dataset", "people")
+        where = ("--ledger", str(self.ledger), *(() if "--dataset" in more else ("--dataset", "people")))
         force = () if "--no-force" in more else ("--force",)
         rest = [word.replace("{out}", str(self.out)) for word in more if word != "--no-force"]
         return ["release", *map(str, self.parts), *OPTIONS, *where, "--out", str(self.target), *force, *rest]

@@ -56,6 +56,7 @@ def released_sets(name, people, group, budget=(EPSILON, DELTA)):
                 item="item",
                 epsilon=budget[0],
                 delta=budget[1],
+                weak_budget=True,
                 algorithm=algorithm(name),
                 unsafe_test_key=key,
             ).items

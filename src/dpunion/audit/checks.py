@@ -217,6 +217,7 @@ def budget_is_charged_first(_system: System, algorithm: Algorithm, budget: Budge
                     rows,
                     epsilon=budget.epsilon,
                     delta=budget.delta,
+                    weak_budget=True,
                     algorithm=algorithm,
                     ledger=place,
                     dataset="audit",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 
 import numpy as np
@@ -15,6 +16,7 @@ from dpunion.errors import InternalError
 LONGEST = 10_000_000
 
 
+@functools.lru_cache(maxsize=8)
 def release_odds_for(budget: Budget) -> list[tuple[float, bool]]:
     """Return the odds with which a release under `budget` decides: those of a little less, which rounding may use."""
     epsilon, delta = calibration_target(budget.epsilon, budget.delta)

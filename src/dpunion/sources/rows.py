@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import functools
 from collections.abc import Iterator, Sequence
@@ -216,5 +217,8 @@ class Rows:
     def close(self) -> None:
         """Stop reading and close what is open; more batches cannot be had."""
         close = getattr(self._batches, "close", None)
-        if close is not None:
-            close()
+        # A thread that reads ahead may still be at it when an error ends the run; nobody waits for it, and what it has
+        # open closes when it ends.
+        with contextlib.suppress(ValueError):
+            if close is not None:
+                close()
