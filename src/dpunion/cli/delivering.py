@@ -95,7 +95,7 @@ def _copy(already: AlreadyReleased, target: Path, whole: Sequence[tuple[Path, st
     check_target(target, overwrite=overwrite)
     content = next((content for path, _, content in whole if path.suffix.lower() == target.suffix.lower()), None)
     if content is None or already.source_changed:
-        why = "the source has changed since" if content else "no file of this format was written then, or it is gone"
+        why = "it is of other data" if content else "no file of this format was written then, or it is gone"
         problem = AlreadyReleased(f"{already.what} It is not copied to {target}: {why}.", already.remedy)
         problem.entry, problem.outputs = already.entry, already.outputs
         problem.source_changed = already.source_changed
