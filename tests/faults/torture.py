@@ -227,6 +227,8 @@ def before_main(run):
     """Say whether Python itself was interrupted, before it came to the command's first line."""
     if run.code == -signal.SIGTERM:
         return not run.said
+    if run.code == 1 and run.said.startswith(b"Fatal Python error: init_import_site"):
+        return True
     return run.code == -signal.SIGINT and b"in main\n" not in run.said
 
 
