@@ -172,26 +172,33 @@ def standing_still(*processes):
 
 
 def test_a_server_that_stands_still_is_given_up(server, address, monkeypatch):
-    monkeypatch.setattr("dpunion.ledger.postgres.LONGEST_SILENCE", 1.0)
+    def be_patient(seconds):
+        monkeypatch.setattr("dpunion.ledger.postgres.LONGEST_SILENCE", seconds)
+
     monkeypatch.setitem(NETWORK, "connect_timeout", 2)
     ledger = Ledger.open(address, create=True)
     ledger.create_dataset("data", 10, 0.5)
     held = ledger.reserve("data", UNIT, "before")
     everything = int((server.folder / "data" / "postmaster.pid").read_text().split()[0])
+    be_patient(1.0)
     with (
         standing_still(ledger._store._connection.info.backend_pid, everything),
         pytest.raises(LedgerError, match=r"could not be settled.* not answered in time"),
     ):
         held.settle(digest="00" * 32)
+    be_patient(60.0)
     ledger.reserve("data", UNIT, "after")
+    be_patient(1.0)
     with (
         pytest.raises(LedgerError, match="not answered in time"),
         ledger._store.transaction(write=True) as session,
         standing_still(session.connection.info.backend_pid),
     ):
         session.run("SELECT 1")
+    be_patient(60.0)
     ledger.reserve("data", UNIT, "at last")
     assert ledger.verify([held.receipt]).good
+    ledger.close()
 
 
 def test_the_table_is_append_only_and_alterations_are_found(server, address):
