@@ -64,6 +64,15 @@ def test_the_checks_see_what_is_left(place, name, content, problem):
     assert any(problem in each for each in found), found
 
 
+def test_the_checks_see_a_lost_interrupt(place):
+    target = place / "out" / "released.txt"
+    target.write_text("a\nb\nc\n")
+    written = target.stat().st_mtime
+    for at, lost in ((written - 1, True), (written + 1, False)):
+        found = list(torture.check_release(Run(0, b"", True, at), place, target, old=False))
+        assert any("lost" in each for each in found) == lost, found
+
+
 def test_the_checks_see_a_wrong_ledger(place, tmp_path):
     from dpunion.ledger import Amounts, Ledger
 

@@ -116,18 +116,19 @@ def write_sources(folder, people=2000):
 
 @dataclasses.dataclass
 class Run:
-    """What became of a command: its exit code (None: it hung), what it printed, and whether a signal met it alive."""
+    """What became of a command: its exit code (None: it hung), what it printed, whether a signal met it alive, when."""
 
     code: int | None
     said: bytes
     struck: bool
+    at: float = 0.0
 
 
 class Strike:
     """Signals at set moments after the start: [(seconds, number)]."""
 
     def __init__(self, *moments):
-        self.moments = moments
+        self.moments, self.at = moments, 0.0
 
     def follow(self, pid):
         """Send the signals and wait for the end; return (status or None, whether the first met it alive)."""
@@ -136,8 +137,8 @@ class Strike:
             status = waited(pid, began + after)
             if status is not None:
                 return status, struck
+            self.at, struck = self.at or time.time(), True
             os.kill(pid, number)
-            struck = True
         status = waited(pid, time.monotonic() + PATIENCE)
         if status is None:
             os.kill(pid, signal.SIGABRT)  # prints where every thread is
@@ -169,7 +170,7 @@ def run_forked(arguments, folder, strike):
             be_command(arguments, folder, file.fileno())
         signal.pthread_sigmask(signal.SIG_UNBLOCK, POLITE)
     code, struck = strike.follow(pid)
-    return Run(code, said.read_bytes(), struck)
+    return Run(code, said.read_bytes(), struck, strike.at)
 
 
 def be_command(arguments, folder, said):
@@ -213,7 +214,7 @@ def run_fresh(arguments, folder, strike, *, terminal, compiling):
         )
         code, struck = strike.follow(process.pid)
         process.returncode = code if code is not None else KILLED  # it was waited for
-    return Run(code, (folder / "said").read_bytes() + b"".join(heard), struck)
+    return Run(code, (folder / "said").read_bytes() + b"".join(heard), struck, strike.at)
 
 
 def listen(master, heard):
@@ -299,6 +300,8 @@ def check_release(run, folder, target, *, old):
         yield from whole(target)
     elif run.code == 0:
         yield "no output"
+    if there and run.code == 0 and run.struck and target.stat().st_mtime > run.at:
+        yield "an interrupt was lost: the release was made after it"
     if run.code == 5 and there:
         yield "refused, and yet an output"
     left = [path for path in target.parent.iterdir() if path.name.removesuffix(".private.toml") != target.name]

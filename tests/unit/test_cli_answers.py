@@ -99,6 +99,27 @@ def test_an_unknown_error_is_not_swallowed_at_the_end():
     assert "ZeroDivisionError" in done.stderr
 
 
+INTERRUPTED_BETWEEN = """
+import signal
+from dpunion import cli
+from dpunion.cli import answers, commands
+def app():
+    answers.answering(lambda: print("options read"))()
+    signal.raise_signal(signal.{number})
+    answers.answering(lambda: print("released"))()
+commands.app = app
+cli.main()
+"""
+
+
+@pytest.mark.parametrize("number", ["SIGINT", "SIGTERM"])
+def test_an_interrupt_between_the_options_and_the_command_is_not_lost(number):
+    text = INTERRUPTED_BETWEEN.format(number=number)
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (130, "options read\n")
+    assert "Interrupted." in done.stderr
+
+
 INTERRUPTED_OUTSIDE = """
 import signal, sys
 from dpunion import cli

@@ -27,6 +27,8 @@ UNFLUSHED = 120
 """What Python itself says when its streams cannot be flushed at the end."""
 ended: list[bool] = []
 """Holds something once a command has ended: what it answered stands, whatever signal comes then."""
+missed: list[int] = []
+"""Signals that came then. If it was no more than a beginning, such as reading options, the next one is interrupted."""
 
 
 def __getattr__(name: str) -> Any:
@@ -41,6 +43,7 @@ def __getattr__(name: str) -> Any:
 def main() -> NoReturn:
     """Run the command line, and leave at once when it is done."""
     ended.clear()
+    missed.clear()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN or number != signal.SIGHUP:
             signal.signal(number, _interrupt_outside)
@@ -82,12 +85,13 @@ def _dump_no_core() -> None:
         ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
-def _interrupt_outside(_number: int, _frame: object) -> None:
+def _interrupt_outside(number: int, _frame: object) -> None:
     """Leave at once before a command begins, when nothing is to be cleaned up; after it, its answer stands."""
     if not ended:
         with contextlib.suppress(OSError):
             os.write(2, b"Error: Interrupted.\n  Nothing was released and nothing is left behind.\n")
         os._exit(INTERRUPTED)
+    missed.append(number)
 
 
 def _leave(code: object) -> NoReturn:

@@ -18,7 +18,7 @@ from typing import Any, NoReturn, ParamSpec
 import typer
 
 import dpunion
-from dpunion.cli import INTERRUPTED, ended
+from dpunion.cli import INTERRUPTED, ended, missed
 from dpunion.errors import AlreadyReleased, CannotWrite, DpunionError, InternalError, LedgerError, ledger_note
 
 P = ParamSpec("P")
@@ -96,6 +96,8 @@ def _listening() -> Iterator[None]:
     try:
         for number, _ in before:
             signal.signal(number, _interrupt)
+        while missed:
+            _interrupt(missed.pop(), None)
         yield
     finally:
         ended.append(True)
