@@ -30,8 +30,8 @@ from dpunion.ngrams import Ngrams, plan_ngrams, publish_ngrams, published_dpne
 from dpunion.pipeline import publish
 from dpunion.plans import plan_release
 from dpunion.randomness import RunKey
-from dpunion.sources.encoding import Normalization
-from dpunion.sources.token_streams import encode_ngrams, read_tokens
+from dpunion.sets.encoding import Normalization
+from dpunion.sets.streams import encode_ngrams, read_tokens
 from dpunion.tokens import Splitting
 
 E10 = math.exp(-10)

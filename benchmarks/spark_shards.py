@@ -26,15 +26,15 @@ import pyarrow as pa
 
 import dpunion
 from dpunion.contributions import Contributions
+from dpunion.engines.spark.tasks import SHARDS_PER_MASK, Decide, Secret, Weigh
+from dpunion.engines.spark.wire import cut, digests_from_arrow, digests_to_arrow, match
 from dpunion.lab.generators import AskRedditLike
 from dpunion.mechanisms import mechanism_for
 from dpunion.pipeline import Reading, read
 from dpunion.plans import Plan
 from dpunion.randomness import RunKey
-from dpunion.sources import NullUserPolicy, ValueKind
-from dpunion.sources.encoding import Normalization
-from dpunion.spark.tasks import SHARDS_PER_MASK, Decide, Secret, Weigh
-from dpunion.spark.wire import cut, digests_from_arrow, digests_to_arrow, match
+from dpunion.reading import NullUserPolicy, ValueKind
+from dpunion.sets.encoding import Normalization
 
 EPSILON, DELTA = 3.0, math.exp(-10)
 SHARDS = (1, 8, 64)

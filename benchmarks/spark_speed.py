@@ -28,7 +28,7 @@ from typing import Any
 from speed import DELTA, EPSILON, generated
 
 import dpunion
-from dpunion.spark.sessions import open_session
+from dpunion.engines.spark.sessions import open_session
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
 GOALS = {"weighted-gaussian": 2.5, "funnel": 5.0}

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 import postgres_server
+from dpunion.engines.spark import sessions
 from dpunion.errors import BadParameter
 from dpunion.randomness import KEY_BYTES, RunKey
-from dpunion.spark import sessions
 
 settings.register_profile(
     "house", deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow], print_blob=True

@@ -4,12 +4,12 @@ import dataclasses
 
 import pyarrow as pa
 
+from dpunion.engines.spark.partitions import CutIntoPieces, WeighRows
+from dpunion.engines.spark.tasks import SHARDS_PER_MASK, Decide, Secret, Weigh, by_name, guarded
 from dpunion.mechanisms import mechanism_for
 from dpunion.pipeline import PartitionReader, Reading
-from dpunion.sources import NullUserPolicy, ValueKind
-from dpunion.sources.encoding import Normalization
-from dpunion.spark.partitions import CutIntoPieces, WeighRows
-from dpunion.spark.tasks import SHARDS_PER_MASK, Decide, Secret, Weigh, by_name, guarded
+from dpunion.reading import NullUserPolicy, ValueKind
+from dpunion.sets.encoding import Normalization
 
 INPUT = pa.schema({"shard": pa.int32(), "payload": pa.binary(), "score": pa.float64()})
 READING = Reading(

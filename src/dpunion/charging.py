@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
 from dpunion.errors import BadParameter, DpunionError, LedgerNote, ledger_note
-from dpunion.sources.standard_input import NAME as STANDARD_INPUT
+from dpunion.reading.stdin import NAME as STANDARD_INPUT
 
 if TYPE_CHECKING:
     from dpunion.ledger import Amounts, Reservation
@@ -51,7 +51,7 @@ def reserved(
         yield None
         return
     from dpunion.ledger import Ledger, fingerprint
-    from dpunion.sources.states import source_states
+    from dpunion.reading.states import source_states
 
     told = reading.to_dict()
     request = fingerprint(**told, **facts)

@@ -20,24 +20,25 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dpunion import keys
 from dpunion.algorithms import Bounding, Funnel, as_choice
 from dpunion.budget import budget_for_release
 from dpunion.charging import reserved
 from dpunion.contributions import Contributions, Int64s, ItemTable
-from dpunion.engines import local
+from dpunion.engines.local.rounds import run_rounds
+from dpunion.engines.spark.frames import SparkSource, check_spark_source, checked_options, is_on_spark, is_spark_frame
 from dpunion.errors import BadParameter
 from dpunion.mechanisms import mechanism_for
 from dpunion.plans import Plan, plan_release
 from dpunion.randomness import RunKey
+from dpunion.reading import NullUserPolicy, Rows, ValueKind, open_rows
+from dpunion.reading.databases import public_name
+from dpunion.reading.known import Known, known_items
+from dpunion.reading.overlaps import refuse_overwriting
 from dpunion.releases import COLUMN, Release, check_target
-from dpunion.sources import NullUserPolicy, Rows, ValueKind, composite, open_rows
-from dpunion.sources.databases import public_name
-from dpunion.sources.encoding import Normalization, encode
-from dpunion.sources.known import Known, known_items
-from dpunion.sources.overlaps import refuse_overwriting
-from dpunion.sources.rowstore import as_bytes
-from dpunion.sources.token_streams import encode_ngrams
-from dpunion.spark.frames import SparkSource, check_spark_source, checked_options, is_on_spark, is_spark_frame
+from dpunion.sets.encoding import Normalization, encode
+from dpunion.sets.spill import as_bytes
+from dpunion.sets.streams import encode_ngrams
 from dpunion.tokens import SplitFunction, Splitting, Tokenizer, check_splitting
 
 if TYPE_CHECKING:
@@ -289,7 +290,7 @@ def publish(
     Guarantees:
     - the items are copied out one by one and sorted by bytes; nothing else of the input reaches the release.
     """
-    chosen = _texts(contributions.table, local.select(mechanism_for(planned), contributions, key))
+    chosen = _texts(contributions.table, run_rounds(mechanism_for(planned), contributions, key))
     return _release_of(chosen, planned, key, known, columns)
 
 
@@ -297,7 +298,7 @@ def _release_of(
     texts: list[str], planned: Plan, key: RunKey, known: Known | None, columns: tuple[str, ...], *notes: str
 ) -> Release:
     everything = texts if known is None else {*texts, *known.items}
-    items = sorted(everything) if len(columns) == 1 else sorted(map(composite.split, everything))
+    items = sorted(everything) if len(columns) == 1 else sorted(map(keys.split, everything))
     return Release(tuple(items), planned, not key.is_test, notes, columns)
 
 
@@ -333,8 +334,8 @@ def publish_from_spark(
     - one action makes the released items, so that they are never computed a second time from other data;
     - nothing but released items comes to the driver, and these only without a folder to store them in.
     """
-    from dpunion.spark import engine as spark
-    from dpunion.spark.sources import open_frame
+    from dpunion.engines.spark import engine as spark
+    from dpunion.engines.spark.sources import open_frame
 
     spark.check_run(planned, shards)
     frame, check_rows = open_frame(reading)
@@ -387,7 +388,7 @@ def _texts(table: ItemTable, chosen: Int64s) -> list[str]:
 
 def _digest(released: Release) -> str:
     """Return the SHA-256 of a release that no file holds."""
-    texts = released.items if len(released.columns) == 1 else map(composite.join, released.items)
+    texts = released.items if len(released.columns) == 1 else map(keys.join, released.items)
     return hashlib.sha256("\0".join(texts).encode()).hexdigest()
 
 
@@ -424,7 +425,7 @@ def _source_names(source: Any) -> list[str]:
     if isinstance(source, SparkSource):
         return list(source.names)
     if is_spark_frame(source):
-        from dpunion.spark.engine import input_files
+        from dpunion.engines.spark.engine import input_files
 
         return input_files(source) or ["in memory"]
     names = source if isinstance(source, (list, tuple)) else [source]

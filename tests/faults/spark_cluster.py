@@ -22,10 +22,10 @@ import pyarrow.parquet as pq
 
 import dpunion
 from dpunion import pipeline
+from dpunion.engines.spark import engine, sessions
+from dpunion.engines.spark.tasks import Weigh
 from dpunion.lab.generators import AskRedditLike
 from dpunion.randomness import RunKey
-from dpunion.spark import engine, sessions
-from dpunion.spark.tasks import Weigh
 
 KEY = 7
 BUDGET = {"epsilon": 3.0, "delta": 1e-4, "user": "user", "item": "item"}

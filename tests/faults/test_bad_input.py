@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from dpunion.errors import BadSource, DamagedSource, DpunionError, NullUsers, UnknownColumn, UnsupportedType
-from dpunion.sources import ValueKind, open_rows
+from dpunion.reading import ValueKind, open_rows
 
 CANARY = "CANARYvalue"
 USER, ITEM = f"{CANARY}-user", f"{CANARY}-item"
@@ -146,7 +146,7 @@ def test_bad_json_lines(tmp_path: Path, case: str, packing: str) -> None:
 
 READ_ALL = """
 import sys
-from dpunion.sources import ValueKind, open_rows
+from dpunion.reading import ValueKind, open_rows
 for batch in open_rows(sys.argv[1], user="u", value="v", kind=ValueKind.ITEM):
     pass
 """
@@ -233,7 +233,7 @@ FLIP_FOOTER = """
 import sys
 from pathlib import Path
 from dpunion.errors import DpunionError
-from dpunion.sources import ValueKind, open_rows
+from dpunion.reading import ValueKind, open_rows
 path = Path(sys.argv[1])
 whole = path.read_bytes()
 start = len(whole) - 8 - int.from_bytes(whole[-8:-4], "little")

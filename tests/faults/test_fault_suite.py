@@ -83,14 +83,14 @@ def warm_up():
     import dpunion.cli.releasing
     import dpunion.ledger.ledgers
     from dpunion.releases import WRITERS
-    from dpunion.sources import rowstore
+    from dpunion.sets import spill
 
     released = dpunion.release(
         table_of(rows_of(0)), user="who", item="what", epsilon=8.0, delta=1e-12, algorithm="weighted-gaussian"
     )
     for writer in WRITERS.values():
         writer(released, io.BytesIO())
-    with rowstore.RowStore(8) as store:
+    with spill.RowStore(8) as store:
         store.append(np.zeros(9, np.int32), np.zeros(9, np.int32))
     with open(os.devnull, "w") as nowhere, contextlib.redirect_stderr(nowhere), contextlib.suppress(SystemExit):
         dpunion.cli.app(["release", "/nonexistent.parquet", *OPTIONS])
@@ -186,7 +186,7 @@ def wrap_sql(tell):
 def record(tell):
     """Report what is done in fact, and let rows wait on disk so that every run has spill files."""
     from dpunion import files
-    from dpunion.sources import rowstore
+    from dpunion.sets import spill
 
     wrap("dpunion.ledger.ledgers.Reservation.start_reading", after=lambda: tell("started"))
     wrap("dpunion.pipeline.encode", before=lambda: tell("reading"))
@@ -205,14 +205,14 @@ def record(tell):
             tell(kind)
 
     wrap_sql(committed)
-    rowstore.PARTS = PARTS
-    real = rowstore.RowStore.__init__
+    spill.PARTS = PARTS
+    real = spill.RowStore.__init__
 
     def waiting_on_disk(self, memory_limit=None):
         real(self, memory_limit)
         self.most_rows = 100
 
-    rowstore.RowStore.__init__ = waiting_on_disk
+    spill.RowStore.__init__ = waiting_on_disk
 
 
 def arm(kind, *details):
@@ -441,16 +441,16 @@ BOUNDARIES = [
     (f"{L}.Reservation.start_reading", "before", 1),
     (f"{L}.Reservation.start_reading", "after", 1),
     (f"{P}.encode", "before", 1),
-    ("dpunion.sources.rows.Cleaner.clean", "before", 1),
-    ("dpunion.sources.rows.Cleaner.clean", "before", 2),
-    ("dpunion.sources.rows.Cleaner.clean", "after", 3),
-    ("dpunion.sources.rowstore.RowStore._spill", "before", 1),
-    ("dpunion.sources.rowstore.RowStore._spill", "after", 2),
-    ("dpunion.sources.encoding.group_rows", "before", 1),
-    ("dpunion.sources.encoding.group_rows", "after", 1),
+    ("dpunion.reading.cleaning.Cleaner.clean", "before", 1),
+    ("dpunion.reading.cleaning.Cleaner.clean", "before", 2),
+    ("dpunion.reading.cleaning.Cleaner.clean", "after", 3),
+    ("dpunion.sets.spill.RowStore._spill", "before", 1),
+    ("dpunion.sets.spill.RowStore._spill", "after", 2),
+    ("dpunion.sets.encoding.group_rows", "before", 1),
+    ("dpunion.sets.encoding.group_rows", "after", 1),
     (f"{P}.encode", "after", 1),
-    ("dpunion.engines.local.select", "before", 1),
-    ("dpunion.engines.local.select", "after", 1),
+    ("dpunion.engines.local.rounds.select", "before", 1),
+    ("dpunion.engines.local.rounds.select", "after", 1),
     ("dpunion.releases.Release.write", "before", 1),
     ("dpunion.files._nameless", "before", 1),
     ("dpunion.files._nameless", "after", 1),
@@ -532,22 +532,22 @@ def error_faults():
     for what, codes in (("ENOSPC", (4,)), ("SIGKILL", (KILLED,))):
         yield Fault(f"{what} before the second of two outputs", codes, (*second, what), more=("--out", "{out}/b.csv"))
     for what in ("ENOSPC", "EIO", "EMFILE"):
-        yield Fault(f"{what} when spilling", (4,), ("at", "dpunion.sources.rowstore.nameless_file", "before", 5, what))
+        yield Fault(f"{what} when spilling", (4,), ("at", "dpunion.sets.spill.nameless_file", "before", 5, what))
         yield Fault(
-            f"{what} when writing spilled rows", (4,), ("at", "dpunion.sources.rowstore.split_rows", "after", 2, what)
+            f"{what} when writing spilled rows", (4,), ("at", "dpunion.sets.spill.split_rows", "after", 2, what)
         )
     anywhere = [
         f"{P}.open_rows",
         f"{P}.encode",
-        "dpunion.sources.encoding.group_rows",
-        "dpunion.engines.local.select",
+        "dpunion.sets.encoding.group_rows",
+        "dpunion.engines.local.rounds.select",
         "dpunion.releases.Release.write",
     ]
     for path in anywhere:
         yield Fault(f"no memory at {short(path)}", (3,), ("at", path, "before", 1, "MemoryError"))
         yield Fault(f"a quoting error at {short(path)}", (1,), ("at", path, "before", 1, "quoting"))
     yield Fault(
-        "a quoting error of a reader", (1, 3), ("at", "dpunion.sources.canonical.Column.text", "before", 2, "quoting")
+        "a quoting error of a reader", (1, 3), ("at", "dpunion.reading.spelling.Column.text", "before", 2, "quoting")
     )
 
 

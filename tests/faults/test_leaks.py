@@ -30,8 +30,8 @@ from dpunion.algorithms import ALGORITHMS, UserOrder
 from dpunion.pipeline import publish
 from dpunion.randomness import Purpose, RunKey
 from dpunion.releases import FORMAT, WRITERS
-from dpunion.sources.encoding import Normalization, encode
-from dpunion.sources.strings import StringTable
+from dpunion.sets.encoding import Normalization, encode
+from dpunion.sets.strings import StringTable
 from weighing import weigh
 
 PEOPLE, POPULAR, RARE = 400, 30, 500

@@ -14,9 +14,9 @@ import spark_cluster
 from spark_cluster import BUDGET, FUNNEL, KEY, KNOWN, OWNER, RARE, WEIGHTED
 
 import dpunion
+from dpunion.engines.spark import sessions
 from dpunion.errors import BadParameter
 from dpunion.randomness import Purpose, RunKey
-from dpunion.spark import sessions
 from spark_in_process import by_rounds, database_of
 
 CANARY = re.compile(rb"RareCanary|UserCanary", re.IGNORECASE)

@@ -142,7 +142,7 @@ def test_killed_while_writing(out, where, old, nameless, number):
 PAUSING_RELEASE = """
     import sys, time
     from dpunion import cli, pipeline, releases
-    from dpunion.sources import rows
+    from dpunion.reading import cleaning
 
     where, *arguments = sys.argv[1:]
     def pause():
@@ -150,11 +150,11 @@ PAUSING_RELEASE = """
         for _ in range(600):
             time.sleep(0.1)
     if where == "reading":
-        real_clean = rows.Cleaner.clean
+        real_clean = cleaning.Cleaner.clean
         def clean(self, *given):
             pause()
             return real_clean(self, *given)
-        rows.Cleaner.clean = clean
+        cleaning.Cleaner.clean = clean
     if where == "selecting":
         pipeline.local.select = lambda *given: pause()
     if where == "writing":

@@ -473,7 +473,7 @@ class Worker:
 
 def spark_worker(given):
     """Damaged inputs for Spark's readers, one after the other in one session of this process."""
-    from dpunion.spark.sessions import open_session
+    from dpunion.engines.spark.sessions import open_session
 
     worker, telling = Worker(given), os.dup(1)
     said = worker.root / "said"

@@ -24,8 +24,8 @@ import pytest
 import dpunion
 from dpunion.pipeline import plan, publish
 from dpunion.randomness import RunKey
-from dpunion.sources import ValueKind, open_rows
-from dpunion.sources.encoding import Normalization, encode
+from dpunion.reading import ValueKind, open_rows
+from dpunion.sets.encoding import Normalization, encode
 
 KEY = 1
 BUDGET = {"epsilon": 2.0, "delta": 1e-3}

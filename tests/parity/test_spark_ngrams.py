@@ -13,17 +13,17 @@ import dpunion
 from dpunion.algorithms import Funnel, PolicyGaussian, WeightedGaussian
 from dpunion.budget import Budget
 from dpunion.cli import app
+from dpunion.engines.spark import texts as tasks
+from dpunion.engines.spark.tasks import Secret
 from dpunion.errors import BadParameter, InternalError, UnknownColumn
 from dpunion.ngrams import Ngrams, plan_ngrams, release_ngrams
-from dpunion.ngrams import spark as tasks
 from dpunion.ngrams.lengths import LocalTexts, next_level
 from dpunion.pipeline import Reading
 from dpunion.randomness import RunKey
+from dpunion.reading import NullUserPolicy, ValueKind
 from dpunion.samples import debian_depends
-from dpunion.sources import NullUserPolicy, ValueKind
-from dpunion.sources.encoding import Normalization
-from dpunion.sources.token_streams import read_tokens
-from dpunion.spark.tasks import Secret
+from dpunion.sets.encoding import Normalization
+from dpunion.sets.streams import read_tokens
 from dpunion.tokens import Splitting
 
 KEY = RunKey.for_tests(11)

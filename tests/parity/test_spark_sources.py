@@ -16,16 +16,16 @@ from typer.testing import CliRunner
 
 import dpunion
 from dpunion.cli import app
+from dpunion.engines.spark import files
+from dpunion.engines.spark.frames import SparkSource, cleanly
+from dpunion.engines.spark.sources import open_frame
+from dpunion.engines.spark.tasks import guarded
 from dpunion.errors import AlreadyReleased, BadSource, DpunionError
 from dpunion.ledger import Ledger
 from dpunion.pipeline import Reading
-from dpunion.sources import NullUserPolicy, ValueKind, open_rows
-from dpunion.sources.encoding import Normalization
-from dpunion.sources.locate import data_file
-from dpunion.spark import files
-from dpunion.spark.frames import SparkSource, cleanly
-from dpunion.spark.sources import open_frame
-from dpunion.spark.tasks import guarded
+from dpunion.reading import NullUserPolicy, ValueKind, open_rows
+from dpunion.reading.locate import data_file
+from dpunion.sets.encoding import Normalization
 
 KEY = 5
 BUDGET = {"user": "user", "item": "item", "epsilon": 2.0, "delta": 1e-3, "algorithm": "weighted-gaussian"}
@@ -239,7 +239,7 @@ def posts(tmp_path):
 
 
 @pytest.mark.usefixtures("spark")
-@pytest.mark.filterwarnings("ignore::dpunion.sources.QueryMixesPeople")
+@pytest.mark.filterwarnings("ignore::dpunion.reading.QueryMixesPeople")
 @pytest.mark.parametrize(
     "query",
     [
@@ -284,7 +284,7 @@ def test_nothing_is_read_before_the_charge(tmp_path, monkeypatch, posts):
     # Another source, and another query of the same one, are other releases; the same again is not.
     for query in ("select user, item from source where item = 'x'", "select user, item from source where item = 'y'"):
         assert len(dpunion.release(SparkSource((posts,)), query=query, **options).items) == 1
-    monkeypatch.setattr("dpunion.spark.sources.open_session", lambda *_: pytest.fail("Spark was started"))
+    monkeypatch.setattr("dpunion.engines.spark.sources.open_session", lambda *_: pytest.fail("Spark was started"))
     with pytest.raises(AlreadyReleased):
         dpunion.release(SparkSource((str(good),)), **options)
     states = [entry.state.value for entry in book.overview().entries]

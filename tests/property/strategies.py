@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from dpunion.algorithms import UserOrder
 from dpunion.randomness import RunKey
-from dpunion.sources.encoding import Normalization, encode
+from dpunion.sets.encoding import Normalization, encode
 
 ITEMS = [f"item{i}" for i in range(12)]
 USERS = [f"user{i}" for i in range(10)]

@@ -15,7 +15,7 @@ from strategies import contributions, databases, names
 from dpunion import mechanisms
 from dpunion.algorithms import Funnel
 from dpunion.budget import Budget
-from dpunion.engines import local
+from dpunion.engines.local.rounds import run_rounds
 from dpunion.plans import plan_release
 from dpunion.randomness import RunKey
 
@@ -59,7 +59,7 @@ def recorded(name, database, seed, patched):
     data = contributions(database, KEY, FUNNELS[name].bounding.limit, FUNNELS[name].bounding.order)
     recorder = Recorder(data, seed)
     patched.setattr(mechanisms, "descend_ball", recorder)
-    local.select(mechanisms.mechanism_for(plan), data, KEY)
+    run_rounds(mechanisms.mechanism_for(plan), data, KEY)
     held = {recorder.labels[item] for item in data.items}
     return recorder.rounds, held
 

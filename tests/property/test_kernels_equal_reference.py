@@ -11,8 +11,8 @@ from strategies import csr
 from dpunion.contributions import Contributions, ItemTable
 from dpunion.kernels import bounding, descent, grouping, hashing, interning, reference, reference_hashing, shares, study
 from dpunion.sets import narrowing
-from dpunion.sources.grouping import digest_order
-from dpunion.sources.strings import StringTable
+from dpunion.sets.grouping import digest_order
+from dpunion.sets.strings import StringTable
 from dpunion.threads import Threads
 
 user_lists = st.lists(

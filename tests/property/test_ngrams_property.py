@@ -11,6 +11,9 @@ from strategies import names
 
 from dpunion.algorithms import Funnel, PolicyGaussian, UserOrder, WeightedGaussian
 from dpunion.budget import Budget
+from dpunion.engines.spark.partitions import WeighRows
+from dpunion.engines.spark.tasks import Secret
+from dpunion.engines.spark.texts import PairReader, level_of_tokens, packed_stream
 from dpunion.kernels.ngrams import compact
 from dpunion.kernels.reference_ngrams import candidates as reference_candidates
 from dpunion.kernels.reference_ngrams import held_candidates, ngrams_of
@@ -19,12 +22,9 @@ from dpunion.ngrams import Ngrams, plan_ngrams, publish_ngrams
 from dpunion.ngrams.candidates import Candidates, Level, halves, places_in, unsupported
 from dpunion.ngrams.lengths import _level_of, pair_digests, pair_table
 from dpunion.ngrams.plans import LengthPlan
-from dpunion.ngrams.spark import PairReader, level_of_tokens, packed_stream
 from dpunion.randomness import RunKey
-from dpunion.sources.encoding import Normalization, encode
-from dpunion.sources.token_streams import bounded, encode_ngrams, paired, read_tokens
-from dpunion.spark.partitions import WeighRows
-from dpunion.spark.tasks import Secret
+from dpunion.sets.encoding import Normalization, encode
+from dpunion.sets.streams import bounded, encode_ngrams, paired, read_tokens
 from dpunion.tokens import Splitting
 from weighing import weigh_by
 

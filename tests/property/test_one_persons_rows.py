@@ -26,12 +26,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from dpunion.engines.spark.frames import SparkSource, cleanly
+from dpunion.engines.spark.sources import open_frame
 from dpunion.errors import DpunionError
 from dpunion.pipeline import Reading
-from dpunion.sources import NullUserPolicy, ValueKind, open_rows
-from dpunion.sources.encoding import Normalization
-from dpunion.spark.frames import SparkSource, cleanly
-from dpunion.spark.sources import open_frame
+from dpunion.reading import NullUserPolicy, ValueKind, open_rows
+from dpunion.sets.encoding import Normalization
 
 ODD = "v"
 Found = dict[str, set[str]]
@@ -475,7 +475,7 @@ def test_duckdb(tmp_path):
     assert compare_rows(mixed_cases(["text"], TEXTS), read) >= 4
 
 
-@pytest.mark.filterwarnings("ignore::dpunion.sources.PasswordInUrl")
+@pytest.mark.filterwarnings("ignore::dpunion.reading.PasswordInUrl")
 def test_postgresql(postgres_url):
     import psycopg
 

@@ -10,13 +10,13 @@ from strategies import ITEMS, contributions, databases, names
 
 from dpunion.algorithms import ALGORITHMS
 from dpunion.budget import Budget
-from dpunion.engines import local
+from dpunion.engines.local.rounds import run_rounds
+from dpunion.engines.spark import partitions as reading
+from dpunion.engines.spark import tasks
+from dpunion.engines.spark.targets import shard_share
 from dpunion.mechanisms import mechanism_for
 from dpunion.plans import plan_release
 from dpunion.randomness import RunKey
-from dpunion.spark import partitions as reading
-from dpunion.spark import tasks
-from dpunion.spark.targets import shard_share
 from spark_in_process import by_rounds, by_shares, cut_up, each, partitions, reader, to_shards
 
 LOOSE = Budget(2.0, 0.05)
@@ -46,7 +46,7 @@ POLICIES = ["policy-gaussian", "policy-laplace"]
 def on_one_machine(plan, database, key):
     bounding = plan.algorithm.bounding
     data = contributions(database, key, bounding.limit, bounding.order)
-    return {names(data.table)[item] for item in local.select(mechanism_for(plan), data, key)}
+    return {names(data.table)[item] for item in run_rounds(mechanism_for(plan), data, key)}
 
 
 # --- one machine and many give the same ---------------------------------------------------------------------

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from strategies import contributions, databases, names
 
 from dpunion.algorithms import UserOrder
+from dpunion.engines.spark import wire
+from dpunion.engines.spark.wire import Piece, cut, joined, match, names_of, pruned, shard_of, united
 from dpunion.errors import BadSource, InternalError
 from dpunion.randomness import Purpose, RunKey
-from dpunion.sources.encoding import Normalization, encode
-from dpunion.spark import wire
-from dpunion.spark.wire import Piece, cut, joined, match, names_of, pruned, shard_of, united
+from dpunion.sets.encoding import Normalization, encode
 
 KEY = RunKey.for_tests(5)
 ORDERS = st.sampled_from(UserOrder)

@@ -17,7 +17,7 @@ from dpunion.audit.binomial import lower_bound, upper_bound
 from dpunion.budget import Budget
 from dpunion.calibration.funnel import novelty_bounds
 from dpunion.contributions import Contributions, ItemTable
-from dpunion.engines import local
+from dpunion.engines.local.rounds import run_rounds
 from dpunion.kernels.normal import gaussian_delta
 from dpunion.mechanisms import mechanism_for
 from dpunion.plans import plan_release
@@ -46,7 +46,7 @@ def exposed(trials, novel, key, plan=PLAN):
     found, done = 0, 0
     while done < trials:
         now = min(trials - done, ITEMS_PER_RUN // novel)
-        chosen = local.select(mechanism_for(plan), lone_users(now, novel, done * novel), key)
+        chosen = run_rounds(mechanism_for(plan), lone_users(now, novel, done * novel), key)
         found += len(np.unique(chosen // novel))
         done += now
     return found

@@ -30,8 +30,8 @@ from dpunion.ngrams.candidates import (
 from dpunion.ngrams.lengths import LocalTexts, first_level, next_level, threshold_for
 from dpunion.ngrams.plans import LengthPlan
 from dpunion.randomness import RunKey
-from dpunion.sources.encoding import Normalization
-from dpunion.sources.token_streams import read_tokens
+from dpunion.sets.encoding import Normalization
+from dpunion.sets.streams import read_tokens
 from dpunion.tokens import Splitting
 
 PASSES = 1e-6

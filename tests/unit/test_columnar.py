@@ -8,7 +8,7 @@ import pytest
 
 import dpunion
 from dpunion.errors import DamagedSource
-from dpunion.sources.columnar import is_coded
+from dpunion.reading.columnar import is_coded
 
 
 def chunk(rows, *, coded, size=0):

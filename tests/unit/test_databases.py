@@ -25,14 +25,14 @@ from dpunion.errors import (
     UnknownColumn,
     UnsupportedType,
 )
-from dpunion.sources import NullUserPolicy, PasswordInUrl, ValueKind, check_source, open_rows
-from dpunion.sources.database_errors import Failure, explained
-from dpunion.sources.databases import database_part, public_name
-from dpunion.sources.drivers import PostgreSQL, original_names
-from dpunion.sources.rows import Cleaner
+from dpunion.reading import NullUserPolicy, PasswordInUrl, ValueKind, check_source, open_rows
+from dpunion.reading.cleaning import Cleaner
+from dpunion.reading.database_errors import Failure, explained
+from dpunion.reading.databases import database_part, public_name
+from dpunion.reading.drivers import PostgreSQL, original_names
 
 # What is warned of is a matter of tests/unit/test_queries.py; here such queries are run.
-pytestmark = pytest.mark.filterwarnings("ignore::dpunion.sources.QueryMixesPeople")
+pytestmark = pytest.mark.filterwarnings("ignore::dpunion.reading.QueryMixesPeople")
 
 CANARY = "CANARYvalue"
 ALL = "select u, v from t"
@@ -282,7 +282,7 @@ MISSING = """
 import sys
 for name in ("adbc_driver_sqlite", "adbc_driver_postgresql", "duckdb"):
     sys.modules[name] = None
-from dpunion.sources import ValueKind, check_source
+from dpunion.reading import ValueKind, check_source
 for source in sys.argv[1:]:
     try:
         check_source(source, user="u", value="v", kind=ValueKind.ITEM, query="select u, v from t")
@@ -302,7 +302,7 @@ def test_missing_packages_are_named_by_their_extra(files: dict[str, Path]) -> No
 
 GROWTH = """
 import resource, sys
-from dpunion.sources import ValueKind, open_rows
+from dpunion.reading import ValueKind, open_rows
 peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
 before, rows = peak(), 0
 for batch in open_rows(sys.argv[1], user="u", value="v", kind=ValueKind.ITEM, query=sys.argv[2]):

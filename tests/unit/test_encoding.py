@@ -14,9 +14,9 @@ from scipy import stats
 import dpunion
 from dpunion.algorithms import UserOrder
 from dpunion.randomness import Purpose, RunKey
-from dpunion.sources import encoding, strings
-from dpunion.sources.encoding import Normalization, encode
-from dpunion.sources.strings import StringTable, string_buffers
+from dpunion.sets import encoding, strings
+from dpunion.sets.encoding import Normalization, encode
+from dpunion.sets.strings import StringTable, string_buffers
 
 KEY = RunKey.for_tests(1)
 SEED = np.uint64(12345)

@@ -15,10 +15,10 @@ from dpunion.errors import AlreadyReleased, BadParameter, InternalError
 from dpunion.ledger import Ledger, fingerprint
 from dpunion.ledger.fingerprints import told
 from dpunion.pipeline import SAME_RESULT, Reading
-from dpunion.sources import NullUserPolicy, ValueKind
-from dpunion.sources.encoding import Normalization
-from dpunion.sources.known import known_items
-from dpunion.sources.states import source_states
+from dpunion.reading import NullUserPolicy, ValueKind
+from dpunion.reading.known import known_items
+from dpunion.reading.states import source_states
+from dpunion.sets.encoding import Normalization
 from dpunion.tokens import Splitting, Tokenizer
 
 READING = Reading(

@@ -17,7 +17,7 @@ SOURCES = sorted(PACKAGE.rglob("*.py"))
 FEWEST_TESTS = 800
 
 # Kernels that never see private data: pure mathematics, tables and the compiler.
-PUBLIC_KERNELS = {"certificates", "compiler", "normal", "unicode_words", "walks"}
+PUBLIC_KERNELS = {"certificates", "compiler", "normal", "unicode_words", "novelty"}
 # What a function is handed when it works on private data or with the secret key.
 SENSITIVE = re.compile(
     r"\b(Contributions|ItemTable|Weights|RunKey|RowStore|StringTable|TokenStream|Positions|Piece|Sets)\b"
@@ -282,8 +282,8 @@ def test_nothing_is_pickled_or_evaluated(source):
 
 # Kernels that no test calls itself, and a test that fails without each: it compares what their caller makes of them.
 TESTED_THROUGH = {
-    "bounding.drop_items": "unit/test_composite.py::test_known_keys_are_left_out_or_added",
-    "grouping.split_rows": "unit/test_rowstore.py::test_spilling_changes_nothing",
+    "bounding.drop_items": "unit/test_keys.py::test_known_keys_are_left_out_or_added",
+    "grouping.split_rows": "unit/test_spill.py::test_spilling_changes_nothing",
     "interning.refill_slots": "unit/test_encoding.py::test_strings_are_numbered_by_first_appearance",
     "ngrams.collect": "property/test_ngrams_property.py::test_users_hold_exactly_their_ngrams_that_are_candidates",
     "ngrams.count_documents": (

@@ -19,10 +19,10 @@ from hypothesis import strategies as st
 import dpunion
 from dpunion.errors import BadSource, SourceNotFound, UnknownColumn
 from dpunion.ledger import Ledger
+from dpunion.reading import ValueKind
+from dpunion.reading.known import known_items
 from dpunion.releases import WRITERS, Release
-from dpunion.sources import ValueKind
-from dpunion.sources.encoding import Normalization
-from dpunion.sources.known import known_items
+from dpunion.sets.encoding import Normalization
 
 ODD = [
     "'tis",

@@ -9,14 +9,14 @@ import pytest
 
 from dpunion.algorithms import ALGORITHMS, DpSips, Funnel, Norm, OptimalSingleItem, Sensitivity, UserOrder
 from dpunion.budget import Budget
-from dpunion.engines import local
+from dpunion.engines.local.rounds import run_rounds
+from dpunion.engines.spark.tasks import Decide, Secret, Weigh
 from dpunion.errors import InternalError, SensitivityMismatch
 from dpunion.mechanisms import ShareRule, State, draw_items, mechanism_for
 from dpunion.plans import plan_release
 from dpunion.randomness import RunKey
+from dpunion.sets.encoding import Normalization, encode
 from dpunion.sets.narrowing import Part, Sets, held_items
-from dpunion.sources.encoding import Normalization, encode
-from dpunion.spark.tasks import Decide, Secret, Weigh
 from spark_in_process import by_rounds, by_shares, cut_up, each, partitions, summed, to_shards
 from weighing import weigh
 
@@ -69,10 +69,10 @@ def test_weights_of_another_sensitivity_are_refused(kind):
 def test_noise_for_another_sensitivity_is_refused(kind):
     plan = plan_of(kind)
     data = data_for(plan)
-    assert local.select(mechanism_for(plan), data, KEY).dtype == np.int64
+    assert run_rounds(mechanism_for(plan), data, KEY).dtype == np.int64
     for wrong in wrong_ones(plan.sensitivity):
         with pytest.raises(SensitivityMismatch):
-            local.select(mechanism_for(dataclasses.replace(plan, sensitivity=wrong)), data, KEY)
+            run_rounds(mechanism_for(dataclasses.replace(plan, sensitivity=wrong)), data, KEY)
 
 
 @pytest.mark.parametrize("kind", ALGORITHMS.values(), ids=lambda kind: kind.__name__)
@@ -101,7 +101,7 @@ def test_shards_that_weigh_differently_are_refused():
 def test_sets_that_are_bounded_more_loosely_are_refused():
     plan = plan_of(Funnel)
     with pytest.raises(InternalError, match="loosely"):
-        local.select(mechanism_for(plan), contributions(PEOPLE, 4), KEY)
+        run_rounds(mechanism_for(plan), contributions(PEOPLE, 4), KEY)
 
 
 @pytest.mark.parametrize("limit", [1, 2, 7, 100])
@@ -126,7 +126,7 @@ def test_an_item_that_nobody_kept_is_not_held_and_never_released():
         rounds = tuple(dataclasses.replace(one, threshold=-100.0) for one in plan.rounds)
         loose = dataclasses.replace(plan, threshold=-100.0, rounds=rounds)
         kept = data_for(loose, {"one": [f"item{n}" for n in range(50)], "two": ["item1", "item2"]})
-        chosen = local.select(mechanism_for(loose), kept, KEY)
+        chosen = run_rounds(mechanism_for(loose), kept, KEY)
         if kind is not OptimalSingleItem:
             assert len(chosen) > 0
         assert held_items(kept)[chosen].all()
@@ -180,7 +180,7 @@ def test_sips_is_the_same_in_plain_python():
         passed = KEY.decide_gaussian(number, digests, weights, threshold=one.threshold, stddev=one.stddev)
         released |= set(np.flatnonzero(passed & (weights > 0.0)).tolist())
         counts.append(len(released))
-    assert local.select(mechanism_for(plan), data, KEY).tolist() == sorted(released)
+    assert run_rounds(mechanism_for(plan), data, KEY).tolist() == sorted(released)
     assert 0 < counts[0] < counts[-1] < len(digests)
 
 

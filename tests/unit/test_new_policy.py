@@ -18,7 +18,7 @@ from dpunion.audit.search import search_policy
 from dpunion.audit.trials import encode_for
 from dpunion.budget import Budget
 from dpunion.coins import coins_for
-from dpunion.engines import local
+from dpunion.engines.local.rounds import run_rounds
 from dpunion.errors import SensitivityMismatch
 from dpunion.kernels.compiler import kernel
 from dpunion.mechanisms import DescentMechanism, mechanism_for
@@ -116,4 +116,4 @@ def select_here(plan):
     """Select by a plan from all rows on one machine."""
     key, table = RunKey.for_tests(1), rows()
     columns = [(table["user"].chunk(0), table["item"].chunk(0))]
-    return local.select(mechanism_for(plan), encode_for(plan, columns, key), key)
+    return run_rounds(mechanism_for(plan), encode_for(plan, columns, key), key)

@@ -36,8 +36,8 @@ from dpunion.ngrams.plans import LengthPlan
 from dpunion.plans import plan_release
 from dpunion.randomness import RunKey
 from dpunion.releases import NOT_PRIVATE
-from dpunion.sources.encoding import Normalization
-from dpunion.sources.token_streams import read_tokens
+from dpunion.sets.encoding import Normalization
+from dpunion.sets.streams import read_tokens
 from dpunion.tokens import Splitting, Tokenizer, check_splitting, documents
 
 E10 = math.exp(-10)
@@ -421,7 +421,7 @@ def test_the_statement_says_what_may_be_spurious():
 
 def test_sensitive_objects_show_nothing():
     from dpunion.ngrams.lengths import LocalTexts, Positions
-    from dpunion.sources.token_streams import TokenStream
+    from dpunion.sets.streams import TokenStream
 
     assert repr(Positions(np.arange(2), np.arange(3, dtype=np.int32))) == "Positions(<sensitive>)"
     stream = TokenStream(np.arange(2), np.arange(3, dtype=np.int32), None, None)

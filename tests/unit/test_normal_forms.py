@@ -72,8 +72,8 @@ SPLIT = """
 import sys
 import pyarrow as pa
 from dpunion.randomness import RunKey
-from dpunion.sources.encoding import Normalization
-from dpunion.sources.token_streams import read_tokens
+from dpunion.sets.encoding import Normalization
+from dpunion.sets.streams import read_tokens
 from dpunion.tokens import Splitting, Tokenizer
 text = pa.array([sys.stdin.buffer.read().decode()])
 for name in sys.argv[1:]:

@@ -6,8 +6,8 @@ import warnings
 import pytest
 
 import dpunion
-from dpunion.sources import QueryMixesPeople
-from dpunion.sources.queries import mixing_clauses, warn_of_mixing
+from dpunion.reading import QueryMixesPeople
+from dpunion.reading.queries import mixing_clauses, warn_of_mixing
 
 MIXING = {
     "select u, v from t order by ts desc limit 1000": "LIMIT",
@@ -101,8 +101,8 @@ def test_releases_from_a_database_warn(posts):
 
 def test_a_query_of_spark_warns():
     """Before Spark starts: its text is enough."""
-    from dpunion.spark.frames import SparkSource
-    from dpunion.spark.sources import check_names
+    from dpunion.engines.spark.frames import SparkSource
+    from dpunion.engines.spark.sources import check_names
 
     with pytest.warns(QueryMixesPeople, match="JOIN"):
         check_names(SparkSource(("t",)), "table", "select * from source join other using (x)")

@@ -20,6 +20,7 @@ from dpunion.algorithms import ALGORITHMS
 from dpunion.files import atomic_file
 from dpunion.ngrams.plans import Ngrams, plan_ngrams
 from dpunion.ngrams.releases import NgramRelease
+from dpunion.reading.known import known_items
 from dpunion.releases import (
     NOT_PRIVATE,
     SIGNS,
@@ -30,7 +31,6 @@ from dpunion.releases import (
     escape_controls,
     restore_formula,
 )
-from dpunion.sources.known import known_items
 
 # What breaks naive writers: formulas, quotes, separators, line ends, escapes, NUL, other planes, line separators.
 NASTY = (

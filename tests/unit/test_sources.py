@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from dpunion.errors import BadParameter, BadSource, NullUsers, SourceNotFound, UnknownColumn, UnsupportedType
-from dpunion.sources import (
+from dpunion.reading import (
     MAX_ITEM_BYTES,
     MAX_USER_BYTES,
     NullUserPolicy,
@@ -27,7 +27,7 @@ from dpunion.sources import (
     open_rows,
     rows,
 )
-from dpunion.sources.canonical import Role, canonical_text
+from dpunion.reading.spelling import Role, canonical_text
 
 IDS = ["001", "1", "1.0", " 1", "1e0", "1 ", "Ünï", "NULL", "NaN", "null", "a,b", 'q"q', "x\ty"]
 TEXT_SUFFIXES = [".csv", ".tsv", ".jsonl", ".ndjson"]
@@ -382,7 +382,7 @@ def test_widths_of_one_kind_may_differ_between_files(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("suffix", [".parquet", ".csv", ".csv.gz", ".jsonl.zst", ".arrow", ".arrows"])
 def test_progress_rises_to_one(tmp_path: Path, suffix: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dpunion.sources.delimited.BLOCK_BYTES", 4096)
+    monkeypatch.setattr("dpunion.reading.delimited.BLOCK_BYTES", 4096)
     table = pa.table({"u": [str(i) for i in range(5000)], "v": ["x"] * 5000})
     paths = [write(table, tmp_path / f"{i}{suffix}") for i in range(2)]
     seen: list[float] = []
@@ -430,7 +430,7 @@ def test_batches_do_not_show_their_rows() -> None:
 
 
 def test_rows_can_be_left_early(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dpunion.sources.delimited.BLOCK_BYTES", 1024)
+    monkeypatch.setattr("dpunion.reading.delimited.BLOCK_BYTES", 1024)
     path = write(pa.table({"u": [str(i) for i in range(9999)], "v": ["x"] * 9999}), tmp_path / "d.csv")
     with open_rows(path, user="u", value="v", kind=ValueKind.ITEM) as batches:
         next(batches)

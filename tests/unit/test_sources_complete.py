@@ -20,9 +20,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpunion.errors import BadSource, DamagedSource, SourceNotFound
-from dpunion.sources import ValueKind, open_rows
-from dpunion.sources.folders import matching
-from dpunion.sources.locate import locate
+from dpunion.reading import ValueKind, open_rows
+from dpunion.reading.folders import matching
+from dpunion.reading.locate import locate
 
 CANARY = "CANARYvalue"
 NOBODY = 65534
@@ -141,7 +141,7 @@ def open_folder() -> Iterator[Path]:
 READ_AS_NOBODY = f"""
 import os, sys
 from dpunion.errors import DpunionError
-from dpunion.sources import ValueKind, open_rows
+from dpunion.reading import ValueKind, open_rows
 if os.geteuid() == 0:
     os.setgroups([])
     os.setresuid({NOBODY}, {NOBODY}, {NOBODY})

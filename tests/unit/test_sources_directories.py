@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from dpunion.errors import BadSource, DamagedSource, NullUsers, SourceNotFound, UnknownColumn
-from dpunion.sources import NullUserPolicy, ValueKind, check_source, columnar, open_rows
-from dpunion.sources.locate import locate
+from dpunion.reading import NullUserPolicy, ValueKind, check_source, columnar, open_rows
+from dpunion.reading.locate import locate
 
 CANARY = "CANARYvalue"
 AWKWARD = ["a", "b/c", "d=e", "100%", "é ☃", "x:y", "with space", "__x"]

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from dpunion.errors import BadParameter, BadSource, DamagedSource, NullUsers, UnknownColumn, UnsupportedType
-from dpunion.sources import ValueKind, check_source, open_rows, standard_input
+from dpunion.reading import ValueKind, check_source, open_rows, stdin
 
 CANARY = "CANARYvalue"
 ROWS = [("001", "a,b"), ("1", "x\ty"), ("Ünï", 'q"q'), ("z" * 40, "line\nbreak")] * 50
@@ -84,8 +84,8 @@ INPUTS: dict[str, tuple[bytes, str | None]] = {
 @pytest.mark.parametrize("case", INPUTS)
 @pytest.mark.parametrize("size", [64, 1 << 20])
 def test_every_format(pipe: Pipe, case: str, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dpunion.sources.delimited.BLOCK_BYTES", size)
-    monkeypatch.setattr("dpunion.sources.delimited.HEADER_BYTES", size)
+    monkeypatch.setattr("dpunion.reading.delimited.BLOCK_BYTES", size)
+    monkeypatch.setattr("dpunion.reading.delimited.HEADER_BYTES", size)
     data, said = INPUTS[case]
     pipe(data)
     for _ in range(3):
@@ -111,7 +111,7 @@ def test_inputs_larger_than_what_is_kept(pipe: Pipe) -> None:
     data = ("u,v\n" + "".join(f"{u},{v}\n" for u, v in rows)).encode()
     pipe(data)
     check()
-    tape = standard_input.current_tape()
+    tape = stdin.current_tape()
     assert 0 < len(tape.kept) < 1 << 20
     assert read() == rows
     assert not tape.kept
@@ -174,8 +174,8 @@ def test_the_strict_checks_hold(pipe: Pipe, case: str) -> None:
 def test_nothing_piped_in(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = io.TextIOWrapper(io.BytesIO())
     terminal.buffer.isatty = lambda: True
-    for stdin in (None, terminal):
-        monkeypatch.setattr(sys, "stdin", stdin)
+    for piped in (None, terminal):
+        monkeypatch.setattr(sys, "stdin", piped)
         with pytest.raises(BadSource, match="Nothing is piped"):
             check()
 
@@ -188,7 +188,7 @@ def test_the_format_is_said_of_standard_input_only(tmp_path: Any) -> None:
 
 
 REAL = """
-from dpunion.sources import ValueKind, check_source, open_rows
+from dpunion.reading import ValueKind, check_source, open_rows
 names = {"user": "u", "value": "v", "kind": ValueKind.ITEM}
 seen = []
 check_source("-", **names)

@@ -19,10 +19,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpunion.errors import DamagedSource, DpunionError, UnknownColumn, UnsupportedType
-from dpunion.sources import ValueKind, blocks, open_rows
-from dpunion.sources.blocks import Block, read_blocks
-from dpunion.sources.delimited import check_quotes, header_end, parse, ragged, ragged_row, row_end
-from dpunion.sources.locate import data_file
+from dpunion.reading import ValueKind, blocks, open_rows
+from dpunion.reading.blocks import Block, read_blocks
+from dpunion.reading.delimited import check_quotes, header_end, parse, ragged, ragged_row, row_end
+from dpunion.reading.locate import data_file
 
 
 def read(path: Path, user: Any = "u", value: Any = "v") -> list[tuple[str, str]]:
@@ -51,8 +51,8 @@ def read(path: Path, user: Any = "u", value: Any = "v") -> list[tuple[str, str]]
 )  # fmt: skip
 @pytest.mark.parametrize("size", [4, 16, 1 << 20])
 def test_valid_csv(tmp_path: Path, text: str, rows: list, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dpunion.sources.delimited.BLOCK_BYTES", size)
-    monkeypatch.setattr("dpunion.sources.delimited.HEADER_BYTES", size)
+    monkeypatch.setattr("dpunion.reading.delimited.BLOCK_BYTES", size)
+    monkeypatch.setattr("dpunion.reading.delimited.HEADER_BYTES", size)
     (tmp_path / "d.csv").write_bytes(text.encode())
     assert read(tmp_path / "d.csv") == rows
 
@@ -60,7 +60,7 @@ def test_valid_csv(tmp_path: Path, text: str, rows: list, size: int, monkeypatch
 @pytest.mark.parametrize("size", [4, 16, 1 << 20])
 def test_a_mark_in_the_middle_of_json_lines_is_refused_wherever_blocks_begin(tmp_path, size, monkeypatch):
     function = blocks.read_blocks
-    monkeypatch.setattr("dpunion.sources.jsonlines.read_blocks", lambda f, e, p: function(f, e, p, size))
+    monkeypatch.setattr("dpunion.reading.jsonlines.read_blocks", lambda f, e, p: function(f, e, p, size))
     (tmp_path / "d.jsonl").write_bytes('{"u":"1","v":"a"}\n\ufeff{"u":"2","v":"b"}\n'.encode())
     with pytest.raises(DamagedSource):
         read(tmp_path / "d.jsonl")
@@ -138,7 +138,7 @@ def test_rows_longer_than_a_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         "d.jsonl": "\n".join(json.dumps({"u": u, "v": v}) for u, v in rows),
     }.items():  # fmt: skip
         (tmp_path / name).write_text(text)
-        monkeypatch.setattr("dpunion.sources.delimited.BLOCK_BYTES", 1 << 16)
+        monkeypatch.setattr("dpunion.reading.delimited.BLOCK_BYTES", 1 << 16)
         assert read(tmp_path / name) == rows
     monkeypatch.setattr(blocks, "LONGEST_ROW", 1 << 20)
     with pytest.raises(DamagedSource, match="line 2: a row is longer than 1 MiB"):
@@ -149,7 +149,7 @@ def test_rows_longer_than_a_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def test_the_longest_row_is_the_same_wherever_it_stands(
     tmp_path: Path, before: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dpunion.sources.delimited.BLOCK_BYTES", 1 << 12)
+    monkeypatch.setattr("dpunion.reading.delimited.BLOCK_BYTES", 1 << 12)
     monkeypatch.setattr(blocks, "LONGEST_ROW", 1 << 15)
     for size, fits in (((1 << 15), True), ((1 << 15) + 1, False)):
         long = f'a,"{"x" * (size - 4)}"\n'
@@ -177,8 +177,8 @@ def test_a_lost_quote_takes_memory_for_a_row_and_no_more(
 ) -> None:
     """Sixteen times the size of the longest row is read; what is held stays a small multiple of that row."""
     longest = 150_000
-    monkeypatch.setattr("dpunion.sources.delimited.BLOCK_BYTES", longest // 4)
-    monkeypatch.setattr("dpunion.sources.delimited.PIECE_BYTES", longest // 16)
+    monkeypatch.setattr("dpunion.reading.delimited.BLOCK_BYTES", longest // 4)
+    monkeypatch.setattr("dpunion.reading.delimited.PIECE_BYTES", longest // 16)
     monkeypatch.setattr(blocks, "LONGEST_ROW", longest)
     path = tmp_path / "d.csv.gz"
     path.write_bytes(gzip.compress(LOST_QUOTES[case].encode()))
@@ -198,7 +198,7 @@ def test_a_lost_quote_takes_memory_for_a_row_and_no_more(
 def test_a_lost_quote_does_not_hang(tmp_path: Path, case: str) -> None:
     (tmp_path / "d.csv").write_text(LOST_QUOTES[case])
     reading = "list(open_rows(sys.argv[1], user='u', value='v', kind=ValueKind.ITEM))"
-    code = f"import sys; from dpunion.sources import ValueKind, open_rows; {reading}"
+    code = f"import sys; from dpunion.reading import ValueKind, open_rows; {reading}"
     ran = subprocess.run(
         [sys.executable, "-c", code, str(tmp_path / "d.csv")], capture_output=True, text=True, check=False, timeout=45
     )
@@ -212,7 +212,7 @@ def test_rows_end_where_quotes_are_even(text: str, piece: int) -> None:
     data = text.encode()
     block = Block(data, 1, "f")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("dpunion.sources.delimited.PIECE_BYTES", piece)
+        patch.setattr("dpunion.reading.delimited.PIECE_BYTES", piece)
         first, last = header_end(block), row_end(block, False)
         wrong = ragged_row(data, ord(","), 2)
     ends = [i + 1 for i, octet in enumerate(data) if octet in b"\r\n" and data.count(b'"', 0, i) % 2 == 0]
@@ -250,7 +250,7 @@ def test_valid_json_lines(tmp_path: Path, lines: str, rows: list) -> None:
 
 def small_blocks(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
     function = blocks.read_blocks
-    monkeypatch.setattr("dpunion.sources.jsonlines.read_blocks", lambda f, e, p: function(f, e, p, size))
+    monkeypatch.setattr("dpunion.reading.jsonlines.read_blocks", lambda f, e, p: function(f, e, p, size))
 
 
 def test_json_types_are_learned_late_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,12 +19,12 @@ import dpunion
 from dpunion import errors
 from dpunion.algorithms import Norm, Sensitivity
 from dpunion.cli.spark import spark_options
+from dpunion.engines.spark import frames, partitions, sessions, sources, targets, tasks
+from dpunion.engines.spark.engine import LARGEST_CLOSURE, closures_in_memory, columns_of
+from dpunion.engines.spark.frames import checked_shards, cleanly, is_spark_frame
 from dpunion.mechanisms import Weights, mechanism_for
 from dpunion.randomness import Purpose, RunKey
-from dpunion.sources import NullUserPolicy, QueryMixesPeople, ValueKind
-from dpunion.spark import frames, partitions, sessions, sources, targets, tasks
-from dpunion.spark.engine import LARGEST_CLOSURE, closures_in_memory, columns_of
-from dpunion.spark.frames import checked_shards, cleanly, is_spark_frame
+from dpunion.reading import NullUserPolicy, QueryMixesPeople, ValueKind
 
 SECRET = "CanarySecret"
 PEOPLE = {f"u{u}": ["x", "y"] for u in range(50)}

@@ -150,7 +150,7 @@ RELEASE_STRUCK_AT_A_LOCK = """
     import signal, sys, threading
     from llvmlite.binding import ffi
     from dpunion import cli
-    from dpunion.sources import strings
+    from dpunion.sets import strings
     nth, taken, struck = int(sys.argv.pop(1)), [], threading.Event()
     def in_main():
         return threading.current_thread() is threading.main_thread()

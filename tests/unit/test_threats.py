@@ -31,15 +31,15 @@ import spark_in_process
 from dpunion.algorithms import UserOrder
 from dpunion.calibration.rounding import MAX_USERS
 from dpunion.cli import app
+from dpunion.engines.spark.tasks import Secret, Weigh
 from dpunion.errors import AlreadyReleased, BadSource, BudgetExhausted, DamagedSource, NullUsers, UnsupportedType
 from dpunion.ledger import Amounts, EntryState, Ledger
 from dpunion.mechanisms import ShareRule, mechanism_for
 from dpunion.randomness import Purpose, RunKey
+from dpunion.reading import ValueKind, open_rows
+from dpunion.reading.cleaning import MAX_ITEM_BYTES
 from dpunion.releases import WRITERS, Release, defuse_formula, escape_controls, statement
-from dpunion.sources import ValueKind, open_rows
-from dpunion.sources.encoding import Normalization, encode
-from dpunion.sources.rows import MAX_ITEM_BYTES
-from dpunion.spark.tasks import Secret, Weigh
+from dpunion.sets.encoding import Normalization, encode
 from weighing import weigh
 
 ROOT = Path(__file__).parents[2]
@@ -490,7 +490,7 @@ def test_threat_30_disk_full(tmp_path, monkeypatch):
 
 
 def test_threat_31_spill_exposure(tmp_path, monkeypatch):
-    from dpunion.sources.rowstore import nameless_file
+    from dpunion.sets.spill import nameless_file
 
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with nameless_file() as file:
@@ -528,7 +528,7 @@ def test_threat_34_huge_strings():
 
 def test_threat_35_hash_collisions():
     """Many names keep their own numbers, and what stands for an item is 128 bits long."""
-    from dpunion.sources import strings
+    from dpunion.sets import strings
 
     texts = [f"name{i}" for i in range(300)]
     table = strings.StringTable(np.uint64(0))

@@ -34,9 +34,9 @@ from dpunion.mechanisms import Weights
 from dpunion.pipeline import publish
 from dpunion.plans import Plan, plan_release
 from dpunion.randomness import Purpose, RunKey
+from dpunion.sets.encoding import encode, listed
 from dpunion.sets.narrowing import Part, narrow
-from dpunion.sources.encoding import encode, listed
-from dpunion.sources.strings import string_buffers
+from dpunion.sets.strings import string_buffers
 
 BUDGET = Budget(1.0, 0.01)
 # Mistakes in numbers are seen by the exact layer and, independently, in the outcomes.

@@ -3,7 +3,7 @@
 The trials are disjoint copies: every copy has its own users and its own items. What the engine does to a copy depends
 on that copy alone: bounding and visiting order are keyed by the user's name and compare users of the same copy only
 where their items meet; a policy's update touches the user's own items; every coin and every normal is a keyed
-function of the item's name. So one run over n copies is n runs, through `encode` and `local.select` as a release
+function of the item's name. So one run over n copies is n runs, through `encode` and `run_rounds` as a release
 goes, at millions of coins per second. That draws of different items are independent is itself a check (`checks.py`),
 not an assumption.
 """
@@ -24,12 +24,12 @@ from dpunion.algorithms import Algorithm
 from dpunion.audit.worlds import TRACKED, User
 from dpunion.budget import Budget
 from dpunion.contributions import Contributions, Int64s, Uint8s
-from dpunion.engines import local
+from dpunion.engines.local.rounds import run_rounds
 from dpunion.mechanisms import mechanism_for
 from dpunion.pipeline import publish
 from dpunion.plans import Plan, plan_release
 from dpunion.randomness import RunKey
-from dpunion.sources.encoding import Normalization, encode
+from dpunion.sets.encoding import Normalization, encode
 
 Batch = tuple[pa.Array, pa.Array]
 
@@ -56,7 +56,7 @@ def encode_for(plan: Plan, batches: Iterable[Batch], key: RunKey) -> Contributio
 
 def select_for(plan: Plan, contributions: Contributions, key: RunKey) -> Int64s:
     """Select as `dpunion.release` does."""
-    return local.select(mechanism_for(plan), contributions, key)
+    return run_rounds(mechanism_for(plan), contributions, key)
 
 
 def write_release(plan: Plan, batches: list[Batch], key: RunKey, path: Path) -> None:

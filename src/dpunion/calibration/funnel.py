@@ -22,7 +22,7 @@ from dpunion.algorithms import Funnel
 from dpunion.calibration.funnel_novelty import FINE, WalkNovelty, largest_gifts, novelty_bounds
 from dpunion.calibration.gaussian import gaussian_stddev, normal_quantile_above
 from dpunion.errors import BadParameter, InternalError
-from dpunion.kernels import walks
+from dpunion.kernels import novelty
 from dpunion.kernels.normal import gaussian_delta
 
 __all__ = [
@@ -110,7 +110,7 @@ class _Task:
 
     def gaussian_deltas(self, stddev: float, kept: Floats) -> Floats:
         """Return delta_G for each squared sensitivity in `kept`: float64[n]."""
-        return walks.gaussian_deltas(self.epsilon, np.sqrt(kept / stddev**2 + self.extra_mu_squared))
+        return novelty.gaussian_deltas(self.epsilon, np.sqrt(kept / stddev**2 + self.extra_mu_squared))
 
 
 def calibrate_funnel(

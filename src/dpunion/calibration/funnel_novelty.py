@@ -14,7 +14,7 @@ c_r^2 <= rem_r.
 
 Private side, step by step: fewer companions mean larger gifts, so each Q_r is bounded from below (lower
 bounds of the survival function of a companion's life-time couple all n_r at once), counts are rounded down
-to levels and unlikely counts to 0; values on the score grid are rounded up (see `dpunion.kernels.walks`);
+to levels and unlikely counts to 0; values on the score grid are rounded up (see `dpunion.kernels.novelty`);
 round 1 starts from one point and needs no grid. Windows and levels are free choices: any of them is valid.
 """
 
@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpunion.algorithms import Funnel
-from dpunion.kernels import walks
+from dpunion.kernels import novelty
 from dpunion.kernels.normal import upper_tail
 
 # Cells of the score grid: what is found is about 1.5 cells (each roughly a 5000th of the threshold) too high.
@@ -100,7 +100,7 @@ class WalkNovelty:
             self._grid = score_grid(stddev, threshold, shape, cells)
             crowd = _Crowd.of(stddev, threshold, shape, self._grid.starts, cells)
             self._values = _values(stddev, threshold, shape, self._grid, crowd)
-            weights = walks.binomial_levels(crowd.stay[0], shape.max_items_per_user - 1, crowd.levels[0])
+            weights = novelty.binomial_levels(crowd.stay[0], shape.max_items_per_user - 1, crowd.levels[0])
             # Unlikely crowds count as empty ones, which is the private side and saves their sums.
             rare = np.where(weights < RARE, weights, 0.0)
             self._weights = weights - rare
@@ -122,7 +122,7 @@ class WalkNovelty:
 
     def _passing(self, novel: NDArray[np.int64], gifts: NDArray[np.float64]) -> NDArray[np.float64]:
         share = self.shape.shares[0]
-        return walks.first_round(
+        return novelty.first_round(
             self._values,
             self._grid.starts[0],
             self._grid.lines[0],
@@ -139,7 +139,7 @@ def interpolated(
     """Bound passing(gifts) from a few nodes, for increasing gifts: float64[n].
 
     passing(y) = E[f(c_1 (y + stddev Z))], f >= 0, is a Gaussian convolution in y, so that the bound of
-    `walks.interpolate` holds for it; nodes are at most a 15th of stddev apart (an error below 6e-4).
+    `novelty.interpolate` holds for it; nodes are at most a 15th of stddev apart (an error below 6e-4).
     """
     nodes = 2 + int(15.0 * (gifts[-1] - gifts[0]) / stddev)
     step = (gifts[-1] - gifts[0]) / (nodes - 1)
@@ -150,7 +150,7 @@ def interpolated(
         logs = np.log(values)
     spread = step / stddev
     positions = np.minimum((gifts - gifts[0]) / step, nodes - 1)
-    found = walks.interpolate_all(logs, positions, 0.5 * spread * spread)
+    found = novelty.interpolate_all(logs, positions, 0.5 * spread * spread)
     # subtle: at the last node `interpolate` would say 1, the bound beyond a grid.
     return np.where(positions < nodes - 1, found, values[-1])
 
@@ -185,7 +185,7 @@ class _Crowd:
             _window(start, stddev * math.sqrt(done), most, step)
             for start, done, most in zip(starts, spent, most_needs, strict=True)
         ]
-        survival = walks.stay_chances(np.array(starts), np.array(windows), step, stddevs)
+        survival = novelty.stay_chances(np.array(starts), np.array(windows), step, stddevs)
         # Rounding could lift one above the one before it, or above the truth.
         survival = np.minimum.accumulate(survival) * (1.0 - 1e-9)
         stay = tuple(
@@ -232,7 +232,7 @@ def _levels(mean: float, others: int) -> NDArray[np.int64]:
 def _values(stddev: float, threshold: float, shape: Funnel, grid: ScoreGrid, crowd: _Crowd) -> NDArray[np.float64]:
     """Return the chance to be released, after round 1: float64[levels of n_2, edges of the first grid]."""
     cutoff, last = shape.cutoff(stddev, threshold), shape.rounds - 2
-    values = walks.final_values(
+    values = novelty.final_values(
         grid.starts[last],
         grid.counts[last],
         grid.step,
@@ -245,7 +245,7 @@ def _values(stddev: float, threshold: float, shape: Funnel, grid: ScoreGrid, cro
     )
     for r in range(last - 1, -1, -1):  # grid r is where round r+2 (counted from 1) begins
         share, remaining = shape.shares[r + 1], shape.remaining[r + 1]
-        smoothed = walks.smooth(
+        smoothed = novelty.smooth(
             values,
             grid.starts[r + 1],
             grid.lines[r + 1],
@@ -255,8 +255,8 @@ def _values(stddev: float, threshold: float, shape: Funnel, grid: ScoreGrid, cro
             grid.stride,
             share * stddev,
         )
-        table = walks.binomial_levels(crowd.stay[r + 1], int(crowd.levels[r][-1]), crowd.levels[r + 1])
-        values = walks.crowd_values(
+        table = novelty.binomial_levels(crowd.stay[r + 1], int(crowd.levels[r][-1]), crowd.levels[r + 1])
+        values = novelty.crowd_values(
             smoothed,
             grid.stride,
             table[crowd.levels[r]],

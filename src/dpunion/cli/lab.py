@@ -300,8 +300,8 @@ def listed(name: str, texts: list[str] | None, kind: type = str) -> tuple[Any, .
 def check_html(html: Path | None, source: object, *, overwrite: bool) -> None:
     """Refuse a page that cannot be written, before the study begins."""
     if html is not None:
+        from dpunion.reading.overlaps import refuse_overwriting
         from dpunion.report import check_page
-        from dpunion.sources.overlaps import refuse_overwriting
 
         check_page(html, overwrite=overwrite)
         refuse_overwriting(html, {"source": source})

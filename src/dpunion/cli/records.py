@@ -34,7 +34,7 @@ def record_place(targets: Sequence[Path], out_folder: str | None = None) -> Path
 
 def check_outputs(targets: Sequence[Path], place: Path | None, read: Mapping[str, object]) -> None:
     """Refuse, before anything is charged, outputs and records that would replace what is read, or is no record."""
-    from dpunion.sources.overlaps import is_same, refuse_overwriting
+    from dpunion.reading.overlaps import is_same, refuse_overwriting
 
     refuse_overwriting(targets, read)
     if place is None:

@@ -32,8 +32,8 @@ def report_command(
 ) -> None:
     """Turn a release into a page."""
     from dpunion.errors import SourceNotFound
+    from dpunion.reading.overlaps import refuse_overwriting
     from dpunion.report import check_page, read_release, release_page, write_page
-    from dpunion.sources.overlaps import refuse_overwriting
 
     target = out or release.with_suffix(".html")
     check_page(target, overwrite=force)

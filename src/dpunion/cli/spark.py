@@ -40,7 +40,7 @@ def opened_source(
         return
     if engine != "spark":
         raise BadParameter(f"There is no engine {engine!r}.", "Choose local or spark.")
-    from dpunion.spark.frames import SparkSource
+    from dpunion.engines.spark.frames import SparkSource
 
     source = SparkSource(tuple(sources), master, _settings(settings or []))
     # Spark draws its own progress; the stage is remembered for an interrupt.

@@ -19,7 +19,7 @@ from dpunion.lab.running import check_counts, plan_all, run_all
 from dpunion.lab.tables import NOT_PRIVATE, Table, share
 from dpunion.lab.trials import Setting, Trial
 from dpunion.lab.writing import check_results, write_results
-from dpunion.sources.overlaps import refuse_overwriting
+from dpunion.reading.overlaps import refuse_overwriting
 
 FORMAT = "dpunion-lab-comparison/1"
 

@@ -21,10 +21,10 @@ from dpunion.kernels.bounding import gather_users
 from dpunion.lab.generators import AskRedditLike
 from dpunion.pipeline import PLAIN, Reading, lengths_of, read, splitting_of
 from dpunion.randomness import Purpose, RunKey
-from dpunion.sources import NullUserPolicy, ValueKind
-from dpunion.sources.databases import public_name
-from dpunion.sources.encoding import Normalization
-from dpunion.sources.grouping import keep_of_heavy, visiting_order
+from dpunion.reading import NullUserPolicy, ValueKind
+from dpunion.reading.databases import public_name
+from dpunion.sets.encoding import Normalization
+from dpunion.sets.grouping import keep_of_heavy, visiting_order
 
 Progress = Callable[[str, float | None], None]
 

@@ -21,7 +21,7 @@ from dpunion.lab.running import check_counts, plan_all, run_all
 from dpunion.lab.tables import NOT_PRIVATE, Cell, Figure, Table
 from dpunion.lab.trials import Setting, Trial
 from dpunion.lab.writing import write_results
-from dpunion.sources.overlaps import refuse_overwriting
+from dpunion.reading.overlaps import refuse_overwriting
 
 FORMAT = "dpunion-lab-reproduction/1"
 RESULTS, TRIALS, JOURNAL = "results.json", "trials.parquet", "trials.journal"

@@ -16,7 +16,7 @@ from dpunion.algorithms import Algorithm, Calibration, PolicyGaussian, PolicyLap
 from dpunion.budget import Budget
 from dpunion.coins import coins_for
 from dpunion.contributions import Contributions, Int64s
-from dpunion.engines import local
+from dpunion.engines.local.rounds import run_rounds
 from dpunion.errors import BadParameter, InternalError
 from dpunion.lab.data import COVERAGE, LabData
 from dpunion.mechanisms import mechanism_for
@@ -142,7 +142,7 @@ def select(setting: Setting, plan: Plan, contributions: Contributions, key: RunK
     """Return the numbers of the items that come out: int64[released]."""
     policy = setting.algorithm
     if not isinstance(policy, (Greedy, L1DescentL2Budget, GreedyByOwnCounts)):
-        return local.select(mechanism_for(plan), contributions, key)
+        return run_rounds(mechanism_for(plan), contributions, key)
     if plan.cutoff is None:
         raise InternalError("a policy without a cutoff")
     table = contributions.table

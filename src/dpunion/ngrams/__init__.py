@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from dpunion.algorithms import as_choice
 from dpunion.budget import budget_for_release
 from dpunion.charging import reserved
+from dpunion.engines.spark.frames import check_spark_source, checked_shards, is_on_spark
 from dpunion.errors import BadParameter
 from dpunion.ledger.accounts import charge_for_budget
 from dpunion.ngrams.candidates import Level
@@ -29,11 +30,10 @@ from dpunion.ngrams.plans import LengthPlan, LengthResult, NgramPlan, Ngrams, pl
 from dpunion.ngrams.releases import NgramRelease, closed_under_parts
 from dpunion.pipeline import PathLike, Progress, Reading, checked_targets, opened, read_from, splitting_of
 from dpunion.randomness import RunKey
-from dpunion.sources import NullUserPolicy, ValueKind
-from dpunion.sources.encoding import Normalization
-from dpunion.sources.overlaps import refuse_overwriting
-from dpunion.sources.token_streams import TokenStream, read_tokens
-from dpunion.spark.frames import check_spark_source, checked_shards, is_on_spark
+from dpunion.reading import NullUserPolicy, ValueKind
+from dpunion.reading.overlaps import refuse_overwriting
+from dpunion.sets.encoding import Normalization
+from dpunion.sets.streams import TokenStream, read_tokens
 from dpunion.tokens import SplitFunction, Tokenizer
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ def _opened_texts(
             stream = read_tokens(rows, key, reading.splitting, reading.normalization)
         yield LocalTexts(stream, key)
         return
-    from dpunion.ngrams.spark import spark_texts
+    from dpunion.engines.spark.texts import spark_texts
 
     def start_reading() -> None:
         tell("reading on Spark", None)
@@ -182,7 +182,7 @@ def _notes(shards: int | None, reservation: Reservation | None) -> tuple[str, ..
 def _checked_spark_options(plan: NgramPlan, shards: int | None, source: Any) -> int | None:
     """Return the number of shards on Spark, None elsewhere; refuse the option for other sources."""
     if is_on_spark(source):
-        from dpunion.ngrams.spark import check_lengths
+        from dpunion.engines.spark.texts import check_lengths
 
         chosen = checked_shards(shards)
         check_lengths(plan, chosen)

@@ -15,7 +15,7 @@ import numpy as np
 from dpunion.algorithms import Bounding, Funnel
 from dpunion.calibration.composition import candidate_threshold, spurious_tail, walk_tail, walk_threshold
 from dpunion.contributions import Contributions, Int32s, Int64s, ItemTable, Uint64s
-from dpunion.engines import local
+from dpunion.engines.local.rounds import run_rounds
 from dpunion.errors import InternalError
 from dpunion.kernels.ngrams import compact, renumber
 from dpunion.kernels.normal import upper_tail
@@ -25,7 +25,7 @@ from dpunion.ngrams.plans import LengthPlan, LengthResult
 from dpunion.plans import Plan
 from dpunion.randomness import Purpose, RunKey
 from dpunion.sets.narrowing import held_items
-from dpunion.sources.token_streams import TokenStream, bounded, paired
+from dpunion.sets.streams import TokenStream, bounded, paired
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
@@ -93,23 +93,23 @@ class LocalTexts:
     def first(self, plan: Plan) -> tuple[Level, tuple[str, ...]]:
         """Release single tokens.
 
-        Guarantees: those of local.select.
+        Guarantees: those of run_rounds.
         """
         kept = kept_tokens(plan.algorithm.bounding, self._stream, self._key)
-        chosen = local.select(mechanism_for(plan), kept, self._key)
+        chosen = run_rounds(mechanism_for(plan), kept, self._key)
         level, self.positions, words = first_level(self._stream, chosen)
         return level, words
 
     def later(self, plan: LengthPlan, threshold: float, marks: Uint64s, levels: tuple[Level, ...]) -> Uint64s:
         """Release n-grams one longer than the last of the levels.
 
-        Guarantees: those of Texts and of local.select.
+        Guarantees: those of Texts and of run_rounds.
         """
         if self.positions is None:
             raise InternalError("longer n-grams were asked for before single tokens")
         positions, pairs = longer(self.positions, self._key)
         contributions = kept_ngrams(plan, self._stream, positions, pairs, levels, self._key)
-        chosen = local.select(plan.mechanism(threshold), contributions, self._key)
+        chosen = run_rounds(plan.mechanism(threshold), contributions, self._key)
         released = np.union1d(pairs[chosen], unsupported(marks, pairs[held_items(contributions)]))
         # subtle: an n-gram that was held but kept by nobody can come out by chance too, and then its places count.
         renumber(positions.codes, places_in(released, pairs))

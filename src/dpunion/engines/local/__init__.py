@@ -1,0 +1,1 @@
+"""One machine: everybody's sets are arrays here."""

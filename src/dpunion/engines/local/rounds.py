@@ -1,0 +1,37 @@
+"""One machine: everybody's sets are arrays here, and each round is one call of weigh and one of decide."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dpunion.calibration.rounding import MAX_USERS
+from dpunion.contributions import Contributions, Int64s
+from dpunion.errors import BadSource, InternalError
+from dpunion.mechanisms import Mechanism, State
+from dpunion.randomness import RunKey
+from dpunion.sets.narrowing import Sets
+from dpunion.threads import Threads
+
+
+def run_rounds(mechanism: Mechanism, contributions: Contributions, key: RunKey) -> Int64s:
+    """Run the rounds: return the numbers of the items to release.
+
+    Guarantees:
+    - refuses contributions bounded otherwise than planned, and more users than the rounding slack covers;
+    - the numbers depend on the contributions and the key only; nothing else leaves the rounds.
+    """
+    if contributions.max_items_per_user > mechanism.bounding.limit:
+        raise InternalError("the contributions are bounded more loosely than the plan assumes")
+    if contributions.users > MAX_USERS:
+        raise BadSource(
+            f"There are more than {MAX_USERS} users, more than one run supports.",
+            "Split the people into disjoint groups and release each group on its own.",
+        )
+    with Threads(1) as other_thread:
+        sets, state = Sets(contributions, other_thread), State.start(len(contributions.table))
+        for number in range(mechanism.rounds):
+            if number:
+                sets.narrow(state.alive)
+            weights = mechanism.weigh(sets, state, number, key)
+            state = mechanism.decide(weights, state, number, sets.digests, key)
+    return np.flatnonzero(state.released)

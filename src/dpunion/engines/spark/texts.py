@@ -1,0 +1,326 @@
+"""N-grams on Apache Spark: the texts stay on the executors as token streams, what is released comes to the driver.
+
+    rows ── by user ── streams ──┬── length 1: the set union of dpunion.engines.spark ───────────────────── tokens
+                                 └── length k: pairs of the public level k-1 ── bound ──┬── sum ────┐
+                                                                                        └── rounds ─┴ + marks ── pairs
+
+Released n-grams are public, so levels travel to the tasks in closures, and each task finds the places of the level's
+n-grams in its own texts again: nothing but the streams is kept between lengths.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from dpunion.algorithms import Bounding, Funnel
+from dpunion.contributions import Contributions, ItemTable, Uint64s, offsets_of
+from dpunion.engines.spark import engine
+from dpunion.engines.spark.engine import by_user, collected, dropped_after, materialize
+from dpunion.engines.spark.partitions import WeighRows, renamed
+from dpunion.engines.spark.sources import open_frame
+from dpunion.engines.spark.targets import check_scores
+from dpunion.engines.spark.tasks import Batches, Decide, Secret, guarded
+from dpunion.engines.spark.wire import digests_to_arrow, match, names_of
+from dpunion.errors import InternalError
+from dpunion.kernels.ngrams import renumber
+from dpunion.mechanisms import Mechanism, mechanism_for
+from dpunion.ngrams.candidates import Level, places_in
+from dpunion.ngrams.lengths import Positions, kept_ngrams, kept_tokens, longer, pair_digests, pair_table
+from dpunion.ngrams.plans import LengthPlan, NgramPlan, highest_threshold
+from dpunion.pipeline import Reading, opened
+from dpunion.plans import Plan
+from dpunion.randomness import Purpose, RunKey
+from dpunion.sets.streams import TokenStream, read_tokens
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+STREAMS = "part int, payload binary"
+MARKS = "payload binary, name binary"
+BYTES_PER_PART = 1 << 25
+KEPT, PASSED, MARKED = 1, 2, 4
+
+
+def check_lengths(plan: NgramPlan, shards: int) -> None:
+    """Refuse, before any data is read, so many shards that rounding in a length's scores is no longer negligible."""
+    if isinstance(plan.first.algorithm, Funnel):
+        check_scores(plan.first.scale, plan.first.threshold, plan.first.algorithm, shards)
+    for one in plan.lengths[1:]:
+        if isinstance(one.algorithm, Funnel):
+            threshold = 1.05 * highest_threshold(one.stddev, plan.settings.spurious_rate)
+            check_scores(one.stddev, threshold, one.algorithm, shards)
+
+
+@contextlib.contextmanager
+def spark_texts(reading: Reading, key: RunKey, shards: int, start_reading: Callable[[], None]) -> Iterator[SparkTexts]:
+    """Split the texts of a DataFrame into token streams that stay on the executors; drop them on leaving.
+
+    Guarantees:
+    - columns and types are checked before `start_reading` is told;
+    - every user's texts meet in one stream, and are read once: all lengths see the same texts.
+    """
+    frame, check_rows = open_frame(reading)
+    start_reading()
+    check_rows()
+    task = ReadStreams(reading.of_rows(None), tuple(frame.columns), Secret.of(key))
+    streams = by_user(frame).mapInArrow(guarded(task), STREAMS).persist()
+    with engine.closures_in_memory(frame.sparkSession), dropped_after(streams):
+        materialize(streams)
+        yield SparkTexts(streams, key, shards)
+
+
+class SparkTexts:
+    """The texts as token streams on Spark's executors.
+
+    Guarantees: nothing but released tokens and n-grams comes to the driver.
+    """
+
+    def __init__(self, streams: DataFrame, key: RunKey, shards: int) -> None:
+        self._streams = streams
+        self._key = key
+        self._secret = Secret.of(key)
+        self._shards = shards
+
+    def __repr__(self) -> str:
+        return "SparkTexts(<sensitive>)"
+
+    def first(self, plan: Plan) -> tuple[Level, tuple[str, ...]]:
+        """Release single tokens.
+
+        Guarantees: those of engine.selected.
+        """
+        read = TokenReader(plan.algorithm.bounding)
+        with engine.selected(self._streams, mechanism_for(plan), read, self._key, self._shards, grouped=True) as chosen:
+            words = collected(chosen)
+        return level_of_tokens(words, self._key), tuple(word.decode() for word in words)
+
+    def later(self, plan: LengthPlan, threshold: float, marks: Uint64s, levels: tuple[Level, ...]) -> Uint64s:
+        """Release n-grams one longer than the last of the levels.
+
+        Guarantees:
+        - what comes out was kept by somebody and passed, or is marked and was kept by nobody;
+        - given the levels, one user moves the sums by at most 1 in l2 norm.
+        """
+        read, mechanism = PairReader(plan, levels), plan.mechanism(threshold)
+        spark = self._streams.sparkSession
+        marked = spark.range(0, 1, 1, 1).mapInArrow(guarded(EmitMarks(marks, levels, self._secret)), MARKS)
+        if engine.is_order_free(mechanism):
+            return pairs_of(collected(self._by_shares(mechanism, read, marked)))
+        with (
+            engine.cut_into_pieces(self._streams, mechanism, read, self._secret, self._shards) as pieces,
+            dropped_after() as kept,
+        ):
+            passed = engine.run_rounds(pieces, mechanism, self._secret, self._shards, kept)
+            return pairs_of(collected(with_marks(pieces, passed, marked)))
+
+    def _by_shares(self, mechanism: Mechanism, read: PairReader, marked: DataFrame) -> DataFrame:
+        given = self._streams.mapInArrow(guarded(WeighRows(read, mechanism, self._secret)), engine.GIVEN)
+        # subtle: a mark weighs nothing, and every user's share is positive; so a sum of 0 is a mark that nobody keeps.
+        both = given.unionByName(
+            marked.selectExpr("name as item", "0L as units", "cast(null as double) as sensitivity")
+        )
+        naming = PairNames(read.levels)
+        decide = Decide(mechanism, self._secret, 0, 1, naming=naming, marked=True)
+        return engine.added_up(both, "item").mapInArrow(guarded(decide), engine.RELEASED)
+
+
+def with_marks(pieces: DataFrame, passed: DataFrame, marked: DataFrame) -> DataFrame:
+    """Return the names of what passed, and of the marks that nobody keeps, as one column, `item`.
+
+    Guarantees: digests are brought together by a shuffle, not by a join whose smaller side could go to the driver.
+    """
+    from pyspark.sql import functions as F  # noqa: N812
+
+    kept = pieces.filter("name is not null").selectExpr("payload", "name", f"{KEPT} as what")
+    chosen = passed.selectExpr("payload", "cast(null as binary) as name", f"{PASSED} as what")
+    everything = kept.unionByName(chosen).unionByName(marked.selectExpr("payload", "name", f"{MARKED} as what"))
+    known = everything.groupBy("payload").agg(F.max("name").alias("item"), F.bit_or("what").alias("what"))
+    return known.filter(f"what & {PASSED} != 0 or what = {MARKED}").select("item")
+
+
+def pairs_of(names: list[bytes]) -> Uint64s:
+    """Return the pairs of these names, rising: uint64[n]."""
+    return np.sort(np.frombuffer(b"".join(names), "<u8").astype(np.uint64))
+
+
+def level_of_tokens(words: list[bytes], key: RunKey) -> Level:
+    """Return the released tokens, sorted by their bytes, as a level; as `first_level` does on one machine.
+
+    Guarantees: nothing but released tokens is looked at.
+    """
+    offsets = offsets_of(np.fromiter(map(len, words), np.int64, len(words)))
+    digests = key.digests(Purpose.ITEM, offsets, np.frombuffer(b"".join(words) or b"\0", np.uint8))
+    nothing = np.zeros(len(words), np.int32)
+    return Level(1, nothing, nothing, np.arange(len(words), dtype=np.int32), digests)
+
+
+# --- in the workers ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ReadStreams:
+    """Rows of whole users, whose columns have these names -> one token stream, packed and cut: (part, payload)."""
+
+    reading: Reading
+    names: tuple[str, ...]
+    secret: Secret
+
+    def __call__(self, batches: Batches) -> Batches:
+        """Run the task.
+
+        Guarantees: those of `read_tokens`; no user id leaves the task, only keyed digests.
+        """
+        first = next(batches, None)
+        if first is None:
+            return
+        source = renamed(itertools.chain([first], batches), first.schema, self.names)
+        with opened(dataclasses.replace(self.reading, source=source), _silent, None) as rows:
+            stream = read_tokens(rows, self.secret.key, self.reading.splitting, self.reading.normalization)
+        packed = memoryview(packed_stream(stream))
+        for part, start in enumerate(range(0, len(packed), BYTES_PER_PART)):
+            payload = pa.array([packed[start : start + BYTES_PER_PART]], pa.binary())
+            yield pa.record_batch({"part": pa.array([part], pa.int32()), "payload": payload})
+
+
+def _silent(_stage: str, _done: float | None) -> None:
+    return None
+
+
+def packed_stream(stream: TokenStream) -> bytes:
+    """Pack a token stream, little-endian: four lengths, then users' digests and offsets, tokens, and the table.
+
+    Guarantees: users are keyed digests only.
+    """
+    table = stream.table
+    lengths = np.array([len(stream.user_digests), len(stream.tokens), len(table), len(table.data)], "<i8")
+    arrays = [
+        (stream.user_digests, "<u8"),
+        (stream.offsets, "<i8"),
+        (table.digests, "<u8"),
+        (table.offsets, "<i8"),
+        (stream.tokens, "<i4"),
+        (table.data, "u1"),
+    ]
+    return b"".join([lengths.tobytes(), *(np.ascontiguousarray(array, kind).tobytes() for array, kind in arrays)])
+
+
+def unpacked_stream(packed: bytes) -> TokenStream:
+    """Read back what `packed_stream` wrote."""
+    users, tokens, words, data = np.frombuffer(packed, "<i8", 4).tolist()
+    at = 32
+
+    def take(kind: str, count: int) -> Any:
+        nonlocal at
+        array = np.frombuffer(packed, kind, count, at)
+        at += array.nbytes
+        return array
+
+    if len(packed) != at + 16 * users + 8 * (users + 1) + 16 * words + 8 * (words + 1) + 4 * tokens + data:
+        raise InternalError("a token stream that is cut short")
+    user_digests, offsets = take("<u8", 2 * users).reshape(-1, 2), take("<i8", users + 1)
+    digests, starts = take("<u8", 2 * words).reshape(-1, 2), take("<i8", words + 1)
+    codes = take("<i4", tokens)
+    return TokenStream(offsets, codes, ItemTable(starts, take("u1", data), digests), user_digests)
+
+
+def stream_from(source: pa.RecordBatchReader) -> TokenStream:
+    """Put the parts of one partition's stream together."""
+    parts: dict[int, bytes] = {}
+    for batch in source:
+        for part, payload in zip(batch.column("part").to_pylist(), batch.column("payload"), strict=True):
+            if part in parts:
+                raise InternalError("two token streams in one partition")
+            parts[part] = payload.as_py()
+    return unpacked_stream(b"".join(parts[part] for part in sorted(parts)))
+
+
+@dataclass(frozen=True)
+class TokenReader:
+    """Reads the stream of one partition into the tokens that its users keep at length 1."""
+
+    bounding: Bounding
+
+    def __call__(self, source: pa.RecordBatchReader, key: RunKey) -> Contributions:
+        """Read the stream.
+
+        Guarantees: those of kept_tokens.
+        """
+        return kept_tokens(self.bounding, stream_from(source), key)
+
+
+@dataclass(frozen=True)
+class PairReader:
+    """Reads the stream of one partition into the n-grams, as pairs of the last level, that its users keep."""
+
+    plan: LengthPlan
+    levels: tuple[Level, ...]
+
+    def __call__(self, source: pa.RecordBatchReader, key: RunKey) -> Contributions:
+        """Read the stream.
+
+        Guarantees: those of kept_ngrams.
+        """
+        stream = stream_from(source)
+        positions, pairs = longer(positions_in(stream, self.levels, key), key)
+        return kept_ngrams(self.plan, stream, positions, pairs, self.levels, key)
+
+
+def positions_in(stream: TokenStream, levels: tuple[Level, ...], key: RunKey) -> Positions:
+    """Return where the n-grams of the last level start in the stream, found from the tokens on.
+
+    Guarantees: the numbers are those of the public levels, the same in every partition.
+    """
+    tokens = levels[0]
+    numbers = np.full(len(stream.table), -1, np.int32)
+    places, found = match(stream.table.digests, tokens.digests)
+    numbers[places] = found
+    codes = stream.tokens.astype(np.int32)
+    renumber(codes, numbers)
+    positions = Positions(stream.offsets, codes)
+    for level in levels[1:]:
+        positions, pairs = longer(positions, key)
+        renumber(positions.codes, places_in(level.pairs, pairs))
+    return positions
+
+
+@dataclass(frozen=True)
+class EmitMarks:
+    """Whatever -> the marked candidates (payload: digest, name: pair); they travel like the key, in the closure."""
+
+    marks: Uint64s
+    levels: tuple[Level, ...]
+    secret: Secret
+
+    def __call__(self, batches: Batches) -> Batches:
+        """Run the task.
+
+        Guarantees: nothing of the batches is looked at; marks are drawn from public candidates by the run key.
+        """
+        for _ in batches:
+            digests = pair_digests(self.marks, self.levels[0], self.levels[-1], self.secret.key)
+            names = names_of(pair_table(self.marks, digests))
+            yield pa.record_batch({"payload": digests_to_arrow(digests), "name": names})
+
+
+@dataclass(frozen=True)
+class PairNames:
+    """Reads sums of partitions, which know n-grams by the eight bytes of their pairs."""
+
+    levels: tuple[Level, ...]
+
+    def __call__(self, batch: pa.RecordBatch, key: RunKey) -> tuple[pa.Array, Uint64s]:
+        """Return the pairs' bytes, and their digests: uint64[rows, 2].
+
+        Guarantees: those of pair_digests.
+        """
+        names = batch.column("item").cast(pa.binary())
+        pairs = np.frombuffer(b"".join(names.to_pylist()), "<u8").astype(np.uint64)
+        return names, pair_digests(pairs, self.levels[0], self.levels[-1], key)

@@ -1,0 +1,255 @@
+"""Contributions as they travel between tasks: cut by shard, packed into bytes, put together again.
+
+A piece holds users of one shard: their keyed digests, their sets as numbers, and the digests of the items; no user id
+and no item's text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from dpunion.algorithms import UserOrder
+from dpunion.contributions import Contributions, Int32s, Int64s, ItemTable, Uint8s, Uint64s, offsets_of
+from dpunion.engines.spark.targets import MAX_ITEMS_PER_SHARD, MAX_USERS_PER_SHARD
+from dpunion.errors import BadSource, InternalError
+from dpunion.kernels.bounding import gather_users
+from dpunion.randomness import Purpose, RunKey
+from dpunion.sets.grouping import digest_order, group_rows, visiting_order
+from dpunion.sets.spill import RowStore
+
+PAIRS_PER_PIECE = 1 << 22
+
+
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class Piece:
+    """Some users of one shard: user u holds the items of the next sizes[u] codes.
+
+    user_digests: uint64[users, 2]; sizes: int32[users]; digests: uint64[items, 2], in the table's order; codes:
+    int32[pairs], numbers of the digests, rising within a user.
+    """
+
+    user_digests: Uint64s
+    sizes: Int32s
+    digests: Uint64s
+    codes: Int32s
+
+    def __repr__(self) -> str:
+        return "Piece(<sensitive>)"
+
+    def to_bytes(self) -> bytes:
+        """Pack the piece, little-endian: the three lengths, then the four arrays."""
+        lengths = np.array([len(self.sizes), len(self.digests), len(self.codes)], "<i8")
+        arrays = (self.user_digests, self.sizes, self.digests, self.codes)
+        return b"".join([lengths.tobytes(), *(np.ascontiguousarray(array).tobytes() for array in arrays)])
+
+    @classmethod
+    def from_bytes(cls, packed: bytes | memoryview) -> Piece:
+        """Read back what `to_bytes` wrote."""
+        users, items, pairs = np.frombuffer(packed, "<i8", 3).tolist()
+        if len(packed) != 24 + 20 * users + 16 * items + 4 * pairs:
+            raise InternalError("a piece that is cut short")
+        at = 24
+        user_digests = np.frombuffer(packed, "<u8", 2 * users, at).reshape(-1, 2)
+        sizes = np.frombuffer(packed, "<i4", users, at + 16 * users)
+        digests = np.frombuffer(packed, "<u8", 2 * items, at + 20 * users).reshape(-1, 2)
+        codes = np.frombuffer(packed, "<i4", pairs, at + 20 * users + 16 * items)
+        return cls(user_digests, sizes, digests, codes)
+
+
+def shard_of(user_digests: Uint64s, shards: int, key: RunKey) -> Int64s:
+    """Return the shard of each user: int64[users].
+
+    Guarantees: a user's shard is a function of the user's id and the run key alone.
+    """
+    words = key.words(Purpose.SHARD, 0, user_digests)[:, 0]
+    return (words % np.uint64(shards)).astype(np.int64)
+
+
+def cut(contributions: Contributions, shards: int, key: RunKey) -> Iterator[tuple[int, Piece]]:
+    """Yield the users of each shard, as pieces of at most about four million pairs.
+
+    Guarantees: every user is in exactly one piece, with all kept items.
+    """
+    shard = shard_of(contributions.user_digests, shards, key)
+    order = np.argsort(shard, kind="stable")
+    ends = np.searchsorted(shard[order], np.arange(shards + 1))
+    sizes = np.diff(contributions.offsets)
+    for number in range(shards):
+        users = order[ends[number] : ends[number + 1]]
+        total = np.cumsum(sizes[users])
+        first = 0
+        while first < len(users):
+            begin = int(total[first - 1]) if first else 0
+            last = max(first + 1, int(np.searchsorted(total, begin + PAIRS_PER_PIECE, side="right")))
+            yield number, _piece(contributions, users[first:last])
+            first = last
+
+
+def _piece(contributions: Contributions, users: Int64s) -> Piece:
+    sizes = np.diff(contributions.offsets)[users]
+    offsets = offsets_of(sizes)
+    items = np.empty(int(offsets[-1]), np.int32)
+    gather_users(contributions.offsets[:-1], contributions.items, users, offsets, items)
+    held, codes = _squeezed(items, len(contributions.table))
+    return Piece(contributions.user_digests[users], sizes.astype(np.int32), contributions.table.digests[held], codes)
+
+
+def _squeezed(items: Int32s, count: int) -> tuple[Int64s, Int32s]:
+    """Return which of `count` items occur, rising, and the items numbered by their places among these."""
+    occurs = np.zeros(count, np.bool_)
+    occurs[items] = True
+    numbers = (np.cumsum(occurs) - 1).astype(np.int32)
+    return np.flatnonzero(occurs), numbers[items]
+
+
+def pruned(contributions: Contributions) -> Contributions:
+    """Leave out of the table what nobody keeps.
+
+    Guarantees: everybody's sets stay as they are; an item that bounding dropped everywhere is gone.
+    """
+    held, codes = _squeezed(contributions.items, len(contributions.table))
+    table = _taken(contributions.table, held)
+    return Contributions(
+        contributions.offsets, codes, table, contributions.user_digests, contributions.max_items_per_user
+    )
+
+
+def _taken(table: ItemTable, places: Int64s) -> ItemTable:
+    starts, lengths = table.offsets[places], np.diff(table.offsets)[places]
+    offsets = offsets_of(lengths)
+    # Byte i of the new data comes from the start of its item, plus how far i is into it.
+    sources = np.repeat(starts - offsets[:-1], lengths) + np.arange(int(offsets[-1]))
+    return ItemTable(offsets, table.data[sources], table.digests[places])
+
+
+def names_of(table: ItemTable, some: slice = slice(None)) -> pa.Array:
+    """Return the texts of some of the items, or of all, as Arrow binary; they must fit into two gigabytes.
+
+    Guarantees: no byte of another item is in the buffers.
+    """
+    first, last, _ = some.indices(len(table))
+    offsets = table.offsets[first : last + 1]
+    data = np.ascontiguousarray(table.data[offsets[0] : offsets[-1]])
+    places = pa.py_buffer(np.ascontiguousarray(offsets - offsets[0], np.int64))
+    names = pa.Array.from_buffers(pa.large_binary(), len(offsets) - 1, [None, places, pa.py_buffer(data)])
+    return names.cast(pa.binary())
+
+
+def buffers_of(names: pa.Array) -> tuple[Int64s, Uint8s]:
+    """Return the bytes of Arrow binary values as int64 offsets and data: name i is data[offsets[i]:offsets[i+1]]."""
+    _, offsets, data = names.buffers()
+    ends = np.frombuffer(offsets, np.int32)[names.offset : names.offset + len(names) + 1] if len(names) else np.zeros(1)
+    return ends.astype(np.int64), np.frombuffer(data or b"", np.uint8)
+
+
+def digests_to_arrow(digests: Uint64s) -> pa.Array:
+    """Return 128-bit digests as Arrow binary of 16 bytes each: uint64[n, 2] -> n values."""
+    data = pa.py_buffer(np.ascontiguousarray(digests, "<u8"))
+    offsets = pa.py_buffer(np.arange(0, 16 * len(digests) + 1, 16, dtype=np.int32))
+    return pa.Array.from_buffers(pa.binary(), len(digests), [None, offsets, data])
+
+
+def digests_from_arrow(column: pa.Array) -> Uint64s:
+    """Read back what digests_to_arrow wrote: uint64[n, 2]."""
+    if not len(column):
+        return np.zeros((0, 2), np.uint64)
+    column = column.cast(pa.binary())
+    _, offsets, data = column.buffers()
+    ends = np.frombuffer(offsets, np.int32)[column.offset : column.offset + len(column) + 1]
+    if int(ends[-1] - ends[0]) != 16 * len(column):
+        raise InternalError("digests of another length")
+    words = np.frombuffer(data, "<u8", 2 * len(column), int(ends[0]))
+    return words.reshape(-1, 2).astype(np.uint64)
+
+
+def united(pieces: Sequence[Piece], user_order: UserOrder, max_items: int) -> Contributions:
+    """Put the pieces of one shard together: users in visiting order, items numbered by their digests, without texts.
+
+    Guarantees:
+    - the result does not depend on the order or the number of the pieces;
+    - the order of users, and of the items within a user, is that of the whole data on one machine.
+    """
+    digests, numbers = _numbered([piece.digests for piece in pieces])
+    user_digests = np.concatenate([np.zeros((0, 2), np.uint64), *(piece.user_digests for piece in pieces)])
+    if len(user_digests) > MAX_USERS_PER_SHARD:
+        raise BadSource(f"A shard has more than {MAX_USERS_PER_SHARD} users.", "Use more 'shards' (--shards).")
+    sizes = np.concatenate([np.zeros(0, np.int64), *(piece.sizes.astype(np.int64) for piece in pieces)])
+    codes = [number[piece.codes] for number, piece in zip(numbers, pieces, strict=True)]
+    items = np.concatenate([np.zeros(0, np.int32), *codes])
+    del codes
+    order = visiting_order(sizes, user_digests, user_order)
+    offsets = offsets_of(sizes[order])
+    laid_out = np.empty(len(items), np.int32)
+    gather_users(offsets_of(sizes)[:-1], items, order, offsets, laid_out)
+    table = ItemTable(np.zeros(len(digests) + 1, np.int64), np.zeros(0, np.uint8), digests)
+    return Contributions(offsets, laid_out, table, user_digests[order], max_items)
+
+
+def _numbered(lists: Sequence[Uint64s]) -> tuple[Uint64s, list[Int32s]]:
+    """Return the distinct digests of all lists, rising, and for each list the numbers of its own: int32[n]."""
+    everything = np.concatenate([np.zeros((0, 2), np.uint64), *lists])
+    order = digest_order(everything)
+    ordered = everything[order]
+    new = np.ones(len(ordered), np.bool_)
+    new[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
+    if np.count_nonzero(new) > MAX_ITEMS_PER_SHARD:
+        raise BadSource(
+            f"A shard has more than {MAX_ITEMS_PER_SHARD} distinct items.",
+            "Use more 'shards' or partitions.",
+        )
+    number = np.empty(len(ordered), np.int32)
+    number[order] = (np.cumsum(new) - 1).astype(np.int32)
+    ends = np.cumsum([len(one) for one in lists], dtype=np.int64)
+    return ordered[new], [number[end - len(one) : end] for end, one in zip(ends.tolist(), lists, strict=True)]
+
+
+def match(digests: Uint64s, wanted: Uint64s) -> tuple[Int64s, Int64s]:
+    """Return the places of the wanted digests that are there, and which of the wanted these are: int64[found] each.
+
+    digests: uint64[n, 2], distinct; wanted: uint64[m, 2], distinct.
+    """
+    _, (numbers, asked) = _numbered([digests, wanted])
+    place = np.full(len(numbers) + len(asked), -1, np.int64)
+    place[numbers] = np.arange(len(numbers))
+    found = np.flatnonzero(place[asked] >= 0)
+    return place[asked][found], found
+
+
+def joined(
+    parts: Sequence[Contributions], key: RunKey, max_items: int, user_order: UserOrder = UserOrder.RANDOM
+) -> Contributions:
+    """Return what one reading of all the parts' rows would have given; a user may be in several parts.
+
+    Guarantees:
+    - duplicates between parts are dropped before bounding;
+    - what a user keeps is what the user would have kept of all items at once: the items that stay are those of the
+      smallest keyed hash, and these are among the smallest of their part.
+    """
+    _, numbers = _numbered([part.table.digests for part in parts])
+    owners_digests, owners = _numbered([part.user_digests for part in parts])
+    items = 1 + max((int(number.max(initial=-1)) for number in numbers), default=-1)
+    table = _merged_table([part.table for part in parts], numbers, items)
+    with RowStore() as rows:
+        for part, number, owner in zip(parts, numbers, owners, strict=True):
+            rows.append(np.repeat(owner, np.diff(part.offsets)), number[part.items])
+        same = np.arange(items, dtype=np.int32)
+        return pruned(group_rows(rows, same, owners_digests, table, key, max_items, user_order))
+
+
+def _merged_table(tables: Sequence[ItemTable], numbers: Sequence[Int32s], items: int) -> ItemTable:
+    """Return the table of all items, each taken from the first table that has it."""
+    shifts = np.cumsum([0, *(len(table.data) for table in tables)])
+    starts = np.concatenate([table.offsets[:-1] + shift for table, shift in zip(tables, shifts, strict=False)])
+    lengths = np.concatenate([np.diff(table.offsets) for table in tables])
+    data = np.concatenate([table.data for table in tables])
+    digests = np.concatenate([table.digests for table in tables])
+    place = np.empty(items, np.int64)
+    everything = np.concatenate(list(numbers)).astype(np.int64)
+    place[everything[::-1]] = np.arange(len(everything))[::-1]
+    offsets = offsets_of(lengths[place])
+    sources = np.repeat(starts[place] - offsets[:-1], lengths[place]) + np.arange(int(offsets[-1]))
+    return ItemTable(offsets, data[sources], digests[place])

@@ -1,0 +1,216 @@
+"""Where the data comes from: files, databases, frames and Python objects -> batches of (user, value) text columns.
+
+    files        Parquet, Arrow IPC (file or stream), CSV, TSV, JSON Lines; the text ones plain, .gz or .zst;
+                 one path, a list of paths or a glob pattern; a directory of Parquet files, partitioned or not
+    databases    PostgreSQL by its URL, SQLite and DuckDB files, each with a query
+    input        "-" for standard input
+    frames       pandas, polars, pyarrow, DuckDB: anything with `__arrow_c_stream__`
+    objects      an iterable of (user, value) pairs, a mapping from users to iterables of values
+
+A value may be a key of several columns: then its columns are given as a list, and one text for each key comes out, see
+`dpunion.keys`. In objects such a key is a tuple, and the list names its parts.
+Whatever the source, the same rows come out: see `cleaning.Cleaner` for nulls and lengths, `spelling` for types.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, assert_never
+
+from dpunion.errors import BadParameter
+from dpunion.reading.cleaning import (
+    MAX_ITEM_BYTES,
+    MAX_USER_BYTES,
+    Cleaner,
+    NullUserPolicy,
+    RowBatch,
+    Rows,
+    ValueKind,
+)
+from dpunion.reading.columnar import ArrowPart, ParquetPart
+from dpunion.reading.columns import Part, Wanted
+from dpunion.reading.databases import DatabasePart, PasswordInUrl, database_part
+from dpunion.reading.delimited import DelimitedPart
+from dpunion.reading.frames import FramePart, is_frame
+from dpunion.reading.guard import attempt
+from dpunion.reading.jsonlines import JsonLinesPart
+from dpunion.reading.key_columns import key_struct
+from dpunion.reading.locate import DataFile, Format, locate
+from dpunion.reading.objects import PAIRS, PairsPart
+from dpunion.reading.queries import QueryMixesPeople
+from dpunion.reading.stdin import NAME, input_part
+
+__all__ = [
+    "MAX_ITEM_BYTES",
+    "MAX_USER_BYTES",
+    "NullUserPolicy",
+    "PasswordInUrl",
+    "QueryMixesPeople",
+    "RowBatch",
+    "Rows",
+    "ValueKind",
+    "check_source",
+    "open_rows",
+]
+
+ColumnName = str | int | None
+ColumnNames = ColumnName | Sequence[str | int]
+"""One column, or the columns of a key."""
+
+
+def open_rows(
+    source: Any,
+    *,
+    user: ColumnName,
+    value: ColumnNames,
+    kind: ValueKind,
+    query: str | None = None,
+    input_format: str | None = None,
+    null_users: NullUserPolicy = NullUserPolicy.REFUSE,
+    on_progress: Callable[[float], None] | None = None,
+    on_reading: Callable[[], None] | None = None,
+) -> Rows:
+    """Open a source and return its rows; columns are named or numbered from 0, or None for Python objects.
+
+    value: one column, or a list of columns that make a key together.
+    query: what to read of a database, which needs one. input_format: what standard input holds, "csv", "tsv", "jsonl"
+    or "arrow", where its first bytes do not tell.
+    on_progress gets the fraction of the input that was read, from 0.0 to 1.0, never decreasing. on_reading is called
+    once, before the first row is looked at.
+
+    Guarantees:
+    - unknown files, formats, columns and types are refused before any row is yielded, where the format tells;
+    - what is refused before on_reading depends on names, header lines and schemas alone, on nobody's row;
+    - no error carries a value of the data, neither in its text nor in its causes.
+    """
+    cleaner, columns = _cleaner(user, value, kind, null_users)
+    wanted, parts = _prepared(source, user, columns, cleaner, query, input_format, on_reading or (lambda: None))
+    return Rows(_rows(parts, wanted, cleaner, on_progress or (lambda _: None)))
+
+
+def check_source(
+    source: Any,
+    *,
+    user: ColumnName,
+    value: ColumnNames,
+    kind: ValueKind,
+    query: str | None = None,
+    input_format: str | None = None,
+) -> None:
+    """Refuse what can be refused without reading rows: files, formats, columns, types, queries.
+
+    Guarantees:
+    - nothing of a source that can be read only once is lost: what was looked at of standard input is read again.
+    """
+    cleaner, columns = _cleaner(user, value, kind, NullUserPolicy.REFUSE)
+    _prepared(source, user, columns, cleaner, query, input_format, lambda: None)
+
+
+def _cleaner(
+    user: ColumnName, value: ColumnNames, kind: ValueKind, null_users: NullUserPolicy
+) -> tuple[Cleaner, tuple[ColumnName, ...]]:
+    """Return the cleaner for the rows, and the value's columns."""
+    columns = (value,) if value is None or isinstance(value, str | int) else tuple(value)
+    labels = [_label(column, "value") for column in columns]
+    if not columns or (len(columns) > 1 and kind is ValueKind.TEXT):
+        raise BadParameter(f"There are {len(columns)} columns of {kind.value}s.", "Name one.")
+    named = labels[0] if len(labels) == 1 else labels
+    return Cleaner(_label(user, "user"), named, kind, null_users), columns
+
+
+def _label(column: ColumnName, default: str) -> str:
+    return default if column is None else str(column)
+
+
+def _prepared(
+    source: Any,
+    user: ColumnName,
+    values: tuple[ColumnName, ...],
+    cleaner: Cleaner,
+    query: str | None,
+    input_format: str | None,
+    on_reading: Callable[[], None],
+) -> tuple[Wanted, list[Part]]:
+    """Return the checked parts of a source; on_reading is called between the checks without and with rows."""
+    paths = _paths(source)
+    if input_format is not None and paths != [NAME]:
+        raise BadParameter(
+            "An input format was given, but the source is not standard input.",
+            "Leave it out: the format of a file is told by its suffix.",
+        )
+    database = database_part(source, query)
+    if paths is None and not is_frame(source):
+        if isinstance(source, bytes) or not isinstance(source, Iterable):
+            lazy = "Collect it first. " if hasattr(source, "collect") else ""
+            raise BadParameter(f"A {type(source).__name__} is not a source.", lazy + PAIRS)
+        if user is not None or (values[0] is not None and len(values) == 1):
+            raise BadParameter(f"A {type(source).__name__} has no columns to name.", f"Name none. {PAIRS}")
+        on_reading()
+        pairs = PairsPart(source, [part.name for part in cleaner.values.parts], cleaner.values.role)
+        return Wanted(0, tuple(range(1, len(cleaner.columns))), cleaner.values.role), [pairs]
+    named = [column for column in values if isinstance(column, str | int) and not isinstance(column, bool)]
+    if user is None or isinstance(user, bool) or len(named) < len(values):
+        raise BadParameter(
+            "Files, databases and frames need a user column and a value column.",
+            "Name both: the column that says whose row it is, and the one with the values.",
+        )
+    wanted = Wanted(user, tuple(named), cleaner.values.role)
+    parts: list[Part]
+    if database is not None:
+        parts = [database]
+    elif paths is None:
+        parts = [FramePart(source)]
+    elif paths == [NAME]:
+        parts = [input_part(input_format)]
+    else:
+        parts = [file_part(file) for file in locate(paths)]
+    by_rows = [isinstance(part, JsonLinesPart | DatabasePart) and part.needs_rows for part in parts]
+    for late in (False, True):
+        if late:
+            on_reading()
+        for part in (part for part, needs_rows in zip(parts, by_rows, strict=True) if needs_rows is late):
+            part.check(wanted, cleaner.columns)
+    return wanted, parts
+
+
+def _paths(source: Any) -> list[str | os.PathLike[str]] | None:
+    """Return the paths if the source is a path or a list of paths."""
+    if isinstance(source, str | os.PathLike):
+        return [source]
+    if isinstance(source, list | tuple) and source and all(isinstance(s, str | os.PathLike) for s in source):
+        return list(source)
+    return None
+
+
+def file_part(file: DataFile) -> Part:
+    """Return how a file is read, by its format."""
+    match file.format:
+        case Format.PARQUET:
+            return ParquetPart(file.path, file.where, file.size, file.partitions)
+        case Format.ARROW:
+            return ArrowPart(file.path, file.where, file.size)
+        case Format.CSV | Format.TSV:
+            return DelimitedPart(file, file.where, file.size)
+        case Format.JSON_LINES:
+            return JsonLinesPart(file, file.where, file.size)
+        case _:
+            assert_never(file.format)
+
+
+def _rows(
+    parts: list[Part], wanted: Wanted, cleaner: Cleaner, on_progress: Callable[[float], None]
+) -> Iterator[RowBatch]:
+    total = max(sum(part.size for part in parts), 1)
+    before = 0
+    for part in parts:
+
+        def on_fraction(fraction: float, before: int = before, size: int = part.size) -> None:
+            on_progress(min((before + fraction * size) / total, 1.0))
+
+        for users, *columns in part.batches(wanted, on_fraction):
+            values = columns[0] if len(columns) == 1 else attempt(functools.partial(key_struct, columns), part.where)
+            yield from cleaner.clean(users, values, part.where)
+        before += part.size
+    on_progress(1.0)

@@ -1,0 +1,148 @@
+"""Text files as blocks of whole rows, decompressed, checked for UTF-8 and NUL bytes.
+
+Splitting files here rather than in the parser makes long rows readable, gives errors a line number, and lets
+blocks be parsed in parallel.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, TypeVar, assert_never
+
+import pyarrow as pa
+
+from dpunion.errors import DamagedSource
+from dpunion.reading.columns import OnFraction
+from dpunion.reading.guard import WRITE_AGAIN, attempt
+from dpunion.reading.locate import Compression, InputFile
+from dpunion.threads import Task, Threads
+
+B = TypeVar("B")
+T = TypeVar("T")
+
+BLOCK_BYTES = 8 << 20
+LONGEST_ROW = 64 << 20
+"""Bytes that a row may have: a lost quote makes one row of all that follows, and must not take all memory first."""
+LONG_ROW = "In CSV a quote that is never closed does that: look for it at that line. Or write the data as Parquet."
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+WORKERS = min(4, os.cpu_count() or 1)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Block:
+    """Some whole rows of a text file as bytes, and the number of the first one's line (sensitive)."""
+
+    data: bytes
+    line: int
+    where: str
+
+    def damaged(
+        self, what: str, *, position: int | None = None, line: int | None = None, remedy: str = WRITE_AGAIN
+    ) -> DamagedSource:
+        """Return the error for damage at a byte position or at a line of the block; nothing is quoted."""
+        if position is not None:
+            line = count_lines(self.data[:position])
+        at = "" if line is None else f", line {self.line + line}"
+        return DamagedSource(f"In {self.where}{at}: {what}.", remedy)
+
+
+def read_blocks(
+    file: InputFile,
+    row_end: Callable[[Block, bool], int],
+    on_fraction: OnFraction | None,
+    size: int = BLOCK_BYTES,
+) -> Iterator[Block]:
+    """Yield the file in blocks of whole rows; `row_end(block, is_last)` says where the last whole row ends.
+
+    Without on_fraction the file is only peeked at: it will be opened again.
+
+    Guarantees:
+    - all bytes are valid UTF-8 and none is NUL; a truncated or damaged compression is refused;
+    - a row of more than LONGEST_ROW bytes is refused, wherever it stands, before more of it is read.
+    """
+    with attempt(file.peek if on_fraction is None else file.open, file.where) as raw:
+        stream = attempt(lambda: decompressed(raw, file.compression), file.where)
+        pending, line, want, first = b"", 1, size, True
+        while True:
+            fresh = attempt(functools.partial(read_fully, stream, want), file.where)
+            is_last = len(fresh) < want
+            if first:
+                fresh, first = fresh.removeprefix(BYTE_ORDER_MARK), False
+            buffer = Block(pending + fresh, line, file.where)
+            end = row_end(buffer, is_last)
+            if end == 0 and not is_last:
+                if len(buffer.data) > LONGEST_ROW:
+                    raise buffer.damaged(f"a row is longer than {LONGEST_ROW >> 20} MiB", line=0, remedy=LONG_ROW)
+                pending = buffer.data
+                want = min(max(len(pending), size), LONGEST_ROW + 1 - len(pending))
+                continue
+            block = Block(buffer.data[:end], line, file.where)
+            check_text(block)
+            if block.data:
+                yield block
+            if on_fraction is not None and file.size:
+                on_fraction(min(raw.tell() / file.size, 1.0))
+            if is_last and file.compression is not Compression.NONE and raw.tell() == 0:
+                raise DamagedSource(f"There is no byte in {file.where}, not even the compression's own.", WRITE_AGAIN)
+            if is_last:
+                return
+            line += count_lines(block.data)
+            pending, want = buffer.data[end:], size
+
+
+def decompressed(raw: Any, compression: Compression) -> Any:
+    """Return a stream of the plain bytes of a file."""
+    match compression:
+        case Compression.NONE:
+            return raw
+        case Compression.GZIP | Compression.ZSTD:
+            return pa.CompressedInputStream(raw, compression.value)
+        case _:
+            assert_never(compression)
+
+
+def read_fully(stream: Any, size: int) -> bytes:
+    """Return the next `size` bytes, fewer only at the end of the stream."""
+    parts: list[bytes] = []
+    missing = size
+    while missing and (part := stream.read(missing)):
+        parts.append(part)
+        missing -= len(part)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def count_lines(data: bytes) -> int:
+    """Return how many line ends there are, for files with any one convention of line ends."""
+    return data.count(b"\n") or data.count(b"\r")
+
+
+def check_text(block: Block) -> None:
+    """Refuse NUL bytes and bytes that are not UTF-8, also in columns that are not wanted."""
+    nul = block.data.find(b"\0")
+    if nul >= 0:
+        raise block.damaged("there is a NUL byte", position=nul)
+    if block.data.isascii():
+        return
+    position = None
+    try:
+        block.data.decode()
+    except UnicodeDecodeError as error:
+        position = error.start
+    if position is not None:
+        raise block.damaged("the text is not UTF-8", position=position, remedy="Write the file again as UTF-8.")
+
+
+def parsed(parse: Callable[[B], T], blocks: Iterator[B]) -> Iterator[T]:
+    """Yield parse(block) for each block, in order, while later blocks are being read and parsed."""
+    waiting: deque[Task[T]] = deque()
+    with Threads(WORKERS) as threads:
+        for block in blocks:
+            waiting.append(threads.submit(parse, block))
+            if len(waiting) > WORKERS:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()

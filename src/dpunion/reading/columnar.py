@@ -1,0 +1,228 @@
+"""Columnar files: Parquet, and Arrow IPC files and streams."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.ipc
+import pyarrow.parquet as pq
+import pyarrow.types as pt
+
+from dpunion.errors import DamagedSource
+from dpunion.reading.columns import OnFraction, Wanted, expect_types, find_column, find_columns, schema_names
+from dpunion.reading.guard import WRITE_AGAIN, attempt, attempt_each
+from dpunion.reading.locate import Partitions
+from dpunion.reading.spelling import Column, Role, is_list
+
+BATCH_BYTES = 64 << 20
+SMALLEST_BATCH, LARGEST_BATCH = 1 << 10, 1 << 20
+MOST_PLAIN = 0.1
+IPC_FILE_MAGIC = b"ARROW1"
+DICTIONARY_BYTES, INDEX_BYTES = (1 << 20) + (1 << 16), 3
+END_OF_STREAM = b"\xff\xff\xff\xff\x00\x00\x00\x00"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class ParquetPart:
+    """A Parquet file, read in batches; page checksums are verified where the file has them.
+
+    Guarantees:
+    - a file that is truncated, structurally damaged or failing a checksum is refused, without quoting it;
+    - memory is bounded by a few batches, whatever the size of the file.
+    """
+
+    path: Path
+    where: str
+    size: int
+    partitions: Partitions = ()
+
+    def check(self, wanted: Wanted, columns: Sequence[Column]) -> None:
+        """Check the wanted columns by the file's footer and the names of its folders."""
+        schema = self._open([]).schema_arrow
+        names = self._names(schema)
+        for position, column in zip(find_columns(names, wanted, self.where), columns, strict=True):
+            column.expect(schema.field(position).type if position < len(schema) else pa.string(), self.where)
+
+    def batches(self, wanted: Wanted, on_fraction: OnFraction) -> Iterator[tuple[Any, ...]]:
+        """Yield the wanted columns; text that is dictionary-encoded in the file stays so."""
+        file = self._open([])
+        names = self._names(file.schema_arrow)
+        positions = find_columns(names, wanted, self.where)
+        told = {i: repeated(dict(self.partitions)[names[i]]) for i in positions if i >= len(file.schema_arrow)}
+        stored = [i for i in positions if i not in told]
+        total, done = file.metadata.num_rows, 0
+        for rows, arrays in self._stored(file, stored, [positions[0]] if wanted.role is Role.TEXT else stored):
+            columns = arrays | {i: array.take(pa.nulls(rows, pa.int32()).fill_null(0)) for i, array in told.items()}
+            yield tuple(columns[i] for i in positions)
+            done += rows
+            on_fraction(done / max(total, 1))
+        if done != total:
+            raise DamagedSource(f"There are not as many rows in {self.where} as its footer says.", WRITE_AGAIN)
+
+    def _names(self, schema: Any) -> list[str]:
+        """Return the names of the columns, those of the folders last; what the file itself has comes first."""
+        names = schema_names(schema, self.where)
+        return [*names, *(name for name, _ in self.partitions if name not in names)]
+
+    def _stored(self, plain: Any, positions: list[int], as_they_are: list[int]) -> Iterator[tuple[int, dict[int, Any]]]:
+        """Yield (rows, {position: array}) of columns in the file; only `as_they_are` may stay dictionaries."""
+        if not positions:
+            total = plain.metadata.num_rows
+            yield from ((min(LARGEST_BATCH, total - done), {}) for done in range(0, total, LARGEST_BATCH))
+            return
+        columns = [plain.schema_arrow.names[i] for i in positions]
+        # subtle: a damaged footer would abort the process in pyarrow's metadata accessors, below; preparing to
+        # read makes Arrow look at the same parts of the footer where it does catch its exceptions.
+        attempt(lambda: next(plain.iter_batches(1, columns=columns), None), self.where)
+        coded, size = attempt(lambda: layout(plain, positions, as_they_are), self.where)
+        file = self._open(coded)
+        for groups in grouped(file.metadata, size):
+            # subtle: a few row groups at a time, as Arrow holds the bytes of all that it is asked for.
+            read = functools.partial(file.iter_batches, size, row_groups=groups, columns=columns)
+            for batch in attempt_each(read, self.where):
+                places = [find_column(batch.schema.names, name, self.where) for name in columns]
+                arrays = {i: batch.column(place) for i, place in zip(positions, places, strict=True)}
+                yield batch.num_rows, arrays
+
+    def _open(self, coded: list[str]) -> Any:
+        return attempt(
+            lambda: pq.ParquetFile(self.path, read_dictionary=coded, pre_buffer=True, page_checksum_verification=True),
+            self.where,
+        )
+
+
+def repeated(text: str | None) -> Any:
+    """Return the one value of a partition as a column of one row, to be taken again and again."""
+    return pa.DictionaryArray.from_arrays(pa.array([None if text is None else 0], pa.int32()), pa.array([text or ""]))
+
+
+def layout(file: Any, positions: list[int], as_they_are: list[int]) -> tuple[list[str], int]:
+    """Return the paths of the columns to read as dictionaries, and how many rows make a batch."""
+    leaves = {i: leaves_of(file, i) for i in positions}
+    coded = [leaf for i in positions if i in as_they_are for leaf in leaves[i] if is_coded(file, i, leaf)]
+    paths = [file.schema.column(leaf).path for leaf in coded]
+    return paths, batch_rows(file.metadata, [leaf for some in leaves.values() for leaf in some])
+
+
+def leaves_of(file: Any, position: int) -> list[int]:
+    """Return the leaf columns below one top-level column of a Parquet file."""
+    counts = [leaf_count(field.type) for field in file.schema_arrow]
+    first = sum(counts[:position])
+    return list(range(first, first + counts[position]))
+
+
+def leaf_count(type_: Any) -> int:
+    """Return how many leaf columns a type has in Parquet."""
+    if pt.is_dictionary(type_):
+        return leaf_count(type_.value_type)
+    if isinstance(type_, pa.BaseExtensionType):
+        return leaf_count(type_.storage_type)
+    if is_list(type_):
+        return leaf_count(type_.value_type)
+    if pt.is_map(type_):
+        return leaf_count(type_.key_type) + leaf_count(type_.item_type)
+    if pt.is_struct(type_):
+        return sum(leaf_count(type_.field(i).type) for i in range(type_.num_fields))
+    return 1
+
+
+def is_coded(file: Any, position: int, leaf: int) -> bool:
+    """Say whether a text column is dictionary-encoded in row groups with nearly all rows.
+
+    Writers begin each column chunk with a dictionary and give it up when it grows beyond about 1 MiB; the
+    rest then is plain text of at least 4 bytes a value, where indices take no more than 3. Building a
+    dictionary of such a chunk would cost more than it saves; but a last row group with few rows, which some
+    writers leave plain, must not decide about all the others.
+    """
+    type_ = file.schema_arrow.field(position).type
+    if is_list(type_):
+        type_ = type_.value_type
+    if not (pt.is_string(type_) or pt.is_large_string(type_)):
+        return False
+    groups = (file.metadata.row_group(i) for i in range(file.metadata.num_row_groups))
+    chunks = [group.column(leaf) for group in groups]
+    plain = sum(
+        chunk.num_values
+        for chunk in chunks
+        if not chunk.has_dictionary_page
+        or chunk.total_uncompressed_size > DICTIONARY_BYTES + INDEX_BYTES * chunk.num_values
+    )
+    return bool(plain <= MOST_PLAIN * sum(chunk.num_values for chunk in chunks))
+
+
+def grouped(metadata: Any, size: int) -> Iterator[list[int]]:
+    """Yield runs of row groups with about `size` rows each, or one row group where it has more."""
+    run: list[int] = []
+    rows = 0
+    for i in range(metadata.num_row_groups):
+        if run and rows + metadata.row_group(i).num_rows > size:
+            yield run
+            run, rows = [], 0
+        run.append(i)
+        rows += metadata.row_group(i).num_rows
+    if run:
+        yield run
+
+
+def batch_rows(metadata: Any, leaves: list[int]) -> int:
+    """Return how many rows make a batch of about BATCH_BYTES of the wanted columns, were they not encoded."""
+    groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
+    volume = sum(group.column(leaf).total_uncompressed_size for group in groups for leaf in leaves)
+    per_row = max(volume / max(metadata.num_rows, 1), 1.0)
+    return int(min(max(BATCH_BYTES / per_row, SMALLEST_BATCH), LARGEST_BATCH))
+
+
+@dataclass(frozen=True, slots=True)
+class ArrowPart:
+    """An Arrow IPC file or stream; which of the two is told by its first bytes, not by its name.
+
+    Guarantees:
+    - a stream without its end marker is refused: it could be the beginning of a longer one.
+    """
+
+    path: Path
+    where: str
+    size: int
+
+    def check(self, wanted: Wanted, columns: Sequence[Column]) -> None:
+        """Check the wanted columns by the schema at the file's beginning."""
+        with attempt(lambda: pa.OSFile(str(self.path)), self.where) as file:
+            schema = attempt(lambda: open_ipc(file, None), self.where).schema
+            expect_types(schema, wanted, columns, self.where)
+
+    def batches(self, wanted: Wanted, on_fraction: OnFraction) -> Iterator[tuple[Any, ...]]:
+        """Yield the wanted columns of each record batch; the other columns are not loaded."""
+        with attempt(lambda: pa.OSFile(str(self.path)), self.where) as file:
+            names = schema_names(attempt(lambda: open_ipc(file, None), self.where).schema, self.where)
+            positions = find_columns(names, wanted, self.where)
+            fields = sorted(positions)
+            attempt(lambda: file.seek(0), self.where)
+            reader = attempt(lambda: open_ipc(file, fields), self.where)
+            for batch in attempt_each(lambda: ipc_batches(reader), self.where):
+                yield tuple(batch.column(fields.index(i)) for i in positions)
+                on_fraction(min(file.tell() / max(self.size, 1), 1.0))
+
+
+def open_ipc(file: Any, fields: list[int] | None) -> Any:
+    """Open an IPC file or stream, loading only some fields."""
+    options = pa.ipc.IpcReadOptions(included_fields=fields)
+    magic = file.read(len(IPC_FILE_MAGIC))
+    if magic == IPC_FILE_MAGIC:
+        return pa.ipc.open_file(file, options=options)
+    file.seek(file.size() - len(END_OF_STREAM))
+    if file.read() != END_OF_STREAM:
+        raise pa.ArrowInvalid("no end of stream")
+    file.seek(0)
+    return pa.ipc.open_stream(file, options=options)
+
+
+def ipc_batches(reader: Any) -> Iterator[Any]:
+    """Yield the record batches of either kind of IPC reader."""
+    if hasattr(reader, "num_record_batches"):
+        return (reader.get_batch(i) for i in range(reader.num_record_batches))
+    return iter(reader)

@@ -1,0 +1,133 @@
+"""Which columns are wanted, and finding them among those there are."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn, Protocol
+
+from dpunion.errors import BadParameter, DamagedSource, UnknownColumn
+from dpunion.reading.guard import attempt
+from dpunion.reading.spelling import Column, Role
+
+MOST_NAMES_SHOWN = 20
+
+OnFraction = Callable[[float], None]
+"""Called with the fraction of one part that was read, from 0.0 to 1.0."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The user and the value columns, by name or by position from 0, and the values' role (public).
+
+    values: one column, or those of a key of several.
+    """
+
+    user: str | int
+    values: tuple[str | int, ...]
+    role: Role
+
+    @property
+    def columns(self) -> tuple[str | int, ...]:
+        """All columns, the user's first."""
+        return self.user, *self.values
+
+    def listed(self) -> str:
+        """All columns for errors."""
+        shown = [repr(column) for column in self.columns]
+        return f"{', '.join(shown[:-1])} and {shown[-1]}"
+
+
+class Part(Protocol):
+    """One file, frame or iterable of a source."""
+
+    @property
+    def where(self) -> str:
+        """The part as errors call it."""
+        ...
+
+    @property
+    def size(self) -> int:
+        """Its share of the progress: bytes of files, 1 for all else."""
+        ...
+
+    def check(self, wanted: Wanted, columns: Sequence[Column]) -> None:
+        """Refuse unknown columns and unsupported types, as far as can be told before all rows are read."""
+        ...
+
+    def batches(self, wanted: Wanted, on_fraction: OnFraction) -> Iterator[tuple[Any, ...]]:
+        """Yield pa.Arrays of the wanted columns in their order, of equal length per batch."""
+        ...
+
+
+def find_columns(names: Sequence[str], wanted: Wanted, where: str, said: str | None = None) -> tuple[int, ...]:
+    """Return the positions of the wanted columns; said: as in refuse_column."""
+    positions = tuple(find_column(names, column, where, said) for column in wanted.columns)
+    check_distinct(wanted, positions)
+    return positions
+
+
+def schema_names(schema: Any, where: str) -> list[str]:
+    """Return the names of an Arrow schema's columns; names that are not UTF-8 are damage."""
+    return attempt(lambda: list(schema.names), where)
+
+
+def expect_types(schema: Any, wanted: Wanted, columns: Sequence[Column], where: str) -> None:
+    """Check the wanted columns by an Arrow schema."""
+    for position, column in zip(find_columns(schema_names(schema, where), wanted, where), columns, strict=True):
+        column.expect(schema.field(position).type, where)
+
+
+def check_distinct(wanted: Wanted, places: Sequence[str | int]) -> None:
+    """Refuse a column that is wanted twice; places: where the wanted columns were found."""
+    user, *values = places
+    if user in values:
+        value = wanted.values[values.index(user)]
+        raise BadParameter(
+            f"The user column {wanted.user!r} and the value column {value!r} are the same.",
+            "Name the column that says whose row it is, and another one that holds the values.",
+        )
+    if len(set(values)) < len(values):
+        raise BadParameter("A key names the same column twice.", "Name each column of the key once.")
+
+
+def find_column(names: Sequence[str], column: str | int, where: str, said: str | None = None) -> int:
+    """Return the position of a column, or refuse as refuse_column does."""
+    if isinstance(column, int):
+        if 0 <= column < len(names):
+            return column
+        refuse_column(names, column, where, said)
+    positions = [i for i, name in enumerate(names) if name == column]
+    if not positions:
+        refuse_column(names, column, where, said)
+    if len(positions) > 1:
+        raise DamagedSource(
+            f"There are {len(positions)} columns named {column!r} in {where}.",
+            "Rename them, so that it is clear which one is meant.",
+        )
+    return positions[0]
+
+
+def refuse_column(names: Sequence[str], column: str | int, where: str, said: str | None = None) -> NoReturn:
+    """Raise UnknownColumn with the nearest name and the names there are.
+
+    said: what the user wrote, where names are not of a schema but may come from rows.
+
+    Guarantees: with `said`, no name is told that is not a word of it.
+    """
+    label = f"column {column!r}" if isinstance(column, str) else f"column number {column} (counted from 0)"
+    told = names if said is None else [name for name in names if _is_word(name, said)]
+    near = difflib.get_close_matches(str(column), told, n=1) if isinstance(column, str) else []
+    hint = f"Did you mean {near[0]!r}?" if near else "Name one of these columns."
+    if said is not None:
+        hint = hint if near else "Check the spelling; names that may come from rows are not listed."
+        raise UnknownColumn(f"There is no {label} in {where}.", hint)
+    shown = ", ".join(repr(name) for name in names[:MOST_NAMES_SHOWN])
+    more = f" and {len(names) - MOST_NAMES_SHOWN} more" if len(names) > MOST_NAMES_SHOWN else ""
+    raise UnknownColumn(f"There is no {label} in {where}. Its columns are: {shown or 'none'}{more}.", hint)
+
+
+def _is_word(name: str, text: str) -> bool:
+    return re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text, re.IGNORECASE) is not None

@@ -1,0 +1,341 @@
+"""The three databases: how each is opened for reading only, asked what a query gives, and read in batches."""
+
+from __future__ import annotations
+
+import contextlib
+import urllib.parse
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dpunion.errors import BadParameter, DpunionError, UnsupportedType
+from dpunion.reading.database_errors import Failure, explained
+
+T = TypeVar("T")
+
+SQLITE_ROWS, DUCKDB_ROWS = 1 << 15, 1 << 16
+NEEDS_EXTRA = "Install it: pip install 'dpunion[databases]'."
+AS_TEXT = "Cast it to text in the query, for example cast({} as text)."
+
+# PostgreSQL's types with one text for each value. Not char(n), whose trailing blanks mean nothing, nor money and oid,
+# which the driver makes integers, nor numeric, where 1.0 and 1.00 are one value.
+POSTGRESQL_TYPES = {"text", "character varying", "name", "smallint", "integer", "bigint", "date", "boolean"}
+
+# What SQLite stores has a type in each row, not in each column.
+SQLITE_KINDS = {1: pa.string(), 2: pa.int64(), 3: pa.float64(), 4: pa.binary()}
+SQLITE_KIND = (
+    "case typeof({0}) when 'null' then 0 when 'text' then 1 when 'integer' then 2 when 'real' then 3 else 4 end"
+)
+
+DUCKDB_CONFIGURATION = {
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+    "enable_external_access": "false",
+    "python_enable_replacements": "false",  # a query must not find our own variables
+    "temp_directory": "",  # nothing private is spilled to disk
+}
+# No progress bar, as standard output is for the release; then nothing can be changed any more.
+DUCKDB_SETTINGS = "set enable_progress_bar = false; set lock_configuration = true"
+
+
+class Session(Protocol):
+    """An open connection."""
+
+    def names(self, query: str) -> list[str]:
+        """Return the names of the result's columns, without running the query."""
+        ...
+
+    def types(self, query: str, width: int, positions: tuple[int, ...]) -> list[Any]:
+        """Return the Arrow types of some columns of the result, None where only the rows tell."""
+        ...
+
+    def batches(self, query: str, width: int, positions: tuple[int, ...]) -> Iterator[tuple[Any, ...]]:
+        """Yield some columns of the result as pa.Arrays, in batches of bounded size."""
+        ...
+
+
+class Driver(Protocol):
+    """A database that can be opened."""
+
+    @property
+    def where(self) -> str:
+        """The database as errors call it."""
+        ...
+
+    def session(self) -> contextlib.AbstractContextManager[Session]:
+        """Open a connection for reading only."""
+        ...
+
+
+def ask(call: Callable[[], T], where: str) -> T:
+    """Return what `call` returns; what it raises becomes an error of ours that says nothing of its text.
+
+    Guarantees:
+    - the error tells the database's code or class only, and has neither cause nor context nor the other traceback.
+    """
+    failure: Failure | DpunionError
+    try:
+        return call()
+    except DpunionError as error:
+        failure = error
+    except ImportError:
+        failure = BadParameter(f"Reading {where} needs a package that is not installed.", NEEDS_EXTRA)
+    except Exception as error:  # noqa: BLE001 - whatever a driver raises may quote values or the URL
+        failure = Failure.of(error)
+    # subtle: raised outside the handler, so that the error has no __context__ that would quote the database.
+    raise failure if isinstance(failure, DpunionError) else explained(failure, where)
+
+
+def ask_each(reader: Any, where: str) -> Iterator[Any]:
+    """Yield the batches of a reader, each asked for as by `ask`."""
+    end = object()
+    while (batch := ask(lambda: next(reader, end), where)) is not end:
+        yield batch
+
+
+def reader_of(cursor: Any) -> Any:
+    """Return the reader of a cursor's result: the driver manager's own, whose errors have a code, if it can be had."""
+    own = getattr(getattr(cursor, "_results", None), "reader", None)
+    return own if hasattr(own, "read_next_batch") else cursor.fetch_record_batch()
+
+
+def chosen(query: str, width: int, positions: tuple[int, ...]) -> str:
+    """Return a query for some columns of a query's result, whatever their names."""
+    names = ", ".join(f"c{i}" for i in range(width))
+    some = ", ".join(f"c{i}" for i in positions)
+    # subtle: the line breaks keep a comment at the query's end from swallowing what follows.
+    return f"select {some} from (\n{query}\n) as q ({names})"  # noqa: S608 - it is the user's own query
+
+
+class PostgreSQL:
+    """A PostgreSQL server, reached by libpq's rules through ADBC; results are streamed by COPY."""
+
+    def __init__(self, url: str, where: str) -> None:
+        self._url = url
+        self.where = where
+
+    def __repr__(self) -> str:
+        return f"PostgreSQL({self.where})"
+
+    @contextlib.contextmanager
+    def session(self) -> Iterator[PostgreSQLSession]:
+        """Open a transaction that is read-only and speaks UTF-8."""
+        connection = ask(self._connect, self.where)
+        try:
+            session = PostgreSQLSession(connection, self.where)
+            session.run("set transaction read only")
+            session.run("set client_encoding to 'UTF8'")
+            yield session
+        finally:
+            with contextlib.suppress(Exception):
+                connection.close()
+
+    def _connect(self) -> Any:
+        import adbc_driver_postgresql.dbapi
+
+        return adbc_driver_postgresql.dbapi.connect(self._url)
+
+
+class PostgreSQLSession:
+    """A transaction on a PostgreSQL server."""
+
+    def __init__(self, connection: Any, where: str) -> None:
+        self._connection = connection
+        self._where = where
+
+    def run(self, statement: str) -> None:
+        """Run a statement without result."""
+        with self._connection.cursor() as cursor:
+            ask(lambda: cursor.execute(statement), self._where)
+
+    def names(self, query: str) -> list[str]:
+        """Return the names of the result's columns by preparing the query."""
+        schema = self._schema(query)
+        return ask(lambda: list(schema.names), self._where)
+
+    def types(self, query: str, width: int, positions: tuple[int, ...]) -> list[Any]:
+        """Return the Arrow types of some columns; refuse types without one text for each value."""
+        names = self.names(query)
+        schema = self._schema(chosen(query, width, positions))
+        for position, type_ in zip(positions, self._own_types(query, width, positions), strict=True):
+            if type_.removesuffix("[]") not in POSTGRESQL_TYPES:
+                raise UnsupportedType(
+                    f"Column {names[position]!r} of {self._where} has type {type_}: its values have no one text each.",
+                    AS_TEXT.format(names[position]),
+                )
+        return list(schema.types)
+
+    def batches(self, query: str, width: int, positions: tuple[int, ...]) -> Iterator[tuple[Any, ...]]:
+        """Yield some columns of the result."""
+        self.types(query, width, positions)
+        with self._connection.cursor() as cursor:
+            ask(lambda: cursor.execute(chosen(query, width, positions)), self._where)
+            for batch in ask_each(ask(lambda: reader_of(cursor), self._where), self._where):
+                yield tuple(batch.columns)
+
+    def _schema(self, query: str) -> Any:
+        with self._connection.cursor() as cursor:
+            return ask(lambda: cursor.adbc_execute_schema(query), self._where)
+
+    def _own_types(self, query: str, width: int, positions: tuple[int, ...]) -> tuple[str, ...]:
+        """Return the server's own names of some columns' types; the join makes one row of no row of the result."""
+        none = f"select * from (\n{chosen(query, width, positions)}\n) as s limit 0"  # noqa: S608 - it is the user's own query
+        names = [f"t{i}" for i in range(len(positions))]
+        types = ", ".join(f"pg_typeof({name})::text" for name in names)
+        asked = f"select {types} from (values (1)) as one left join ({none}) as q ({', '.join(names)}) on true"  # noqa: S608 - as above
+        with self._connection.cursor() as cursor:
+            ask(lambda: cursor.execute(asked), self._where)
+            return tuple(ask(cursor.fetchone, self._where))
+
+
+class SQLite:
+    """A SQLite file, opened through ADBC in a mode that cannot write."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.where = f"SQLite file {str(path)!r}"
+
+    @contextlib.contextmanager
+    def session(self) -> Iterator[SQLiteSession]:
+        """Open the file."""
+        connection = ask(self._connect, self.where)
+        try:
+            yield SQLiteSession(connection, self.where)
+        finally:
+            with contextlib.suppress(Exception):
+                connection.close()
+
+    def _connect(self) -> Any:
+        import adbc_driver_sqlite.dbapi
+
+        return adbc_driver_sqlite.dbapi.connect(f"file:{urllib.parse.quote(str(self._path.resolve()))}?mode=ro")
+
+
+class SQLiteSession:
+    """A connection to a SQLite file.
+
+    Each value has a type of its own, and the driver takes the column's type from the first batch. So each value is
+    asked for as text, beside its type.
+    """
+
+    def __init__(self, connection: Any, where: str) -> None:
+        self._connection = connection
+        self._where = where
+
+    def names(self, query: str) -> list[str]:
+        """Return the names of the result's columns."""
+        with self._reading(f"select * from (\n{query}\n) limit 0") as reader:  # noqa: S608 - it is the user's own query
+            return original_names(ask(lambda: list(reader.schema.names), self._where))
+
+    def types(self, query: str, width: int, positions: tuple[int, ...]) -> list[Any]:
+        """Only the rows tell."""
+        del query, width
+        return [None for _ in positions]
+
+    def batches(self, query: str, width: int, positions: tuple[int, ...]) -> Iterator[tuple[Any, ...]]:
+        """Yield some columns of the result, each with the type that all its values of the batch have."""
+        names = self.names(query)
+        pairs = ", ".join(f"{SQLITE_KIND.format(f'c{i}')}, coalesce(cast(c{i} as text), '')" for i in positions)
+        columns = ", ".join(f"c{i}" for i in range(width))
+        with self._reading(f"with q ({columns}) as (\n{query}\n) select {pairs} from q") as reader:  # noqa: S608 - as above
+            for batch in ask_each(reader, self._where):
+                yield tuple(
+                    self._typed(batch.column(2 * i), batch.column(2 * i + 1), names[position])
+                    for i, position in enumerate(positions)
+                )
+
+    def _typed(self, kinds: Any, texts: Any, name: str) -> Any:
+        """Return a column of the one type that its values have; nulls may be empty texts, which mean the same."""
+        found = [kind for kind in pc.unique(kinds).to_pylist() if kind != 0]
+        if not found:
+            return pa.nulls(len(texts))
+        if len(found) > 1:
+            raise UnsupportedType(
+                f"Mixed types: column {name!r} of {self._where} holds values of several types.", AS_TEXT.format(name)
+            )
+        type_ = SQLITE_KINDS[found[0]]
+        if pa.types.is_string(type_):
+            return texts
+        if pa.types.is_integer(type_):
+            return pc.if_else(pc.equal(kinds, 0), None, texts).cast(type_)
+        return pa.nulls(len(texts), type_)  # whose type is refused
+
+    @contextlib.contextmanager
+    def _reading(self, query: str) -> Iterator[Any]:
+        with self._connection.cursor() as cursor:
+            cursor.adbc_statement.set_options(**{"adbc.sqlite.query.batch_rows": str(SQLITE_ROWS)})
+            ask(lambda: cursor.execute(query), self._where)
+            yield ask(lambda: reader_of(cursor), self._where)
+
+
+def original_names(names: list[str]) -> list[str]:
+    """Undo how SQLite tells columns of the same name apart: word, word:1, word:2."""
+    bases = [name.rpartition(":") for name in names]
+    lowered = {name.lower() for name in names}
+    return [
+        base if number.isdigit() and base.lower() in lowered else name
+        for name, (base, _, number) in zip(names, bases, strict=True)
+    ]
+
+
+class DuckDB:
+    """A DuckDB file, opened read-only and locked in: no other file, no extension, no spilling."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.where = f"DuckDB file {str(path)!r}"
+
+    @contextlib.contextmanager
+    def session(self) -> Iterator[DuckDBSession]:
+        """Open the file."""
+        connection = ask(self._connect, self.where)
+        try:
+            yield DuckDBSession(connection, self.where)
+        finally:
+            with contextlib.suppress(Exception):
+                connection.close()
+
+    def _connect(self) -> Any:
+        import duckdb
+
+        connection = duckdb.connect(str(self._path), read_only=True, config=dict(DUCKDB_CONFIGURATION))
+        connection.execute(DUCKDB_SETTINGS)
+        return connection
+
+
+class DuckDBSession:
+    """A connection to a DuckDB file."""
+
+    def __init__(self, connection: Any, where: str) -> None:
+        self._connection = connection
+        self._where = where
+
+    def names(self, query: str) -> list[str]:
+        """Return the names of the result's columns by binding the query.
+
+        subtle: to bind a PIVOT without a list of values, DuckDB runs it to find them, and its columns are values.
+        """
+        statements = ask(lambda: self._connection.extract_statements(f"describe (\n{query}\n)"), self._where)
+        if any(statement.type.name == "MULTI" for statement in statements):
+            raise BadParameter(
+                "The query pivots by values that it finds in the rows, so that these would be names of columns.",
+                "List the values in the query, as in PIVOT t ON v IN ('a', 'b'), or read the rows as they are.",
+            )
+        rows = ask(lambda: self._connection.sql(f"describe (\n{query}\n)").fetchall(), self._where)
+        return [row[0] for row in rows]
+
+    def types(self, query: str, width: int, positions: tuple[int, ...]) -> list[Any]:
+        """Return the Arrow types of some columns."""
+        none = f"{chosen(query, width, positions)} limit 0"
+        return list(ask(lambda: self._connection.sql(none).to_arrow_table().schema.types, self._where))
+
+    def batches(self, query: str, width: int, positions: tuple[int, ...]) -> Iterator[tuple[Any, ...]]:
+        """Yield some columns of the result."""
+        reader = ask(
+            lambda: self._connection.sql(chosen(query, width, positions)).to_arrow_reader(DUCKDB_ROWS), self._where
+        )
+        for batch in ask_each(reader, self._where):
+            yield tuple(batch.columns)

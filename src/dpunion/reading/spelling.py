@@ -1,0 +1,260 @@
+"""The one canonical text of every value, whatever column type it came from.
+
+    column type                     as item         as user id        as text
+    text, categories of text        as it is        byte for byte     as it is
+    integers of any width           decimal: -7     decimal: 42       refused
+    dates                           2024-02-29      refused           refused
+    booleans                        true, false     refused           refused
+    floats, timestamps, times,      refused         refused           refused
+      decimals, binary, structs
+    lists of the above              each element    refused           each element (text)
+
+A part of a key of several columns is spelled as an item, but lists are refused.
+Refused types have several spellings for one value (1, 1.0, 1e0; time zones; trailing zeros), or none: whoever
+makes the file chooses one by casting to text there. A column of nulls only has any type.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import enum
+from typing import Any, assert_never
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+
+from dpunion.errors import UnsupportedType
+from dpunion.reading.guard import attempt
+
+INT32_MAX = 2**31 - 1
+FIRST_DAY, LAST_DAY = ((day - dt.date(1970, 1, 1)).days for day in (dt.date.min, dt.date.max))
+
+
+class Role(enum.Enum):
+    """What a column is read for."""
+
+    USER = "user"
+    ITEM = "item"
+    TEXT = "text"
+    KEY = "part of a key"
+
+
+class Kind(enum.Enum):
+    """The families of types that have a canonical text; a column stays in one family."""
+
+    TEXT = "text"
+    INTEGER = "integer"
+    DATE = "date"
+    BOOLEAN = "boolean"
+
+
+KINDS_FOR_ROLE = {
+    Role.USER: (Kind.TEXT, Kind.INTEGER),
+    Role.ITEM: (Kind.TEXT, Kind.INTEGER, Kind.DATE, Kind.BOOLEAN),
+    Role.TEXT: (Kind.TEXT,),
+    Role.KEY: (Kind.TEXT, Kind.INTEGER, Kind.DATE, Kind.BOOLEAN),
+}
+
+
+def canonical_text(array: Any, role: Role, column: str = "", where: str = "the data") -> Any:
+    """Return a pa.Array's values as utf8, large_utf8 or an int32 dictionary of these; nulls stay null."""
+    return Column(column, role).text(array, where)
+
+
+class Column:
+    """One column of a source over all its batches: validates, keeps its kind, and writes canonical text.
+
+    Guarantees:
+    - texts pass byte for byte; different values of one kind get different texts;
+    - what is not valid UTF-8, or an index outside its dictionary, is refused as damage;
+    - a column whose kind changes between batches or files is refused.
+    """
+
+    def __init__(self, name: str, role: Role) -> None:
+        self.name = name
+        self.role = role
+        self.kind: Kind | None = None
+        self._dictionary: Any = None
+        self._dictionary_text: Any = None
+
+    @property
+    def parts(self) -> tuple[Column, ...]:
+        """The columns that it is read from: itself."""
+        return (self,)
+
+    def expect(self, type_: Any, where: str) -> None:
+        """Check that a column type known ahead has a canonical text and the kind of the other files."""
+        if is_list(type_) and self.role in (Role.ITEM, Role.TEXT):
+            type_ = type_.value_type
+        self.see(kind_of(type_, self.role, self.name, where), where)
+
+    def see(self, kind: Kind | None, where: str) -> None:
+        """Note the kind of some values; None stands for nulls only, which fit every kind."""
+        if kind is None:
+            return
+        if self.kind is not None and kind is not self.kind:
+            raise UnsupportedType(
+                f"Mixed types: column {self.name!r} holds values of kind {kind.value!r} in {where},"
+                f" but of kind {self.kind.value!r} before.",
+                "Cast the column to one type (text is always possible) in everything that is read together.",
+            )
+        self.kind = kind
+
+    def lists(self, array: Any, where: str) -> Any:
+        """Return a batch of lists that was validated and can be flattened."""
+        self.expect(array.type, where)
+        attempt(lambda: array.validate(full=True), where)
+        if not pt.is_string_view(array.type.value_type):
+            return array
+        # subtle: Arrow has no filter for lists of string views.
+        wide = pt.is_large_list(array.type)
+        return attempt(lambda: array.cast(pa.large_list(pa.large_string()) if wide else pa.list_(pa.string())), where)
+
+    def text(self, array: Any, where: str) -> Any:
+        """Return the canonical text of one batch of this column."""
+        array = plain_layout(array, where)
+        kind = kind_of(array.type, self.role, self.name, where)
+        self.see(kind, where)
+        if kind is None:
+            return pa.nulls(len(array), pa.string())
+        if not pt.is_dictionary(array.type):
+            attempt(lambda: array.validate(full=True), where)
+            return attempt(lambda: spell(array, kind), where)
+        return self._dictionary_array(array, kind, where)
+
+    def _dictionary_array(self, array: Any, kind: Kind, where: str) -> Any:
+        """Keep a dictionary; its entries are validated and spelled once while batches share it."""
+        dictionary = array.dictionary
+        if self._dictionary is None or not same_memory(dictionary, self._dictionary):
+            attempt(lambda: dictionary.validate(full=True), where)
+            self._dictionary_text = attempt(lambda: spell(dictionary, kind), where)
+            self._dictionary = dictionary  # subtle: keeps the memory alive, so that its address stays taken
+        indices = array.indices
+        attempt(lambda: indices.validate(full=True), where)
+        texts = self._dictionary_text
+        if texts.null_count or len(texts) > INT32_MAX:
+            return attempt(lambda: texts.take(indices), where)
+        # subtle: from_arrays, like take, refuses indices outside of the dictionary.
+        return attempt(lambda: pa.DictionaryArray.from_arrays(indices.cast(pa.int32()), texts), where)
+
+
+def kind_of(type_: Any, role: Role, column: str, where: str) -> Kind | None:
+    """Return the kind of a column type (None: nulls only), or refuse it with a remedy."""
+    if pt.is_dictionary(type_) or pt.is_run_end_encoded(type_):
+        type_ = type_.value_type
+    kind: Kind | None
+    if pt.is_null(type_):
+        return None
+    if pt.is_string(type_) or pt.is_large_string(type_) or pt.is_string_view(type_):
+        kind = Kind.TEXT
+    elif pt.is_integer(type_):
+        kind = Kind.INTEGER
+    elif pt.is_date(type_):
+        kind = Kind.DATE
+    elif pt.is_boolean(type_):
+        kind = Kind.BOOLEAN
+    else:
+        kind = None
+    if kind is None or kind not in KINDS_FOR_ROLE[role]:
+        raise UnsupportedType(
+            f"Column {column!r} of {where} has type {public_name(type_)}, no type to read as {role.value}.",
+            remedy_for(type_, role),
+        )
+    return kind
+
+
+def public_name(type_: Any) -> str:
+    """Name a type without the names or values nested in it (an Arrow type may carry both)."""
+    return str(type_).split("<", maxsplit=1)[0].split("(", maxsplit=1)[0].split("[", maxsplit=1)[0]
+
+
+def remedy_for(type_: Any, role: Role) -> str:
+    """Say how to bring a refused column into a type with one spelling per value."""
+    if role is Role.USER and pt.is_floating(type_):
+        return (
+            "Cast it to integer or text where the data is made: as floats, ids like 1 and 1.0 would merge,"
+            " and long ids would be rounded (a float column often is an integer column with nulls)."
+        )
+    if role is Role.USER and is_list(type_):
+        return "Name a column with one user per row; only the value column may hold lists."
+    match role:
+        case Role.USER:
+            return "Cast it to text or integer in the query that makes the data."
+        case Role.KEY if is_list(type_):
+            return "Unnest the list where the data is made: in a key of several columns each has one value per row."
+        case Role.ITEM | Role.KEY:
+            return "Cast it to text, integer, date or boolean in the query that makes the data."
+        case Role.TEXT:
+            return "Name a column of text, or cast it to text in the query that makes the data."
+        case _:
+            assert_never(role)
+
+
+def is_list(type_: Any) -> bool:
+    """Say whether a column type is one of Arrow's lists."""
+    return bool(
+        pt.is_list(type_)
+        or pt.is_large_list(type_)
+        or pt.is_fixed_size_list(type_)
+        or pt.is_list_view(type_)
+        or pt.is_large_list_view(type_)
+    )
+
+
+def plain_layout(array: Any, where: str) -> Any:
+    """Undo run-end encoding, the one layout that the functions used here do not all accept."""
+    if pt.is_run_end_encoded(array.type):
+        return attempt(lambda: pc.run_end_decode(array), where)
+    return array
+
+
+def spell(array: Any, kind: Kind) -> Any:
+    """Return utf8 or large_utf8 of a validated array without dictionary."""
+    match kind:
+        case Kind.TEXT if pt.is_string_view(array.type):
+            return array.cast(pa.string() if array.nbytes <= INT32_MAX else pa.large_string())
+        case Kind.TEXT:
+            return array
+        case Kind.DATE:
+            return spell_dates(array.cast(pa.date32()))
+        case Kind.INTEGER | Kind.BOOLEAN:
+            return array.cast(pa.string())
+        case _:
+            assert_never(kind)
+
+
+def spell_dates(array: Any) -> Any:
+    """Return ISO 8601 of date32s, which it has for four-digit years only (databases know 'infinity' and 4713 BC)."""
+    bounds = pc.min_max(array.cast(pa.int32()))
+    low, high = bounds["min"].as_py(), bounds["max"].as_py()
+    if low is not None and (low < FIRST_DAY or high > LAST_DAY):
+        raise UnsupportedType(
+            "There is a date outside of the years 1 to 9999.", "Leave such dates out, or cast the column to text."
+        )
+    return array.cast(pa.string())
+
+
+def same_memory(one: Any, other: Any) -> bool:
+    """Say whether two arrays are views of the same memory."""
+    if len(one) != len(other) or one.offset != other.offset or one.type != other.type:
+        return False
+    pairs = zip(one.buffers(), other.buffers(), strict=True)
+    return all((a is None and b is None) or (a and b and a.address == b.address) for a, b in pairs)
+
+
+def lengths(texts: Any) -> Any:
+    """Return the byte length of every row, null where the row is null: integer array of the same length."""
+    if pt.is_dictionary(texts.type):
+        return pc.binary_length(texts.dictionary).take(texts.indices)
+    return pc.binary_length(texts)
+
+
+def is_missing_possible(texts: Any, limit: int | None) -> bool:
+    """Say whether a row may be null, empty or longer than `limit`; cheap, and never wrongly False."""
+    if texts.null_count:
+        return True
+    plain = texts.dictionary if pt.is_dictionary(texts.type) else texts
+    bounds = pc.min_max(pc.binary_length(plain))
+    low, high = bounds["min"].as_py(), bounds["max"].as_py()
+    return low is not None and (low == 0 or (limit is not None and high > limit))

@@ -1,0 +1,156 @@
+"""Batches of Arrow columns -> Contributions: number the strings, normalise, then group, bound and order.
+
+The only place where user ids are seen; they are gone when it returns.
+"""
+
+from __future__ import annotations
+
+import enum
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from typing import assert_never
+
+import numpy as np
+import pyarrow as pa
+
+from dpunion.algorithms import UserOrder
+from dpunion.calibration.rounding import MAX_USERS
+from dpunion.contributions import Bools, Contributions, Int32s, Int64s, ItemTable, Uint8s, offsets_of
+from dpunion.errors import BadSource
+from dpunion.normal_forms import nfc
+from dpunion.randomness import Purpose, RunKey
+from dpunion.sets.grouping import digest_order, group_rows
+from dpunion.sets.spill import RowStore
+from dpunion.sets.strings import StringTable, as_arrow, string_buffers
+from dpunion.threads import Threads
+from dpunion.tokens import word_buffers
+
+
+class Normalization(enum.Enum):
+    """What is done to an item's text before duplicates are dropped."""
+
+    EXACT = "exact"
+    NFC = "nfc"
+    NFC_LOWER = "nfc-lower"
+
+
+def encode(
+    batches: Iterable[tuple[pa.Array, pa.Array]],
+    key: RunKey,
+    *,
+    max_items_per_user: int,
+    user_order: UserOrder,
+    normalization: Normalization,
+    split_words: bool,
+    known: Sequence[str] = (),
+    memory_limit: int | None = None,
+    read_ahead: bool = False,
+) -> Contributions:
+    """Read all batches of (users, items or texts) into contributions.
+
+    Guarantees:
+    - normalise, then drop duplicates, then leave out known items, then bound: in this order, once;
+    - the result does not depend on the order of rows, on duplicate rows or on how rows are split into batches;
+    - what a user keeps, and where the user stands, depends on that user's own data and the key alone;
+    - no user id is in the result;
+    - rows beyond the memory limit wait in nameless private files, as numbers.
+    """
+    seeds = np.frombuffer(key.subkey(Purpose.USER, 1)[:16], np.uint64)
+    user_table, item_table = StringTable(seeds[0]), StringTable(seeds[1])
+    with RowStore(memory_limit) as rows:
+        with Threads(1) as other_thread:
+            for users, values in ahead(batches) if read_ahead else batches:
+                numbered_users = other_thread.submit(user_table.number, users)
+                if split_words:
+                    counts, offsets, data = word_buffers(values)
+                    numbered = item_table.number_buffers(offsets, data)
+                    rows.append(np.repeat(numbered_users.result(), counts), numbered)
+                else:
+                    numbered = item_table.number(values)
+                    rows.append(numbered_users.result(), numbered)
+        if user_table.count > MAX_USERS:
+            raise BadSource(
+                f"There are more than {MAX_USERS} users, more than one run supports.",
+                "Split the people into disjoint groups and release each group on its own.",
+            )
+        user_table.close()
+        item_table.close()
+        with Threads(1) as other_thread:
+            digested = other_thread.submit(key.digests, Purpose.USER, *user_table.buffers())
+            table, renumbered = canonical_table(item_table, key, Normalization.EXACT if split_words else normalization)
+            user_digests = digested.result()
+        del user_table, item_table
+        unwanted = listed(table, known, key)
+        return group_rows(rows, renumbered, user_digests, table, key, max_items_per_user, user_order, unwanted)
+
+
+def ahead(batches: Iterable[tuple[pa.Array, pa.Array]]) -> Iterator[tuple[pa.Array, pa.Array]]:
+    """Read one batch ahead in a thread of its own; for files, which do not mind by which thread they are read."""
+    rest = iter(batches)
+    with Threads(1) as reader:
+        coming = reader.submit(next, rest, None)
+        while (batch := coming.result()) is not None:
+            coming = reader.submit(next, rest, None)
+            yield batch
+
+
+def canonical_table(raw: StringTable, key: RunKey, normalization: Normalization) -> tuple[ItemTable, Int32s]:
+    """Normalise the distinct items and number them by their digests.
+
+    Returns the table and, for each raw number, the new one: int32[raw items].
+    Guarantees: the numbering depends on the set of items and the key, not on where they stood.
+    """
+    offsets, data = raw.buffers()
+    merged: Int32s | None = None
+    if normalization is not Normalization.EXACT and not (normalization is Normalization.NFC and _is_ascii(data)):
+        normal = StringTable(raw.seed)
+        merged = normal.number(_normalized(offsets, data, normalization))
+        normal.close()
+        offsets, data = normal.buffers()
+    digests = key.digests(Purpose.ITEM, offsets, data)
+    order = digest_order(digests)
+    digests = digests[order]
+    strings = pa.LargeStringArray.from_buffers(len(order), pa.py_buffer(offsets), pa.py_buffer(data))
+    new_offsets, new_data = string_buffers(strings.take(as_arrow(order)))
+    rank = np.empty(len(order), np.int32)
+    rank[order] = np.arange(len(order), dtype=np.int32)
+    table = ItemTable(np.asarray(new_offsets, np.int64), new_data, digests)
+    return table, rank if merged is None else rank[merged]
+
+
+def listed(table: ItemTable, known: Sequence[str], key: RunKey) -> Bools | None:
+    """Say for each item of the table whether it is on the known list: bool[items], or None without a list.
+
+    Guarantees: an item is on the list when its bytes are; the comparison is by 128-bit keyed digests.
+    """
+    if not known:
+        return None
+    encoded = [text.encode() for text in known]
+    offsets = offsets_of(np.fromiter(map(len, encoded), np.int64, len(encoded)))
+    digests = key.digests(Purpose.ITEM, offsets, np.frombuffer(b"".join(encoded) or b"\0", np.uint8))
+    wanted = digests.view("u8,u8").ravel()
+    return np.isin(np.ascontiguousarray(table.digests).view("u8,u8").ravel(), wanted)
+
+
+def _is_ascii(data: Uint8s) -> bool:
+    return len(data) == 0 or int(data.max()) < 128
+
+
+def _normalized(offsets: Int64s, data: Uint8s, normalization: Normalization) -> pa.Array:
+    raw = data.tobytes()
+    ends = offsets.tolist()
+    texts = (raw[start:stop].decode() for start, stop in itertools.pairwise(ends))
+    return pa.array([normalized(text, normalization) for text in texts], pa.large_string())
+
+
+def normalized(text: str, normalization: Normalization) -> str:
+    """Return one item's text as the normalization spells it."""
+    match normalization:
+        case Normalization.EXACT:
+            return text
+        case Normalization.NFC:
+            return nfc(text)
+        case Normalization.NFC_LOWER:
+            return nfc(nfc(text).lower())
+        case _:
+            assert_never(normalization)

@@ -1,0 +1,263 @@
+"""Batches of (users, texts) -> one stream of token numbers, user after user; and from it sets of n-grams.
+
+The texts are split once. What stays in memory is four bytes for each token and the distinct tokens' strings.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from dpunion.algorithms import MAX_ITEMS, UserOrder
+from dpunion.calibration.rounding import MAX_USERS
+from dpunion.contributions import Contributions, Int32s, Int64s, ItemTable, Uint8s, Uint64s
+from dpunion.errors import BadSource
+from dpunion.kernels.bounding import gather_users, keep_random
+from dpunion.kernels.ngrams import (
+    FREE,
+    collect,
+    count_documents,
+    join_texts,
+    lay_beside,
+    number_pairs,
+    refill_pairs,
+    renumber,
+    scatter_documents,
+    sort_unique,
+)
+from dpunion.randomness import Purpose, RunKey
+from dpunion.sets.encoding import Normalization, canonical_table
+from dpunion.sets.grouping import THREADS, in_threads, visiting_order
+from dpunion.sets.strings import StringTable
+from dpunion.threads import Threads
+from dpunion.tokens import Splitting, Tokenizer, documents
+
+SMALLEST_TABLE = 1 << 12
+
+
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class TokenStream:
+    """Everybody's texts: user u wrote tokens[offsets[u]:offsets[u+1]], in which -1 ends a document.
+
+    offsets: int64[users+1]; tokens: int32[], numbers of `table` or -1; user_digests: uint64[users, 2].
+
+    Guarantees:
+    - nothing about the values shows in the repr;
+    - no user id is held: users are positions and keyed digests only.
+    """
+
+    offsets: Int64s
+    tokens: Int32s
+    table: ItemTable
+    user_digests: Uint64s
+
+    def __repr__(self) -> str:
+        return "TokenStream(<sensitive>)"
+
+
+def read_tokens(
+    batches: Iterable[tuple[pa.Array, pa.Array]], key: RunKey, splitting: Splitting, normalization: Normalization
+) -> TokenStream:
+    """Split all batches of (users, texts) into tokens and lay them out user after user.
+
+    normalization is applied to the tokens, except to those of Tokenizer.WORDS, which have their own.
+
+    Guarantees:
+    - tokens are normalised before anything is compared or counted;
+    - every document (or sentence, when asked) ends with -1, so that no n-gram crosses it;
+    - tokens are numbered by their keyed digests, not by where they stood; no user id is in the result.
+    """
+    seeds = np.frombuffer(key.subkey(Purpose.USER, 1)[:16], np.uint64)
+    user_table, token_table = StringTable(seeds[0]), StringTable(seeds[1])
+    chunks: list[tuple[Int64s, Int32s, Int32s]] = []
+    with Threads(1) as other_thread:
+        for users, texts in batches:
+            numbered = other_thread.submit(user_table.number, users)
+            parents, (counts, offsets, data) = documents(texts, splitting)
+            codes = token_table.number_buffers(offsets, data)
+            writers = numbered.result()
+            chunks.append((counts, writers if parents is None else writers[parents], codes))
+    if user_table.count > MAX_USERS:
+        raise BadSource(
+            f"There are more than {MAX_USERS} users, more than one run supports.",
+            "Split the people into disjoint groups and release each group on its own.",
+        )
+    user_digests = key.digests(Purpose.USER, *user_table.buffers())
+    done = splitting.tokenizer is Tokenizer.WORDS
+    table, renumbered = canonical_table(token_table, key, Normalization.EXACT if done else normalization)
+    sizes = np.zeros(len(user_digests), np.int64)
+    for counts, writers, _ in chunks:
+        count_documents(counts, writers, sizes)
+    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
+    stream = np.empty(int(offsets[-1]), np.int32)
+    heads = offsets[:-1].copy()
+    while chunks:
+        counts, writers, codes = chunks.pop()
+        scatter_documents(counts, writers, codes, renumbered, heads, stream)
+    return TokenStream(offsets, stream, table, user_digests)
+
+
+def paired(grams: Int32s, key: RunKey) -> tuple[Int32s, Uint64s]:
+    """Return for each position the number of the n-gram made of the two that start there and one later, or -1.
+
+    grams: int32[n], ending with -1. Returns codes: int32[n] and pairs: uint64[distinct], prefix << 32 | suffix, in
+    rising order: number i is pairs[i].
+
+    Guarantees: the numbers depend on which pairs there are, not on where they stood.
+    """
+    seed = np.frombuffer(key.subkey(Purpose.ITEM, 1)[:8], np.uint64)[0]
+    codes = np.empty(len(grams), np.int32)
+    size = SMALLEST_TABLE
+    slots, numbers = np.full(size, FREE), np.empty(size, np.int32)
+    pairs = np.empty(size // 2, np.uint64)
+    done, count = 0, 0
+    while True:
+        done, count = number_pairs(grams, done, codes, slots, numbers, pairs, count, seed)
+        if done == len(grams):
+            break
+        if count >= MAX_ITEMS - 1:
+            raise BadSource(
+                f"There are more than {MAX_ITEMS} distinct n-grams of one length, more than one run supports.",
+                "Split the people into disjoint groups and release each group on its own.",
+            )
+        size *= 2
+        slots, numbers = np.full(size, FREE), np.empty(size, np.int32)
+        pairs = np.concatenate([pairs, np.empty(size // 2 - len(pairs), np.uint64)])
+        refill_pairs(slots, numbers, pairs, count, seed)
+    del slots, numbers
+    order = np.argsort(pairs[:count])
+    rank = np.empty(count, np.int32)
+    rank[order] = np.arange(count, dtype=np.int32)
+    renumber(codes, rank)
+    return codes, pairs[:count][order]
+
+
+def bounded(
+    stream: TokenStream,
+    offsets: Int64s,
+    codes: Int32s,
+    table: ItemTable,
+    key: RunKey,
+    *,
+    bound_round: int,
+    max_items_per_user: int,
+    user_order: UserOrder,
+) -> Contributions:
+    """Return each user's distinct codes, at most so many of them, users in visiting order.
+
+    offsets: int64[users+1]; codes: int32[n], numbers of `table` or -1, which is no item.
+
+    Guarantees:
+    - duplicates are dropped before anything is bounded;
+    - what a user keeps, and where the user stands, depends on that user's own codes and the key alone.
+    """
+    users = len(offsets) - 1
+    grouped = np.empty(int(np.count_nonzero(codes >= 0)), np.int32)
+    starts = np.empty(users + 1, np.int64)
+    collect(offsets, codes, starts, grouped)
+    sizes = np.zeros(users, np.int64)
+    # Users are split where the codes are halved, so that both threads have equal work.
+    cuts = np.searchsorted(starts, np.linspace(0, starts[-1], THREADS + 1).astype(np.int64)).tolist()
+    cuts[0], cuts[-1] = 0, users
+    in_threads(lambda cut: sort_unique(starts, grouped, sizes, *cut), itertools.pairwise(cuts))
+    heavy = np.flatnonzero(sizes > max_items_per_user)
+    heavy_keys = key.words(Purpose.BOUND, bound_round, stream.user_digests[heavy])
+    keep_random(starts, grouped, sizes, heavy, heavy_keys, table.digests, max_items_per_user)
+    order = visiting_order(sizes, stream.user_digests, user_order)
+    new_offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes[order])])
+    items = np.empty(int(new_offsets[-1]), np.int32)
+    gather_users(starts, grouped, order, new_offsets, items)
+    return Contributions(new_offsets, items, table, stream.user_digests[order], max_items_per_user)
+
+
+def encode_ngrams(
+    batches: Iterable[tuple[pa.Array, pa.Array]],
+    key: RunKey,
+    *,
+    shortest: int,
+    longest: int,
+    max_items_per_user: int,
+    user_order: UserOrder,
+    splitting: Splitting,
+    normalization: Normalization = Normalization.NFC_LOWER,
+) -> Contributions:
+    """Read all batches of (users, texts) into contributions whose items are the n-grams of all these lengths.
+
+    All lengths are one set (arXiv 2002.09745, section 6.2.1), so any algorithm can release from it. An item is the
+    n-gram's tokens joined by one space.
+
+    Guarantees: as `encoding.encode`; the result is the same as if the n-grams had been given as items.
+    """
+    stream = read_tokens(batches, key, splitting, normalization)
+    offsets, data = stream.table.offsets, stream.table.data
+    grams, last = stream.tokens, np.arange(len(stream.table), dtype=np.int32)
+    levels: list[tuple[Int32s, Int64s, Uint8s]] = []
+    for length in range(1, longest + 1):
+        if length > 1:
+            grams, pairs = paired(grams, key)
+            suffixes = (pairs & np.uint64(0xFFFFFFFF)).astype(np.int32)
+            prefixes = (pairs >> np.uint64(32)).astype(np.int32)
+            last = last[suffixes]
+            offsets, data = joined_texts(offsets, data, stream.table, prefixes, last)
+        if length >= shortest:
+            levels.append((grams, offsets, data))
+    table, ranks = _one_table(levels, key)
+    codes, spread = _side_by_side(stream.offsets, [grams for grams, _, _ in levels], ranks)
+    return bounded(
+        stream,
+        spread,
+        codes,
+        table,
+        key,
+        bound_round=0,
+        max_items_per_user=max_items_per_user,
+        user_order=user_order,
+    )
+
+
+def joined_texts(
+    offsets: Int64s, data: Uint8s, tokens: ItemTable, prefixes: Int32s, last: Int32s
+) -> tuple[Int64s, Uint8s]:
+    """Return the texts of n-grams, prefix, space, last token, as int64 offsets and bytes.
+
+    Guarantees: a text holds the bytes of its own tokens only.
+    """
+    lengths = np.diff(offsets)[prefixes] + 1 + np.diff(tokens.offsets)[last]
+    new_offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
+    new_data = np.empty(int(new_offsets[-1]), np.uint8)
+    join_texts(offsets, data, tokens.offsets, tokens.data, prefixes, last, new_offsets, new_data)
+    return new_offsets, new_data
+
+
+def _one_table(levels: list[tuple[Int32s, Int64s, Uint8s]], key: RunKey) -> tuple[ItemTable, list[Int32s]]:
+    """Number the items of all lengths together by their digests; return for each length old number -> new."""
+    shifts = np.cumsum([0, *(len(data) for _, _, data in levels)])
+    offsets = np.concatenate(
+        [np.zeros(1, np.int64), *(o[1:] + shift for (_, o, _), shift in zip(levels, shifts, strict=False))]
+    )
+    data = np.concatenate([np.zeros(0, np.uint8), *(part for _, _, part in levels)])
+    digests = key.digests(Purpose.ITEM, offsets, data)
+    order = np.lexsort((digests[:, 1], digests[:, 0]))
+    rank = np.empty(len(order), np.int32)
+    rank[order] = np.arange(len(order), dtype=np.int32)
+    strings = pa.LargeStringArray.from_buffers(len(order), pa.py_buffer(offsets), pa.py_buffer(data))
+    _, new_offsets, new_data = strings.take(pa.array(order)).buffers()
+    table = ItemTable(
+        np.frombuffer(new_offsets, np.int64)[: len(order) + 1] if len(order) else np.zeros(1, np.int64),
+        np.frombuffer(new_data, np.uint8) if new_data is not None else np.empty(0, np.uint8),
+        digests[order],
+    )
+    cuts = np.cumsum([len(o) - 1 for _, o, _ in levels])[:-1]
+    return table, list(np.split(rank, cuts))
+
+
+def _side_by_side(offsets: Int64s, codes: list[Int32s], ranks: list[Int32s]) -> tuple[Int32s, Int64s]:
+    """Lay each user's codes of all lengths side by side, renumbered; returns them and the users' offsets."""
+    out = np.empty(int(offsets[-1]) * len(codes), np.int32)
+    for number, (grams, rank) in enumerate(zip(codes, ranks, strict=True)):
+        lay_beside(offsets, grams, rank, number, len(codes), out)
+    return out, offsets * len(codes)

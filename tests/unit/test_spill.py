@@ -1,0 +1,141 @@
+"""Rows beyond the memory limit: same result, nothing left behind."""
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import dpunion
+from dpunion.algorithms import UserOrder
+from dpunion.randomness import RunKey
+from dpunion.sets import spill
+from dpunion.sets.encoding import Normalization, encode
+
+rows = st.lists(st.tuples(st.integers(0, 300), st.integers(0, 40)), min_size=0, max_size=400)
+
+
+def encoded(pairs, limit):
+    batches = [
+        (
+            pa.array([f"u{user}" for user, _ in part], pa.string()),
+            pa.array([f"i{item}" for _, item in part], pa.string()),
+        )
+        for part in (pairs[:50], pairs[50:200], pairs[200:])
+    ]
+    return encode(
+        batches,
+        RunKey.for_tests(3),
+        max_items_per_user=3,
+        user_order=UserOrder.SMALLEST_FIRST,
+        normalization=Normalization.NFC,
+        split_words=False,
+        memory_limit=limit,
+    )
+
+
+@given(rows)
+def test_spilling_changes_nothing(pairs):
+    kept, spilled = encoded(pairs, None), encoded(pairs, 64)
+    assert np.array_equal(kept.offsets, spilled.offsets)
+    assert np.array_equal(kept.items, spilled.items)
+    assert np.array_equal(kept.user_digests, spilled.user_digests)
+
+
+def test_spill_files_have_no_name_and_belong_to_us_alone(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with spill.RowStore(8) as store:
+        for _ in range(3):
+            store.append(np.arange(100, dtype=np.int32), np.arange(100, dtype=np.int32))
+        assert store.files
+        assert list(tmp_path.iterdir()) == []
+        assert all(os.fstat(file.fileno()).st_mode & 0o077 == 0 for file in store.files)
+        assert all(os.fstat(file.fileno()).st_nlink == 0 for file in store.files)
+        assert sum(len(users) for part in store.parts() for users, _ in part.chunks) == 300
+    assert not store.files
+
+
+def test_a_full_disk_while_spilling_is_a_clear_error(monkeypatch):
+    class Full:
+        def write(self, _data):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        def close(self):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(spill, "nameless_file", Full)
+    with pytest.raises(dpunion.CannotWrite, match="No space left"), spill.RowStore(8) as store:
+        store.append(np.arange(100, dtype=np.int32), np.arange(100, dtype=np.int32))
+
+
+KILLED = """
+import numpy as np, sys, time
+from dpunion.sets.spill import RowStore
+store = RowStore(8)
+for _ in range(3):
+    store.append(np.arange(100000, dtype=np.int32), np.arange(100000, dtype=np.int32))
+print("spilled", flush=True)
+time.sleep(60)
+"""
+
+
+def test_a_killed_run_leaves_nothing_and_a_living_one_is_not_touched(tmp_path):
+    environment = os.environ | {"TMPDIR": str(tmp_path)}
+
+    def start():
+        process = subprocess.Popen([sys.executable, "-c", KILLED], env=environment, stdout=subprocess.PIPE, text=True)
+        assert process.stdout.readline() == "spilled\n"
+        return process
+
+    killed, living = start(), start()
+    killed.send_signal(signal.SIGKILL)
+    killed.wait()
+    killed.stdout.close()
+    assert list(tmp_path.iterdir()) == []
+    held = [
+        os.readlink(link) for link in Path(f"/proc/{living.pid}/fd").iterdir() if link.exists() or link.is_symlink()
+    ]
+    assert sum(str(tmp_path) in name for name in held) == spill.PARTS
+    living.kill()
+    living.wait()
+    living.stdout.close()
+    time.sleep(0)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [("2GB", 2 * 10**9), ("1.5 GiB", 3 * 2**29), (10**9, 10**9), ("300mb", 3 * 10**8)]
+)
+def test_limits_are_read_as_people_write_them(text, expected):
+    assert spill.as_bytes(text) == expected
+
+
+@pytest.mark.parametrize("text", ["2 apples", "-1GB", "1KB", 0, True, "nan"])
+def test_bad_limits_are_refused(text):
+    with pytest.raises(dpunion.BadParameter, match="memory_limit"):
+        spill.as_bytes(text)
+
+
+@pytest.mark.parametrize("options", [{"ngrams": "1-2"}, {"tokenizer": "whitespace"}, {"drop_urls": True}])
+def test_a_limit_that_would_not_be_kept_is_refused(options):
+    source = pa.table({"user": ["u"], "text": ["some words"]})
+    common = {"user": "user", "text": "text", "epsilon": 1.0, "delta": 1e-6, "memory_limit": "200MB"}
+    with pytest.raises(dpunion.BadParameter, match="memory limit cannot be kept"):
+        dpunion.release(source, **common, **options)
+    assert len(dpunion.release(source, **common)) == 0
+
+
+def test_a_limit_is_refused_on_spark_before_it_starts():
+    from dpunion.engines.spark.frames import SparkSource
+
+    options = {"user": "user", "item": "item", "epsilon": 1.0, "delta": 1e-6}
+    with pytest.raises(dpunion.BadParameter, match="memory limit cannot be kept on Spark"):
+        dpunion.release(SparkSource(("none.parquet",), "local[1]", ()), memory_limit="200MB", **options)
