@@ -26,7 +26,7 @@ Guarantees:
 
 from __future__ import annotations
 
-from typing import Any, NoReturn, Self
+from typing import Any, Self
 
 
 class LedgerNote(str):
@@ -155,11 +155,3 @@ class InternalError(AssertionError):
 
 class SensitivityMismatch(InternalError):
     """The weights promise another sensitivity than the noise was calibrated to."""
-
-
-def refuse_choice(name: str, got: object, choices: list[str]) -> NoReturn:
-    """Raise the one sentence every bad choice gets."""
-    raise BadParameter(
-        f"The {name!r} parameter must be one of {', '.join(choices)}. Got {got!r} instead.",
-        f"Choose one of these for {name!r}.",
-    )

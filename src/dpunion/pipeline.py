@@ -21,9 +21,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpunion import keys
-from dpunion.algorithms import Bounding, Funnel, as_choice
+from dpunion.algorithms import Bounding, Funnel
 from dpunion.budget import budget_for_release
 from dpunion.charging import reserved
+from dpunion.checks import as_choice
 from dpunion.contributions import Contributions, Int64s, ItemTable
 from dpunion.engines.local.rounds import run_rounds
 from dpunion.engines.spark.frames import SparkSource, check_spark_source, checked_options, is_on_spark, is_spark_frame

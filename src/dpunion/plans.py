@@ -25,12 +25,12 @@ from dpunion.algorithms import (
     WeightedGaussian,
     WeightedLaplace,
     algorithm_named,
-    check_real,
 )
 from dpunion.budget import Budget
 from dpunion.calibration import gaussian, laplace, optimal, rounding
 from dpunion.calibration.gaussian import Calibrated
 from dpunion.calibration.hints import calibrate_with_hints
+from dpunion.checks import check_real
 from dpunion.errors import BadParameter
 from dpunion.research import RESEARCH_POLICIES, refuse_research
 
@@ -131,8 +131,7 @@ class Plan:
 
 def real_in(values: Any, name: str, low: float = -LARGEST, high: float = LARGEST) -> float:
     """Return a number that was read from a file; refuse what no plan holds."""
-    check_real("a plan", name, values[name], low, high)
-    return float(values[name])
+    return check_real("a plan", name, values[name], low, high)
 
 
 def as_algorithm(algorithm: object) -> Algorithm:

@@ -10,7 +10,8 @@ from typing import ClassVar, NoReturn, assert_never
 
 import numpy as np
 
-from dpunion.algorithms import Bounding, check_real, check_whole
+from dpunion.algorithms import Bounding
+from dpunion.checks import check_real, check_whole
 from dpunion.contributions import Float64s, Int32s, Int64s
 from dpunion.errors import NotPrivate
 from dpunion.kernels.study import descend_l1_with_l2_budget, fill_greedily, fill_in_order

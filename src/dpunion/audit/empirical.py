@@ -16,12 +16,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from dpunion.algorithms import ALGORITHMS, Algorithm, Funnel, OptimalSingleItem, check_real, check_whole
+from dpunion.algorithms import ALGORITHMS, Algorithm, Funnel, OptimalSingleItem
 from dpunion.audit.binomial import lower_bound, upper_bound
 from dpunion.audit.drawing import table
 from dpunion.audit.trials import System, outcomes
 from dpunion.audit.worlds import NeighbourPair, neighbour_pairs
 from dpunion.budget import Budget
+from dpunion.checks import check_real, check_whole
 from dpunion.contributions import Int64s
 from dpunion.plans import Plan
 

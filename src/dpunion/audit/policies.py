@@ -15,10 +15,11 @@ from pathlib import Path
 
 import numpy as np
 
-from dpunion.algorithms import Norm, PolicyGaussian, PolicyLaplace, as_choice, check_real, check_whole
+from dpunion.algorithms import Norm, PolicyGaussian, PolicyLaplace
 from dpunion.budget import Budget
+from dpunion.checks import as_choice, check_real, check_whole, refuse_choice
 from dpunion.contributions import Float64s, Int32s, Int64s
-from dpunion.errors import BadParameter, InternalError, refuse_choice
+from dpunion.errors import BadParameter, InternalError
 from dpunion.kernels.descent import descend_ball
 from dpunion.kernels.study import descend_l1_with_l2_budget, fill_greedily
 from dpunion.mechanisms import DescentMechanism, mechanism_for

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from dpunion.algorithms import Norm, check_real, check_whole
+from dpunion.algorithms import Norm
 from dpunion.audit import drawing
 from dpunion.audit.draws import Generator, generator, new_seed
 from dpunion.audit.findings import Finding, PairFinding, SequenceFinding, StepFinding
@@ -20,6 +20,7 @@ from dpunion.audit.policies import DEFAULT_CUTOFF, Policy, Subject, as_subject
 from dpunion.audit.sequences import climbed_groups, grown_sequence, random_ladders
 from dpunion.audit.shrinking import shrink_pair, shrink_sequence, shrink_step
 from dpunion.audit.steps import climbed_pair, random_pairs, random_steps
+from dpunion.checks import check_real, check_whole
 
 Attack = Callable[[Generator, Subject, int], "list[PairFinding] | list[StepFinding] | list[SequenceFinding]"]
 

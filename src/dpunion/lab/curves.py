@@ -26,9 +26,9 @@ from dpunion.algorithms import (
     PolicyLaplace,
     WeightedGaussian,
     WeightedLaplace,
-    check_whole,
 )
 from dpunion.calibration import optimal
+from dpunion.checks import check_whole
 from dpunion.contributions import Float64s, Int64s
 from dpunion.errors import BadParameter
 from dpunion.kernels.normal import upper_tail

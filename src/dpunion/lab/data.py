@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from dpunion.algorithms import MAX_ITEMS, Bounding, as_choice
+from dpunion.algorithms import MAX_ITEMS, Bounding
+from dpunion.checks import as_choice
 from dpunion.contributions import Contributions, Int64s, offsets_of
 from dpunion.errors import BadParameter
 from dpunion.kernels.bounding import gather_users

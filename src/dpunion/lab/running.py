@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dpunion.algorithms import Bounding, check_whole
+from dpunion.algorithms import Bounding
+from dpunion.checks import check_whole
 from dpunion.lab.data import COVERAGE, LabData, bounded
 from dpunion.lab.journals import Journal
 from dpunion.lab.trials import Setting, Trial, identity, plan_setting, run_trial, trial_key

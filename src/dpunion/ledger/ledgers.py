@@ -10,6 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from dpunion.checks import as_choice
 from dpunion.errors import (
     BadParameter,
     DpunionError,
@@ -18,7 +19,6 @@ from dpunion.errors import (
     LedgerNote,
     NotPrivate,
     ReplacedLedger,
-    refuse_choice,
 )
 from dpunion.ledger.addresses import store_at
 from dpunion.ledger.amounts import DELTA_UNITS, EPSILON_UNITS, Amounts, Composition
@@ -111,7 +111,7 @@ class Ledger:
                 "A dataset's name must be of letters, digits, dots, dashes and underscores, at most 100.",
                 "Choose a plain name such as posts-2024.",
             )
-        chosen = _composition(composition)
+        chosen = as_choice("composition", composition, Composition)
         share = NOVELTY_SHARE if novelty_share is None else novelty_share
         caps = account_caps(epsilon, delta, chosen, share)
         details = {"composition": chosen.value, "epsilon": float(epsilon), "delta": float(delta)}
@@ -361,13 +361,6 @@ def _priced(charge: Plan | Amounts) -> tuple[Amounts, dict[str, Any]]:
     from dpunion.ledger.accounts import charge_for_plan
 
     return charge_for_plan(charge), charge.to_dict()
-
-
-def _composition(value: str | Composition) -> Composition:
-    for each in Composition:
-        if value in (each, each.value):
-            return each
-    refuse_choice("composition", value, [each.value for each in Composition])
 
 
 def _head(sequence: int, digest: str) -> str:

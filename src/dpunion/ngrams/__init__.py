@@ -18,9 +18,9 @@ import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from dpunion.algorithms import as_choice
 from dpunion.budget import budget_for_release
 from dpunion.charging import reserved
+from dpunion.checks import as_choice
 from dpunion.engines.spark.frames import check_spark_source, checked_shards, is_on_spark
 from dpunion.errors import BadParameter
 from dpunion.ledger.accounts import charge_for_budget

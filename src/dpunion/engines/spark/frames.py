@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from dpunion import errors
+from dpunion.checks import check_whole
 from dpunion.errors import BadParameter
 
 if TYPE_CHECKING:
@@ -92,12 +93,8 @@ def is_spark_frame(source: object) -> bool:
 def checked_shards(shards: int | None) -> int:
     """Return the number of shards; refuse what makes no sense."""
     chosen = DEFAULT_SHARDS if shards is None else shards
-    if isinstance(chosen, bool) or not isinstance(chosen, int) or not 1 <= chosen <= MOST_SHARDS:
-        raise BadParameter(
-            f"The 'shards' parameter must be a whole number from 1 to {MOST_SHARDS}. Got {shards!r} instead.",
-            "Leave it out, or take about one for every ten million pairs.",
-        )
-    return chosen
+    remedy = "Leave it out, or take about one for every ten million pairs."
+    return check_whole("", "shards", chosen, 1, MOST_SHARDS, remedy)
 
 
 def checked_options(shards: int | None, collect: bool, out: Any, *, on_spark: bool) -> int:  # noqa: FBT001
