@@ -32,6 +32,7 @@ from dpunion.calibration.gaussian import Calibrated
 from dpunion.calibration.hints import calibrate_with_hints
 from dpunion.checks import check_real
 from dpunion.errors import BadParameter
+from dpunion.foreign import ForeignErrors
 from dpunion.research import RESEARCH_POLICIES, refuse_research
 
 LARGEST = 1e12
@@ -106,7 +107,8 @@ class Plan:
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Plan:
         """Read back what `to_dict` wrote: a record of what was done. A new release always plans anew."""
-        try:
+        strange = BadParameter("This is not a plan of dpunion.", "Pass what Plan.to_dict returned.")
+        with ForeignErrors(lambda _: strange, KeyError, TypeError, ValueError, ours_too=True):
             noise = Noise(values["noise"])
             norm = Norm(values["sensitivity"]["norm"])
             return cls(
@@ -124,9 +126,6 @@ class Plan:
                     for one in values.get("rounds", [])
                 ),
             )
-        except (KeyError, TypeError, ValueError):
-            problem = BadParameter("This is not a plan of dpunion.", "Pass what Plan.to_dict returned.")
-        raise problem
 
 
 def real_in(values: Any, name: str, low: float = -LARGEST, high: float = LARGEST) -> float:

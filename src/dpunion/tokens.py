@@ -35,6 +35,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dpunion.errors import BadParameter, DamagedSource, UnsupportedType
+from dpunion.foreign import ForeignErrors
 from dpunion.kernels.unicode_words import DOTTED_I, DOTTED_I_LOWER, NONSTARTER, UNASSIGNED, UNSTABLE
 from dpunion.kernels.words import LONG, Bytes, Ints, split, survey, tables
 from dpunion.normal_forms import from_codes, nfc, to_codes
@@ -45,6 +46,7 @@ WINDOW_BYTES = 1 << 12  # looked at together for a place to cut
 
 # What str.isspace says, fixed here: these characters have not changed since Unicode 6.3.
 WHITE_SPACE = r"[\x09-\x0d\x1c-\x20\x{85}\p{Z}]+"
+NOT_TEXT = "The text column is not valid UTF-8 text."
 URL = r"(?i)\b(?:(?:https?|ftp)://|www\.)[^\x09-\x0d\x1c-\x20\x{85}\p{Z}]*"
 # A sentence ends at a line break, after . ! ? … with white space behind, or after 。！？ (closing marks included).
 SENTENCE_END = r"""([.!?…]+["'”’)\]]*)[\x09-\x0d\x1c-\x20\x{85}\p{Z}]+|([。！？]+[」』”’）]*)"""
@@ -178,13 +180,11 @@ def plain_texts(chunk: pa.Array) -> Texts:
 
 def flat_text(chunk: pa.Array) -> pa.Array:
     """Return dictionary-encoded or string-view text as large_string."""
-    try:
+    with ForeignErrors(lambda _: damaged(NOT_TEXT), pa.ArrowInvalid, IndexError):
         chunk.validate(full=True)  # indices and views point into memory: check before following them
         if pa.types.is_dictionary(chunk.type):
             return chunk.dictionary.cast(pa.large_string()).take(chunk.indices)
         return chunk.cast(pa.large_string())
-    except (pa.ArrowInvalid, IndexError):
-        raise damaged("The text column is not valid UTF-8 text.") from None
 
 
 def bytes_of(buffer: Any) -> Bytes:
@@ -355,10 +355,8 @@ def readable(texts: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 def attempted(function: Callable[..., Any], *args: Any, **options: Any) -> Any:
     """Call a function of Arrow; what it raises could quote the text, so it is not passed on."""
-    try:
+    with ForeignErrors(lambda _: damaged(NOT_TEXT), pa.ArrowException):
         return function(*args, **options)
-    except pa.ArrowException:
-        raise damaged("The text column is not valid UTF-8 text.") from None
 
 
 def sentences(texts: pa.Array) -> tuple[Ints, pa.Array]:
@@ -406,24 +404,22 @@ def call_buffers(texts: pa.Array, split_one: SplitFunction) -> WordBuffers:
 
 def called(split_one: SplitFunction, text: str) -> list[str]:
     """Call the tokeniser on one text, hiding what its errors say."""
-    problem = ""
-    try:
+
+    def withhold(error: Exception) -> BadParameter:
+        return BadParameter(
+            f"The tokenizer failed with {type(error).__name__}; its message is withheld, as it may hold private text.",
+            "Try the tokenizer on public text first.",
+        )
+
+    with ForeignErrors(withhold, ours_too=True):
         return list(split_one(text))
-    except Exception as error:  # noqa: BLE001 - its text may quote the private text
-        problem = type(error).__name__
-    raise BadParameter(
-        f"The tokenizer failed with {problem}; its message is withheld, as it may hold private text.",
-        "Try the tokenizer on public text first.",
-    )
 
 
 @functools.cache
 def treebank() -> SplitFunction:
     """Return NLTK's Penn Treebank tokeniser, which needs no downloaded model."""
-    try:
+    with ForeignErrors(lambda _: missing("treebank", "nltk", "text"), ImportError):
         module = importlib.import_module("nltk.tokenize")
-    except ImportError:
-        raise missing("treebank", "nltk", "text") from None
     tokenize: SplitFunction = module.NLTKWordTokenizer().tokenize
     return tokenize
 
@@ -431,10 +427,8 @@ def treebank() -> SplitFunction:
 @functools.cache
 def icu(locale: str) -> SplitFunction:
     """Return ICU's word segmentation: the segments that hold a letter, a mark or a number."""
-    try:
+    with ForeignErrors(lambda _: missing("icu", "icu4py", "icu"), ImportError):
         module = importlib.import_module("icu4py.breakers")
-    except ImportError:
-        raise missing("icu", "icu4py", "icu") from None
 
     def segments(text: str) -> Iterator[str]:
         for segment in module.WordBreaker(text, locale):

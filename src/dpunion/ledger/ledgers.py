@@ -20,6 +20,7 @@ from dpunion.errors import (
     NotPrivate,
     ReplacedLedger,
 )
+from dpunion.foreign import ForeignErrors
 from dpunion.ledger.addresses import store_at
 from dpunion.ledger.amounts import DELTA_UNITS, EPSILON_UNITS, Amounts, Composition
 from dpunion.ledger.chain import Reader, append
@@ -302,23 +303,21 @@ class Reservation:
         files = [(str(Path(path).absolute()), sha256_of(Path(path))) for path in outputs]
         if digest is not None:
             files.append(("", digest))
-        problem: LedgerError | None = None
-        try:
+        with ForeignErrors(self._explain_unsettled, LedgerError, ours_too=True):
             self._ledger._close(Kind.SETTLED, self._event, Amounts(), {"outputs": files})  # noqa: SLF001
-        except LedgerError as error:
-            problem = error
+
+    def _explain_unsettled(self, problem: LedgerError) -> LedgerError:
         if isinstance(problem, ReplacedLedger):
-            raise ReplacedLedger(
+            return ReplacedLedger(
                 f"The release was made, but {self._uncharged}",
                 "Keep the output. Put the ledger back that holds this entry; if it is lost, charge this amount in the "
                 "other one (Ledger.reserve) before anything else is released.",
             )
-        if problem is not None:
-            raise LedgerError(
-                f"The release was made and its budget is spent, but entry {self.entry} could not be settled: "
-                f"{problem.what}",
-                "Keep the output. The entry stays open, which counts as spent.",
-            )
+        return LedgerError(
+            f"The release was made and its budget is spent, but entry {self.entry} could not be settled: "
+            f"{problem.what}",
+            "Keep the output. The entry stays open, which counts as spent.",
+        )
 
     @property
     def _uncharged(self) -> str:

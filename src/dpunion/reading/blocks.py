@@ -16,6 +16,7 @@ from typing import Any, TypeVar, assert_never
 import pyarrow as pa
 
 from dpunion.errors import DamagedSource
+from dpunion.foreign import ForeignErrors
 from dpunion.reading.columns import OnFraction
 from dpunion.reading.guard import WRITE_AGAIN, attempt
 from dpunion.reading.locate import Compression, InputFile
@@ -127,13 +128,12 @@ def check_text(block: Block) -> None:
         raise block.damaged("there is a NUL byte", position=nul)
     if block.data.isascii():
         return
-    position = None
-    try:
+
+    def locate(error: UnicodeDecodeError) -> DamagedSource:
+        return block.damaged("the text is not UTF-8", position=error.start, remedy="Write the file again as UTF-8.")
+
+    with ForeignErrors(locate, UnicodeDecodeError):
         block.data.decode()
-    except UnicodeDecodeError as error:
-        position = error.start
-    if position is not None:
-        raise block.damaged("the text is not UTF-8", position=position, remedy="Write the file again as UTF-8.")
 
 
 def parsed(parse: Callable[[B], T], blocks: Iterator[B]) -> Iterator[T]:

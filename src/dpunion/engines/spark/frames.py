@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from dpunion import errors
 from dpunion.checks import check_whole
 from dpunion.errors import BadParameter
+from dpunion.foreign import ForeignErrors
 
 if TYPE_CHECKING:
     from dpunion.reading import NullUserPolicy, ValueKind
@@ -112,16 +113,8 @@ def cleanly(call: Callable[[], T]) -> T:
     Guarantees: an error of a worker comes out as it was raised there; of others only the kind is told, without message,
     cause and context; PySpark does not print them either.
     """
-    problem: errors.DpunionError
-    try:
-        with _unprinted():
-            return call()
-    except errors.DpunionError:
-        raise
-    except Exception as error:  # noqa: BLE001 - Spark's messages can quote values
-        problem = _told(error)
-    # subtle: raised outside the handler, and not by a context manager, whose errors have a context always.
-    raise problem
+    with ForeignErrors(_told), _unprinted():
+        return call()
 
 
 @contextlib.contextmanager
