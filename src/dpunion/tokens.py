@@ -34,10 +34,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dpunion.contributions import Int64s, Uint8s, offsets_of
 from dpunion.errors import BadParameter, DamagedSource, UnsupportedType
 from dpunion.foreign import ForeignErrors
 from dpunion.kernels.unicode_words import DOTTED_I, DOTTED_I_LOWER, NONSTARTER, UNASSIGNED, UNSTABLE
-from dpunion.kernels.words import LONG, Bytes, Ints, split, survey, tables
+from dpunion.kernels.words import LONG, split, survey, tables
 from dpunion.normal_forms import from_codes, nfc, to_codes
 
 MENDED_AT_ONCE = 1 << 22  # bytes: bounds what is held as Python text, changes no result
@@ -91,9 +92,9 @@ class Splitting:
 class WordBuffers(NamedTuple):
     """The words of n texts, one after the other. Sensitive: prints shapes only."""
 
-    counts: Ints  # int64[n_texts]: how many words each text has
-    offsets: Ints  # int64[n_words + 1]: word w is data[offsets[w]:offsets[w + 1]]
-    data: Bytes  # uint8[offsets[-1]]: UTF-8
+    counts: Int64s  # int64[n_texts]: how many words each text has
+    offsets: Int64s  # int64[n_words + 1]: word w is data[offsets[w]:offsets[w + 1]]
+    data: Uint8s  # uint8[offsets[-1]]: UTF-8
 
     def __repr__(self) -> str:
         """Show shapes, never values."""
@@ -103,9 +104,9 @@ class WordBuffers(NamedTuple):
 class Texts(NamedTuple):
     """Some texts as bytes; text t is data[starts[t]:ends[t]]."""
 
-    data: Bytes
-    starts: Ints
-    ends: Ints
+    data: Uint8s
+    starts: Int64s
+    ends: Int64s
 
 
 def words(texts: pa.Array | pa.ChunkedArray) -> pa.LargeListArray:
@@ -122,8 +123,7 @@ def words(texts: pa.Array | pa.ChunkedArray) -> pa.LargeListArray:
     - text that is not UTF-8 raises DamagedSource, whose message holds nothing of it.
     """
     counts, offsets, data = word_buffers(texts)
-    bounds = np.zeros(counts.size + 1, np.int64)
-    np.cumsum(counts, out=bounds[1:])
+    bounds = offsets_of(counts)
     values = pa.LargeStringArray.from_buffers(offsets.size - 1, pa.py_buffer(offsets), pa.py_buffer(data))
     return pa.LargeListArray.from_arrays(pa.array(bounds), values)
 
@@ -187,7 +187,7 @@ def flat_text(chunk: pa.Array) -> pa.Array:
         return chunk.cast(pa.large_string())
 
 
-def bytes_of(buffer: Any) -> Bytes:
+def bytes_of(buffer: Any) -> Uint8s:
     """Look at a buffer as bytes, read-only: so the kernels are compiled once, for that."""
     data = np.frombuffer(b"" if buffer is None else buffer, np.uint8)
     data.flags.writeable = False
@@ -221,7 +221,7 @@ class Piece(NamedTuple):
     end: int
 
 
-def cut_up(data: Bytes, text: int, start: int, end: int) -> Iterator[Piece]:
+def cut_up(data: Uint8s, text: int, start: int, end: int) -> Iterator[Piece]:
     """Yield a text in pieces of about MENDED_AT_ONCE bytes."""
     while end - start > MENDED_AT_ONCE:
         cut = stable_after(data, start + MENDED_AT_ONCE, end)
@@ -231,7 +231,7 @@ def cut_up(data: Bytes, text: int, start: int, end: int) -> Iterator[Piece]:
         yield Piece(text, start, end)
 
 
-def stable_after(data: Bytes, at: int, end: int) -> int:
+def stable_after(data: Uint8s, at: int, end: int) -> int:
     """Return where the first character at or after `at` begins that NFC neither changes nor joins to the one before.
 
     Lower-casing it does not change that, see `survey`. Without such a character, `end`.
@@ -257,7 +257,7 @@ def groups(pieces: list[Piece]) -> Iterator[list[Piece]]:
         yield [piece for piece, _ in some]
 
 
-def mend(data: Bytes, flags: Bytes, pieces: list[Piece]) -> list[bytes]:
+def mend(data: Uint8s, flags: Uint8s, pieces: list[Piece]) -> list[bytes]:
     """Return the pieces as UTF-8 in NFC, lower-cased but for Σ, and in NFC again.
 
     Guarantees: what a piece becomes depends on that piece alone.
@@ -301,14 +301,14 @@ def damaged(what: str) -> DamagedSource:
     return DamagedSource(what, "Convert the source to UTF-8, or repair it, and read it again.")
 
 
-def documents(texts: pa.Array | pa.ChunkedArray, splitting: Splitting) -> tuple[Ints | None, WordBuffers]:
+def documents(texts: pa.Array | pa.ChunkedArray, splitting: Splitting) -> tuple[Int64s | None, WordBuffers]:
     """Return the tokens of each document, and which text each document is of: int64[documents], None for "its own".
 
     Guarantees:
     - the documents of a text depend on that text alone;
     - no token is empty or contains white space, so tokens joined by spaces can be told apart again.
     """
-    parents: Ints | None = None
+    parents: Int64s | None = None
     if splitting.drop_urls:
         texts = attempted(pc.replace_substring_regex, readable(texts), pattern=URL, replacement=" ")
     if splitting.sentences:
@@ -359,7 +359,7 @@ def attempted(function: Callable[..., Any], *args: Any, **options: Any) -> Any:
         return function(*args, **options)
 
 
-def sentences(texts: pa.Array) -> tuple[Ints, pa.Array]:
+def sentences(texts: pa.Array) -> tuple[Int64s, pa.Array]:
     """Return the sentences of all texts, and the number of the text each is of: int64[sentences]."""
     broken = attempted(pc.replace_substring_regex, texts, pattern=SENTENCE_END, replacement="\\1\\2\n")
     split_up = attempted(pc.split_pattern_regex, broken, pattern=LINE_BREAKS)
@@ -371,7 +371,7 @@ def list_buffers(lists: pa.Array) -> WordBuffers:
     bounds = np.asarray(lists.offsets, np.int64)
     tokens = lists.values
     full = np.asarray(pc.greater(pc.binary_length(tokens), 0))
-    before = np.concatenate([np.zeros(1, np.int64), np.cumsum(full)])
+    before = offsets_of(full)
     tokens = tokens.filter(pa.array(full)).cast(pa.large_string())
     if not len(tokens):
         return WordBuffers(np.zeros(len(lists), np.int64), np.zeros(1, np.int64), np.zeros(0, np.uint8))
@@ -398,7 +398,7 @@ def call_buffers(texts: pa.Array, split_one: SplitFunction) -> WordBuffers:
             if token:
                 pieces.append(token.encode())
         counts[number] = len(pieces) - before
-    offsets = np.fromiter(itertools.accumulate(map(len, pieces), initial=0), np.int64, len(pieces) + 1)
+    offsets = offsets_of(np.fromiter(map(len, pieces), np.int64, len(pieces)))
     return WordBuffers(counts, offsets, np.frombuffer(b"".join(pieces), np.uint8))
 
 

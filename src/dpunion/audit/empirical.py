@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from dpunion.algorithms import ALGORITHMS, Algorithm, Funnel, OptimalSingleItem
 from dpunion.audit.binomial import lower_bound, upper_bound
@@ -23,10 +22,8 @@ from dpunion.audit.trials import System, outcomes
 from dpunion.audit.worlds import NeighbourPair, neighbour_pairs
 from dpunion.budget import Budget
 from dpunion.checks import check_real, check_whole
-from dpunion.contributions import Int64s
+from dpunion.contributions import Bools, Int64s
 from dpunion.plans import Plan
-
-Bools = npt.NDArray[np.bool_]
 
 # The chance that an audit of a private release says anything wrong at all.
 ERROR = 1e-6

@@ -16,7 +16,7 @@ import numpy as np
 from dpunion.algorithms import ALGORITHMS, Algorithm, DpSips, Funnel, OptimalSingleItem
 from dpunion.audit.drawing import table
 from dpunion.budget import Budget
-from dpunion.contributions import Bools, Contributions, Float64s, Int32s, Int64s, ItemTable, Uint64s
+from dpunion.contributions import Bools, Contributions, Float64s, Int32s, Int64s, ItemTable, Uint64s, offsets_of
 from dpunion.errors import BadParameter
 from dpunion.kernels.normal import upper_tail
 from dpunion.mechanisms import State, mechanism_for
@@ -40,8 +40,8 @@ def hockey_stick(one: Float64s, other: Float64s, epsilon: float) -> float:
 
 def csr(users: tuple[User, ...]) -> tuple[Int64s, Int32s]:
     """Return the users as offsets int64[users+1] and items int32[pairs]."""
-    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum([len(items) for items in users], dtype=np.int64)])
-    return offsets.astype(np.int64), np.array([item for items in users for item in sorted(items)], np.int32)
+    sizes = np.array([len(items) for items in users], np.int64)
+    return offsets_of(sizes), np.array([item for items in users for item in sorted(items)], np.int32)
 
 
 def database(users: tuple[User, ...], size: int, limit: int) -> Contributions:

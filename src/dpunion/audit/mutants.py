@@ -27,7 +27,7 @@ from dpunion.budget import Budget
 from dpunion.calibration import optimal
 from dpunion.calibration.laplace import laplace_quantile_above
 from dpunion.charging import reserved
-from dpunion.contributions import Bools, Contributions, Float64s, Int32s, Int64s, ItemTable, Uint64s
+from dpunion.contributions import Bools, Contributions, Float64s, Int32s, Int64s, ItemTable, Uint64s, offsets_of
 from dpunion.kernels.descent import descend_ball
 from dpunion.ledger import Reservation
 from dpunion.mechanisms import Weights
@@ -102,7 +102,7 @@ def plain_encode(plan: Plan, batches: Iterable[Batch], key: RunKey, *, distinct:
     rank = np.empty(len(order), np.int64)
     rank[order] = np.arange(len(order))
     rows = np.argsort(rank[owner], kind="stable")
-    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes[order])])
+    offsets = offsets_of(sizes[order])
     names = _distinct(items)
     name_offsets, data = string_buffers(names)
     table = ItemTable(name_offsets.astype(np.int64), data, item_digests)

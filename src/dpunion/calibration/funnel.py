@@ -16,12 +16,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpunion.algorithms import Funnel
 from dpunion.calibration.funnel_novelty import FINE, WalkNovelty, largest_gifts, novelty_bounds
 from dpunion.calibration.gaussian import gaussian_stddev, normal_quantile_above
 from dpunion.checks import check_real
+from dpunion.contributions import Float64s
 from dpunion.errors import BadParameter, InternalError
 from dpunion.kernels import novelty
 from dpunion.kernels.normal import gaussian_delta
@@ -68,9 +68,6 @@ SHARES = (
 FIRST_SHARE = 0.95
 LARGEST_MU_SQUARED = 1e300
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-
 
 @dataclass(frozen=True, slots=True)
 class FunnelHints:
@@ -110,7 +107,7 @@ class _Task:
     def allowed(self) -> float:
         return self.delta * (1.0 - GUARD)
 
-    def gaussian_deltas(self, stddev: float, kept: Floats) -> Floats:
+    def gaussian_deltas(self, stddev: float, kept: Float64s) -> Float64s:
         """Return delta_G for each squared sensitivity in `kept`: float64[n]."""
         return novelty.gaussian_deltas(self.epsilon, np.sqrt(kept / stddev**2 + self.extra_mu_squared))
 
@@ -173,7 +170,7 @@ def _worst(
     task: _Task,
     stddev: float,
     novelty: WalkNovelty,
-    combine: Callable[[Floats, Floats], Floats],
+    combine: Callable[[Float64s, Float64s], Float64s],
 ) -> tuple[float, int]:
     """Return the largest combine(delta_G, p) over every t = 0..max_items and gift of round 1, and its t.
 
@@ -205,7 +202,7 @@ def _joint(
     task: _Task,
     stddev: float,
     novelty: WalkNovelty,
-    combine: Callable[[Floats, Floats], Floats],
+    combine: Callable[[Float64s, Float64s], Float64s],
     t: int,
     largest: float,
 ) -> float:
@@ -228,7 +225,7 @@ def _smallest_threshold(task: _Task, stddev: float, start: float, cells: int) ->
     """Find the threshold by the secant method on ln max_t p_t/(allowed - delta_G), nearly linear in it."""
     allowed = task.allowed
 
-    def ratio(deltas: Floats, passing: Floats) -> Floats:
+    def ratio(deltas: Float64s, passing: Float64s) -> Float64s:
         return np.asarray(passing / (allowed - deltas))
 
     def evaluate(threshold: float) -> tuple[float, WalkNovelty]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,13 +20,12 @@ from dpunion.errors import BadParameter
 from dpunion.kernels.bounding import gather_users
 from dpunion.lab.generators import AskRedditLike
 from dpunion.pipeline import PLAIN, Reading, lengths_of, read, splitting_of
+from dpunion.progress import Progress
 from dpunion.randomness import Purpose, RunKey
 from dpunion.reading import NullUserPolicy, ValueKind
 from dpunion.reading.databases import public_name
 from dpunion.sets.encoding import Normalization
 from dpunion.sets.grouping import keep_of_heavy, visiting_order
-
-Progress = Callable[[str, float | None], None]
 
 ENCODING_KEY = 0
 COVERAGE = (5, 10, 15, 20, 25)

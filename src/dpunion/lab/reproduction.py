@@ -13,7 +13,7 @@ from dpunion.calibration.optimal import ceiling
 from dpunion.errors import BadParameter, CannotWrite
 from dpunion.foreign import ForeignErrors, system_reason
 from dpunion.lab import evaluation as papers
-from dpunion.lab.data import Progress, load
+from dpunion.lab.data import load
 from dpunion.lab.generators import AskRedditLike
 from dpunion.lab.journals import Journal, open_journal
 from dpunion.lab.published import missing
@@ -22,6 +22,7 @@ from dpunion.lab.running import check_counts, plan_all, run_all
 from dpunion.lab.tables import NOT_PRIVATE, Cell, Figure, Table
 from dpunion.lab.trials import Setting, Trial
 from dpunion.lab.writing import write_results
+from dpunion.progress import Progress
 from dpunion.reading.overlaps import refuse_overwriting
 
 FORMAT = "dpunion-lab-reproduction/1"

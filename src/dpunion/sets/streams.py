@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from dpunion.algorithms import MAX_ITEMS, UserOrder
 from dpunion.calibration.rounding import MAX_USERS
-from dpunion.contributions import Contributions, Int32s, Int64s, ItemTable, Uint8s, Uint64s
+from dpunion.contributions import Contributions, Int32s, Int64s, ItemTable, Uint8s, Uint64s, offsets_of
 from dpunion.errors import BadSource
 from dpunion.kernels.bounding import gather_users, keep_random
 from dpunion.kernels.ngrams import (
@@ -92,7 +92,7 @@ def read_tokens(
     sizes = np.zeros(len(user_digests), np.int64)
     for counts, writers, _ in chunks:
         count_documents(counts, writers, sizes)
-    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
+    offsets = offsets_of(sizes)
     stream = np.empty(int(offsets[-1]), np.int32)
     heads = offsets[:-1].copy()
     while chunks:
@@ -168,7 +168,7 @@ def bounded(
     heavy_keys = key.words(Purpose.BOUND, bound_round, stream.user_digests[heavy])
     keep_random(starts, grouped, sizes, heavy, heavy_keys, table.digests, max_items_per_user)
     order = visiting_order(sizes, stream.user_digests, user_order)
-    new_offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes[order])])
+    new_offsets = offsets_of(sizes[order])
     items = np.empty(int(new_offsets[-1]), np.int32)
     gather_users(starts, grouped, order, new_offsets, items)
     return Contributions(new_offsets, items, table, stream.user_digests[order], max_items_per_user)
@@ -227,7 +227,7 @@ def joined_texts(
     Guarantees: a text holds the bytes of its own tokens only.
     """
     lengths = np.diff(offsets)[prefixes] + 1 + np.diff(tokens.offsets)[last]
-    new_offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
+    new_offsets = offsets_of(lengths)
     new_data = np.empty(int(new_offsets[-1]), np.uint8)
     join_texts(offsets, data, tokens.offsets, tokens.data, prefixes, last, new_offsets, new_data)
     return new_offsets, new_data
