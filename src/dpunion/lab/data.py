@@ -15,9 +15,8 @@ import numpy as np
 
 from dpunion.algorithms import MAX_ITEMS, Bounding
 from dpunion.checks import as_choice
-from dpunion.contributions import Contributions, Int64s, offsets_of
+from dpunion.contributions import Contributions, Int64s
 from dpunion.errors import BadParameter
-from dpunion.kernels.bounding import gather_users
 from dpunion.lab.generators import AskRedditLike
 from dpunion.pipeline import PLAIN, Reading, lengths_of, read, splitting_of
 from dpunion.progress import Progress
@@ -25,7 +24,8 @@ from dpunion.randomness import Purpose, RunKey
 from dpunion.reading import NullUserPolicy, ValueKind
 from dpunion.reading.databases import public_name
 from dpunion.sets.encoding import Normalization
-from dpunion.sets.grouping import keep_of_heavy, visiting_order
+from dpunion.sets.grouping import keep_of_heavy, laid_out
+from dpunion.threads import usable_cores
 
 ENCODING_KEY = 0
 COVERAGE = (5, 10, 15, 20, 25)
@@ -128,11 +128,8 @@ def bounded(data: LabData, bounding: Bounding, key: RunKey) -> Contributions:
     if len(heavy):
         items = items.copy()
         heavy_keys = key.words(Purpose.BOUND, 0, user_digests[heavy])
-        keep_of_heavy(starts, items, sizes, heavy, heavy_keys, everything.table.digests, limit)
-    visited = visiting_order(sizes, user_digests, bounding.order)
-    offsets = offsets_of(sizes[visited])
-    kept = np.empty(int(offsets[-1]), np.int32)
-    gather_users(starts, items, visited, offsets, kept)
+        keep_of_heavy(starts, items, sizes, heavy, heavy_keys, everything.table.digests, limit, usable_cores())
+    visited, offsets, kept = laid_out(starts, sizes, items, user_digests, bounding.order, usable_cores())
     return Contributions(offsets, kept, everything.table, user_digests[visited], limit)
 
 

@@ -7,7 +7,6 @@ blocks be parsed in parallel.
 from __future__ import annotations
 
 import functools
-import os
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ from dpunion.foreign import ForeignErrors
 from dpunion.reading.columns import OnFraction
 from dpunion.reading.guard import WRITE_AGAIN, attempt
 from dpunion.reading.locate import Compression, InputFile
-from dpunion.threads import Task, Threads
+from dpunion.threads import Task, Threads, usable_cores
 
 B = TypeVar("B")
 T = TypeVar("T")
@@ -30,7 +29,7 @@ LONGEST_ROW = 64 << 20
 """Bytes that a row may have: a lost quote makes one row of all that follows, and must not take all memory first."""
 LONG_ROW = "In CSV a quote that is never closed does that: look for it at that line. Or write the data as Parquet."
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-WORKERS = min(4, os.cpu_count() or 1)
+WORKERS = min(4, usable_cores())
 
 
 @dataclass(frozen=True, slots=True, repr=False)
