@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dpunion.errors import DpunionError, LedgerNote, ledger_note
 from dpunion.plans import Plan
@@ -42,6 +42,11 @@ class Entry:
             self._reservation.settle(list(written), digest=None if written or made.stored else made.sha256)
 
 
+def release_facts(plan: Plan | NgramPlan, request: Request, engine: Engine) -> dict[str, Any]:
+    """Return what tells one release from another: all of the request and the plan, the sources' names, the shards."""
+    return request.facts() | {"source": engine.name_sources(request), "plan": plan.to_dict(), "shards": engine.shards}
+
+
 @contextlib.contextmanager
 def charged(
     charge: Charge | None, plan: Plan | NgramPlan, request: Request, engine: Engine, key: RunKey
@@ -57,7 +62,7 @@ def charged(
     from dpunion.ledger.accounts import charge_for_budget
     from dpunion.reading.states import source_states
 
-    facts = request.facts() | {"source": engine.name_sources(request), "plan": plan.to_dict(), "shards": engine.shards}
+    facts = release_facts(plan, request, engine)
     # Standard input has always the same name and never the same rows.
     anew = charge.again or facts["source"] == [STANDARD_INPUT]
     price, note = (
