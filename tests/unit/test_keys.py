@@ -29,12 +29,13 @@ from typer.testing import CliRunner
 import dpunion
 from dpunion.cli import app
 from dpunion.errors import AlreadyReleased, BadParameter, BadSource, UnknownColumn, UnsupportedType
+from dpunion.formats import WRITERS
 from dpunion.keys import SEPARATOR, join, split
 from dpunion.ledger import Ledger, fingerprint
 from dpunion.reading import MAX_ITEM_BYTES, NullUserPolicy, ValueKind, check_source, open_rows
 from dpunion.reading.key_columns import join_columns
 from dpunion.reading.known import read_known
-from dpunion.releases import WRITERS, Release
+from dpunion.releases import Release
 from dpunion.requests import Request
 from dpunion.sets.encoding import Normalization
 

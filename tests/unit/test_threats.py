@@ -33,12 +33,13 @@ from dpunion.calibration.rounding import MAX_USERS
 from dpunion.cli import app
 from dpunion.engines.spark.tasks import Secret, Weigh
 from dpunion.errors import AlreadyReleased, BadSource, BudgetExhausted, DamagedSource, NullUsers, UnsupportedType
+from dpunion.formats import WRITERS, defuse_formula, escape_controls
 from dpunion.ledger import Amounts, EntryState, Ledger
 from dpunion.mechanisms import ShareRule, mechanism_for
 from dpunion.randomness import Purpose, RunKey
 from dpunion.reading import ValueKind, open_rows
 from dpunion.reading.cleaning import MAX_ITEM_BYTES
-from dpunion.releases import WRITERS, Release, defuse_formula, escape_controls, statement
+from dpunion.releases import Release, statement
 from dpunion.requests import Charge
 from dpunion.sets.encoding import Normalization, encode
 from weighing import weigh
