@@ -84,7 +84,7 @@ def test_urls_of_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sqlite_file(tmp_path / "odd ?#%41.db", [("a", "x")])
     duckdb_file(tmp_path / "e.duckdb", "create table t as select 'a' as u, 'x' as v")
     assert read("sqlite:///odd ?#%41.db") == read("duckdb:///e.duckdb") == read("e.duckdb") == [("a", "x")]
-    with pytest.raises(DamagedSource, match="no SQLite database"):
+    with pytest.raises(DamagedSource, match="not a SQLite database"):
         read("sqlite:///e.duckdb")
     with pytest.raises(SourceNotFound, match=r"no database file 'nope\.db'"):
         read("sqlite:///nope.db")
