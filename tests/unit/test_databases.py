@@ -96,7 +96,7 @@ def test_urls_of_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(BadSource, match=words):
             read(url)
     (tmp_path / "f.db").write_bytes(b"")
-    with pytest.raises(DamagedSource, match="no SQLite or DuckDB database"):
+    with pytest.raises(DamagedSource, match="not a SQLite or DuckDB database"):
         read("f.db")
 
 
