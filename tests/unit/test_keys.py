@@ -349,7 +349,7 @@ def test_tuples_need_names() -> None:
     with pytest.raises(UnsupportedType, match=r'tuple.*item=\["country", "device"\]'):
         dpunion.release([("u", ("a", "b"))], **BUDGET)
     for wrong in ("ab", ("a",), ("a", "b", "c")):
-        with pytest.raises(BadParameter, match=r"number 1 .*no tuple of 2 parts"):
+        with pytest.raises(BadParameter, match=r"number 1 .*not a tuple of 2 parts"):
             dpunion.release([("u", ("a", "b")), ("u", wrong)], item=COLUMNS, **BUDGET)
     with pytest.raises(BadParameter, match="no columns to name"):
         dpunion.release([("u", ("a", "b"))], item="country", **BUDGET)
