@@ -242,7 +242,7 @@ def test_a_damaged_plan_still_has_a_page():
 
 
 def pages(ngram_release, planning):
-    hostile = make_ngrams(tuple((text, 2) for text in HOSTILE), ngram_release.plan, ngram_release.results, True)
+    hostile = make_ngrams(tuple((text, 2) for text in HOSTILE), ngram_release.plan, ngram_release.results, guaranteed=True)
     yield release_page(made(HOSTILE))
     yield release_page(made(HOSTILE, guaranteed=False))
     yield release_page(hostile)

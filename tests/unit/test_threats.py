@@ -313,7 +313,8 @@ def test_threat_15_end_to_end():
 def test_threat_16_numbers_released(tmp_path):
     written = dpunion.release({f"u{u}": ["x", "y"] for u in range(500)}, **SURE).write(tmp_path / "a.parquet")
     assert [str(field) for field in pq.read_schema(written)] == ["pyarrow.Field<item: string>"]
-    assert set(Release.__slots__) <= {"items", "guaranteed", "plan", "notes", "columns", "stored"}
+    assert set(Release.__slots__) <= {"items", "guaranteed", "plan", "notes", "columns", "numbers", "results", "stored"}
+    assert dpunion.release({"u": ["x"]}, **SURE).numbers == ()
 
 
 @pytest.mark.parametrize("rows", [[], [("only", "one")], [("a", "")]], ids=["nobody", "one person", "nothing held"])
@@ -408,13 +409,13 @@ def test_threat_25_lazy_re_evaluation(tmp_path):
 
 def test_threat_26_rerun_averaging(tmp_path, ledger):
     (tmp_path / "a.csv").write_text("u,v\nx,y\n")
-    options = {"user": "u", "item": "v", "ledger": tmp_path / "budget.db", "dataset": "people", **LOOSE}
+    options = {"user": "u", "item": "v", "charge": Charge(tmp_path / "budget.db", "people"), **LOOSE}
     dpunion.release(tmp_path / "a.csv", out=tmp_path / "b.txt", **options)
     with pytest.raises(AlreadyReleased) as caught:
         dpunion.release(tmp_path / "a.csv", **options)
     assert caught.value.outputs[0][0] == str(tmp_path / "b.txt")
     assert spent(ledger) == 1.0
-    dpunion.release(tmp_path / "a.csv", charge_again=True, **options)
+    dpunion.release(tmp_path / "a.csv", **(options | {"charge": Charge(tmp_path / "budget.db", "people", again=True)}))
     assert spent(ledger) == 2.0
 
 
@@ -592,7 +593,7 @@ def test_threat_41_overlapping_releases(tmp_path, ledger):
     """Another month is another file and another release of the same people: it adds up."""
     for month in range(5):
         (tmp_path / f"{month}.csv").write_text("u,v\nx,y\n")
-    options = {"user": "u", "item": "v", "ledger": tmp_path / "budget.db", "dataset": "people", **LOOSE}
+    options = {"user": "u", "item": "v", "charge": Charge(tmp_path / "budget.db", "people"), **LOOSE}
     for month in range(5):
         dpunion.release(tmp_path / f"{month}.csv", **options)
         assert spent(ledger) == month + 1
