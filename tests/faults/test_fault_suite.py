@@ -449,8 +449,8 @@ BOUNDARIES = [
     ("dpunion.sets.encoding.group_rows", "before", 1),
     ("dpunion.sets.encoding.group_rows", "after", 1),
     (f"{P}.encode", "after", 1),
-    ("dpunion.engines.local.rounds.select", "before", 1),
-    ("dpunion.engines.local.rounds.select", "after", 1),
+    (f"{P}.run_rounds", "before", 1),
+    (f"{P}.run_rounds", "after", 1),
     ("dpunion.releases.Release.write", "before", 1),
     ("dpunion.files._nameless", "before", 1),
     ("dpunion.files._nameless", "after", 1),
@@ -486,7 +486,7 @@ UNKNOWN = {(f"{L}.Ledger.reserve", "after")}
 
 
 def short(path):
-    return path.removeprefix("dpunion.").replace("sources.", "").replace("ledger.ledgers.", "")
+    return path.removeprefix("dpunion.").replace("reading.", "").replace("ledger.ledgers.", "")
 
 
 def death_faults():
@@ -540,7 +540,7 @@ def error_faults():
         f"{P}.open_rows",
         f"{P}.encode",
         "dpunion.sets.encoding.group_rows",
-        "dpunion.engines.local.rounds.select",
+        f"{P}.run_rounds",
         "dpunion.releases.Release.write",
     ]
     for path in anywhere:
