@@ -23,7 +23,7 @@ settings.load_profile("house")
 
 
 # These test the real thing: keys of the operating system.
-WITH_REAL_KEYS = {"test_randomness.py", "test_threats.py", "test_house.py"}
+WITH_REAL_KEYS = {"test_randomness.py", "test_house.py"}
 FRESH = RunKey.fresh
 
 

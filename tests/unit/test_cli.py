@@ -585,7 +585,7 @@ def test_a_mistake_of_ours_is_called_one(posts, monkeypatch):
     def fail(*_given):
         raise SensitivityMismatch("the test says so")
 
-    monkeypatch.setattr(pipeline.local, "select", fail)
+    monkeypatch.setattr(pipeline, "run_rounds", fail)
     assert_error(run("release", posts, *COLUMNS, *BUDGET), 1, "bug in dpunion", "No release was made")
 
 

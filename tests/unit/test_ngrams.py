@@ -147,7 +147,7 @@ def test_ngrams_kept_by_nobody_but_held_can_come_out_and_their_places_count(monk
         return held
 
     monkeypatch.setattr(lengths, "mark_candidates", lambda candidates, chance, key, draw_round: everything)
-    monkeypatch.setattr(lengths.local, "select", passing_all_kept)
+    monkeypatch.setattr(lengths, "run_rounds", passing_all_kept)
     texts = lengths.LocalTexts(stream, KEY, positions)
     level, _ = lengths.next_level(plan, 0.01, texts, (tokens,), KEY)
     assert kept == [1]
