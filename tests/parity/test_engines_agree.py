@@ -57,7 +57,7 @@ class OnSpark:
         return dpunion.release(self.frame(table, parts), shards=shards, unsafe_test_key=KEY, **options)
 
 
-@pytest.fixture(params=["local", "spark"])
+@pytest.fixture(params=["local", pytest.param("spark", marks=pytest.mark.full)])
 def engine(request):
     if request.param == "local":
         return OnOneMachine()

@@ -5,6 +5,7 @@ import importlib
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ import dpunion
 PACKAGE = Path(dpunion.__file__).parent
 TESTS = Path(__file__).parents[1]
 SOURCES = sorted(PACKAGE.rglob("*.py"))
-FEWEST_TESTS = 800
+FEWEST_TESTS = 2_700
 
 # Kernels that never see private data: pure mathematics, tables and the compiler.
 PUBLIC_KERNELS = {"certificates", "compiler", "normal", "unicode_words", "novelty"}
@@ -496,5 +497,24 @@ def test_no_test_file_is_lost():
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     collected = [line for line in done.stdout.splitlines() if "::" in line]
     assert len([line for line in collected if Path(__file__).name not in line]) >= FEWEST_TESTS
-    files = {line.split("::")[0].rsplit("/", 1)[-1] for line in collected}
-    assert files == {path.name for path in TESTS.rglob("test_*.py")}
+    files = {line.split("::")[0] for line in collected}
+    assert files == {path.relative_to(TESTS.parent).as_posix() for path in TESTS.rglob("test_*.py")}
+
+
+def recipe(target):
+    """Return the lines of a target in the Makefile."""
+    text = (TESTS.parent / "Makefile").read_text()
+    return re.search(rf"^{target}:.*\n((?:\t.*\n)*)", text, re.MULTILINE)[1]
+
+
+def test_the_two_runs_are_all_tests_and_none_twice():
+    """What has the mark is in one, what has not in the other; CI makes both, and plain pytest leaves nothing out."""
+    runs = {
+        target: re.findall(r" -m (\"[^\"]*\"|\S+)$", recipe(target), re.MULTILINE) for target in ("test", "test-all")
+    }
+    assert runs == {"test": ['"not full"'], "test-all": ["full"]}
+    ran = re.findall(r"^make (\S+)", (TESTS.parent / ".ci" / "run").read_text(), re.MULTILINE)
+    assert ran == ["test", "test-all"]
+    options = tomllib.loads((TESTS.parent / "pyproject.toml").read_text())["tool"]["pytest"]["ini_options"]
+    assert "-m " not in options["addopts"]
+    assert [mark.split(":")[0] for mark in options["markers"]] == ["full"]
