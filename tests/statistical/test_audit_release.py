@@ -39,7 +39,7 @@ def audited(algorithm, **broken):
 
 @every_algorithm
 def test_no_claim_is_refuted(algorithm):
-    """A smoke test: the audit of a right algorithm runs to its end and accuses nobody. Its power is in the next test."""
+    """A smoke test: the audit of a right algorithm runs to its end and accuses nobody. The next test has the power."""
     report = audited(algorithm)
     assert report.violations == []
     # Not nothing was measured: some pair surely tells the worlds apart. How far depends on the trials (`could show`).
