@@ -22,16 +22,16 @@ from dpunion import coins, mechanisms, pipeline
 from dpunion.algorithms import Algorithm, Funnel, OptimalSingleItem, PolicyGaussian, Sensitivity, WeightedGaussian
 from dpunion.audit.checks import failed_checks
 from dpunion.audit.drawing import table
-from dpunion.audit.trials import Batch, Patch, System, encode_for, select_for, write_release
+from dpunion.audit.trials import Batch, Patch, System, make_release, select_for, write_release
 from dpunion.budget import Budget
 from dpunion.calibration import optimal
 from dpunion.calibration.laplace import laplace_quantile_above
-from dpunion.charging import reserved
+from dpunion.charging import Entry, charged
 from dpunion.contributions import Bools, Contributions, Float64s, Int32s, Int64s, ItemTable, Uint64s
+from dpunion.engines.local import engine
 from dpunion.kernels.descent import descend_ball
 from dpunion.ledger import Reservation
 from dpunion.mechanisms import Weights
-from dpunion.pipeline import publish
 from dpunion.plans import Plan, plan_release
 from dpunion.randomness import Purpose, RunKey
 from dpunion.sets.encoding import encode, listed
@@ -155,7 +155,7 @@ def seeded_key() -> RunKey:
 
 def write_in_row_order(plan: Plan, batches: list[Batch], key: RunKey, path: Path) -> None:
     """Write the right items in the order in which they first appeared in the rows."""
-    chosen = publish(plan, encode_for(plan, batches, key), key)
+    chosen = make_release(plan, batches, key)
     order = [str(item) for _, items in batches for item in items.unique().to_pylist()]
     path.write_text("item\n" + "".join(f"{item}\n" for item in order if item in set(chosen.items)))
 
@@ -165,25 +165,24 @@ def write_with_dictionary(plan: Plan, batches: list[Batch], key: RunKey, path: P
     if path.suffix != ".parquet":
         write_release(plan, batches, key, path)
         return
-    chosen = publish(plan, encode_for(plan, batches, key), key)
+    chosen = make_release(plan, batches, key)
     column: Any = pa.chunked_array([items for _, items in batches]).unique().dictionary_encode()
     keep = [item in set(chosen.items) for item in column.to_pylist()]
     pq.write_table(pa.table({"item": column.filter(pa.array(keep))}), path)
 
 
 @contextlib.contextmanager
-def charge_after_release(*arguments: Any, **options: Any) -> Iterator[None]:
+def charge_after_release(*arguments: Any) -> Iterator[Entry]:
     """Read and write first, and pay when all went well."""
-    yield
-    with reserved(*arguments, **options) as reservation:
-        if reservation is not None:
-            reservation.settle()
+    yield Entry()
+    with charged(*arguments) as entry:
+        entry.start_reading()
 
 
 @contextlib.contextmanager
-def charge_nothing(*_arguments: Any, **_options: Any) -> Iterator[None]:
+def charge_nothing(*_arguments: Any) -> Iterator[Entry]:
     """Take the ledger's name, and never open it."""
-    yield
+    yield Entry()
 
 
 def keep_quiet(_reservation: Reservation) -> None:
@@ -241,13 +240,13 @@ def mutants() -> list[Mutant]:
         Mutant("seeded randomness", System(new_key=seeded_key), weighted, ("keys are fresh",)),
         Mutant("insertion-order output", System(write=write_in_row_order), weighted, ("order is canonical",)),
         Mutant("leftover dictionary", System(write=write_with_dictionary), weighted, ("files hold the release only",)),
-        Mutant("charge after release", patched(pipeline, "reserved", charge_after_release), weighted, paid),
-        Mutant("budget not charged", patched(pipeline, "reserved", charge_nothing), weighted, paid),
+        Mutant("charge after release", patched(pipeline, "charged", charge_after_release), weighted, paid),
+        Mutant("budget not charged", patched(pipeline, "charged", charge_nothing), weighted, paid),
         Mutant("charge given back", patched(Reservation, "start_reading", keep_quiet), weighted, paid),
         Mutant("any sensitivity", other_sensitivity, weighted, ("sensitivity is compared",)),
         Mutant("odds of another delta", patched(coins, "optimal_odds", other_odds), OptimalSingleItem(), exact),
         Mutant("larger ball", patched(mechanisms, "descend_ball", larger_ball), two_rounds, exact),
-        Mutant("known list after bounding", patched(pipeline, "encode", drop_known_last), weighted, first),
+        Mutant("known list after bounding", patched(engine, "encode", drop_known_last), weighted, first),
         Mutant("redrawn noise", System(select=redraw_noise), weighted, keyed),
         Mutant("redrawn noise, funnel", System(select=redraw_noise), funnel, keyed),
     ]

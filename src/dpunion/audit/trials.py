@@ -24,11 +24,12 @@ from dpunion.algorithms import Algorithm
 from dpunion.audit.worlds import TRACKED, User
 from dpunion.budget import Budget
 from dpunion.contributions import Contributions, Int64s, Uint8s
+from dpunion.engines.local.engine import texts_of
 from dpunion.engines.local.rounds import run_rounds
 from dpunion.mechanisms import mechanism_for
-from dpunion.pipeline import publish
 from dpunion.plans import Plan, plan_release
 from dpunion.randomness import RunKey
+from dpunion.releases import Release, with_items
 from dpunion.sets.encoding import Normalization, encode
 
 Batch = tuple[pa.Array, pa.Array]
@@ -61,7 +62,14 @@ def select_for(plan: Plan, contributions: Contributions, key: RunKey) -> Int64s:
 
 def write_release(plan: Plan, batches: list[Batch], key: RunKey, path: Path) -> None:
     """Make a release and write it, as `dpunion release` does."""
-    publish(plan, encode_for(plan, batches, key), key).write(path)
+    make_release(plan, batches, key).write(path)
+
+
+def make_release(plan: Plan, batches: list[Batch], key: RunKey) -> Release:
+    """Make a release of rows, as `dpunion.release` does."""
+    contributions = encode_for(plan, batches, key)
+    chosen = texts_of(contributions.table, select_for(plan, contributions, key))
+    return with_items(Release((), plan, not key.is_test), chosen)
 
 
 @dataclass(frozen=True, slots=True)

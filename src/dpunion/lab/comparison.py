@@ -12,7 +12,7 @@ from typing import Any
 
 from dpunion.calibration.optimal import ceiling
 from dpunion.errors import BadParameter, CannotWrite
-from dpunion.lab.data import LabData, Progress, load
+from dpunion.lab.data import LabData, load
 from dpunion.lab.grids import DEFAULT, grid
 from dpunion.lab.journals import Journal, open_journal
 from dpunion.lab.running import check_counts, plan_all, run_all
@@ -20,6 +20,7 @@ from dpunion.lab.tables import NOT_PRIVATE, Table, share
 from dpunion.lab.trials import Setting, Trial
 from dpunion.lab.writing import check_results, write_results
 from dpunion.reading.overlaps import refuse_overwriting
+from dpunion.requests import Progress
 
 FORMAT = "dpunion-lab-comparison/1"
 

@@ -12,7 +12,7 @@ from typing import Any
 from dpunion.calibration.optimal import ceiling
 from dpunion.errors import BadParameter, CannotWrite
 from dpunion.lab import evaluation as papers
-from dpunion.lab.data import Progress, load
+from dpunion.lab.data import load
 from dpunion.lab.generators import AskRedditLike
 from dpunion.lab.journals import Journal, open_journal
 from dpunion.lab.published import missing
@@ -22,6 +22,7 @@ from dpunion.lab.tables import NOT_PRIVATE, Cell, Figure, Table
 from dpunion.lab.trials import Setting, Trial
 from dpunion.lab.writing import write_results
 from dpunion.reading.overlaps import refuse_overwriting
+from dpunion.requests import Progress, Words
 
 FORMAT = "dpunion-lab-reproduction/1"
 RESULTS, TRIALS, JOURNAL = "results.json", "trials.parquet", "trials.journal"
@@ -184,7 +185,7 @@ def _ngrams(
     columns: dict[str, dict[str, float]] = {}
     everything: list[Trial] = []
     for lengths in LENGTHS:
-        data = load(place, user="user", text="text", ngrams=lengths, progress=progress)
+        data = load(place, user="user", item=Words("text", lengths=lengths), progress=progress)
         done = run_all(data, plans, trials=trials, jobs=jobs, journal=journal, on_trial=progress)
         measured = papers.Measured(data, _by_setting(done), comparable=False)
         columns[lengths] = {name: measured.size(setting) for name, setting in settings.items()}
