@@ -200,6 +200,7 @@ def test_settings_of_numba_in_the_current_folder_are_not_obeyed(tmp_path, text):
     assert done.stderr == ""
 
 
+@pytest.mark.full
 def test_settings_of_numba_do_not_print_into_a_release(posts, tmp_path):
     environment = os.environ | {"NUMBA_DEBUG": "1", "NUMBA_DUMP_BYTECODE": "1", "NUMBA_DISABLE_JIT": "1"}
     done = process("release", posts, *COLUMNS, *BUDGET, env=environment | {"XDG_CACHE_HOME": str(tmp_path)})

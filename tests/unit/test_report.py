@@ -456,6 +456,7 @@ def modelled_rows(holders, company):
         yield from ((f"single{item}-{user}", f"p{item}") for item in range(SIZE - 1) for user in range(200))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("company", Company)
 @pytest.mark.parametrize("algorithm", MODELLED, ids=lambda one: f"{one.name}-{getattr(one, 'rounds', 1)}")
 def test_curves_agree_with_the_real_thing(algorithm, company):
@@ -473,6 +474,7 @@ def test_curves_agree_with_the_real_thing(algorithm, company):
     assert abs(share - chance) < 3.5 * math.sqrt(chance * (1.0 - chance) / COPIES) + 0.015
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("company", Company)
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_more_holders_more_chance(name, company):
