@@ -7,7 +7,7 @@ import duckdb
 import pytest
 
 import dpunion
-from dpunion.errors import AlreadyReleased, BudgetExhausted, DpunionError, ledger_note
+from dpunion.errors import DpunionError, ledger_note
 from dpunion.ledger import EntryState, Ledger
 
 MANY = 400_000  # rows: more than two blocks of a text file
@@ -114,46 +114,3 @@ def test_of_a_database_only_a_plain_table_is_asked_before_reading(tmp_path, opti
 def test_pairs_are_rows_from_the_first_on(options):
     changes = {"user": None, "item": None}
     assert fate([("x", 1.5)], options, **changes) is EntryState.UNSETTLED
-
-
-# --- what adds up -------------------------------------------------------------------------------------------
-
-
-def spent(options):
-    return Ledger.open(options["ledger"]).overview().accounts[0].spent.epsilon / 10**9
-
-
-@pytest.mark.parametrize("rows", [[], [("only", "one")], [("a", "")]], ids=["nobody", "one person", "nothing held"])
-def test_an_empty_release_is_charged_and_written(tmp_path, options, rows):
-    changes = {"user": None, "item": None, "delta": 1e-12, "out": tmp_path / "a.txt"}
-    assert dpunion.release(rows, **(options | changes)).items == ()
-    assert (tmp_path / "a.txt").read_bytes() == b""
-    assert spent(options) == 1.0
-
-
-def test_a_release_with_a_test_key_is_refused_and_costs_nothing(options):
-    with pytest.raises(dpunion.NotPrivate):
-        dpunion.release([("a", "x")], **(options | {"user": None, "item": None, "unsafe_test_key": 1}))
-    assert spent(options) == 0.0
-
-
-def test_the_same_release_names_the_first_or_is_charged_again(tmp_path, options):
-    (tmp_path / "a.csv").write_text("u,v\nx,y\n")
-    dpunion.release(tmp_path / "a.csv", out=tmp_path / "b.txt", **options)
-    with pytest.raises(AlreadyReleased) as caught:
-        dpunion.release(tmp_path / "a.csv", **options)
-    assert caught.value.outputs[0][0] == str(tmp_path / "b.txt")
-    assert spent(options) == 1.0
-    dpunion.release(tmp_path / "a.csv", charge_again=True, **options)
-    assert spent(options) == 2.0
-
-
-def test_releases_of_other_files_add_up_until_nothing_is_left(tmp_path, options):
-    """Another month is another file and another release of the same people."""
-    Ledger.open(options["ledger"]).create_dataset("people", 5, 1e-2)
-    for month in range(6):
-        (tmp_path / f"{month}.csv").write_text("u,v\nx,y\n")
-    for month in range(5):
-        dpunion.release(tmp_path / f"{month}.csv", **(options | {"dataset": "people"}))
-    with pytest.raises(BudgetExhausted):
-        dpunion.release(tmp_path / "5.csv", **(options | {"dataset": "people"}))

@@ -36,15 +36,13 @@ UNASKED_ROOMS = {"audit", "kernels", "lab"}
 CARRIERS = {"engines.spark.tasks.Secret"}
 MOST_LINES, LONGEST_FUNCTION = 400, 60
 # Longer than they should be: they may shrink, not grow; one that fits is taken off the list.
-LONG_MODULES = {"algorithms.py": 448, "mechanisms.py": 474, "pipeline.py": 489, "tokens.py": 452}
+LONG_MODULES = {"algorithms.py": 448, "mechanisms.py": 474, "tokens.py": 452}
 LONG_FUNCTIONS = {
     "cli/lab.py compare_command": 87,
-    "cli/ngrams.py ngrams_command": 85,
-    "cli/releasing.py release_command": 134,
+    "cli/releasing.py release_command": 74,
     "kernels/interning.py intern_rows": 65,
     "lab/running.py run_all": 62,
-    "ngrams/__init__.py release_ngrams": 80,
-    "pipeline.py release": 123,
+    "pipeline.py release": 68,
 }
 RANDOM_HOMES = {"randomness.py"}
 PUBLIC_RANDOM_HOMES = {"lab", "audit"}  # generated data and searches: seeded, public, no release
@@ -284,8 +282,12 @@ def test_nothing_is_unfinished_or_printed(source):
     assert not stubs, [node.name for node in stubs]
 
 
+def is_overload(node):
+    return "overload" in map(ast.unparse, node.decorator_list)
+
+
 def is_stub(node):
-    if not isinstance(node, ast.FunctionDef):
+    if not isinstance(node, ast.FunctionDef) or is_overload(node):
         return False
     last = node.body[-1]
     is_dots = isinstance(last, ast.Expr) and isinstance(last.value, ast.Constant) and last.value.value is ...
@@ -306,7 +308,8 @@ def test_every_public_function_has_a_docstring(source):
     for node in tree(source).body:
         commands = [ast.unparse(mark) for mark in getattr(node, "decorator_list", [])]
         has_help = any("help=" in mark for mark in commands)
-        if isinstance(node, ast.FunctionDef) and not node.name.startswith("_") and not has_help:
+        is_public = isinstance(node, ast.FunctionDef) and not node.name.startswith("_")
+        if is_public and not has_help and not is_overload(node):
             assert ast.get_docstring(node), node.name
 
 
@@ -321,7 +324,7 @@ def test_functions_fit_on_a_page(source):
 
 
 def function_lines(path):
-    """Yield every function of a module with its number of lines: ("pipeline.py release", 123)."""
+    """Yield every function of a module with its number of lines: ("pipeline.py release", 68)."""
     for node in ast.walk(tree(path)):
         if isinstance(node, ast.FunctionDef):
             yield f"{names(path)} {node.name}", node.end_lineno - node.lineno + 1
@@ -452,17 +455,19 @@ ENGINE_FUNCTIONS = [
 ]
 # The same for engines: what needs a cluster is compared with one machine.
 ENGINES_TESTED_THROUGH = {
-    "engines.spark.engine.cut_into_pieces": (
+    "engines.local.engine.read_sets": "golden/test_recorded.py::test_releases_and_plans_are_those_recorded",
+    "engines.local.texts.read_texts": "golden/test_recorded.py::test_releases_and_plans_are_those_recorded",
+    "engines.spark.rounds.cut_into_pieces": (
         "parity/test_engines_agree.py::test_shards_of_policies_agree_with_themselves"
     ),
-    "engines.spark.engine.run_rounds": "parity/test_engines_agree.py::test_the_sample_by_policies_in_one_shard",
-    "engines.spark.engine.selected": "parity/test_engines_agree.py::test_the_sample_by_policies_in_one_shard",
-    "engines.spark.engine.sums_of_rows": (
+    "engines.spark.rounds.run_rounds": "parity/test_engines_agree.py::test_the_sample_by_policies_in_one_shard",
+    "engines.spark.rounds.selected": "parity/test_engines_agree.py::test_the_sample_by_policies_in_one_shard",
+    "engines.spark.rounds.sums_of_rows": (
         "parity/test_engines_agree.py::test_the_sample_by_algorithms_that_add_shares"
     ),
     "engines.spark.partitions.pieces_and_names": "property/test_spark_tasks.py::test_one_shard_is_one_machine",
     "engines.spark.tasks.by_digest": "property/test_spark_tasks.py::test_one_shard_is_one_machine",
-    "engines.spark.texts.spark_texts": "parity/test_spark_ngrams.py::test_one_shard_gives_what_one_machine_gives",
+    "engines.spark.texts.read_texts": "parity/test_spark_ngrams.py::test_one_shard_gives_what_one_machine_gives",
 }
 
 
