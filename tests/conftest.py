@@ -29,6 +29,7 @@ FRESH = RunKey.fresh
 
 # What `make test` leaves to `make test-all`: these folders, whatever needs one of these fixtures, and each file, test
 # or parameter that is marked so itself.
+TESTS = Path(__file__).parent
 FULL_FOLDERS = {"browser", "docs", "statistical"}
 SERVERS = {"spark", "postgres_url"}
 running: list[pytest.Item] = []
@@ -37,7 +38,7 @@ running: list[pytest.Item] = []
 def pytest_collection_modifyitems(items):
     """Mark what is too much for a first run: `full`."""
     for item in items:
-        if item.path.parent.name in FULL_FOLDERS or SERVERS & set(item.fixturenames):
+        if item.path.relative_to(TESTS).parts[0] in FULL_FOLDERS or SERVERS & set(item.fixturenames):
             item.add_marker(pytest.mark.full)
 
 

@@ -9,12 +9,11 @@ import pytest
 
 from dpunion.ledger import EntryState, Ledger
 
+pytestmark = pytest.mark.full
 COMMAND = "from dpunion.cli import main; main()"
 # The process gets a real signal at the named moment.
 INTERRUPTED = """
 import importlib, os, signal, time
-
-pytestmark = pytest.mark.full
 def strike(*_arguments, **_options):
     os.kill(os.getpid(), signal.{signal})
     time.sleep(30)
