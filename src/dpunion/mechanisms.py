@@ -203,7 +203,7 @@ class DescentMechanism:
     draw: int = 0
 
     def weigh(self, sets: Sets, _state: State, _number: int, _key: RunKey, *, share: float = 1.0) -> Weights:
-        """Let every user raise the own items toward the share of the cutoff, in each pass by an equal part of 1.
+        """Let every user raise that user's items toward the share of the cutoff, in each pass by an equal part of 1.
 
         Guarantees: one user moves the weights by at most 1 in the norm, rounding apart (docs/guarantees.md, Theorem 3).
         """

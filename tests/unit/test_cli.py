@@ -16,7 +16,8 @@ from typer.testing import CliRunner
 import dpunion
 from dpunion.algorithms import ALGORITHMS
 from dpunion.cli import RELEASE_HELP, app
-from dpunion.releases import FORMAT, NOT_PRIVATE, WRITERS, Release
+from dpunion.formats import WRITERS
+from dpunion.releases import FORMAT, NOT_PRIVATE, Release
 from dpunion.research import RESEARCH_POLICIES
 
 ITEMS = ["alpha", "beta", "gamma", "mañana", "line\nbreak", "=formula", "\x1b[31mred"]

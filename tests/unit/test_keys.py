@@ -29,12 +29,13 @@ from typer.testing import CliRunner
 import dpunion
 from dpunion.cli import app
 from dpunion.errors import AlreadyReleased, BadParameter, BadSource, UnknownColumn, UnsupportedType
+from dpunion.formats import WRITERS
 from dpunion.keys import SEPARATOR, join, split
 from dpunion.ledger import Ledger, fingerprint
 from dpunion.reading import MAX_ITEM_BYTES, NullUserPolicy, ValueKind, check_source, open_rows
 from dpunion.reading.key_columns import join_columns
 from dpunion.reading.known import read_known
-from dpunion.releases import WRITERS, Release
+from dpunion.releases import Release
 from dpunion.requests import Request
 from dpunion.sets.encoding import Normalization
 
@@ -348,7 +349,7 @@ def test_tuples_need_names() -> None:
     with pytest.raises(UnsupportedType, match=r'tuple.*item=\["country", "device"\]'):
         dpunion.release([("u", ("a", "b"))], **BUDGET)
     for wrong in ("ab", ("a",), ("a", "b", "c")):
-        with pytest.raises(BadParameter, match=r"number 1 .*no tuple of 2 parts"):
+        with pytest.raises(BadParameter, match=r"number 1 .*not a tuple of 2 parts"):
             dpunion.release([("u", ("a", "b")), ("u", wrong)], item=COLUMNS, **BUDGET)
     with pytest.raises(BadParameter, match="no columns to name"):
         dpunion.release([("u", ("a", "b"))], item="country", **BUDGET)

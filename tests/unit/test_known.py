@@ -18,10 +18,11 @@ from hypothesis import strategies as st
 
 import dpunion
 from dpunion.errors import BadSource, SourceNotFound, UnknownColumn
+from dpunion.formats import WRITERS
 from dpunion.ledger import Ledger
 from dpunion.reading import ValueKind
 from dpunion.reading.known import read_known
-from dpunion.releases import WRITERS, Release
+from dpunion.releases import Release
 from dpunion.requests import Charge, Known, Words
 from dpunion.sets.encoding import Normalization
 

@@ -31,7 +31,6 @@ from dpunion.report import (
     check_page,
     lab_page,
     plan_page,
-    read_release,
     release_page,
     write_page,
 )
@@ -408,11 +407,11 @@ def test_bad_places_are_refused_early(tmp_path):
 
 def test_releases_are_read_by_their_format(ngram_release):
     release = made(HOSTILE[:-2])
-    assert read_release(release.to_json()) == release
-    assert read_release(ngram_release.to_json()) == ngram_release
+    assert Release.from_json(release.to_json()) == release
+    assert Release.from_json(ngram_release.to_json()) == ngram_release
     for text in ("", "[]", "{}", '{"format": "dpunion-ngrams/1"}'):
         with pytest.raises(dpunion.BadParameter, match="not a release"):
-            read_release(text)
+            Release.from_json(text)
 
 
 def test_without_the_extra_the_remedy_is_named(monkeypatch):

@@ -166,7 +166,7 @@ class PostgreSQLSession:
         for position, type_ in zip(positions, self._own_types(query, width, positions), strict=True):
             if type_.removesuffix("[]") not in POSTGRESQL_TYPES:
                 raise UnsupportedType(
-                    f"Column {names[position]!r} of {self._where} has type {type_}: its values have no one text each.",
+                    f"Column {names[position]!r} of {self._where} has type {type_}: values without a single text form.",
                     AS_TEXT.format(names[position]),
                 )
         return list(schema.types)

@@ -72,7 +72,7 @@ def read_known(
             raise SourceNotFound(f"There is no file {path} with a known list.", "Check the path.")
         texts = _texts(_read(path, columns), len(columns))
         if texts is None:
-            raise DamagedSource(f"The known list {path} holds something else than texts.", _needs(columns))
+            raise DamagedSource(f"The known list {path} holds something other than texts.", _needs(columns))
         digest = hashlib.sha256(attempt(path.read_bytes, f"known list {str(path)!r}"))
     else:
         texts = _texts(_listed(source, columns), len(columns))

@@ -21,7 +21,7 @@ TYPICAL = 10
 COMPANIES = {
     Company.RARE: ("rare", "the others are held by nobody else: the usual long tail"),
     Company.EQUAL: ("equally popular", "the same people hold all of them"),
-    Company.POPULAR: ("very popular", "so many people hold the others that these need no help"),
+    Company.POPULAR: ("very popular", "enough people hold the others that these need no help"),
 }
 
 
@@ -99,9 +99,9 @@ def needed_section(plans: Sequence[Plan], set_sizes: Sequence[int]) -> Section:
     return Section(
         "How many people must hold an item",
         (
-            "About so many people must hold an item for it to come out with a chance of 50 % or 90 %, when each of "
-            "them holds so many items in all and the others are rare. Fewer is better; an item that one person alone "
-            "holds practically never comes out, by design.",
+            "About this many people must hold an item for it to come out with a chance of 50 % or 90 %, when each "
+            "of them holds the stated number of items in all and the others are rare. Fewer is better; an item that "
+            "one person alone holds practically never comes out, by design.",
         ),
         (Table("Holders needed at this budget", tuple(columns), tuple(rows)),),
     )
@@ -158,7 +158,7 @@ def model_section() -> Section:
     return Section(
         "How to read this",
         (
-            "Each line shows the chance that one item is released when so many people hold it and each of them holds "
+            "Each line shows the chance that one item is released when this many people hold it and each of them holds "
             "the stated number of items in all. Real sets differ in size and share items in every way, so a "
             "real release lies between these cases.",
             "The chances follow from the plan: exactly for algorithms of one round, by seeded simulation of the model "

@@ -147,7 +147,7 @@ def bounded(
     max_items_per_user: int,
     user_order: UserOrder,
 ) -> Contributions:
-    """Return each user's distinct codes, at most so many of them, users in visiting order.
+    """Return each user's distinct codes, at most a given number of them, users in visiting order.
 
     offsets: int64[users+1]; codes: int32[n], numbers of `table` or -1, which is no item.
 
