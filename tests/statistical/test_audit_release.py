@@ -1,5 +1,6 @@
-"""The empirical audit of every algorithm: no bound exceeds its claim, and the audit has the power to see it if one did.
+"""The empirical audit of every algorithm: it runs, refutes no claim, and would refute three times the claim.
 
+Few trials: a flaw that costs less than three times the budget can hide here. `make audit` is the audit in earnest.
 Keys are fixed, so verdicts repeat; a fresh key would pass with probability above 1 - 1e-6. `make audit` runs
 DPUNION_AUDIT_SCALE times as many trials.
 """
@@ -38,6 +39,7 @@ def audited(algorithm, **broken):
 
 @every_algorithm
 def test_no_claim_is_refuted(algorithm):
+    """A smoke test: the audit of a right algorithm runs to its end and accuses nobody. The next test has the power."""
     report = audited(algorithm)
     assert report.violations == []
     # Not nothing was measured: some pair surely tells the worlds apart. How far depends on the trials (`could show`).

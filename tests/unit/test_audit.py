@@ -38,6 +38,7 @@ def broken(request):
     return search_policy(request.param, seconds=60.0, seed=1)
 
 
+@pytest.mark.full
 def test_a_flaw_of_each_research_policy_is_found_within_a_minute(broken):
     assert broken.seconds < 60.0
     assert broken.sequence.distance >= 1.5
@@ -297,6 +298,7 @@ def test_exact_divergences_of_tiny_databases_stay_within_delta(algorithm, delta)
     assert worst > (0.45 if isinstance(algorithm, DpSips) else 0.8) * delta
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("delta", [0.02, 1e-3])
 @pytest.mark.parametrize("shape", [{"first_share": 0.2}, {"first_share": 0.5, "keep_fraction": 0.5}])
 def test_exact_divergences_of_a_funnel_of_two_rounds_stay_within_delta(delta, shape):
@@ -333,6 +335,7 @@ def test_the_quadrature_is_exact_enough():
     assert np.abs(coarse - fine).max() < 2e-6
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "algorithm",
     [Funnel(max_items_per_user=2, rounds=2), DpSips(max_items_per_user=2), PolicyGaussian(max_items_per_user=2)],
@@ -369,6 +372,7 @@ def test_exact_laws_refuse_what_they_cannot_do():
         exact.output_law(plan_release(WeightedGaussian(max_items_per_user=1), Budget(1.0, 0.01)), ((0, 1),), 2)
 
 
+@pytest.mark.full
 def test_packed_trials_are_separate_trials():
     """One run with 4000 copies against 400 runs with ten: the same law."""
     plan = plan_release(PolicyGaussian(max_items_per_user=2), Budget(1.0, 0.02))

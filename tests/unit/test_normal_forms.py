@@ -82,6 +82,7 @@ print("done")
 """
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("case", HOSTILE)
 def test_no_tokenizer_hangs_on_a_hostile_text(case: str) -> None:
     """Sorting these runs by swapping neighbours takes a quarter of an hour each."""
