@@ -16,8 +16,8 @@ from typer.testing import CliRunner
 import dpunion
 from dpunion.algorithms import ALGORITHMS
 from dpunion.cli import RELEASE_HELP, app
+from dpunion.lab.study import RESEARCH_POLICIES
 from dpunion.releases import FORMAT, NOT_PRIVATE, WRITERS, Release
-from dpunion.research import RESEARCH_POLICIES
 
 ITEMS = ["alpha", "beta", "gamma", "mañana", "line\nbreak", "=formula", "\x1b[31mred"]
 BUDGET = ("-e", "2", "-d", "1e-4")

@@ -30,9 +30,9 @@ from dpunion.lab.data import COVERAGE, bounded, load
 from dpunion.lab.grids import grid
 from dpunion.lab.journals import open_journal
 from dpunion.lab.published import missing, papers, published_tables
+from dpunion.lab.study import Greedy, GreedyByOwnCounts, L1DescentL2Budget
 from dpunion.lab.tables import NOT_PRIVATE, Figure, Line, Table, deviation, written
 from dpunion.lab.trials import Setting, identity, plan_setting, run_trial, trial_key
-from dpunion.research import Greedy, GreedyByOwnCounts, L1DescentL2Budget
 
 E10 = math.exp(-10)
 USERS = 4_000

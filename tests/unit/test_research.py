@@ -4,7 +4,13 @@ import numpy as np
 import pytest
 
 from dpunion.kernels.descent import descend_l2
-from dpunion.research import Greedy, GreedyByOwnCounts, L1DescentL2Budget, study_weights
+from dpunion.lab.study import (
+    Greedy,
+    GreedyByOwnCounts,
+    L1DescentL2Budget,
+    descend_l1_with_l2_budget,
+    study_weights,
+)
 
 
 def groups_and_an_extra_user(extra: bool):
@@ -39,8 +45,6 @@ def test_l2_descent_does_not():
 def test_one_step_of_l1_descent_with_an_l2_budget_expands():
     """x = (9.3, 0), x' = (9.4, 0.1): 0.141 apart before the update, 0.186 after, with the cutoff at 10."""
     offsets, items = np.array([0, 2], np.int64), np.array([0, 1], np.int32)
-    from dpunion.kernels.study import descend_l1_with_l2_budget
-
     after = [np.array([9.3, 0.0]), np.array([9.4, 0.1])]
     for histogram in after:
         descend_l1_with_l2_budget(offsets, items, histogram, 10.0, 1.0)

@@ -20,7 +20,7 @@ from dpunion.budget import Budget
 from dpunion.contributions import Float64s, Int32s, Int64s
 from dpunion.errors import BadParameter, InternalError, refuse_choice
 from dpunion.kernels.descent import descend_ball
-from dpunion.kernels.study import descend_l1_with_l2_budget, fill_greedily
+from dpunion.lab.study import descend_l1_with_l2_budget, fill_greedily
 from dpunion.mechanisms import DescentMechanism, mechanism_for
 from dpunion.plans import plan_release
 from dpunion.sets.narrowing import Part

@@ -19,10 +19,7 @@ from dpunion.contributions import Contributions, Int64s
 from dpunion.engines.local.rounds import run_rounds
 from dpunion.errors import BadParameter, InternalError
 from dpunion.lab.data import COVERAGE, LabData
-from dpunion.mechanisms import mechanism_for
-from dpunion.plans import Plan, plan_release
-from dpunion.randomness import RunKey
-from dpunion.research import (
+from dpunion.lab.study import (
     RESEARCH_POLICIES,
     Greedy,
     GreedyByOwnCounts,
@@ -30,6 +27,9 @@ from dpunion.research import (
     ResearchPolicy,
     study_weights,
 )
+from dpunion.mechanisms import mechanism_for
+from dpunion.plans import Plan, plan_release
+from dpunion.randomness import RunKey
 from dpunion.sets.narrowing import held_items
 
 IDENTITY = "dpunion-lab-trial/1"

@@ -10,11 +10,11 @@ from typing import Any
 from dpunion.algorithms import DpSips, Funnel, PolicyGaussian, PolicyLaplace
 from dpunion.budget import Budget, Strength, guarantee
 from dpunion.errors import BadParameter
-from dpunion.lab.curves import Company, holders_between, release_curve, saturation
 from dpunion.ngrams.releases import NgramRelease
 from dpunion.plans import Noise, Plan
 from dpunion.releases import NOT_PRIVATE, Release
 from dpunion.report.charts import Axis, Chart, Kind, Scale, Series
+from dpunion.report.curves import Company, holders_between, release_curve, saturation
 from dpunion.report.tables import Cell, Section, Table, number, percent
 
 STUDY = "A study, not a release: these numbers are not differentially private. Study public or generated data only."

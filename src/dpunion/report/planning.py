@@ -8,10 +8,10 @@ from collections.abc import Iterable, Sequence
 from dpunion.algorithms import ALGORITHMS, Algorithm
 from dpunion.budget import Budget, guarantee
 from dpunion.errors import BadParameter
-from dpunion.lab.curves import Company, Curve, holders_between, release_curve, saturation
 from dpunion.plans import Plan, plan_release
 from dpunion.report import facts
 from dpunion.report.charts import Chart, Series
+from dpunion.report.curves import Company, Curve, holders_between, release_curve, saturation
 from dpunion.report.pages import public_page
 from dpunion.report.tables import Cell, Section, Table, number
 

@@ -1,16 +1,86 @@
-"""Policies of the papers that are NOT private: for the lab and the audit, never for a release.
+"""Policies from the papers that are NOT private, for study and comparison only.
 
-Arrays as in `descent.py`; weights change in place.
+They are of another type than the algorithms: every release path refuses them, with the reason that
+`dpunion.algorithms.REFUSED_POLICIES` gives. The kernels know arrays only, as those of `dpunion.kernels` do.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
+from typing import ClassVar, assert_never
 
 import numpy as np
 
+from dpunion.algorithms import Bounding, check_real, check_whole
 from dpunion.contributions import Float64s, Int32s, Int64s
 from dpunion.kernels.compiler import kernel
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ResearchPolicy:
+    """A policy without a privacy proof."""
+
+    name: ClassVar[str]
+
+    max_items_per_user: int = 100
+    cutoff_margin: float = 3.0
+
+    def __post_init__(self) -> None:
+        check_whole(self.name, "max_items_per_user", self.max_items_per_user, 1, 10_000)
+        check_real(self.name, "cutoff_margin", self.cutoff_margin, 0.0, 20.0)
+
+    @property
+    def bounding(self) -> Bounding:
+        """Return how users' sets are bounded and ordered."""
+        return Bounding(self.max_items_per_user)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Greedy(_ResearchPolicy):
+    """Fill the items with the smallest gap first."""
+
+    name: ClassVar[str] = "greedy"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class L1DescentL2Budget(_ResearchPolicy):
+    """The "Policy Gaussian l1" of arXiv 2002.09745, Alg. 8."""
+
+    name: ClassVar[str] = "l1-descent-l2-budget"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GreedyByOwnCounts(_ResearchPolicy):
+    """The "GW" of Carvalho et al. 2022: fill the user's own most frequent items first, without a limit on items."""
+
+    name: ClassVar[str] = "gw"
+
+
+ResearchPolicy = Greedy | GreedyByOwnCounts | L1DescentL2Budget
+
+RESEARCH_POLICIES: dict[str, type[ResearchPolicy]] = {
+    kind.name: kind for kind in (Greedy, GreedyByOwnCounts, L1DescentL2Budget)
+}
+
+
+def study_weights(policy: ResearchPolicy, offsets: Int64s, items: Int32s, item_count: int, cutoff: float) -> Float64s:
+    """Return the weights the policy gives, for study: float64[item_count]. NOT private, noised or not.
+
+    offsets: int64[users+1]; items: int32[pairs], user u holds items[offsets[u]:offsets[u+1]], for GW in the order in
+    which they are to be filled.
+    """
+    weights = np.zeros(item_count)
+    match policy:
+        case Greedy():
+            fill_greedily(offsets, items, weights, cutoff, 1.0)
+        case GreedyByOwnCounts():
+            fill_in_order(offsets, items, weights, cutoff, 1.0)
+        case L1DescentL2Budget():
+            descend_l1_with_l2_budget(offsets, items, weights, cutoff, 1.0)
+        case _:
+            assert_never(policy)
+    return weights
 
 
 @kernel

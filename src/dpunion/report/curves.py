@@ -32,8 +32,8 @@ from dpunion.calibration import optimal
 from dpunion.contributions import Float64s, Int64s
 from dpunion.errors import BadParameter
 from dpunion.kernels.normal import upper_tail
-from dpunion.lab.funnel_model import Company, funnel_chances
 from dpunion.plans import Noise, Plan
+from dpunion.report.funnel_model import Company, funnel_chances
 
 __all__ = ["Company", "Curve", "holders_between", "release_curve", "saturation"]
 
