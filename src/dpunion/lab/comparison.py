@@ -13,13 +13,13 @@ from typing import Any
 from dpunion.calibration.optimal import ceiling
 from dpunion.errors import BadParameter, CannotWrite
 from dpunion.lab.data import LabData, Progress, load
+from dpunion.lab.figures import NOT_PRIVATE, share
 from dpunion.lab.grids import DEFAULT, grid
 from dpunion.lab.journals import Journal, open_journal
-from dpunion.lab.running import check_counts, plan_all, run_all
-from dpunion.lab.tables import NOT_PRIVATE, Table, share
-from dpunion.lab.trials import Setting, Trial
-from dpunion.lab.writing import check_results, write_results
+from dpunion.lab.results import check_results, write_results
+from dpunion.lab.trials import Setting, Trial, check_counts, plan_all, run_all
 from dpunion.reading.overlaps import refuse_overwriting
+from dpunion.report.tables import Table
 
 FORMAT = "dpunion-lab-comparison/1"
 

@@ -15,16 +15,14 @@ from typing import Any
 import numpy as np
 
 from dpunion.algorithms import MAX_ITEMS, Bounding, as_choice
-from dpunion.contributions import Contributions, Int64s, offsets_of
+from dpunion.contributions import Contributions, Int64s
 from dpunion.errors import BadParameter
-from dpunion.kernels.bounding import gather_users
 from dpunion.lab.generators import AskRedditLike
 from dpunion.pipeline import PLAIN, Reading, lengths_of, read, splitting_of
-from dpunion.randomness import Purpose, RunKey
+from dpunion.randomness import RunKey
 from dpunion.reading import NullUserPolicy, ValueKind
 from dpunion.reading.databases import public_name
 from dpunion.sets.encoding import Normalization
-from dpunion.sets.grouping import keep_of_heavy, visiting_order
 
 Progress = Callable[[str, float | None], None]
 
@@ -117,24 +115,6 @@ def encoded(name: str, everything: Contributions) -> LabData:
         digest.update(np.ascontiguousarray(part).data.cast("B"))
     holders = np.bincount(everything.items, minlength=len(everything.table)).astype(np.int64)
     return LabData(name, everything, holders, digest.hexdigest())
-
-
-def bounded(data: LabData, bounding: Bounding, key: RunKey) -> Contributions:
-    """Return the set as a release with this key would see it: at most the limit of each user, in its order."""
-    everything, limit = data.everything, bounding.limit
-    # subtle: words of a digest under the trial's key are as good as digests of the name under it.
-    user_digests = key.words(Purpose.USER, 0, everything.user_digests)
-    starts, sizes, items = everything.offsets[:-1], np.diff(everything.offsets), everything.items
-    heavy = np.flatnonzero(sizes > limit)
-    if len(heavy):
-        items = items.copy()
-        heavy_keys = key.words(Purpose.BOUND, 0, user_digests[heavy])
-        keep_of_heavy(starts, items, sizes, heavy, heavy_keys, everything.table.digests, limit)
-    visited = visiting_order(sizes, user_digests, bounding.order)
-    offsets = offsets_of(sizes[visited])
-    kept = np.empty(int(offsets[-1]), np.int32)
-    gather_users(starts, items, visited, offsets, kept)
-    return Contributions(offsets, kept, everything.table, user_digests[visited], limit)
 
 
 def _name(source: Any) -> str:

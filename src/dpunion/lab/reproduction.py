@@ -13,15 +13,15 @@ from dpunion.calibration.optimal import ceiling
 from dpunion.errors import BadParameter, CannotWrite
 from dpunion.lab import evaluation as papers
 from dpunion.lab.data import Progress, load
+from dpunion.lab.figures import NOT_PRIVATE, Figure
 from dpunion.lab.generators import AskRedditLike
 from dpunion.lab.journals import Journal, open_journal
 from dpunion.lab.published import missing
 from dpunion.lab.published import papers as citations
-from dpunion.lab.running import check_counts, plan_all, run_all
-from dpunion.lab.tables import NOT_PRIVATE, Cell, Figure, Table
-from dpunion.lab.trials import Setting, Trial
-from dpunion.lab.writing import write_results
+from dpunion.lab.results import write_results
+from dpunion.lab.trials import Setting, Trial, check_counts, plan_all, run_all
 from dpunion.reading.overlaps import refuse_overwriting
+from dpunion.report.tables import Cell, Table
 
 FORMAT = "dpunion-lab-reproduction/1"
 RESULTS, TRIALS, JOURNAL = "results.json", "trials.parquet", "trials.journal"

@@ -11,8 +11,8 @@ from typing import IO, Any
 from dpunion.algorithms import check_whole
 from dpunion.errors import BadParameter
 from dpunion.files import OWNER_ONLY, atomic_file, check_place
+from dpunion.lab.figures import NOT_PRIVATE
 from dpunion.lab.generators import AskRedditLike
-from dpunion.lab.tables import NOT_PRIVATE
 from dpunion.lab.trials import Trial
 
 SUFFIXES = (".json", ".parquet")
