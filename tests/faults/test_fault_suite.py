@@ -82,7 +82,7 @@ def warm_up():
     import dpunion
     import dpunion.cli.releasing
     import dpunion.ledger.ledgers
-    from dpunion.releases import WRITERS
+    from dpunion.formats import WRITERS
     from dpunion.sets import spill
 
     released = dpunion.release(
@@ -971,7 +971,7 @@ HOSTILE = (
 
 @pytest.mark.parametrize("suffix", [".txt", ".csv", ".jsonl", ".json", ".parquet", ".arrow"])
 def test_hostile_items_are_only_items(server, place, suffix):
-    from dpunion.releases import restore_formula
+    from dpunion.formats import restore_formula
 
     place.aim(suffix)
     rows = [(f"CanaryUser{i}", item) for i in range(300) for item in HOSTILE]

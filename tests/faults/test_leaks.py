@@ -27,11 +27,11 @@ import pytest
 
 import dpunion
 from dpunion.algorithms import ALGORITHMS, UserOrder
-from dpunion.pipeline import publish
 from dpunion.randomness import Purpose, RunKey
 from dpunion.releases import FORMAT, WRITERS
 from dpunion.sets.encoding import Normalization, encode
 from dpunion.sets.strings import StringTable
+from making import publish
 from weighing import weigh
 
 PEOPLE, POPULAR, RARE = 400, 30, 500

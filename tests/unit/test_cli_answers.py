@@ -7,10 +7,10 @@ import sys
 
 import pytest
 import typer
+from dpunion.cli.spark import opened_source
 
 from dpunion.cli import answers
 from dpunion.cli.answers import rate_text
-from dpunion.cli.spark import opened_source
 
 
 def test_the_rate_of_reading_is_the_part_of_the_input_per_second():

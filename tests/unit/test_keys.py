@@ -31,11 +31,11 @@ from dpunion.cli import app
 from dpunion.errors import AlreadyReleased, BadParameter, BadSource, UnknownColumn, UnsupportedType
 from dpunion.keys import SEPARATOR, join, split
 from dpunion.ledger import Ledger, fingerprint
-from dpunion.pipeline import Reading
 from dpunion.reading import MAX_ITEM_BYTES, NullUserPolicy, ValueKind, check_source, open_rows
 from dpunion.reading.key_columns import join_columns
-from dpunion.reading.known import known_items
+from dpunion.reading.known import read_known
 from dpunion.releases import WRITERS, Release
+from dpunion.requests import Request
 from dpunion.sets.encoding import Normalization
 
 KEY = 1
@@ -438,10 +438,10 @@ def test_the_statement_names_the_columns(release: Release) -> None:
 @pytest.mark.parametrize("suffix", WRITERS)
 def test_known_keys_from_files(suffix: str, release: Release, tmp_path: Path) -> None:
     path = release.write(tmp_path / f"known{suffix}")
-    known = known_items(path, COLUMNS)
+    known = read_known(path, COLUMNS)
     assert sorted(map(split, known.items)) == sorted(COMMON)
     with pytest.raises(BadSource, match="needs columns 'country', 'year' of texts"):
-        known_items(path if suffix != ".txt" else release.write(tmp_path / "other.csv"), ("country", "year"))
+        read_known(path if suffix != ".txt" else release.write(tmp_path / "other.csv"), ("country", "year"))
 
 
 def test_known_keys_are_left_out_or_added(release: Release) -> None:
@@ -455,18 +455,18 @@ def test_known_keys_are_left_out_or_added(release: Release) -> None:
 def test_known_lists_of_another_kind(release: Release) -> None:
     for wrong in (["FR"], [("FR",)], [("FR", 1)], [("FR", "phone", "x")], 7):
         with pytest.raises(BadSource, match="tuples of 2 texts"):
-            known_items(wrong, COLUMNS)
+            read_known(wrong, COLUMNS)
     with pytest.raises(BadSource, match="must hold texts"):
-        known_items(release)
+        read_known(release)
     with pytest.raises(BadSource, match="columns 'device', 'country'"):
-        known_items(release, COLUMNS[::-1])
+        read_known(release, COLUMNS[::-1])
 
 
 # --- the ledger and the command line ------------------------------------------------------------------------
 
 
-def reading(value: Any) -> Reading:
-    return Reading(
+def reading(value: Any) -> Request:
+    return Request(
         source="d.csv",
         user="who",
         kind=ValueKind.ITEM,
@@ -476,7 +476,6 @@ def reading(value: Any) -> Reading:
         null_users=NullUserPolicy.REFUSE,
         normalization=Normalization.NFC,
         known=None,
-        memory_limit=None,
     )
 
 

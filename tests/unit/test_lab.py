@@ -35,6 +35,7 @@ from dpunion.lab.published import missing, papers, published_tables
 from dpunion.lab.study import Greedy, GreedyByOwnCounts, L1DescentL2Budget
 from dpunion.lab.trials import Setting, identity, plan_setting, run_trial, trial_key
 from dpunion.report.tables import Table, write_cell
+from dpunion.requests import Words
 from dpunion.sets.grouping import bound_again
 
 E10 = math.exp(-10)
@@ -286,12 +287,13 @@ def test_texts_and_ngrams_are_read_as_by_a_release(tmp_path):
     table = {"user": [user for user, _ in rows], "text": [text for _, text in rows]}
     pq.write_table(pa.table(table), tmp_path / "texts.parquet")
     options = {"epsilon": 3.0, "delta": 1e-4, "algorithms": ["weighted-gaussian"], "trials": 1}
-    for lengths, items in ((None, 3), ("2", 2), ("1-3", 6)):
-        found = lab.compare(tmp_path / "texts.parquet", user="user", text="text", ngrams=lengths, **options)
+    for lengths, items in ((1, 1), 3), ("2", 2), ("1-3", 6):
+        words = Words("text", lengths=lengths)
+        found = lab.compare(tmp_path / "texts.parquet", user="user", item=words, **options)
         assert found.data["items"] == items
         assert found.trials[0].size == items
-    with pytest.raises(BadParameter, match="for texts"):
-        load(tmp_path / "texts.parquet", user="user", item="text", ngrams="1-2")
+    with pytest.raises(BadParameter, match="Both 'item' and 'text'"):
+        load(tmp_path / "texts.parquet", user="user", item="text", text="text")
 
 
 # --- journals -----------------------------------------------------------------------------------------------

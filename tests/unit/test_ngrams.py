@@ -23,19 +23,12 @@ from dpunion.calibration.composition import (
 from dpunion.errors import BadParameter, CannotWrite, DamagedSource, NotPrivate, UnknownColumn
 from dpunion.kernels.certificates import unit_norm_delta
 from dpunion.kernels.normal import gaussian_delta
-from dpunion.ngrams import (
-    NgramRelease,
-    Ngrams,
-    closed_under_parts,
-    lengths,
-    plan_ngrams,
-    published_dpne,
-    release_ngrams,
-)
-from dpunion.ngrams.plans import LengthPlan
+from dpunion.ngrams import lengths
+from dpunion.ngrams.plans import LengthPlan, Ngrams, plan_ngrams, published_dpne
+from dpunion.pipeline import release_ngrams
 from dpunion.plans import plan_release
 from dpunion.randomness import RunKey
-from dpunion.releases import NOT_PRIVATE
+from dpunion.releases import NOT_PRIVATE, Release, closed_under_parts
 from dpunion.sets.encoding import Normalization
 from dpunion.sets.streams import read_tokens
 from dpunion.tokens import Splitting, Tokenizer, check_splitting, documents
@@ -63,8 +56,8 @@ def test_common_ngrams_come_out_and_private_ones_do_not():
     assert set(release.of_length(1)) == {"the", "quick", "brown", "fox"}
     assert {"the quick", "quick brown", "brown fox"} <= set(release.of_length(2))
     assert {"the quick brown", "quick brown fox"} <= set(release.of_length(3))
-    assert not any("secret" in text or "canary" in text for text, _ in release.ngrams)
-    assert list(release.ngrams) == sorted(release.ngrams)
+    assert not any("secret" in text or "canary" in text for text, _ in release.rows())
+    assert list(release.rows()) == sorted(release.rows())
     assert not release.guaranteed
     assert release.statement == NOT_PRIVATE
 
@@ -384,10 +377,10 @@ def test_results_are_functions_of_the_released_ngrams():
 
 def test_a_release_round_trips():
     release = released()
-    assert NgramRelease.from_json(release.to_json()) == release
+    assert Release.from_json(release.to_json()) == release
     for text in ("", "{}", json.dumps(release.to_dict() | {"ngrams": [["a"]]})):
         with pytest.raises(BadParameter):
-            NgramRelease.from_json(text)
+            Release.from_json(text)
 
 
 @pytest.mark.parametrize("suffix", [".parquet", ".arrow", ".csv", ".jsonl", ".txt", ".json"])
@@ -400,7 +393,7 @@ def test_files_hold_the_ngrams_and_nothing_of_anybody(suffix, tmp_path):
     if suffix == ".parquet":
         table = pq.read_table(path)
         assert table.column_names == ["ngram", "length"]
-        assert list(zip(*table.to_pydict().values(), strict=True)) == list(release.ngrams)
+        assert list(zip(*table.to_pydict().values(), strict=True)) == list(release.rows())
     if suffix == ".csv":
         assert raw.splitlines()[0] == b"ngram,length"
         assert b"the quick,2" in raw.splitlines()
@@ -433,7 +426,7 @@ def test_only_ngrams_with_all_their_parts_can_be_asked_for():
     texts = ["a", "b", "a b", "b c", "a b c", "c", "a c", "x y", "a c b"]
     assert closed_under_parts(texts) == ("a", "a b", "a b c", "a c", "b", "b c", "c")
     release = released()
-    assert set(closed_under_parts(text for text, _ in release.ngrams)) == {text for text, _ in release.ngrams}
+    assert set(closed_under_parts(text for text, _ in release.rows())) == {text for text, _ in release.rows()}
 
 
 def test_a_funnel_for_later_lengths_keeps_its_parameters():

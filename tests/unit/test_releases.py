@@ -19,8 +19,7 @@ from dpunion import files
 from dpunion.algorithms import ALGORITHMS
 from dpunion.files import atomic_file
 from dpunion.ngrams.plans import Ngrams, plan_ngrams
-from dpunion.ngrams.releases import NgramRelease
-from dpunion.reading.known import known_items
+from dpunion.reading.known import read_known
 from dpunion.releases import (
     NOT_PRIVATE,
     SIGNS,
@@ -31,6 +30,7 @@ from dpunion.releases import (
     escape_controls,
     restore_formula,
 )
+from making import ngram_release
 
 # What breaks naive writers: formulas, quotes, separators, line ends, escapes, NUL, other planes, line separators.
 NASTY = (
@@ -171,13 +171,13 @@ def test_formulas_behind_quotes_are_found():
 @given(items=st.sets(TRICKY, max_size=6))
 def test_our_own_csv_is_a_known_list_of_the_same_items(tmp_path_factory, items):
     path = made(items).write(tmp_path_factory.mktemp("known") / "known.csv")
-    assert known_items(path).items == tuple(sorted(items))
+    assert read_known(path).items == tuple(sorted(items))
 
 
 @given(texts=st.sets(TRICKY, max_size=4))
 def test_ngrams_are_defused_and_read_back(tmp_path_factory, texts):
     rows = tuple((text, 1) for text in sorted(texts))
-    release = NgramRelease(rows, plan_ngrams(Ngrams(), dpunion.Budget(1.0, 1e-6)), (), guaranteed=True)
+    release = ngram_release(rows, plan_ngrams(Ngrams(), dpunion.Budget(1.0, 1e-6)), (), guaranteed=True)
     raw = release.write(tmp_path_factory.mktemp("ngrams") / "a.csv").read_bytes()
     assert formulas(raw) == []
     assert [(restore_formula(text), int(length)) for text, length in csv_rows(raw)[1:]] == list(rows)

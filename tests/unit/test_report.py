@@ -18,7 +18,6 @@ import dpunion
 from dpunion.algorithms import ALGORITHMS
 from dpunion.budget import Budget, guarantee
 from dpunion.ngrams.plans import LengthResult, Ngrams, plan_ngrams
-from dpunion.ngrams.releases import NgramRelease
 from dpunion.releases import NOT_PRIVATE, Release
 from dpunion.report import (
     Axis,
@@ -39,6 +38,7 @@ from dpunion.report import charts as charts_module
 from dpunion.report.curves import MOST_HOLDERS, Company, Curve, holders_between, release_curve, saturation
 from dpunion.report.pages import behind, embedded
 from dpunion.report.tables import number, percent
+from making import ngram_release as make_ngrams
 
 HOSTILE = (
     "<script>alert(1)</script>",
@@ -106,7 +106,7 @@ def ngram_release():
     settings = Ngrams(longest=2, first=dpunion.PolicyGaussian(), later=(dpunion.WeightedGaussian(),))
     results = (LengthResult(1, 2, None, None, 0.0), LengthResult(2, 1, 4, 9.5, 0.02))
     grams = (("of", 1), ("of the", 2), ("the", 1))
-    return NgramRelease(grams, plan_ngrams(settings, Budget(1.0, 1e-6)), results, guaranteed=True)
+    return make_ngrams(grams, plan_ngrams(settings, Budget(1.0, 1e-6)), results, guaranteed=True)
 
 
 @pytest.fixture(scope="module")
@@ -243,7 +243,7 @@ def test_a_damaged_plan_still_has_a_page():
 
 
 def pages(ngram_release, planning):
-    hostile = NgramRelease(tuple((text, 2) for text in HOSTILE), ngram_release.plan, ngram_release.results, True)
+    hostile = make_ngrams(tuple((text, 2) for text in HOSTILE), ngram_release.plan, ngram_release.results, True)
     yield release_page(made(HOSTILE))
     yield release_page(made(HOSTILE, guaranteed=False))
     yield release_page(hostile)

@@ -14,11 +14,11 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+from dpunion.cli.spark import spark_options
 
 import dpunion
 from dpunion import errors
 from dpunion.algorithms import Norm, Sensitivity
-from dpunion.cli.spark import spark_options
 from dpunion.engines.spark import frames, partitions, sessions, sources, targets, tasks
 from dpunion.engines.spark.engine import LARGEST_CLOSURE, closures_in_memory, columns_of
 from dpunion.engines.spark.frames import checked_shards, cleanly, is_spark_frame

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 import dpunion
 from dpunion.algorithms import UserOrder
 from dpunion.randomness import RunKey
+from dpunion.requests import Run
 from dpunion.sets import spill
 from dpunion.sets.encoding import Normalization, encode
 
@@ -138,4 +139,4 @@ def test_a_limit_is_refused_on_spark_before_it_starts():
 
     options = {"user": "user", "item": "item", "epsilon": 1.0, "delta": 1e-6}
     with pytest.raises(dpunion.BadParameter, match="memory limit cannot be kept on Spark"):
-        dpunion.release(SparkSource(("none.parquet",), "local[1]", ()), memory_limit="200MB", **options)
+        dpunion.release(SparkSource(("none.parquet",), "local[1]", ()), run=Run(memory_limit="200MB"), **options)

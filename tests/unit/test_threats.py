@@ -39,6 +39,7 @@ from dpunion.randomness import Purpose, RunKey
 from dpunion.reading import ValueKind, open_rows
 from dpunion.reading.cleaning import MAX_ITEM_BYTES
 from dpunion.releases import WRITERS, Release, defuse_formula, escape_controls, statement
+from dpunion.requests import Charge
 from dpunion.sets.encoding import Normalization, encode
 from weighing import weigh
 
@@ -328,7 +329,7 @@ def test_threat_16_numbers_released(tmp_path):
 
 @pytest.mark.parametrize("rows", [[], [("only", "one")], [("a", "")]], ids=["nobody", "one person", "nothing held"])
 def test_threat_17_empty_input(tmp_path, ledger, rows):
-    released = dpunion.release(rows, out=tmp_path / "a.txt", ledger=tmp_path / "budget.db", dataset="people", **TINY)
+    released = dpunion.release(rows, out=tmp_path / "a.txt", charge=Charge(tmp_path / "budget.db", "people"), **TINY)
     assert released.items == ()
     assert (tmp_path / "a.txt").read_bytes() == b""
     assert spent(ledger) == 1.0
@@ -387,7 +388,7 @@ def test_threat_22_seed_in_production(tmp_path, ledger):
     assert not release.guaranteed
     assert release.statement.startswith("NOT PRIVATE")
     with pytest.raises(dpunion.NotPrivate):
-        dpunion.release(people(), unsafe_test_key=1, ledger=tmp_path / "budget.db", dataset="people", **LOOSE)
+        dpunion.release(people(), unsafe_test_key=1, charge=Charge(tmp_path / "budget.db", "people"), **LOOSE)
     assert spent(ledger) == 0.0
 
 

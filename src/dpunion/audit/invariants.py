@@ -28,6 +28,7 @@ from dpunion.ledger import Ledger
 from dpunion.pipeline import release
 from dpunion.plans import Plan
 from dpunion.randomness import RunKey
+from dpunion.requests import Charge
 
 BORDERLINE_ITEMS = 400
 KEYS = 20
@@ -218,9 +219,7 @@ def budget_is_charged_first(_system: System, algorithm: Algorithm, budget: Budge
                     delta=budget.delta,
                     weak_budget=True,
                     algorithm=algorithm,
-                    ledger=place,
-                    dataset="audit",
-                    charge_again=True,
+                    charge=Charge(place, "audit", again=True),
                 )
         ledger.close()
     if first.spent is None:

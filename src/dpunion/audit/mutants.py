@@ -34,8 +34,9 @@ from dpunion.audit.text import table
 from dpunion.budget import Budget
 from dpunion.calibration import optimal
 from dpunion.calibration.laplace import laplace_quantile_above
-from dpunion.charging import reserved
+from dpunion.charging import Entry, charged
 from dpunion.contributions import Bools, Contributions, Float64s, Int64s, ItemTable, Uint64s, offsets_of
+from dpunion.engines.local import engine
 from dpunion.ledger import Reservation
 from dpunion.mechanisms import FunnelMechanism, Weights
 from dpunion.plans import Plan, plan_release
@@ -176,18 +177,17 @@ def write_with_dictionary(algorithm: Algorithm, budget: Budget, rows: Batch, tes
 
 
 @contextlib.contextmanager
-def charge_after_release(*arguments: Any, **options: Any) -> Iterator[None]:
+def charge_after_release(*arguments: Any) -> Iterator[Entry]:
     """Read and write first, and pay when all went well."""
-    yield
-    with reserved(*arguments, **options) as reservation:
-        if reservation is not None:
-            reservation.settle()
+    yield Entry()
+    with charged(*arguments) as entry:
+        entry.start_reading()
 
 
 @contextlib.contextmanager
-def charge_nothing(*_arguments: Any, **_options: Any) -> Iterator[None]:
+def charge_nothing(*_arguments: Any) -> Iterator[Entry]:
     """Take the ledger's name, and never open it."""
-    yield
+    yield Entry()
 
 
 def keep_quiet(_reservation: Reservation) -> None:
@@ -245,13 +245,13 @@ def mutants() -> list[Mutant]:
         Mutant("seeded randomness", System(new_key=seeded_key), weighted, ("keys are fresh",)),
         Mutant("insertion-order output", System(write=write_in_row_order), weighted, ("order is canonical",)),
         Mutant("leftover dictionary", System(write=write_with_dictionary), weighted, ("files hold the release only",)),
-        Mutant("charge after release", patched(pipeline, "reserved", charge_after_release), weighted, paid),
-        Mutant("budget not charged", patched(pipeline, "reserved", charge_nothing), weighted, paid),
+        Mutant("charge after release", patched(pipeline, "charged", charge_after_release), weighted, paid),
+        Mutant("budget not charged", patched(pipeline, "charged", charge_nothing), weighted, paid),
         Mutant("charge given back", patched(Reservation, "start_reading", keep_quiet), weighted, paid),
         Mutant("any sensitivity", other_sensitivity, weighted, ("sensitivity is compared",)),
         Mutant("odds of another delta", patched(coins, "optimal_odds", other_odds), OptimalSingleItem(), exact),
         Mutant("larger ball", patched(FunnelMechanism, "visit", visit_too_far), two_rounds, exact),
-        Mutant("known list after bounding", patched(pipeline, "encode", drop_known_last), weighted, first),
+        Mutant("known list after bounding", patched(engine, "encode", drop_known_last), weighted, first),
         Mutant("redrawn noise", System(select=redraw_noise), weighted, keyed),
         Mutant("redrawn noise, funnel", System(select=redraw_noise), funnel, keyed),
     ]
