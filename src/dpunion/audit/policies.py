@@ -1,7 +1,7 @@
 """What the contraction search looks at: one user's update of a histogram, and what is claimed about it.
 
 A policy is any function (weights float64[n], items int32[k]) -> new weights float64[n]: the user holding `items`
-comes along. The shipped and the research policies are the mechanisms and kernels themselves, one user at a time.
+comes along. The shipped and the research policies are the mechanisms themselves, one user at a time.
 """
 
 from __future__ import annotations
@@ -28,19 +28,20 @@ from dpunion.algorithms import (
     check_whole,
 )
 from dpunion.budget import Budget
-from dpunion.contributions import Float64s, Int32s, Int64s
+from dpunion.contributions import Float64s, Int32s
 from dpunion.errors import BadParameter, InternalError, refuse_choice
-from dpunion.lab.study import descend_l1_with_l2_budget, fill_greedily
+from dpunion.lab.study import Greedy, L1DescentL2Budget, ResearchPolicy, plan_study, study_mechanism
 from dpunion.mechanisms import DescentMechanism, FunnelMechanism, mechanism_for
 from dpunion.plans import plan_release
 from dpunion.sets.narrowing import Part
 
 Policy = Callable[[Float64s, Int32s], Float64s]
 Builder = Callable[[float, int], Policy]
-Update = Callable[[Int64s, Int32s, Float64s, float, float], None]
 M = TypeVar("M", DescentMechanism, FunnelMechanism)
 
 DEFAULT_CUTOFF = 10.0
+# Of policies only the cutoff matters, and that is chosen: any budget will do.
+BUDGET = Budget(1.0, 1e-6)
 MOST_TARGETS = 20_000
 NOBODY = np.zeros((0, 2), np.uint64)
 GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
@@ -96,7 +97,7 @@ def descent(mechanism: DescentMechanism) -> Policy:
 
 def planned(algorithm: Algorithm, cutoff: float, kind: type[M]) -> M:
     """Return the mechanism of an algorithm with this cutoff, whatever the budget."""
-    plan = plan_release(algorithm, Budget(1.0, 1e-6))
+    plan = plan_release(algorithm, BUDGET)
     mechanism = mechanism_for(dataclasses.replace(plan, cutoff=cutoff))
     if not isinstance(mechanism, kind):
         raise InternalError("a policy of another mechanism")
@@ -135,18 +136,19 @@ def funnel_round(cutoff: float, max_items: int, *, spread_targets: bool) -> Poli
     return policy
 
 
-def study(update: Update) -> Builder:
-    """Return what builds a policy of the lab that is NOT a contraction, for a cutoff."""
+def greedy(cutoff: float, max_items: int) -> Policy:
+    """Fill the smallest gap first (ICML 2020, supplement E): NOT a contraction."""
+    return studied(Greedy(max_items_per_user=max_items), cutoff)
 
-    def build(cutoff: float, _max_items: int) -> Policy:
-        def policy(weights: Float64s, items: Int32s) -> Float64s:
-            moved = weights.copy()
-            update(_one_user(items).offsets, items, moved, cutoff, 1.0)
-            return moved
 
-        return policy
+def l1_descent_l2_budget(cutoff: float, max_items: int) -> Policy:
+    """The "Policy Gaussian l1" of arXiv 2002.09745, Alg. 8: NOT a contraction."""
+    return studied(L1DescentL2Budget(max_items_per_user=max_items), cutoff)
 
-    return build
+
+def studied(policy: ResearchPolicy, cutoff: float) -> Policy:
+    """Return a policy of the lab with this cutoff."""
+    return descent(study_mechanism(policy, dataclasses.replace(plan_study(policy, BUDGET), cutoff=cutoff)))
 
 
 SHIPPED: dict[str, tuple[Norm, Builder]] = {
@@ -156,8 +158,8 @@ SHIPPED: dict[str, tuple[Norm, Builder]] = {
     "funnel-later-round": (Norm.L2, functools.partial(funnel_round, spread_targets=True)),
 }
 RESEARCH: dict[str, tuple[Norm, Builder]] = {
-    "greedy": (Norm.L1, study(fill_greedily)),
-    "l1-descent-l2-budget": (Norm.L2, study(descend_l1_with_l2_budget)),
+    "greedy": (Norm.L1, greedy),
+    "l1-descent-l2-budget": (Norm.L2, l1_descent_l2_budget),
 }
 
 

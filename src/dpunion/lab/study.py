@@ -1,20 +1,30 @@
 """Policies from the papers that are NOT private, for study and comparison only.
 
 They are of another type than the algorithms: every release path refuses them, with the reason that
-`dpunion.algorithms.REFUSED_POLICIES` gives. The kernels know arrays only, as those of `dpunion.kernels` do.
+`dpunion.algorithms.REFUSED_POLICIES` gives. The lab runs them in the place of a private policy, with its numbers.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, assert_never
+from typing import ClassVar
 
 import numpy as np
 
-from dpunion.algorithms import Bounding, check_real, check_whole
+from dpunion.algorithms import Bounding, Calibration, PolicyGaussian, PolicyLaplace, check_real, check_whole
+from dpunion.budget import Budget
 from dpunion.contributions import Float64s, Int32s, Int64s
+from dpunion.errors import BadParameter, InternalError
 from dpunion.kernels.compiler import kernel
+from dpunion.mechanisms import DescentMechanism, mechanism_for
+from dpunion.plans import Plan, plan_release
+from dpunion.sets.narrowing import Part
+
+Update = Callable[[Int64s, Int32s, Float64s, float, float], None]
+"""Users in turn raise weights, in place: (offsets int64[users+1], items int32[pairs], weights, cutoff, budget)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,25 +72,6 @@ ResearchPolicy = Greedy | GreedyByOwnCounts | L1DescentL2Budget
 RESEARCH_POLICIES: dict[str, type[ResearchPolicy]] = {
     kind.name: kind for kind in (Greedy, GreedyByOwnCounts, L1DescentL2Budget)
 }
-
-
-def study_weights(policy: ResearchPolicy, offsets: Int64s, items: Int32s, item_count: int, cutoff: float) -> Float64s:
-    """Return the weights the policy gives, for study: float64[item_count]. NOT private, noised or not.
-
-    offsets: int64[users+1]; items: int32[pairs], user u holds items[offsets[u]:offsets[u+1]], for GW in the order in
-    which they are to be filled.
-    """
-    weights = np.zeros(item_count)
-    match policy:
-        case Greedy():
-            fill_greedily(offsets, items, weights, cutoff, 1.0)
-        case GreedyByOwnCounts():
-            fill_in_order(offsets, items, weights, cutoff, 1.0)
-        case L1DescentL2Budget():
-            descend_l1_with_l2_budget(offsets, items, weights, cutoff, 1.0)
-        case _:
-            assert_never(policy)
-    return weights
 
 
 @kernel
@@ -149,3 +140,46 @@ def fill_in_order(offsets: Int64s, items: Int32s, weights: Float64s, cutoff: flo
             left -= given
             if left <= 0.0:
                 break
+
+
+UPDATES: dict[type[ResearchPolicy], Update] = {
+    Greedy: fill_greedily,
+    GreedyByOwnCounts: fill_in_order,
+    L1DescentL2Budget: descend_l1_with_l2_budget,
+}
+
+
+def plan_study(policy: ResearchPolicy, budget: Budget) -> Plan:
+    """Return the numbers of the policy's private relative, which prove nothing about the policy."""
+    if isinstance(policy, GreedyByOwnCounts):
+        raise BadParameter(
+            "gw fills items in the order of how often a user holds each, which sets do not tell.",
+            "Leave gw out; greedy is its relative on sets.",
+        )
+    relative = PolicyLaplace if isinstance(policy, Greedy) else PolicyGaussian
+    limit, margin = policy.max_items_per_user, policy.cutoff_margin
+    published = relative(max_items_per_user=limit, cutoff_margin=margin, calibration=Calibration.PUBLISHED)
+    return plan_release(published, budget)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StudyMechanism(DescentMechanism):
+    """The mechanism of a private policy, in which users move the weights by another update.
+
+    Guarantees: none.
+    """
+
+    update: Update
+
+    def visit(self, part: Part, weights: Float64s, cutoff: float, budget: float) -> None:
+        """Let some users in turn raise their items; one user may move the weights by any distance."""
+        self.update(part.offsets, part.items, weights, cutoff, budget)
+
+
+def study_mechanism(policy: ResearchPolicy, plan: Plan) -> StudyMechanism:
+    """Return what the policy does with the plan of its relative."""
+    relative = mechanism_for(plan)
+    if not isinstance(relative, DescentMechanism):
+        raise InternalError("a policy that does not descend")
+    fields = {field.name: getattr(relative, field.name) for field in dataclasses.fields(relative)}
+    return StudyMechanism(**fields, update=UPDATES[type(policy)])

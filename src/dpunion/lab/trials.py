@@ -12,31 +12,21 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, assert_never
+from typing import Any
 
 import numpy as np
 
-from dpunion.algorithms import Algorithm, Bounding, Calibration, PolicyGaussian, PolicyLaplace, check_whole
+from dpunion.algorithms import Algorithm, Bounding, check_whole
 from dpunion.budget import Budget
-from dpunion.coins import coins_for
-from dpunion.contributions import Contributions, Int64s
+from dpunion.contributions import Contributions
 from dpunion.engines.local.rounds import run_rounds
-from dpunion.errors import BadParameter, InternalError
 from dpunion.lab.data import COVERAGE, LabData
 from dpunion.lab.journals import Journal
-from dpunion.lab.study import (
-    RESEARCH_POLICIES,
-    Greedy,
-    GreedyByOwnCounts,
-    L1DescentL2Budget,
-    ResearchPolicy,
-    study_weights,
-)
+from dpunion.lab.study import ResearchPolicy, plan_study, study_mechanism
 from dpunion.mechanisms import mechanism_for
 from dpunion.plans import Plan, plan_release
 from dpunion.randomness import RunKey
 from dpunion.sets.grouping import bound_again
-from dpunion.sets.narrowing import held_items
 from dpunion.threads import Threads
 
 IDENTITY = "dpunion-lab-trial/1"
@@ -57,7 +47,7 @@ class Setting:
     @property
     def has_proof(self) -> bool:
         """Say whether the algorithm is private; research policies are not, whatever the budget says."""
-        return not isinstance(self.algorithm, tuple(RESEARCH_POLICIES.values()))
+        return not isinstance(self.algorithm, ResearchPolicy)
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -114,25 +104,9 @@ def identity(data: LabData, setting: Setting, number: int) -> str:
 def plan_setting(setting: Setting) -> Plan:
     """Return the numbers to run with; a research policy gets those of its private relative, without the proof."""
     algorithm = setting.algorithm
-    if not isinstance(algorithm, (Greedy, L1DescentL2Budget, GreedyByOwnCounts)):
-        return plan_release(algorithm, setting.budget)
-    shape: dict[str, Any] = {
-        "max_items_per_user": algorithm.max_items_per_user,
-        "cutoff_margin": algorithm.cutoff_margin,
-        "calibration": Calibration.PUBLISHED,
-    }
-    match algorithm:
-        case Greedy():
-            return plan_release(PolicyLaplace(**shape), setting.budget)
-        case L1DescentL2Budget():
-            return plan_release(PolicyGaussian(**shape), setting.budget)
-        case GreedyByOwnCounts():
-            raise BadParameter(
-                "gw fills items in the order of how often a user holds each, which sets do not tell.",
-                "Leave gw out; greedy is its relative on sets.",
-            )
-        case _:
-            assert_never(algorithm)
+    if isinstance(algorithm, ResearchPolicy):
+        return plan_study(algorithm, setting.budget)
+    return plan_release(algorithm, setting.budget)
 
 
 def trial_key(number: int) -> RunKey:
@@ -143,24 +117,13 @@ def trial_key(number: int) -> RunKey:
 def run_trial(data: LabData, setting: Setting, plan: Plan, contributions: Contributions, number: int) -> Trial:
     """Run once; `contributions` are the data bounded by the trial's key as the setting asks."""
     begun = time.perf_counter()
-    chosen = select(setting, plan, contributions, trial_key(number))
+    policy = setting.algorithm
+    mechanism = study_mechanism(policy, plan) if isinstance(policy, ResearchPolicy) else mechanism_for(plan)
+    chosen = run_rounds(mechanism, contributions, trial_key(number))
     seconds = time.perf_counter() - begun
     held = data.holders[chosen]
     covered = tuple(int(np.count_nonzero(held >= k)) for k in COVERAGE)
     return Trial(setting, number, len(chosen), covered, round(seconds, 4))
-
-
-def select(setting: Setting, plan: Plan, contributions: Contributions, key: RunKey) -> Int64s:
-    """Return the numbers of the items that come out: int64[released]."""
-    policy = setting.algorithm
-    if not isinstance(policy, (Greedy, L1DescentL2Budget, GreedyByOwnCounts)):
-        return run_rounds(mechanism_for(plan), contributions, key)
-    if plan.cutoff is None:
-        raise InternalError("a policy without a cutoff")
-    table = contributions.table
-    weights = study_weights(policy, contributions.offsets, contributions.items, len(table), plan.cutoff)
-    passed = coins_for(plan).toss(0, table.digests, weights, key)
-    return np.flatnonzero(passed & held_items(contributions))
 
 
 # --- many trials --------------------------------------------------------------------------------------------
