@@ -17,8 +17,8 @@ import dpunion
 from dpunion.algorithms import ALGORITHMS
 from dpunion.cli import RELEASE_HELP, app
 from dpunion.formats import WRITERS
+from dpunion.lab.study import RESEARCH_POLICIES
 from dpunion.releases import FORMAT, NOT_PRIVATE, Release
-from dpunion.research import RESEARCH_POLICIES
 
 ITEMS = ["alpha", "beta", "gamma", "mañana", "line\nbreak", "=formula", "\x1b[31mred"]
 BUDGET = ("-e", "2", "-d", "1e-4")
