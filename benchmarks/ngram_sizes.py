@@ -26,13 +26,13 @@ import pyarrow.parquet as pq
 
 from dpunion.algorithms import Funnel, PolicyGaussian, WeightedGaussian
 from dpunion.budget import Budget
-from dpunion.ngrams import Ngrams, plan_ngrams, publish_ngrams, published_dpne
-from dpunion.pipeline import publish
+from dpunion.ngrams.plans import Ngrams, plan_ngrams, published_dpne
 from dpunion.plans import plan_release
 from dpunion.randomness import RunKey
 from dpunion.sets.encoding import Normalization
 from dpunion.sets.streams import encode_ngrams, read_tokens
 from dpunion.tokens import Splitting
+from making import publish, publish_ngrams
 
 E10 = math.exp(-10)
 

@@ -26,19 +26,20 @@ import pyarrow as pa
 
 import dpunion
 from dpunion.contributions import Contributions
+from dpunion.engines.local.engine import open_request, read_sets
 from dpunion.engines.spark.tasks import SHARDS_PER_MASK, Decide, Secret, Weigh
 from dpunion.engines.spark.wire import cut, digests_from_arrow, digests_to_arrow, match
 from dpunion.lab.generators import AskRedditLike
 from dpunion.mechanisms import mechanism_for
-from dpunion.pipeline import Reading, read
 from dpunion.plans import Plan
 from dpunion.randomness import RunKey
 from dpunion.reading import NullUserPolicy, ValueKind
+from dpunion.requests import Request, Run
 from dpunion.sets.encoding import Normalization
 
 EPSILON, DELTA = 3.0, math.exp(-10)
 SHARDS = (1, 8, 64)
-READING = Reading(
+READING = Request(
     source=None,
     user="user",
     kind=ValueKind.ITEM,
@@ -48,7 +49,6 @@ READING = Reading(
     null_users=NullUserPolicy.REFUSE,
     normalization=Normalization.NFC,
     known=None,
-    memory_limit=None,
 )
 
 
@@ -95,7 +95,8 @@ def sizes(path: Path, column: str, runs: int) -> dict[str, float]:
     found: dict[str, list[int]] = {}
     for _ in range(runs):
         key = RunKey.fresh()
-        contributions = read(reading, plan.algorithm.bounding, key, lambda _stage, _done: None, None)
+        with open_request(reading, Run(), None) as rows:
+            contributions = read_sets(reading, rows, plan.algorithm.bounding, key)
         for shards in SHARDS:
             size = size_in_shards(plan, contributions, key, shards)
             found.setdefault(f"funnel, {shards} shard{'s' * (shards > 1)}", []).append(size)

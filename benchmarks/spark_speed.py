@@ -29,6 +29,7 @@ from speed import DELTA, EPSILON, generated
 
 import dpunion
 from dpunion.engines.spark.sessions import open_session
+from dpunion.requests import Folder, Run
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
 GOALS = {"weighted-gaussian": 2.5, "funnel": 5.0}
@@ -96,10 +97,8 @@ def contenders(session: Any, path: Path, out: Path, shards: int) -> dict[str, Ca
             epsilon=float(EPSILON),
             delta=float(DELTA),
             algorithm=algorithm,
-            shards=shards,
-            collect=False,
-            out=out,
-            overwrite=True,
+            out=Folder(out),
+            run=Run(shards=shards, overwrite=True),
         )
 
     return {

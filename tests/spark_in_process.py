@@ -4,15 +4,16 @@ import dataclasses
 
 import pyarrow as pa
 
+from dpunion.engines.spark.engine import ReadSets
 from dpunion.engines.spark.partitions import CutIntoPieces, WeighRows
 from dpunion.engines.spark.tasks import SHARDS_PER_MASK, Decide, Secret, Weigh, by_name, guarded
 from dpunion.mechanisms import mechanism_for
-from dpunion.pipeline import PartitionReader, Reading
 from dpunion.reading import NullUserPolicy, ValueKind
+from dpunion.requests import Request
 from dpunion.sets.encoding import Normalization
 
 INPUT = pa.schema({"shard": pa.int32(), "payload": pa.binary(), "score": pa.float64()})
-READING = Reading(
+READING = Request(
     source=None,
     user="user",
     kind=ValueKind.ITEM,
@@ -22,13 +23,12 @@ READING = Reading(
     null_users=NullUserPolicy.REFUSE,
     normalization=Normalization.NFC,
     known=None,
-    memory_limit=None,
 )
 
 
 def reader(plan, **changes):
     """Return what reads a partition, as the pipeline makes it."""
-    return PartitionReader(dataclasses.replace(READING, **changes), plan.algorithm.bounding)
+    return ReadSets(dataclasses.replace(READING, **changes), plan.algorithm.bounding)
 
 
 def partitions(database, count):

@@ -27,51 +27,71 @@ if TYPE_CHECKING:
         WeightedLaplace,
     )
     from dpunion.budget import Budget
-    from dpunion.errors import BadParameter, BadSource, CannotWrite, DpunionError, NotPrivate
-    from dpunion.ngrams import NgramRelease, Ngrams, plan_ngrams, release_ngrams
-    from dpunion.pipeline import plan, release
+    from dpunion.errors import (
+        AlreadyReleased,
+        BadParameter,
+        BadSource,
+        BudgetExhausted,
+        CannotWrite,
+        DpunionError,
+        NotPrivate,
+    )
+    from dpunion.ngrams.plans import Ngrams
+    from dpunion.pipeline import plan, release, release_ngrams
     from dpunion.plans import Plan
     from dpunion.releases import Release
+    from dpunion.requests import Charge, Folder, Known, Run, SparkSource, Stdin, Words
 
 __version__ = "0.1.0"
 
 _HOMES = {
+    "AlreadyReleased": "errors",
     "BadParameter": "errors",
     "BadSource": "errors",
     "Budget": "budget",
+    "BudgetExhausted": "errors",
     "CannotWrite": "errors",
+    "Charge": "requests",
     "CountGaussian": "algorithms",
     "CountLaplace": "algorithms",
     "DpSips": "algorithms",
     "DpunionError": "errors",
     "Funnel": "algorithms",
-    "NgramRelease": "ngrams",
-    "Ngrams": "ngrams",
+    "Folder": "requests",
+    "Known": "requests",
+    "Ngrams": "ngrams.plans",
     "NotPrivate": "errors",
     "OptimalSingleItem": "algorithms",
     "Plan": "plans",
     "PolicyGaussian": "algorithms",
     "PolicyLaplace": "algorithms",
     "Release": "releases",
+    "Run": "requests",
+    "SparkSource": "requests",
+    "Stdin": "requests",
     "WeightedGaussian": "algorithms",
     "WeightedLaplace": "algorithms",
+    "Words": "requests",
     "plan": "pipeline",
-    "plan_ngrams": "ngrams",
     "release": "pipeline",
-    "release_ngrams": "ngrams",
+    "release_ngrams": "pipeline",
 }
 
 __all__ = [
+    "AlreadyReleased",
     "BadParameter",
     "BadSource",
     "Budget",
+    "BudgetExhausted",
     "CannotWrite",
+    "Charge",
     "CountGaussian",
     "CountLaplace",
     "DpSips",
     "DpunionError",
+    "Folder",
     "Funnel",
-    "NgramRelease",
+    "Known",
     "Ngrams",
     "NotPrivate",
     "OptimalSingleItem",
@@ -79,11 +99,14 @@ __all__ = [
     "PolicyGaussian",
     "PolicyLaplace",
     "Release",
+    "Run",
+    "SparkSource",
+    "Stdin",
     "WeightedGaussian",
     "WeightedLaplace",
+    "Words",
     "__version__",
     "plan",
-    "plan_ngrams",
     "release",
     "release_ngrams",
 ]

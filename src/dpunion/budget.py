@@ -136,7 +136,7 @@ def _weakness(budget: Budget) -> str:
 
 
 def chance_in_words(chance: float) -> str:
-    """Write a small probability as one in so many, a large one in per cent; never less than it is."""
+    """Write a small probability as one in a number, a large one in per cent; never less than it is."""
     exact = Fraction(repr(chance))
     if exact > Fraction(1, 10):
         return f"{math.ceil(exact * 100)} %"

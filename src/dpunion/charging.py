@@ -3,71 +3,84 @@
 from __future__ import annotations
 
 import contextlib
-import os
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from dpunion.errors import BadParameter, DpunionError, LedgerNote, ledger_note
+from dpunion.errors import DpunionError, LedgerNote, ledger_note
+from dpunion.plans import Plan
+from dpunion.randomness import RunKey
 from dpunion.reading.stdin import NAME as STANDARD_INPUT
+from dpunion.requests import Charge, Request
 
 if TYPE_CHECKING:
-    from dpunion.ledger import Amounts, Reservation
-    from dpunion.plans import Plan
+    from dpunion.engines import Engine
+    from dpunion.ledger import Reservation
+    from dpunion.ngrams.plans import NgramPlan
+    from dpunion.releases import Release
 
 
-class Request(Protocol):
-    """What is to be read, and the public facts that tell it from other requests."""
+class Entry:
+    """What a release does with its charge; without a ledger, nothing."""
+
+    def __init__(self, reservation: Reservation | None = None) -> None:
+        self._reservation = reservation
 
     @property
-    def source(self) -> Any:
-        """What is read."""
-        ...
+    def notes(self) -> tuple[str, ...]:
+        """What the statement says of the charge."""
+        return () if self._reservation is None else (self._reservation.sentence,)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the facts."""
-        ...
+    def start_reading(self) -> None:
+        """Say that rows are looked at from now on: the charge is not given back."""
+        if self._reservation is not None:
+            self._reservation.start_reading()
+
+    def settle(self, made: Release, written: Sequence[Path]) -> None:
+        """Enter what was made: the hashes of its files, or of its items when no file holds them."""
+        if self._reservation is not None:
+            self._reservation.settle(list(written), digest=None if written or made.stored else made.sha256)
+
+
+def release_facts(plan: Plan | NgramPlan, request: Request, engine: Engine) -> dict[str, Any]:
+    """Return what tells one release from another: all of the request and the plan, the sources' names, the shards."""
+    return request.facts() | {"source": engine.name_sources(request), "plan": plan.to_dict(), "shards": engine.shards}
 
 
 @contextlib.contextmanager
-def reserved(
-    ledger: str | os.PathLike[str] | None,
-    dataset: str | None,
-    charge: Plan | Amounts,
-    reading: Request,
-    facts: dict[str, Any],
-    *,
-    note: dict[str, Any] | None = None,
-    charge_again: bool,
-    test_key: bool,
-) -> Iterator[Reservation | None]:
+def charged(
+    charge: Charge | None, plan: Plan | NgramPlan, request: Request, engine: Engine, key: RunKey
+) -> Iterator[Entry]:
     """Charge the ledger, when there is one, for as long as the release is made.
 
-    facts: what tells it from others beside the reading. note: what is shown of it when the charge is no plan.
     Guarantees: whatever ends the release early says, in a note, what became of the charge.
     """
-    if (ledger is None) != (dataset is None):
-        raise BadParameter("A ledger needs the name of a dataset, and the other way round.", "Give both, or neither.")
-    if ledger is None or dataset is None:
-        yield None
+    if charge is None:
+        yield Entry()
         return
     from dpunion.ledger import Ledger, fingerprint
+    from dpunion.ledger.accounts import charge_for_budget
     from dpunion.reading.states import source_states
 
-    told = reading.to_dict()
-    request = fingerprint(**told, **facts)
+    facts = release_facts(plan, request, engine)
     # Standard input has always the same name and never the same rows.
-    anew = charge_again or told["source"] == [STANDARD_INPUT]
-    states = source_states(reading.source)
-    book = Ledger.open(ledger)
+    anew = charge.again or facts["source"] == [STANDARD_INPUT]
+    price, note = (
+        (plan, None)
+        if isinstance(plan, Plan)
+        else (charge_for_budget(plan.budget), {"algorithm": plan.algorithm.name} | plan.to_dict())
+    )
+    which, states = fingerprint(**facts), source_states(request.source)
+    book = Ledger.open(charge.ledger)
     try:
         with book.reserve(
-            dataset, charge, request, note=note, sources=states, charge_again=anew, test_key=test_key
+            charge.dataset, price, which, note=note, sources=states, charge_again=anew, test_key=key.is_test
         ) as reservation:
-            yield reservation
+            yield Entry(reservation)
     except BaseException as error:
         if ledger_note(error) is None and not isinstance(error, DpunionError):
-            unknown = f"Whether this run was charged on {dataset!r}, `dpunion ledger show` says."
-            error.add_note(LedgerNote(unknown, {"dataset": dataset, "charged": None}))
+            unknown = f"Whether this run was charged on {charge.dataset!r}, `dpunion ledger show` says."
+            error.add_note(LedgerNote(unknown, {"dataset": charge.dataset, "charged": None}))
         raise
     finally:
         book.close()

@@ -1,6 +1,6 @@
 """Everything that dpunion raises on purpose.
 
-    DpunionError                 the user can mend it: the message says how
+    DpunionError                 the user can put it right: the message says how
     ├── BadParameter             a parameter of the call (also a ValueError)           exit code 2
     │   └── NotPrivate           a research policy was given to a release path
     ├── BadSource                the data cannot be read as asked                      exit code 3
@@ -124,7 +124,7 @@ class AlreadyReleased(LedgerError):
     """This very release was made before.
 
     entry: the ledger entry's public name. outputs: (path, sha256) of what was written then. source_changed: whether the
-    files that were read have another size or time now; None when that cannot be told.
+    files that were read have another size or time now; None when that is unknown.
     """
 
     entry: str = ""

@@ -25,6 +25,7 @@ from dpunion.algorithms import (
     WeightedGaussian,
     WeightedLaplace,
     algorithm_named,
+    refuse_policy,
 )
 from dpunion.budget import Budget
 from dpunion.calibration import gaussian, laplace, optimal, rounding
@@ -33,7 +34,6 @@ from dpunion.calibration.hints import calibrate_with_hints
 from dpunion.checks import check_real
 from dpunion.errors import BadParameter
 from dpunion.foreign import ForeignErrors
-from dpunion.research import RESEARCH_POLICIES, refuse_research
 
 LARGEST = 1e12
 """No number of a plan is larger."""
@@ -134,15 +134,12 @@ def real_in(values: Any, name: str, low: float = -LARGEST, high: float = LARGEST
 
 
 def as_algorithm(algorithm: object) -> Algorithm:
-    """Accept an algorithm or its name; refuse research policies with the reason, and anything else."""
+    """Accept an algorithm or its name; refuse policies that are not private with the reason, and anything else."""
     if isinstance(algorithm, tuple(ALGORITHMS.values())):
         return algorithm  # type: ignore[return-value]
-    if isinstance(algorithm, tuple(RESEARCH_POLICIES.values())) or algorithm in RESEARCH_POLICIES.values():
-        refuse_research(algorithm)  # type: ignore[arg-type]
     if isinstance(algorithm, str):
-        if algorithm in RESEARCH_POLICIES:
-            refuse_research(RESEARCH_POLICIES[algorithm])
         return algorithm_named(algorithm)
+    refuse_policy(str(getattr(algorithm, "name", "")))
     raise BadParameter(
         f"The 'algorithm' parameter must be an algorithm of dpunion. Got a {type(algorithm).__name__} instead.",
         f"Pass one of {', '.join(kind.__name__ for kind in ALGORITHMS.values())}, or its name.",

@@ -79,6 +79,11 @@ class RunKey:
         return cls(os.urandom(KEY_BYTES), is_test=False)
 
     @classmethod
+    def for_run(cls, unsafe_test_key: int | None) -> RunKey:
+        """Return a fresh key, or, for tests, the one of this number."""
+        return cls.fresh() if unsafe_test_key is None else cls.for_tests(unsafe_test_key)
+
+    @classmethod
     def for_tests(cls, seed: int) -> RunKey:
         """Return the same key for the same seed; what it draws is NOT PRIVATE."""
         secret = hashlib.blake2b(str(int(seed)).encode(), digest_size=KEY_BYTES, person=b"dpunion-test")

@@ -392,7 +392,7 @@ def call_buffers(texts: pa.Array, split_one: SplitFunction) -> WordBuffers:
         for token in called(split_one, text.as_py()):
             if not isinstance(token, str) or any(map(str.isspace, token)):
                 raise BadParameter(
-                    "The tokenizer returned something that is no text, or a token with white space in it.",
+                    "The tokenizer returned something that is not text, or a token with white space in it.",
                     "Return plain strings without white space: tokens are joined by spaces.",
                 )
             if token:

@@ -26,6 +26,7 @@ from dpunion.engines.spark import engine, sessions
 from dpunion.engines.spark.tasks import Weigh
 from dpunion.lab.generators import AskRedditLike
 from dpunion.randomness import RunKey
+from dpunion.requests import Folder
 
 KEY = 7
 BUDGET = {"epsilon": 3.0, "delta": 1e-4, "user": "user", "item": "item"}
@@ -239,7 +240,7 @@ def watched(folder):
         found["weighted"] = dpunion.release(frame, known=KNOWN, **WEIGHTED, **options).items
         found["funnel"] = dpunion.release(frame, **FUNNEL, **options).items
         undo()
-        dpunion.release(frame, collect=False, out=f"{folder}/out", **FUNNEL, **options)
+        dpunion.release(frame, out=Folder(f"{folder}/out"), **FUNNEL, **options)
         found["written"] = pq.read_table(f"{folder}/out")["item"].to_pylist()
     holes = frame.selectExpr(f"case when item like '{RARE[:4]}%7' then null else user end as user", "item")
     for source, changed in ((holes, {}), (frame, {"PartitionReader": Broken})):

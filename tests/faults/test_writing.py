@@ -156,7 +156,7 @@ PAUSING_RELEASE = """
             return real_clean(self, *given)
         cleaning.Cleaner.clean = clean
     if where == "selecting":
-        pipeline.local.select = lambda *given: pause()
+        pipeline.run_rounds = lambda *given: pause()
     if where == "writing":
         real = dict(releases.WRITERS)
         class Slow:
@@ -522,7 +522,7 @@ def test_a_folder_of_somebody_else_is_refused(tmp_path):
         import os, sys
         from pathlib import Path
         from dpunion.errors import CannotWrite
-        from dpunion.releases import check_target
+        from dpunion.formats import check_target
         os.setgid(65534), os.setuid(65534)
         try:
             check_target(Path(sys.argv[1]), overwrite=False)

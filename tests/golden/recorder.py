@@ -20,6 +20,7 @@ from dpunion.calibration import hints
 from dpunion.lab.generators import AskRedditLike
 from dpunion.ngrams.plans import published_dpne
 from dpunion.randomness import RunKey
+from dpunion.requests import Words
 from dpunion.samples import debian_depends
 from spark_in_process import by_rounds, by_shares, database_of
 
@@ -114,12 +115,18 @@ def record_ngrams() -> dict[str, str]:
     table, found = texts(), {}
     for name, settings in NGRAMS.items():
         for number in KEYS:
-            made = dpunion.release_ngrams(
-                table, user="user", text="text", settings=settings, unsafe_test_key=number, **BUDGET
+            made = dpunion.release(
+                table,
+                user="user",
+                text="text",
+                unsafe_test_key=number,
+                algorithm=settings,
+                normalize="nfc-lower",
+                **BUDGET,
             )
-            found[f"n-grams, {name}, key {number}"] = digest_of(made.ngrams)
+            found[f"n-grams, {name}, key {number}"] = digest_of(tuple(made.rows()))
     for number in KEYS:
-        made = dpunion.release(table, user="user", text="text", ngrams="1-3", unsafe_test_key=number, **BUDGET)
+        made = dpunion.release(table, user="user", unsafe_test_key=number, item=Words("text", lengths="1-3"), **BUDGET)
         found[f"n-grams, one set, key {number}"] = digest_of(made.items)
     return found
 
@@ -133,7 +140,7 @@ def record_plans() -> dict[str, object]:
         )
     for (name, settings), (epsilon, delta) in itertools.product(NGRAMS.items(), BUDGETS):
         found[f"n-gram plan, {name}, ({epsilon:g}, {delta:g})"] = planned(
-            lambda: dpunion.plan_ngrams(settings, dpunion.Budget(epsilon, delta))  # noqa: B023
+            lambda: dpunion.plan(settings, epsilon=epsilon, delta=delta, weak_budget=True)  # noqa: B023
         )
     return found
 

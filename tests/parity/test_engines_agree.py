@@ -17,6 +17,7 @@ from dpunion.errors import AlreadyReleased, NullUsers
 from dpunion.lab.generators import AskRedditLike
 from dpunion.ledger import Ledger
 from dpunion.randomness import RunKey
+from dpunion.requests import Folder, Run
 from dpunion.samples import debian_depends
 from spark_in_process import by_rounds, database_of
 
@@ -54,10 +55,10 @@ class OnSpark:
         return table if parts is None else table.repartition(parts)
 
     def release(self, table, *, shards=None, parts=None, **options):
-        return dpunion.release(self.frame(table, parts), shards=shards, unsafe_test_key=KEY, **options)
+        return dpunion.release(self.frame(table, parts), unsafe_test_key=KEY, run=Run(shards=shards), **options)
 
 
-@pytest.fixture(params=["local", "spark"])
+@pytest.fixture(params=["local", pytest.param("spark", marks=pytest.mark.full)])
 def engine(request):
     if request.param == "local":
         return OnOneMachine()
@@ -388,9 +389,9 @@ def test_what_can_be_refused_is_refused_before_reading(on_spark, tmp_path, monke
     monkeypatch.setattr("dpunion.engines.spark.engine.selected", lambda *_, **__: pytest.fail("the data was read"))
     columns = {"user": "user", "item": "item", "epsilon": 3.0, "delta": 1e-5}
     with pytest.raises(dpunion.CannotWrite, match="exists"):
-        dpunion.release(frame, collect=False, out=tmp_path / "taken", **columns)
+        dpunion.release(frame, out=Folder(tmp_path / "taken"), **columns)
     with pytest.raises(dpunion.BadParameter, match="shards"):
-        dpunion.release(frame, shards=1_000, **columns)
+        dpunion.release(frame, run=Run(shards=1_000), **columns)
 
 
 def test_a_ledger_tells_frames_of_other_files_apart(on_spark, tmp_path):
@@ -403,7 +404,7 @@ def test_a_ledger_tells_frames_of_other_files_apart(on_spark, tmp_path):
         pq.write_table(small(), tmp_path / f"{name}.parquet")
     frames = [on_spark.frame(tmp_path / f"{name}.parquet") for name in ("a", "b")]
     dpunion.release(frames[0], **options)
-    dpunion.release(frames[1], collect=False, out=tmp_path / "out", **options)
+    dpunion.release(frames[1], out=Folder(tmp_path / "out"), **options)
     for frame in frames:
         with pytest.raises(AlreadyReleased):
             dpunion.release(frame, **options)

@@ -22,10 +22,11 @@ import pyarrow.parquet as pq
 import pytest
 
 import dpunion
-from dpunion.pipeline import plan, publish
+from dpunion.pipeline import plan
 from dpunion.randomness import RunKey
 from dpunion.reading import ValueKind, open_rows
 from dpunion.sets.encoding import Normalization, encode
+from making import publish
 
 KEY = 1
 BUDGET = {"epsilon": 2.0, "delta": 1e-3}

@@ -22,9 +22,9 @@ from dpunion.engines.spark.sources import open_frame
 from dpunion.engines.spark.tasks import guarded
 from dpunion.errors import AlreadyReleased, BadSource, DpunionError
 from dpunion.ledger import Ledger
-from dpunion.pipeline import Reading
 from dpunion.reading import NullUserPolicy, ValueKind, open_rows
 from dpunion.reading.locate import data_file
+from dpunion.requests import Request
 from dpunion.sets.encoding import Normalization
 
 KEY = 5
@@ -42,7 +42,7 @@ def _signals(monkeypatch):
 def reading(source, **options):
     plain = {"null_users": NullUserPolicy.REFUSE, "normalization": Normalization.EXACT, "known": None}
     plain |= {"user": "user", "value": "item", "kind": ValueKind.ITEM, "query": None, "input_format": None}
-    return Reading(source=source, memory_limit=None, **(plain | options))
+    return Request(source=source, memory_limit=None, **(plain | options))
 
 
 def rows_of(source, **options):

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 import dpunion
 from dpunion import files, plans, tokens
-from dpunion.engines.spark import frames, sessions, tasks
+from dpunion.engines.spark import failures, sessions, tasks
 from dpunion.errors import BadSource, DpunionError, LedgerError
 from dpunion.foreign import ForeignErrors, system_reason
 from dpunion.lab import journals, reproduction
@@ -274,7 +274,7 @@ def missing(*modules, call):
 
 
 DRIVERS = {
-    "engines.spark.frames.cleanly": driven(lambda: frames.cleanly(refuse)),
+    "engines.spark.failures.cleanly": driven(lambda: failures.cleanly(refuse)),
     "engines.spark.sessions.open_session": drive_session,
     "engines.spark.tasks.guarded.run": driven(lambda: list(tasks.guarded(lambda _: map(refuse, [1]))([]))),
     "files.atomic_file": drive_atomic_file,

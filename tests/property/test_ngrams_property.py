@@ -15,17 +15,17 @@ from dpunion.engines.spark.partitions import WeighRows
 from dpunion.engines.spark.tasks import Secret
 from dpunion.engines.spark.texts import PairReader, level_of_tokens, packed_stream
 from dpunion.kernels.ngrams import compact
-from dpunion.kernels.reference_ngrams import candidates as reference_candidates
-from dpunion.kernels.reference_ngrams import held_candidates, ngrams_of
 from dpunion.mechanisms import mechanism_on_candidates
-from dpunion.ngrams import Ngrams, plan_ngrams, publish_ngrams
 from dpunion.ngrams.candidates import Candidates, Level, halves, places_in, unsupported
 from dpunion.ngrams.lengths import _level_of, pair_digests, pair_table
-from dpunion.ngrams.plans import LengthPlan
+from dpunion.ngrams.plans import LengthPlan, Ngrams, plan_ngrams
 from dpunion.randomness import RunKey
 from dpunion.sets.encoding import Normalization, encode
 from dpunion.sets.streams import bounded, encode_ngrams, paired, read_tokens
 from dpunion.tokens import Splitting
+from making import publish_ngrams
+from twins.ngrams import candidates as reference_candidates
+from twins.ngrams import held_candidates, ngrams_of
 from weighing import weigh_by
 
 ALPHABET = ["a", "b", "c", "d"]
@@ -226,8 +226,8 @@ def test_every_part_of_a_released_ngram_is_released(later, database, seed):
     plan = plan_ngrams(Ngrams(longest=4, first=WeightedGaussian(), later=later, spurious_rate=0.25), Budget(25.0, 0.3))
     key = RunKey.for_tests(seed)
     release = publish_ngrams(plan, stream_of(database, key), key)
-    released = {tuple(text.split(" ")) for text, _ in release.ngrams}
-    assert all(len(text.split(" ")) == length for text, length in release.ngrams)
+    released = {tuple(text.split(" ")) for text, _ in tuple(release.rows())}
+    assert all(len(text.split(" ")) == length for text, length in tuple(release.rows()))
     for gram in released:
         assert len(gram) == 1 or (gram[:-1] in released and gram[1:] in released)
     assert {gram for gram in released if len(gram) == 1} <= {

@@ -29,8 +29,8 @@ import pytest
 from dpunion.engines.spark.frames import SparkSource, cleanly
 from dpunion.engines.spark.sources import open_frame
 from dpunion.errors import DpunionError
-from dpunion.pipeline import Reading
 from dpunion.reading import NullUserPolicy, ValueKind, open_rows
+from dpunion.requests import Request
 from dpunion.sets.encoding import Normalization
 
 ODD = "v"
@@ -53,7 +53,7 @@ def found_in(source: Any, **options: Any) -> Found:
 
 def found_on_spark(source: Any, user: str = "user", value: str = "item", input_format: str | None = None) -> Found:
     """The same through Spark, up to where its workers read the rows of whole users."""
-    reading = Reading(
+    reading = Request(
         source=source,
         user=user,
         kind=ValueKind.ITEM,
@@ -63,7 +63,6 @@ def found_on_spark(source: Any, user: str = "user", value: str = "item", input_f
         null_users=NullUserPolicy.DROP,
         normalization=Normalization.EXACT,
         known=None,
-        memory_limit=None,
     )
     frame, check_rows = open_frame(reading)
     check_rows()

@@ -23,10 +23,9 @@ from dpunion.budget import (
     guarantee,
     sureness_in_words,
 )
-from dpunion.ngrams import Ngrams, plan_ngrams
-from dpunion.ngrams.plans import LengthResult
-from dpunion.ngrams.releases import NgramRelease
+from dpunion.ngrams.plans import LengthResult, Ngrams, plan_ngrams
 from dpunion.releases import NOT_PRIVATE, Release
+from making import ngram_release
 
 EPSILONS = st.floats(1e-3, 30.0)
 DELTAS = st.floats(1e-15, LARGEST_DELTA)
@@ -139,19 +138,19 @@ def test_one_function_says_it_everywhere():
     assert release.statement.splitlines()[:3] == list(guarantee(budget))
     assert json.loads(release.to_json())["statement"] == release.statement
     plan = plan_ngrams(Ngrams(longest=1), budget)
-    grams = NgramRelease((("a", 1),), plan, (LengthResult(1, 1, None, 9.5, 0.0),), guaranteed=True)
+    grams = ngram_release((("a", 1),), plan, (LengthResult(1, 1, None, 9.5, 0.0),), guaranteed=True)
     assert grams.statement.splitlines()[:3] == list(guarantee(budget, covers="texts"))
     assert json.loads(grams.to_json())["statement"] == grams.statement
 
 
 def test_n_grams_of_a_test_key_promise_nothing_and_the_first_format_is_read():
     plan = plan_ngrams(Ngrams(longest=1), Budget(1.0, 1e-6))
-    grams = NgramRelease((("a", 1),), plan, (LengthResult(1, 1, None, 9.5, 0.0),), guaranteed=False)
+    grams = ngram_release((("a", 1),), plan, (LengthResult(1, 1, None, 9.5, 0.0),), guaranteed=False)
     assert grams.statement == NOT_PRIVATE
     assert "guaranteed=False" in repr(grams)
     values = grams.to_dict() | {"format": "dpunion-ngrams/1", "private": False}
     del values["guaranteed"]
-    assert NgramRelease.from_json(json.dumps(values)) == grams
+    assert Release.from_json(json.dumps(values)) == grams
 
 
 @pytest.mark.parametrize("budget", [{"epsilon": 10.5, "delta": 1e-6}, {"epsilon": 1.0, "delta": 0.0011}])
@@ -168,7 +167,7 @@ def test_a_weak_budget_must_be_asked_for(budget):
         assert chance_in_words(budget["delta"]) in refusal.value.what
         assert "weak_budget=True" in refusal.value.remedy
         made = call(**budget, weak_budget=True)
-        if isinstance(made, Release | NgramRelease):
+        if isinstance(made, Release):
             assert "THE GUARANTEE IS WEAK" in made.statement
 
 

@@ -1,5 +1,6 @@
 """When a charge is given back: only for what nobody's rows decide."""
 
+import dataclasses
 import gzip
 import sqlite3
 
@@ -9,6 +10,7 @@ import pytest
 import dpunion
 from dpunion.errors import DpunionError, ledger_note
 from dpunion.ledger import EntryState, Ledger
+from dpunion.requests import Charge
 
 MANY = 400_000  # rows: more than two blocks of a text file
 BUDGET = {"epsilon": 1.0, "delta": 1e-4}
@@ -18,14 +20,14 @@ BUDGET = {"epsilon": 1.0, "delta": 1e-4}
 def options(tmp_path):
     book = Ledger.open(tmp_path / "budget.db", create=True)
     book.create_dataset("posts", 100, 1e-2)
-    return {"user": "u", "item": "v", "ledger": tmp_path / "budget.db", "dataset": "posts", **BUDGET}
+    return {"user": "u", "item": "v", "charge": Charge(tmp_path / "budget.db", "posts"), **BUDGET}
 
 
 def fate(source, options, **changes):
     """Return what became of the charge of a release that fails, and that the error says so."""
     with pytest.raises(DpunionError) as caught:
         dpunion.release(source, **(options | changes))
-    entry = Ledger.open(options["ledger"]).overview().entries[-1]
+    entry = Ledger.open(options["charge"].ledger).overview().entries[-1]
     stays = entry.state is not EntryState.CANCELLED
     note = ledger_note(caught.value)
     assert note.facts["charged"] is stays
@@ -65,7 +67,7 @@ def test_a_fault_in_the_first_row_costs_what_it_costs_in_the_last(tmp_path, opti
     for number, (name, fault) in enumerate(faults.items()):
         for place, rows in (("first", fault + row), ("last", row * (MANY if number == 0 else 3) + fault)):
             path.write_bytes(packed(head + rows, packing))
-            state = fate(path, options, charge_again=True)
+            state = fate(path, options, charge=dataclasses.replace(options["charge"], again=True))
             assert state is EntryState.UNSETTLED, (name, place)
 
 

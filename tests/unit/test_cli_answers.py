@@ -10,7 +10,7 @@ import typer
 
 from dpunion.cli import answers
 from dpunion.cli.answers import rate_text
-from dpunion.cli.spark import opened_source
+from dpunion.cli.options import EngineOptions
 
 
 def test_the_rate_of_reading_is_the_part_of_the_input_per_second():
@@ -36,13 +36,11 @@ def test_the_bar_shows_the_rate_beside_the_remaining_time(monkeypatch):
 
 def test_on_spark_an_interrupt_knows_the_stage_too():
     """Once it was writing, nobody may say that nothing is left behind or charged."""
-    options = {"input_format": None, "query": None}
-    where = {"master": None, "shards": None, "settings": None, "out_folder": None}
 
     @answers.answering
     def command(ledger):
-        with opened_source("spark", ["x"], **where, options=options) as (_, progress, _):
-            progress("writing", None)
+        with EngineOptions(engine="spark").running(None, overwrite=False) as run:
+            run.tell("writing")
             raise KeyboardInterrupt
 
     with pytest.raises(typer.Exit) as caught:

@@ -1,5 +1,6 @@
 """--config: mistakes are told in the words of the file; and the private record makes the same release again."""
 
+import dataclasses
 import errno
 import json
 import os
@@ -189,13 +190,12 @@ def test_an_option_of_the_algorithm_wins_over_the_record(source):
 
 
 def test_the_record_of_spark_says_all(source, monkeypatch):
-    import contextlib
+    real = dpunion.release
 
-    @contextlib.contextmanager
-    def here(_engine, sources, *, options, **_):
-        yield sources[0], None, options | {"input_format": None, "query": None}
+    def here(spark, *, query, run, **options):
+        return real(spark.names[0], run=dataclasses.replace(run, shards=None), **options)
 
-    monkeypatch.setattr("dpunion.cli.spark.opened_source", here)
+    monkeypatch.setattr("dpunion.pipeline.release", here)
     spark = ("--engine", "spark", "--master", "local[2]", "--shards", "3", "--conf", "spark.a=b")
     spark += ("--conf", "spark.hadoop.fs.s3a.secret.key=hunter2", "--query", "select * from source")
     spark += ("--input-format", "csv")
@@ -217,9 +217,9 @@ def test_a_release_that_stays_on_the_cluster_has_its_record_beside_the_folder(so
     seen = []
 
     def released(*_, **options):
-        seen.append(options["out"])
+        seen.append(options["out"].path)
         plan = dpunion.plan(epsilon=1.0, delta=1e-6)
-        return dpunion.Release((), plan, guaranteed=True, stored=options["out"])
+        return dpunion.Release((), plan, guaranteed=True, stored=options["out"].path)
 
     monkeypatch.setattr("dpunion.pipeline.release", released)
     spark = ("--engine", "spark", "--master", "local[1]", "--out-folder", "words")

@@ -84,7 +84,7 @@ def test_urls_of_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sqlite_file(tmp_path / "odd ?#%41.db", [("a", "x")])
     duckdb_file(tmp_path / "e.duckdb", "create table t as select 'a' as u, 'x' as v")
     assert read("sqlite:///odd ?#%41.db") == read("duckdb:///e.duckdb") == read("e.duckdb") == [("a", "x")]
-    with pytest.raises(DamagedSource, match="no SQLite database"):
+    with pytest.raises(DamagedSource, match="not a SQLite database"):
         read("sqlite:///e.duckdb")
     with pytest.raises(SourceNotFound, match=r"no database file 'nope\.db'"):
         read("sqlite:///nope.db")
@@ -96,7 +96,7 @@ def test_urls_of_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(BadSource, match=words):
             read(url)
     (tmp_path / "f.db").write_bytes(b"")
-    with pytest.raises(DamagedSource, match="no SQLite or DuckDB database"):
+    with pytest.raises(DamagedSource, match="not a SQLite or DuckDB database"):
         read("f.db")
 
 
@@ -109,7 +109,7 @@ def test_nulls_before_everything_else_do_not_decide_a_type(tmp_path: Path) -> No
 def test_integers_of_sqlite(tmp_path: Path) -> None:
     path = sqlite_file(tmp_path / "d.db", [(1, -(2**63)), (2**63 - 1, None), (7, 0)])
     assert read(path) == [("1", str(-(2**63))), ("7", "0")]
-    with pytest.raises(UnsupportedType, match="no type to read as text"):
+    with pytest.raises(UnsupportedType, match="cannot be read as text"):
         read(path, kind=ValueKind.TEXT)
 
 
@@ -204,7 +204,7 @@ def test_a_query_and_a_database_go_together(files: dict[str, Path], tmp_path: Pa
         with pytest.raises(BadParameter, match="A database needs a query"):
             read("postgresql://127.0.0.1:1/nowhere", query)
     for source in (tmp_path / "d.csv", [("a", "x")], str(tmp_path / "nope.csv"), {"a": ["x"]}, "-"):
-        with pytest.raises(BadParameter, match="no database"):
+        with pytest.raises(BadParameter, match="not a database"):
             check_source(source, user="u", value="v", kind=ValueKind.ITEM, query=ALL)
     with pytest.raises(BadParameter, match="in a list"):
         read([files["sqlite"], tmp_path / "d.csv"])

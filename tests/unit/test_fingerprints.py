@@ -11,17 +11,19 @@ import sys
 import pytest
 
 import dpunion
+from dpunion.charging import release_facts
+from dpunion.engines.local.engine import LocalEngine
 from dpunion.errors import AlreadyReleased, BadParameter, InternalError
 from dpunion.ledger import Ledger, fingerprint
 from dpunion.ledger.fingerprints import told
-from dpunion.pipeline import SAME_RESULT, Reading
 from dpunion.reading import NullUserPolicy, ValueKind
-from dpunion.reading.known import known_items
+from dpunion.reading.known import read_known
 from dpunion.reading.states import source_states
+from dpunion.requests import Charge, Known, Request, Run, Stdin, Words
 from dpunion.sets.encoding import Normalization
 from dpunion.tokens import Splitting, Tokenizer
 
-READING = Reading(
+READING = Request(
     source="d.csv",
     user="who",
     kind=ValueKind.TEXT,
@@ -31,7 +33,6 @@ READING = Reading(
     null_users=NullUserPolicy.REFUSE,
     normalization=Normalization.NFC,
     known=None,
-    memory_limit=None,
 )
 OTHERS = {
     "source": [["d.csv", "e.csv"], "e.csv", "-"],
@@ -42,8 +43,7 @@ OTHERS = {
     "input_format": ["csv", "tsv"],
     "null_users": [NullUserPolicy.DROP],
     "normalization": [Normalization.EXACT],
-    "known": [known_items(["a"]), known_items(["b"])],
-    "memory_limit": [1 << 30],
+    "known": [read_known(["a"]), read_known(["b"])],
     "lengths": [(1, 2), (2, 2)],
     "splitting": [
         Splitting(Tokenizer.ICU),
@@ -56,15 +56,12 @@ OTHERS = {
 }
 
 
-@pytest.mark.parametrize("name", [field.name for field in dataclasses.fields(Reading)])
+@pytest.mark.parametrize("name", [field.name for field in dataclasses.fields(Request)])
 def test_every_option_of_a_reading_tells_it_apart(name):
     readings = [READING, *(dataclasses.replace(READING, **{name: other}) for other in OTHERS[name])]
-    prints = {fingerprint(**reading.to_dict()) for reading in readings}
-    assert len(prints) == (1 if name in SAME_RESULT else len(readings))
-
-
-def test_only_what_changes_no_result_is_left_out():
-    assert {"memory_limit"} == SAME_RESULT
+    plan = dpunion.plan(epsilon=1.0, delta=1e-6)
+    prints = {fingerprint(**release_facts(plan, reading, LocalEngine.for_run(Run(), None))) for reading in readings}
+    assert len(prints) == len(readings)
 
 
 def by_comma(text):
@@ -149,20 +146,20 @@ def options(tmp_path):
     book = Ledger.open(tmp_path / "budget.db", create=True)
     book.create_dataset("posts", 100, 1e-2)
     (tmp_path / "d.csv").write_text("who,what\n" + "".join(f"u{i},ab.c\n" for i in range(30)))
-    return {"user": "who", "epsilon": 1.0, "delta": 1e-4, "ledger": tmp_path / "budget.db", "dataset": "posts"}
+    return {"user": "who", "epsilon": 1.0, "delta": 1e-4, "charge": Charge(tmp_path / "budget.db", "posts")}
 
 
 def entries(options):
-    return Ledger.open(options["ledger"]).overview().entries
+    return Ledger.open(options["charge"].ledger).overview().entries
 
 
 def test_other_functions_and_options_make_other_releases(tmp_path, options):
     source = tmp_path / "d.csv"
     for more in (
-        {"text": "what", "tokenizer": by_comma},
-        {"text": "what", "tokenizer": by_dot},
+        {"item": Words("what", by_comma)},
+        {"item": Words("what", by_dot)},
         {"item": "what", "known": ["a"]},
-        {"item": "what", "known": ["a"], "include_known": True},
+        {"item": "what", "known": Known(["a"], include=True)},
     ):
         dpunion.release(source, **more, **options)
         with pytest.raises(AlreadyReleased):
@@ -173,10 +170,10 @@ def test_other_functions_and_options_make_other_releases(tmp_path, options):
 @pytest.mark.parametrize("tokenizer", [Holder("."), Holder(".").split])
 def test_a_function_with_a_state_is_refused_with_a_ledger_only(tmp_path, options, tokenizer):
     with pytest.raises(BadParameter, match="cannot be entered in a ledger"):
-        dpunion.release(tmp_path / "d.csv", text="what", tokenizer=tokenizer, **options)
+        dpunion.release(tmp_path / "d.csv", item=Words("what", tokenizer=tokenizer), **options)
     assert entries(options) == ()
-    alone = {name: value for name, value in options.items() if name not in {"ledger", "dataset"}}
-    assert len(dpunion.release(tmp_path / "d.csv", text="what", tokenizer=tokenizer, **alone)) == 2
+    alone = {name: value for name, value in options.items() if name != "charge"}
+    assert len(dpunion.release(tmp_path / "d.csv", item=Words("what", tokenizer=tokenizer), **alone)) == 2
 
 
 def test_what_cannot_be_told_is_our_mistake():
@@ -188,7 +185,7 @@ def test_standard_input_never_equals_an_earlier_run(tmp_path, options, monkeypat
     for month in ("jan", "feb"):
         text = "who,what\n" + "".join(f"u{i},{month}\n" for i in range(200))
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
-        released = dpunion.release("-", item="what", input_format="csv", out=tmp_path / f"{month}.txt", **options)
+        released = dpunion.release(Stdin("csv"), item="what", out=tmp_path / f"{month}.txt", **options)
         assert released.items == (month,)
     assert len(entries(options)) == 2
 

@@ -29,13 +29,14 @@ from typer.testing import CliRunner
 import dpunion
 from dpunion.cli import app
 from dpunion.errors import AlreadyReleased, BadParameter, BadSource, UnknownColumn, UnsupportedType
+from dpunion.formats import WRITERS
 from dpunion.keys import SEPARATOR, join, split
 from dpunion.ledger import Ledger, fingerprint
-from dpunion.pipeline import Reading
 from dpunion.reading import MAX_ITEM_BYTES, NullUserPolicy, ValueKind, check_source, open_rows
 from dpunion.reading.key_columns import join_columns
-from dpunion.reading.known import known_items
-from dpunion.releases import WRITERS, Release
+from dpunion.reading.known import read_known
+from dpunion.releases import Release
+from dpunion.requests import Charge, Known, Request
 from dpunion.sets.encoding import Normalization
 
 KEY = 1
@@ -348,7 +349,7 @@ def test_tuples_need_names() -> None:
     with pytest.raises(UnsupportedType, match=r'tuple.*item=\["country", "device"\]'):
         dpunion.release([("u", ("a", "b"))], **BUDGET)
     for wrong in ("ab", ("a",), ("a", "b", "c")):
-        with pytest.raises(BadParameter, match=r"number 1 .*no tuple of 2 parts"):
+        with pytest.raises(BadParameter, match=r"number 1 .*not a tuple of 2 parts"):
             dpunion.release([("u", ("a", "b")), ("u", wrong)], item=COLUMNS, **BUDGET)
     with pytest.raises(BadParameter, match="no columns to name"):
         dpunion.release([("u", ("a", "b"))], item="country", **BUDGET)
@@ -438,16 +439,16 @@ def test_the_statement_names_the_columns(release: Release) -> None:
 @pytest.mark.parametrize("suffix", WRITERS)
 def test_known_keys_from_files(suffix: str, release: Release, tmp_path: Path) -> None:
     path = release.write(tmp_path / f"known{suffix}")
-    known = known_items(path, COLUMNS)
+    known = read_known(path, COLUMNS)
     assert sorted(map(split, known.items)) == sorted(COMMON)
     with pytest.raises(BadSource, match="needs columns 'country', 'year' of texts"):
-        known_items(path if suffix != ".txt" else release.write(tmp_path / "other.csv"), ("country", "year"))
+        read_known(path if suffix != ".txt" else release.write(tmp_path / "other.csv"), ("country", "year"))
 
 
 def test_known_keys_are_left_out_or_added(release: Release) -> None:
     some = COMMON[:4]
     assert released_from(table(), known=some).items == tuple(sorted(COMMON[4:]))
-    added = released_from(table(), known=[*some, ("IT", "watch")], include_known=True)
+    added = released_from(table(), known=Known([*some, ("IT", "watch")], include=True))
     assert added.items == tuple(sorted([*COMMON, ("IT", "watch")]))
     assert released_from(table(), known=release).items == ()
 
@@ -455,18 +456,18 @@ def test_known_keys_are_left_out_or_added(release: Release) -> None:
 def test_known_lists_of_another_kind(release: Release) -> None:
     for wrong in (["FR"], [("FR",)], [("FR", 1)], [("FR", "phone", "x")], 7):
         with pytest.raises(BadSource, match="tuples of 2 texts"):
-            known_items(wrong, COLUMNS)
+            read_known(wrong, COLUMNS)
     with pytest.raises(BadSource, match="must hold texts"):
-        known_items(release)
+        read_known(release)
     with pytest.raises(BadSource, match="columns 'device', 'country'"):
-        known_items(release, COLUMNS[::-1])
+        read_known(release, COLUMNS[::-1])
 
 
 # --- the ledger and the command line ------------------------------------------------------------------------
 
 
-def reading(value: Any) -> Reading:
-    return Reading(
+def reading(value: Any) -> Request:
+    return Request(
         source="d.csv",
         user="who",
         kind=ValueKind.ITEM,
@@ -476,16 +477,15 @@ def reading(value: Any) -> Reading:
         null_users=NullUserPolicy.REFUSE,
         normalization=Normalization.NFC,
         known=None,
-        memory_limit=None,
     )
 
 
 def test_the_fingerprint_tells_keys_apart() -> None:
     values = ["country", "device", COLUMNS, COLUMNS[::-1], (*COLUMNS, "year"), "country, device", "country\x1fdevice"]
-    prints = {fingerprint(**reading(value).to_dict()) for value in values}
+    prints = {fingerprint(**reading(value).facts()) for value in values}
     assert len(prints) == len(values)
-    assert reading(COLUMNS).to_dict()["value"] == ["country", "device"]
-    assert reading("country").to_dict()["value"] == "country"
+    assert reading(COLUMNS).facts()["value"] == ["country", "device"]
+    assert reading("country").facts()["value"] == "country"
 
 
 def test_a_ledger_charges_each_key_once(tmp_path: Path) -> None:
@@ -493,7 +493,7 @@ def test_a_ledger_charges_each_key_once(tmp_path: Path) -> None:
     book.create_dataset("visits", 10, 1e-2)
     book.close()
     source = parquet_file(tmp_path / "d.parquet")
-    options = {"ledger": tmp_path / "budget.db", "dataset": "visits", **BUDGET, "unsafe_test_key": None}
+    options = {"charge": Charge(tmp_path / "budget.db", "visits"), **BUDGET, "unsafe_test_key": None}
     dpunion.release(source, user="who", item=["country", "device"], **options)
     dpunion.release(source, user="who", item=["device", "country"], **options)
     with pytest.raises(AlreadyReleased):

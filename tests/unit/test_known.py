@@ -18,10 +18,12 @@ from hypothesis import strategies as st
 
 import dpunion
 from dpunion.errors import BadSource, SourceNotFound, UnknownColumn
+from dpunion.formats import WRITERS
 from dpunion.ledger import Ledger
 from dpunion.reading import ValueKind
-from dpunion.reading.known import known_items
-from dpunion.releases import WRITERS, Release
+from dpunion.reading.known import read_known
+from dpunion.releases import Release
+from dpunion.requests import Charge, Known, Words
 from dpunion.sets.encoding import Normalization
 
 ODD = [
@@ -60,7 +62,7 @@ def foreign_csv(items: list[str], column: str = "item") -> str:
 @pytest.mark.parametrize("suffix", WRITERS)
 def test_our_own_files_read_back_exactly(suffix: str, tmp_path: Path) -> None:
     path = released(ODD).write(tmp_path / f"known{suffix}")
-    assert set(known_items(path).items) == set(ODD)
+    assert set(read_known(path).items) == set(ODD)
 
 
 @settings(max_examples=150, deadline=None)
@@ -69,20 +71,18 @@ def test_our_own_text_and_csv_read_back_exactly(tmp_path_factory: pytest.TempPat
     items = {item for item in items if "\0" not in item}
     folder = tmp_path_factory.mktemp("known")
     for suffix in (".txt", ".csv"):
-        assert set(known_items(released(list(items)).write(folder / f"k{suffix}")).items) == items
+        assert set(read_known(released(list(items)).write(folder / f"k{suffix}")).items) == items
 
 
 @pytest.mark.parametrize("suffix", WRITERS)
 def test_released_ngrams_are_a_known_list(suffix: str, tmp_path: Path) -> None:
     pairs = [(f"user{user}", text) for user in range(900) for text in ("-x", "new york", "york")]
     ngrams = dpunion.release_ngrams(
-        pairs, epsilon=9.0, delta=1e-3, longest=2, tokenizer="whitespace", unsafe_test_key=1
+        pairs, epsilon=9.0, delta=1e-3, longest=2, unsafe_test_key=1, item=Words(tokenizer="whitespace")
     )
-    wanted = {text for text, _ in ngrams.ngrams}
+    wanted = {text for text, _ in tuple(ngrams.rows())}
     assert "-x" in wanted
-    assert (
-        set(known_items(ngrams.write(tmp_path / f"ngrams{suffix}")).items) == wanted == set(known_items(ngrams).items)
-    )
+    assert set(read_known(ngrams.write(tmp_path / f"ngrams{suffix}")).items) == wanted == set(read_known(ngrams).items)
 
 
 # --- lists of other programs --------------------------------------------------------------------------------
@@ -95,7 +95,7 @@ def test_apostrophes_and_backslashes_of_others_stay(tmp_path: Path, mark: str) -
     (tmp_path / "k.txt").write_text(mark + "\r\n".join(others))
     (tmp_path / "k.tsv").write_text(mark + "\n".join(["item", *others]))
     for name in ("k.csv", "k.txt", "k.tsv"):
-        assert set(known_items(tmp_path / name).items) == set(others)
+        assert set(read_known(tmp_path / name).items) == set(others)
 
 
 def test_columns_are_found_by_name(tmp_path: Path) -> None:
@@ -105,17 +105,17 @@ def test_columns_are_found_by_name(tmp_path: Path) -> None:
     (tmp_path / "k.csv").write_text("length,item\n1,a\n2,b\n")
     (tmp_path / "k.jsonl.gz").write_bytes(gzip.compress(b'{"length":1,"item":"a"}\n{"item":"b"}\n'))
     for name in ("k.parquet", "k.feather", "k.csv", "k.jsonl.gz"):
-        assert known_items(tmp_path / name).items == ("a", "b")
+        assert read_known(tmp_path / name).items == ("a", "b")
 
 
 def test_the_only_column_of_a_columnar_file_is_meant(tmp_path: Path) -> None:
     pq.write_table(pa.table({"word": [7, 8]}), tmp_path / "k.parquet")
-    assert known_items(tmp_path / "k.parquet").items == ("7", "8")
+    assert read_known(tmp_path / "k.parquet").items == ("7", "8")
     pq.write_table(pa.table({"word": ["a"], "weight": [0.5]}), tmp_path / "two.parquet")
     (tmp_path / "k.csv").write_text("first\nsecond\n")
     for name in ("two.parquet", "k.csv"):
         with pytest.raises(UnknownColumn, match=r"no 'item' among the columns of known list.*needs a column 'item'"):
-            known_items(tmp_path / name)
+            read_known(tmp_path / name)
 
 
 # --- bad lists ----------------------------------------------------------------------------------------------
@@ -161,7 +161,7 @@ def refused_for_free(tmp_path: Path, known: Any) -> None:
     ledger.create_dataset("d", 1.0, 1e-5)
     before = ledger.overview()
     with pytest.raises(BadSource) as caught:
-        dpunion.release([("u", "a")], epsilon=0.5, delta=1e-6, known=known, ledger=tmp_path / "l.db", dataset="d")
+        dpunion.release([("u", "a")], epsilon=0.5, delta=1e-6, known=known, charge=Charge(tmp_path / "l.db", "d"))
     assert caught.value.remedy
     assert ledger.overview() == before
     ledger.close()
@@ -169,10 +169,10 @@ def refused_for_free(tmp_path: Path, known: Any) -> None:
 
 def test_a_list_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(SourceNotFound):
-        known_items(tmp_path / "k.csv")
+        read_known(tmp_path / "k.csv")
     (tmp_path / "k.csv").mkdir()
     with pytest.raises(BadSource, match="there is a folder"):
-        known_items(tmp_path / "k.csv")
+        read_known(tmp_path / "k.csv")
 
 
 # --- spelling -----------------------------------------------------------------------------------------------
@@ -187,11 +187,11 @@ def test_a_list_that_is_not_there(tmp_path: Path) -> None:
     ],
 )
 def test_the_list_is_spelled_as_the_items_are(normalize: Normalization, expected: set[str]) -> None:
-    assert set(known_items(["Cafe\u0301", "New York", "ΑΣ"], normalization=normalize).items) == expected
+    assert set(read_known(["Cafe\u0301", "New York", "ΑΣ"], normalization=normalize).items) == expected
 
 
 def test_words_of_the_list_are_spelled_as_the_words_of_texts() -> None:
-    known = known_items(["Cafe\u0301", "New York", "ΑΣ", "(really)"], kind=ValueKind.TEXT)
+    known = read_known(["Cafe\u0301", "New York", "ΑΣ", "(really)"], kind=ValueKind.TEXT)
     assert set(known.items) == {"café", "New York", "ας", "really"}
 
 
@@ -201,12 +201,12 @@ def test_lower_cased_items_are_left_out_and_added(what: dict[str, Any]) -> None:
     options = {name: value or "v" for name, value in what.items()}
     budget = {"epsilon": 9.0, "delta": 1e-3, "user": "u", "unsafe_test_key": 1}
     assert dpunion.release(table, known=["HELLO"], **options, **budget).items == ("world",)
-    both = dpunion.release(table, known=["HELLO"], include_known=True, **options, **budget)
+    both = dpunion.release(table, known=Known(["HELLO"], include=True), **options, **budget)
     assert both.items == ("hello", "world")
 
 
 def test_the_hash_is_that_of_what_was_given(tmp_path: Path) -> None:
     (tmp_path / "k.txt").write_text("B\na\n")
-    known = [known_items(tmp_path / "k.txt", normalization=one).sha256 for one in Normalization]
+    known = [read_known(tmp_path / "k.txt", normalization=one).sha256 for one in Normalization]
     assert len(set(known)) == 1
-    assert known_items(["B", "a"]).sha256 == known_items(["a", "B"], normalization=Normalization.NFC_LOWER).sha256
+    assert read_known(["B", "a"]).sha256 == read_known(["a", "B"], normalization=Normalization.NFC_LOWER).sha256

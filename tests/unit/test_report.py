@@ -17,9 +17,7 @@ from hypothesis import strategies as st
 import dpunion
 from dpunion.algorithms import ALGORITHMS
 from dpunion.budget import Budget, guarantee
-from dpunion.lab.curves import MOST_HOLDERS, Company, Curve, holders_between, release_curve, saturation
 from dpunion.ngrams.plans import LengthResult, Ngrams, plan_ngrams
-from dpunion.ngrams.releases import NgramRelease
 from dpunion.releases import NOT_PRIVATE, Release
 from dpunion.report import (
     Axis,
@@ -32,13 +30,14 @@ from dpunion.report import (
     check_page,
     lab_page,
     plan_page,
-    read_release,
     release_page,
     write_page,
 )
 from dpunion.report import charts as charts_module
+from dpunion.report.curves import MOST_HOLDERS, Company, Curve, holders_between, release_curve, saturation
 from dpunion.report.pages import behind, embedded
 from dpunion.report.tables import number, percent
+from making import ngram_release as make_ngrams
 
 HOSTILE = (
     "<script>alert(1)</script>",
@@ -106,7 +105,7 @@ def ngram_release():
     settings = Ngrams(longest=2, first=dpunion.PolicyGaussian(), later=(dpunion.WeightedGaussian(),))
     results = (LengthResult(1, 2, None, None, 0.0), LengthResult(2, 1, 4, 9.5, 0.02))
     grams = (("of", 1), ("of the", 2), ("the", 1))
-    return NgramRelease(grams, plan_ngrams(settings, Budget(1.0, 1e-6)), results, guaranteed=True)
+    return make_ngrams(grams, plan_ngrams(settings, Budget(1.0, 1e-6)), results, guaranteed=True)
 
 
 @pytest.fixture(scope="module")
@@ -243,7 +242,9 @@ def test_a_damaged_plan_still_has_a_page():
 
 
 def pages(ngram_release, planning):
-    hostile = NgramRelease(tuple((text, 2) for text in HOSTILE), ngram_release.plan, ngram_release.results, True)
+    hostile = make_ngrams(
+        tuple((text, 2) for text in HOSTILE), ngram_release.plan, ngram_release.results, guaranteed=True
+    )
     yield release_page(made(HOSTILE))
     yield release_page(made(HOSTILE, guaranteed=False))
     yield release_page(hostile)
@@ -408,11 +409,11 @@ def test_bad_places_are_refused_early(tmp_path):
 
 def test_releases_are_read_by_their_format(ngram_release):
     release = made(HOSTILE[:-2])
-    assert read_release(release.to_json()) == release
-    assert read_release(ngram_release.to_json()) == ngram_release
+    assert Release.from_json(release.to_json()) == release
+    assert Release.from_json(ngram_release.to_json()) == ngram_release
     for text in ("", "[]", "{}", '{"format": "dpunion-ngrams/1"}'):
         with pytest.raises(dpunion.BadParameter, match="not a release"):
-            read_release(text)
+            Release.from_json(text)
 
 
 def test_without_the_extra_the_remedy_is_named(monkeypatch):
@@ -456,6 +457,7 @@ def modelled_rows(holders, company):
         yield from ((f"single{item}-{user}", f"p{item}") for item in range(SIZE - 1) for user in range(200))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("company", Company)
 @pytest.mark.parametrize("algorithm", MODELLED, ids=lambda one: f"{one.name}-{getattr(one, 'rounds', 1)}")
 def test_curves_agree_with_the_real_thing(algorithm, company):
@@ -473,6 +475,7 @@ def test_curves_agree_with_the_real_thing(algorithm, company):
     assert abs(share - chance) < 3.5 * math.sqrt(chance * (1.0 - chance) / COPIES) + 0.015
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("company", Company)
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_more_holders_more_chance(name, company):

@@ -24,8 +24,8 @@ from dpunion.reading import (
     RowBatch,
     ValueKind,
     check_source,
+    cleaning,
     open_rows,
-    rows,
 )
 from dpunion.reading.spelling import Role, canonical_text
 
@@ -176,7 +176,7 @@ def test_every_kind_of_list(type_: pa.DataType) -> None:
 
 
 def test_long_lists_make_bounded_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rows, "ROWS_PER_BATCH", 7)
+    monkeypatch.setattr(cleaning, "ROWS_PER_BATCH", 7)
     lists = [[str(j) for j in range(i)] for i in range(20)]
     table = pa.table({"u": [str(i) for i in range(20)], "v": lists})
     batches = list(open_rows(table, user="u", value="v", kind=ValueKind.ITEM))

@@ -183,7 +183,7 @@ def test_nothing_piped_in(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_format_is_said_of_standard_input_only(tmp_path: Any) -> None:
     (tmp_path / "d.csv").write_text("u,v\n")
     for source in (tmp_path / "d.csv", pa.table({"u": ["a"], "v": ["x"]})):
-        with pytest.raises(BadParameter, match="told by its suffix"):
+        with pytest.raises(BadParameter, match="suffix of a file says its format"):
             check_source(source, user="u", value="v", kind=ValueKind.ITEM, input_format="csv")
 
 

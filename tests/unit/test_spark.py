@@ -18,13 +18,16 @@ import pytest
 import dpunion
 from dpunion import errors
 from dpunion.algorithms import Norm, Sensitivity
-from dpunion.cli.spark import spark_options
-from dpunion.engines.spark import frames, partitions, sessions, sources, targets, tasks
-from dpunion.engines.spark.engine import LARGEST_CLOSURE, closures_in_memory, columns_of
-from dpunion.engines.spark.frames import checked_shards, cleanly, is_spark_frame
+from dpunion.cli.options import EngineOptions
+from dpunion.engines.spark import partitions, sessions, sources, targets, tasks
+from dpunion.engines.spark.engine import DEFAULT_SHARDS, MOST_SHARDS, check_shards
+from dpunion.engines.spark.failures import MARK, cleanly
+from dpunion.engines.spark.frames import columns_of
+from dpunion.engines.spark.rounds import LARGEST_CLOSURE, closures_in_memory
 from dpunion.mechanisms import Weights, mechanism_for
 from dpunion.randomness import Purpose, RunKey
-from dpunion.reading import NullUserPolicy, QueryMixesPeople, ValueKind
+from dpunion.reading import QueryMixesPeople, ValueKind
+from dpunion.requests import Folder, Request, Run, SparkSource, is_spark_frame
 
 SECRET = "CanarySecret"
 PEOPLE = {f"u{u}": ["x", "y"] for u in range(50)}
@@ -72,7 +75,7 @@ def raise_(error):
 
 
 def marked(*told):
-    return RuntimeError(frames.MARK + base64.b64encode(json.dumps(told).encode()).decode())
+    return RuntimeError(MARK + base64.b64encode(json.dumps(told).encode()).decode())
 
 
 @pytest.mark.parametrize("kind", ["RunKey", "Any", "base64", "nothing", "DpunionError"])
@@ -156,7 +159,7 @@ def test_a_session_without_a_context_is_left_as_it_is():
 @pytest.mark.parametrize("shards", [0, -1, 1025, 2.0, "8", True, float("nan")])
 def test_shards_that_make_no_sense_are_refused(shards):
     with pytest.raises(dpunion.BadParameter, match="shards"):
-        checked_shards(shards)
+        check_shards(shards)
 
 
 def test_a_sum_that_does_not_fit_ends_the_run():
@@ -168,9 +171,9 @@ def test_a_sum_that_does_not_fit_ends_the_run():
 
 
 def test_the_record_beside_an_output_says_that_spark_was_used():
-    used = spark_options("spark", "local[2]", 4, ["spark.a=b"])
+    used = EngineOptions("spark", "local[2]", 4, ["spark.a=b"]).values()
     assert used == {"engine": "spark", "master": "local[2]", "shards": 4, "conf": ["spark.a=b"]}
-    assert spark_options("local", None, None, None) == {}
+    assert EngineOptions().values() == {}
 
 
 def test_the_record_holds_no_secret_settings():
@@ -180,8 +183,8 @@ def test_the_record_holds_no_secret_settings():
         "spark.hadoop.javax.jdo.Password=x",
     ]
     secret += ["spark.hadoop.fs.azure.account.key.people.dfs.core.windows.net=x", "spark.app.token=x"]
-    assert spark_options("spark", None, None, [*secret, "spark.a=b"])["conf"] == ["spark.a=b"]
-    assert spark_options("spark", None, None, secret)["conf"] is None
+    assert EngineOptions("spark", spark_settings=[*secret, "spark.a=b"]).values()["conf"] == ["spark.a=b"]
+    assert EngineOptions("spark", spark_settings=secret).values()["conf"] is None
 
 
 # --- what is read, by its name ------------------------------------------------------------------------------
@@ -215,8 +218,8 @@ def test_names_that_spark_does_not_read_are_refused(name):
     assert SECRET not in str(caught.value)
 
 
-def named(*names):
-    return frames.SparkSource(names)
+def named(*names, said=None):
+    return SparkSource(names, format=said)
 
 
 @pytest.mark.parametrize(
@@ -235,30 +238,28 @@ def named(*names):
 )
 def test_what_the_names_tell_is_refused_before_spark_starts(monkeypatch, names, said, query, words):
     monkeypatch.setattr(sources, "open_session", lambda *_: pytest.fail("Spark was started"))
-    options = {"user": "u", "item": "i", "epsilon": 1.0, "delta": 1e-6, "query": query, "input_format": said}
+    options = {"user": "u", "item": "i", "epsilon": 1.0, "delta": 1e-6, "query": query}
     with pytest.raises(dpunion.BadParameter, match=words):
-        dpunion.release(named(*names), **options)
+        dpunion.release(named(*names, said=said), **options)
 
 
 @pytest.mark.parametrize("given", [{"query": "select 1"}, {"input_format": "csv"}])
 def test_a_data_frame_takes_no_query(given):
-    asked = {"user": "user", "value": "item", "kind": ValueKind.ITEM, "null_users": NullUserPolicy.REFUSE}
-    asked |= {"source": Frame(), "query": None, "input_format": None} | given
     with pytest.raises(dpunion.BadParameter, match="takes no query"):
-        sources.open_frame(types.SimpleNamespace(**asked))
+        sources.open_frame(Request(Frame(), "user", ValueKind.ITEM, "item", **given))
 
 
 def test_text_files_may_be_of_several_formats():
-    sources.check_names(named("a.csv", "b.jsonl", "c.tsv.gz"), None, None)
-    sources.check_names(named("a", "b.parquet"), None, "select a, b from source")
+    sources.check_names(named("a.csv", "b.jsonl", "c.tsv.gz"), None)
+    sources.check_names(named("a", "b.parquet"), "select a, b from source")
 
 
 def test_columns_after_using_run_no_program():
     with pytest.warns(QueryMixesPeople, match="JOIN"):
-        sources.check_names(named("a", "b.parquet"), None, "select a, b from source join c using (a)")
+        sources.check_names(named("a", "b.parquet"), "select a, b from source join c using (a)")
 
 
-@pytest.mark.parametrize("bad", [{"epsilon": -1.0}, {"delta": 2.0}, {"shards": 0}, {"algorithm": "none"}])
+@pytest.mark.parametrize("bad", [{"epsilon": -1.0}, {"delta": 2.0}, {"run": Run(shards=0)}, {"algorithm": "none"}])
 def test_a_bad_budget_or_option_is_refused_before_spark_starts(monkeypatch, bad):
     monkeypatch.setattr(sources, "open_session", lambda *_: pytest.fail("Spark was started"))
     options = {"user": "u", "item": "i", "epsilon": 1.0, "delta": 1e-6, **bad}
@@ -279,11 +280,11 @@ def test_pyspark_prints_no_errors_of_queries(monkeypatch):
 
 
 def test_shards_have_a_default():
-    assert checked_shards(None) == frames.DEFAULT_SHARDS
-    assert [checked_shards(number) for number in (1, 8, 1024)] == [1, 8, 1024]
+    assert check_shards(None) == DEFAULT_SHARDS
+    assert [check_shards(number) for number in (1, 8, 1024)] == [1, 8, 1024]
 
 
-@pytest.mark.parametrize("options", [{"shards": 2}, {"collect": False, "out": "folder"}])
+@pytest.mark.parametrize("options", [{"run": Run(shards=2)}, {"out": Folder("folder")}])
 def test_options_of_spark_are_for_spark(options):
     with pytest.raises(dpunion.BadParameter, match="Spark"):
         dpunion.release(PEOPLE, epsilon=1.0, delta=1e-3, **options)
@@ -443,5 +444,5 @@ def test_the_command_that_installs_java_is_the_systems(tmp_path, monkeypatch, to
 def test_the_document_names_the_smallest_java_and_the_default_shards():
     text = (Path(__file__).parents[2] / "docs" / "spark.md").read_text(encoding="utf-8")
     assert f"Java {sessions.SMALLEST_JAVA}" in text
-    assert re.search(rf"{frames.DEFAULT_SHARDS} shards", text)
-    assert f"{frames.MOST_SHARDS:,}" in text
+    assert re.search(rf"{DEFAULT_SHARDS} shards", text)
+    assert f"{MOST_SHARDS:,}" in text

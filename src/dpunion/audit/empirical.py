@@ -17,9 +17,9 @@ import numpy as np
 
 from dpunion.algorithms import ALGORITHMS, Algorithm, Funnel, OptimalSingleItem
 from dpunion.audit.binomial import lower_bound, upper_bound
-from dpunion.audit.drawing import table
-from dpunion.audit.trials import System, outcomes
-from dpunion.audit.worlds import NeighbourPair, neighbour_pairs
+from dpunion.audit.neighbours import NeighbourPair, neighbour_pairs
+from dpunion.audit.runs import System, outcomes
+from dpunion.audit.text import table
 from dpunion.budget import Budget
 from dpunion.checks import check_real, check_whole
 from dpunion.contributions import Bools, Int64s

@@ -17,8 +17,15 @@ from dpunion.cli.auditing import audit_app
 from dpunion.cli.configuration import Command
 from dpunion.cli.lab import lab_app
 from dpunion.cli.ledger import ledger_app
-from dpunion.cli.ngrams import NGRAMS_HELP, ngrams_command
-from dpunion.cli.releasing import PLAN_HELP, RELEASE_HELP, demo_command, plan_command, release_command
+from dpunion.cli.releasing import (
+    NGRAMS_HELP,
+    PLAN_HELP,
+    RELEASE_HELP,
+    demo_command,
+    ngrams_command,
+    plan_command,
+    release_command,
+)
 from dpunion.cli.reporting import REPORT_HELP, report_command
 from dpunion.errors import BadParameter, CannotWrite
 

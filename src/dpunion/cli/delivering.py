@@ -90,7 +90,7 @@ def _is_stored(target: Path, stored: Sequence[tuple[Path, str]]) -> bool:
 def _copy(already: AlreadyReleased, target: Path, whole: Sequence[tuple[Path, str, bytes]], *, overwrite: bool) -> None:
     """Write the stored file of the same format to `target`, if it is of the data that is there now."""
     from dpunion.files import atomic_file
-    from dpunion.releases import check_target
+    from dpunion.formats import check_target
 
     check_target(target, overwrite=overwrite)
     content = next((content for path, _, content in whole if path.suffix.lower() == target.suffix.lower()), None)

@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -19,14 +19,18 @@ from dpunion.cli.options import (
     OUTPUT,
     TUNING,
     AsJson,
-    DropUrls,
     Force,
     InputFormat,
     NullUsersChoice,
     Query,
-    Sentences,
-    TokenizerName,
+    TextOptions,
+    in_groups,
+    local_source,
+    plain_value,
 )
+
+if TYPE_CHECKING:
+    from dpunion.requests import Words
 
 SECONDS_BETWEEN_LINES = 5.0
 
@@ -136,7 +140,9 @@ def reproduce_command(
 
 @lab_app.command("compare", help=COMPARE_HELP)
 @answering
+@in_groups
 def compare_command(
+    texts: TextOptions,
     epsilon: Annotated[list[str], _numbers("--epsilon", TUNING, "Budgets to try.", "-e")],
     delta: Annotated[list[str], _numbers("--delta", TUNING, "Budgets to try.", "-d")],
     source: Annotated[list[str] | None, typer.Argument(metavar="SOURCE...", help="Public data.")] = None,
@@ -151,9 +157,6 @@ def compare_command(
     ] = None,
     text: Annotated[str | None, typer.Option("--text", "-t", help="Instead: texts.", rich_help_panel=DATA)] = None,
     ngrams: Annotated[str | None, typer.Option(help="Texts: lengths, like 1-3.", rich_help_panel=DATA)] = None,
-    tokenizer: TokenizerName = "words",
-    drop_urls: DropUrls = False,
-    sentences: Sentences = False,
     query: Query = None,
     input_format: InputFormat = None,
     null_users: NullUsersChoice = "refuse",
@@ -184,12 +187,14 @@ def compare_command(
 ) -> None:
     """Compare algorithms on data for study."""
     refuse_ledger(ledger)
+    texts.check_texts(text, ngrams)
     from dpunion.lab.comparison import compare, journal_of
     from dpunion.lab.grids import DEFAULT
 
-    place, reading = _what_to_read(source, generate, seed, user, item, text)
-    reading |= {"ngrams": ngrams, "tokenizer": tokenizer, "drop_urls": drop_urls, "sentences": sentences}
-    reading |= {"query": query, "input_format": input_format, "null_users": null_users, "normalize": normalize}
+    words = None if text is None else texts.words(text, ngrams)
+    place, reading = _what_to_read(source, generate, seed, user, item, words, input_format)
+    if generate is None:
+        reading |= {"query": query, "null_users": null_users, "normalize": normalize}
     journal = None if out is None else journal_of(out)
     check_html(html, source, overwrite=force or (journal is not None and journal.exists()))
     parameters = {name: listed(name, values.split(",")) for name, values in map(_named, settings or [])}
@@ -237,7 +242,7 @@ def generate_command(
     """Generate data."""
     refuse_ledger(ledger)
     from dpunion.lab.generators import AskRedditLike
-    from dpunion.lab.writing import write_generated
+    from dpunion.lab.results import write_generated
 
     with progress_bar() as show:
         show("generating", None)
@@ -284,10 +289,10 @@ def listed(name: str, texts: list[str] | None, kind: type = str) -> tuple[Any, .
 
     words = [word.strip() for text in texts or [] for word in text.split(",")]
     if kind is str:
-        return tuple(map(_plain_value, words))
+        return tuple(map(plain_value, words))
     values = []
     for word in words:
-        value = _plain_value(word)
+        value = plain_value(word)
         if isinstance(value, str) or (kind is int and not isinstance(value, int)):
             raise BadParameter(
                 f"--{name} must be {'whole ' if kind is int else ''}numbers with commas between them. Got {word!r}.",
@@ -320,14 +325,6 @@ def as_text(values: dict[str, Any]) -> str:
     return json.dumps(values, ensure_ascii=False, indent=1, allow_nan=False) + "\n"
 
 
-def _plain_value(text: str) -> int | float | str:
-    """Return the number the text spells, or the text."""
-    for kind in (int, float):
-        with contextlib.suppress(ValueError):
-            return kind(text)
-    return text
-
-
 def _named(setting: str) -> tuple[str, str]:
     from dpunion.errors import BadParameter
 
@@ -343,7 +340,8 @@ def _what_to_read(
     seed: int,
     user: str | None,
     item: list[str] | None,
-    text: str | None,
+    words: Words | None,
+    input_format: str | None,
 ) -> tuple[Any, dict[str, Any]]:
     """Return the source, or what generates it, and how it is read."""
     from dpunion.errors import BadParameter
@@ -352,11 +350,10 @@ def _what_to_read(
     if bool(source) == (generate is not None):
         raise BadParameter("Give exactly one of SOURCE and --generate.", "Name public data, or say how many users.")
     if generate is not None:
-        if user is not None or item or text is not None:
+        if user is not None or item or words is not None:
             raise BadParameter("Generated data has columns of its own.", "Leave out --user, --item and --text.")
         return AskRedditLike(users=generate, seed=seed), {}
-    if user is None or bool(item) == (text is not None):
+    if user is None or bool(item) == (words is not None):
         raise BadParameter("A source needs --user and exactly one of --item and --text.", "Name its columns.")
     columns: Any = item[0] if item and len(item) == 1 else item or None
-    names = source or []
-    return (names[0] if len(names) == 1 else names), {"user": user, "item": columns, "text": text}
+    return local_source(source or [], input_format), {"user": user, "item": columns if words is None else words}

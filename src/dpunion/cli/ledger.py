@@ -52,7 +52,7 @@ def ledger_show(where: Where, as_json: AsJson = False) -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    from dpunion.releases import escape_controls
+    from dpunion.formats import escape_controls
 
     def shown(text: str) -> str:
         """Show what others wrote as text: neither as markup nor as commands to the terminal."""

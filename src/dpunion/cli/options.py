@@ -1,12 +1,25 @@
-"""Options that several commands share."""
+"""Options that several commands share, in groups: each is written once, and a command names the groups it takes."""
 
 from __future__ import annotations
 
 import contextlib
+import inspect
+import re
+import typing
+from collections.abc import Callable
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from dpunion.errors import BadParameter
+
+if TYPE_CHECKING:
+    from dpunion.requests import Charge, Run, Words
+
+CREDENTIALS = re.compile(r"secret|password|token|credential|access\W?key|account\.key", re.IGNORECASE)
+"""Names of settings whose values are secret: Spark's own list, and what its connectors use."""
 
 MODEL = "The privacy"
 DATA = "The data"
@@ -78,6 +91,7 @@ DropUrls = Annotated[bool, typer.Option("--drop-urls", help="Texts: leave out we
 Sentences = Annotated[
     bool, typer.Option("--sentences", help="n-grams do not cross the end of a sentence.", rich_help_panel=DATA)
 ]
+Source = Annotated[list[str], typer.Argument(metavar="SOURCE...", help="What to read.", show_default=False)]
 UserColumn = Annotated[
     str, typer.Option("--user", "-u", help="The column that says whose row it is.", rich_help_panel=DATA)
 ]
@@ -172,35 +186,207 @@ ALGORITHM_OPTIONS = ("max_items_per_user", "calibration", "cutoff_margin", "pass
 """The parameters of algorithms that have options of their own."""
 
 
-def build_algorithm(
-    name: str,
-    max_items_per_user: int | None,
-    calibration: str | None,
-    cutoff_margin: float | None,
-    passes: int | None,
-    user_order: str | None,
-    settings: list[str] | None,
-) -> Any:
-    """Build the algorithm from its options, refusing what it does not have."""
-    from dpunion.algorithms import algorithm_named
-    from dpunion.errors import BadParameter
-    from dpunion.research import RESEARCH_POLICIES, refuse_research
+def in_groups(command: Callable[..., None]) -> Callable[..., None]:
+    """Return the command with the options of its groups in place of these, as flat options for the command line."""
+    hints = typing.get_type_hints(command, include_extras=True)
+    own = inspect.signature(command).parameters
+    groups = {name: hints[name] for name in own if is_dataclass(hints[name])}
+    flat: dict[str, inspect.Parameter] = {}
+    for name, parameter in own.items():
+        if name not in groups:
+            flat[name] = parameter.replace(annotation=hints[name], kind=inspect.Parameter.KEYWORD_ONLY)
+            continue
+        types = typing.get_type_hints(groups[name], include_extras=True)
+        for field in fields(groups[name]):
+            default = inspect.Parameter.empty if field.default is MISSING else field.default
+            flat[field.name] = inspect.Parameter(
+                field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=types[field.name]
+            )
 
-    if name in RESEARCH_POLICIES:
-        refuse_research(RESEARCH_POLICIES[name])
-    values = (max_items_per_user, calibration, cutoff_margin, passes, user_order)
-    options = zip(ALGORITHM_OPTIONS, values, strict=True)
-    given: dict[str, Any] = {key: value for key, value in options if value is not None}
-    for setting in settings or []:
-        key, _, value = setting.partition("=")
-        parameter = key.strip().replace("-", "_")
-        if parameter in given:
-            raise BadParameter(f"The parameter {parameter!r} is given more than once.", "Give it once.")
-        given[parameter] = _plain_value(value.strip())
-    return algorithm_named(name, **given)
+    def run(**values: Any) -> None:
+        packed = {
+            name: group(**{one.name: values.pop(one.name) for one in fields(group)}) for name, group in groups.items()
+        }
+        command(**packed, **values)
+
+    run.__name__, run.__doc__, run.__module__ = command.__name__, command.__doc__, command.__module__
+    run.__signature__ = inspect.Signature(list(flat.values()))  # type: ignore[attr-defined]
+    run.__annotations__ = {name: parameter.annotation for name, parameter in flat.items()}
+    return run
 
 
-def _plain_value(text: str) -> int | float | str:
+class Group:
+    """Some options that belong together."""
+
+    def values(self) -> dict[str, Any]:
+        """Return the options by their names."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class PrivacyOptions(Group):
+    """How much one person may show."""
+
+    epsilon: Epsilon
+    delta: Delta
+    weak_budget: WeakBudget = False
+
+
+@dataclass(frozen=True)
+class ReadingOptions(Group):
+    """What is read, beside the columns of values."""
+
+    source: Source
+    user: UserColumn
+    query: Query = None
+    input_format: InputFormat = None
+    null_users: NullUsersChoice = "refuse"
+
+
+@dataclass(frozen=True)
+class TextOptions(Group):
+    """How texts are split."""
+
+    tokenizer: TokenizerName = "words"
+    drop_urls: DropUrls = False
+    sentences: Sentences = False
+
+    def words(self, column: str, lengths: str | None = None) -> Words:
+        """Return the column of texts with these options."""
+        from dpunion.requests import Words
+
+        return Words(column, self.tokenizer, lengths or (1, 1), self.drop_urls, self.sentences)
+
+    def check_texts(self, text: str | None, ngrams: str | None) -> None:
+        """Refuse these options for ready items."""
+        if text is None and (ngrams is not None or self != TextOptions()):
+            raise BadParameter(
+                "n-grams and tokenizers are for texts.",
+                "Name the column of texts with 'text' (--text), or leave them out.",
+            )
+
+
+@dataclass(frozen=True)
+class OutputOptions(Group):
+    """Where the result goes."""
+
+    out: Out = None
+    force: Force = False
+    as_json: AsJson = False
+
+
+@dataclass(frozen=True)
+class LedgerOptions(Group):
+    """Where the budget is kept."""
+
+    ledger: LedgerPlace = None
+    dataset: DatasetName = None
+    charge_again: ChargeAgain = False
+
+    def charge(self) -> Charge | None:
+        """Return what is charged, None without a ledger."""
+        from dpunion.requests import Charge
+
+        if (self.ledger is None) != (self.dataset is None):
+            raise BadParameter("A ledger and the name of a dataset go together.", "Give both, or neither.")
+        return None if self.ledger is None else Charge(self.ledger, str(self.dataset), again=self.charge_again)
+
+
+@dataclass(frozen=True)
+class AlgorithmOptions(Group):
+    """Which algorithm, and its parameters."""
+
+    algorithm: AlgorithmName = "funnel"
+    max_items_per_user: MaxItems = None
+    calibration: CalibrationName = None
+    cutoff_margin: CutoffMargin = None
+    passes: Passes = None
+    user_order: Order = None
+    settings: Settings = None
+
+    def build(self) -> Any:
+        """Return the algorithm; refuse what it does not have."""
+        from dpunion.algorithms import algorithm_named
+
+        given = {name: value for name in ALGORITHM_OPTIONS if (value := getattr(self, name)) is not None}
+        for setting in self.settings or []:
+            key, _, value = setting.partition("=")
+            parameter = key.strip().replace("-", "_")
+            if parameter in given:
+                raise BadParameter(f"The parameter {parameter!r} is given more than once.", "Give it once.")
+            given[parameter] = plain_value(value.strip())
+        return algorithm_named(self.algorithm, **given)
+
+
+@dataclass(frozen=True)
+class EngineOptions(Group):
+    """Where the work is done."""
+
+    engine: Engine = "local"
+    master: Master = None
+    shards: Shards = None
+    spark_settings: SparkSettings = None
+
+    def source(self, reading: ReadingOptions) -> Any:
+        """Return what is read, as the engine takes it; what Spark reads is only named here."""
+        from dpunion.requests import SparkSource
+
+        if self.engine == "spark":
+            pairs = [setting.partition("=") for setting in self.spark_settings or []]
+            if not all(name and equals for name, equals, _ in pairs):
+                raise BadParameter("A setting of Spark is not NAME=VALUE.", "Write --conf spark.executor.memory=8g.")
+            settings = tuple((name, value) for name, _, value in pairs)
+            return SparkSource(tuple(reading.source), self.master, settings, reading.input_format)
+        return local_source(reading.source, reading.input_format)
+
+    def check(self, out_folder: str | None = None) -> None:
+        """Refuse an engine that there is not, and options of Spark without it."""
+        if self.engine not in ("local", "spark"):
+            raise BadParameter(f"There is no engine {self.engine!r}.", "Choose local or spark.")
+        if self.engine == "local" and (self.master or self.shards is not None or self.spark_settings or out_folder):
+            raise BadParameter(
+                "--master, --shards, --conf and --out-folder are for Spark.", "Add --engine spark, or leave them out."
+            )
+
+    @contextlib.contextmanager
+    def running(self, memory_limit: str | None, *, overwrite: bool) -> typing.Iterator[Run]:
+        """Give how the release is run, with progress: Spark draws its own, and its stage is remembered."""
+        from dpunion.cli.answers import progress_bar, step
+        from dpunion.requests import Run
+
+        if self.engine == "spark":
+            yield Run(memory_limit=memory_limit, shards=self.shards, progress=step, overwrite=overwrite)
+            return
+        with progress_bar() as progress:
+            yield Run(memory_limit=memory_limit, progress=progress, overwrite=overwrite)
+
+    def values(self) -> dict[str, Any]:
+        """Return the options of Spark as they are recorded beside an output: none where it was not used.
+
+        Guarantees: settings that hold a password, key or token are left out.
+        """
+        if self.engine == "local":
+            return {}
+        kept = [one for one in self.spark_settings or [] if not CREDENTIALS.search(one.partition("=")[0])]
+        return {"engine": self.engine, "master": self.master, "shards": self.shards, "conf": kept or None}
+
+
+def local_source(names: list[str], input_format: str | None) -> Any:
+    """Return what is read on one machine: standard input, a single source, or a list of files."""
+    from dpunion.requests import Stdin
+
+    if names == ["-"]:
+        return Stdin(input_format)
+    if input_format is not None:
+        raise BadParameter(
+            "An input format was given, but the source is not standard input.",
+            "Leave it out: the format of a file is told by its suffix.",
+        )
+    # A single source that is no file is a database, which is not listed.
+    return names[0] if len(names) == 1 else names
+
+
+def plain_value(text: str) -> int | float | str:
     """Return the number the text spells, or the text."""
     for kind in (int, float):
         with contextlib.suppress(ValueError):

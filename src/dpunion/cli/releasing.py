@@ -1,4 +1,4 @@
-"""The commands release, plan and demo."""
+"""The commands release, ngrams, plan and demo."""
 
 from __future__ import annotations
 
@@ -14,39 +14,23 @@ from dpunion.cli.options import (
     ALGORITHM_HELP,
     DATA,
     OUTPUT,
-    AlgorithmName,
+    TUNING,
+    AlgorithmOptions,
     AsJson,
-    CalibrationName,
-    ChargeAgain,
     Config,
-    CutoffMargin,
-    DatasetName,
-    Delta,
-    DropUrls,
-    Engine,
-    Epsilon,
+    EngineOptions,
     Force,
-    InputFormat,
-    LedgerPlace,
-    Master,
-    MaxItems,
-    NullUsersChoice,
-    Order,
-    Out,
+    LedgerOptions,
     OutFolder,
-    Passes,
-    Query,
-    Sentences,
-    Settings,
-    Shards,
-    SparkSettings,
+    OutputOptions,
+    PrivacyOptions,
+    ReadingOptions,
     TestKey,
-    TokenizerName,
-    UserColumn,
-    WeakBudget,
-    build_algorithm,
+    TextOptions,
+    in_groups,
 )
 from dpunion.cli.records import check_outputs, record_configuration, record_place
+from dpunion.errors import AlreadyReleased, BadParameter
 
 if TYPE_CHECKING:
     from dpunion.plans import Plan
@@ -90,13 +74,32 @@ PLAN_HELP = f"""Show every number of a release before any data is read.
 
 {ALGORITHM_HELP}"""
 
+NGRAMS_HELP = """Release n-grams of people's texts, length by length, privately (DPNE and beyond).
+
+Single tokens first; then, length by length, n-grams whose two parts were released. Longer ones may be spurious, that is
+written by nobody; the statement says how many to expect.
+
+[bold]Examples[/bold]
+
+  [cyan]dpunion ngrams posts.jsonl --user author --text body --longest 3 -e 1 -d 1e-6 --out ngrams.parquet[/cyan]
+
+  [cyan]dpunion ngrams posts.parquet -u author -t body --longest 2 --first weighted-gaussian -e 3 -d 1e-5[/cyan]
+
+  [cyan]dpunion ngrams hdfs://posts --engine spark --master yarn -u author -t body -e 1 -d 1e-9 -o grams.csv[/cyan]
+
+For all lengths as one set, without spurious ones: [cyan]dpunion release --text body --ngrams 1-3[/cyan]."""
+
 
 @answering
+@in_groups
 def release_command(
-    source: Annotated[list[str], typer.Argument(metavar="SOURCE...", help="What to read.", show_default=False)],
-    epsilon: Epsilon,
-    delta: Delta,
-    user: UserColumn,
+    reading: ReadingOptions,
+    privacy: PrivacyOptions,
+    texts: TextOptions,
+    output: OutputOptions,
+    ledger: LedgerOptions,
+    tuning: AlgorithmOptions,
+    engine: EngineOptions,
     item: Annotated[
         list[str] | None,
         typer.Option(
@@ -115,12 +118,6 @@ def release_command(
         str | None,
         typer.Option("--ngrams", help="Texts: n-grams of these lengths, like 1-3, as one set.", rich_help_panel=DATA),
     ] = None,
-    tokenizer: TokenizerName = "words",
-    drop_urls: DropUrls = False,
-    sentences: Sentences = False,
-    query: Query = None,
-    input_format: InputFormat = None,
-    null_users: NullUsersChoice = "refuse",
     normalize: Annotated[
         str, typer.Option(help="nfc, nfc-lower or exact: what is done to items first.", rich_help_panel=DATA)
     ] = "nfc",
@@ -140,99 +137,139 @@ def release_command(
             show_default=False,
         ),
     ] = None,
-    weak_budget: WeakBudget = False,
-    out: Out = None,
-    force: Force = False,
-    as_json: AsJson = False,
-    ledger: LedgerPlace = None,
-    dataset: DatasetName = None,
-    charge_again: ChargeAgain = False,
-    algorithm: AlgorithmName = "funnel",
-    max_items_per_user: MaxItems = None,
-    calibration: CalibrationName = None,
-    cutoff_margin: CutoffMargin = None,
-    passes: Passes = None,
-    user_order: Order = None,
-    settings: Settings = None,
-    engine: Engine = "local",
-    master: Master = None,
-    shards: Shards = None,
-    spark_settings: SparkSettings = None,
     out_folder: OutFolder = None,
     unsafe_test_key: TestKey = None,
     config: Config = None,
 ) -> None:
     """Release as many items as possible of the union of people's sets, privately."""
-    from dpunion.cli.spark import opened_source, spark_options
-    from dpunion.errors import AlreadyReleased, BadParameter
-    from dpunion.pipeline import release
+    from dpunion.requests import Known
 
     if bool(item) == (text is not None):
         raise BadParameter(
             "Give exactly one of --item and --text.",
             "Name the column of items, or the column of texts to split into words.",
         )
-    if out_folder is not None and (out or as_json):
+    if out_folder is not None and (output.out or output.as_json):
         raise BadParameter(
             "--out-folder leaves the items on the cluster.", "Leave out --out and --json, or use only them."
         )
-    chosen = build_algorithm(algorithm, max_items_per_user, calibration, cutoff_margin, passes, user_order, settings)
-    targets = out or []
-    place = record_place(targets, out_folder)
-    if out_folder is None and (as_json or not targets):
-        check_standard_output()
-    options: dict[str, Any] = {
-        "user": user,
-        "item": item[0] if item and len(item) == 1 else item or None,
-        "text": text,
-        "epsilon": epsilon,
-        "delta": delta,
-        "weak_budget": weak_budget,
-        "ngrams": ngrams,
-        "tokenizer": tokenizer,
-        "drop_urls": drop_urls,
-        "sentences": sentences,
-        "query": query,
-        "input_format": input_format,
-        "null_users": null_users,
-        "normalize": normalize,
-        "known": known,
-        "include_known": include_known,
-        "memory_limit": memory_limit,
-        "ledger": ledger,
-        "dataset": dataset,
-        "charge_again": charge_again,
-        "unsafe_test_key": unsafe_test_key,
-    }
-    check_outputs(targets, place, {"source": source, "known list": known, "ledger": ledger, "configuration": config})
-    try:
-        with opened_source(
-            engine,
-            source,
-            master=master,
-            shards=shards,
-            settings=spark_settings,
-            out_folder=out_folder,
-            options=options,
-        ) as (where, progress, left):
-            output: Any = {"out": targets} if out_folder is None else {"out": out_folder, "collect": False}
-            released = release(where, algorithm=chosen, overwrite=force, progress=progress, **output, **left)
-    except AlreadyReleased as already:
-        answer_again(already, targets, overwrite=force, as_json=as_json)
-    with delivering(released, [released.stored] if released.stored else targets):
-        spark = spark_options(engine, master, shards, spark_settings)
-        record_configuration(place, {"source": source, "out": out, "out_folder": out_folder} | options | spark, chosen)
-        if released.stored is not None:
-            say(f"Released to {released.stored}.\n{released.statement}")
-            return
-        _answer(released, targets, as_json=as_json)
+    if include_known and known is None:
+        raise BadParameter("There is no known list to include.", "Name it with 'known' (--known), or leave this out.")
+    texts.check_texts(text, ngrams)
+    own: dict[str, Any] = {"ngrams": ngrams, "normalize": normalize, "known": known, "include_known": include_known}
+    own |= {"item": item[0] if item and len(item) == 1 else item or None, "text": text, "memory_limit": memory_limit}
+    _make(
+        (reading, privacy, texts, output, ledger, engine),
+        own | {"unsafe_test_key": unsafe_test_key, "out_folder": out_folder},
+        config,
+        algorithm=tuning.build(),
+        item=item if text is None else texts.words(text, ngrams),
+        known=None if known is None else Known(known, include=include_known),
+    )
 
 
 @answering
+@in_groups
+def ngrams_command(
+    reading: ReadingOptions,
+    privacy: PrivacyOptions,
+    text: Annotated[str, typer.Option("--text", "-t", help="The column of texts.", rich_help_panel=DATA)],
+    texts: TextOptions,
+    output: OutputOptions,
+    ledger: LedgerOptions,
+    engine: EngineOptions,
+    longest: Annotated[int, typer.Option(help="The longest n-grams.", rich_help_panel=DATA)] = 3,
+    normalize: Annotated[
+        str, typer.Option(help="nfc-lower, nfc or exact: what is done to tokens first.", rich_help_panel=DATA)
+    ] = "nfc-lower",
+    first: Annotated[
+        str,
+        typer.Option(help="Single tokens: funnel, policy-gaussian or weighted-gaussian.", rich_help_panel=TUNING),
+    ] = "funnel",
+    later: Annotated[
+        str, typer.Option(help="Longer n-grams: one of the same three.", rich_help_panel=TUNING)
+    ] = "funnel",
+    spurious_rate: Annotated[
+        float, typer.Option(help="Spurious n-grams, as a part of what was released before.", rich_help_panel=TUNING)
+    ] = 0.01,
+    share_ratio: Annotated[
+        float, typer.Option(help="Each length's share of the budget over the one before.", rich_help_panel=TUNING)
+    ] = 1.0,
+    unsafe_test_key: TestKey = None,
+    config: Config = None,
+) -> None:
+    """Release n-grams of people's texts, length by length."""
+    from dpunion.ngrams.plans import Ngrams
+
+    # The defaults of Ngrams, which are tuned for n-grams, are left alone.
+    named: Any = {name: value for name, value in (("first", first), ("later", later)) if value != "funnel"}
+    own = {"text": text, "normalize": normalize, "longest": longest, "first": first, "later": later}
+    own |= {"spurious_rate": spurious_rate, "share_ratio": share_ratio, "unsafe_test_key": unsafe_test_key}
+    _make(
+        (reading, privacy, texts, output, ledger, engine),
+        own,
+        config,
+        algorithm=Ngrams(longest=longest, **named, spurious_rate=spurious_rate, share_ratio=share_ratio),
+        item=texts.words(text),
+    )
+
+
+Groups = tuple[ReadingOptions, PrivacyOptions, TextOptions, OutputOptions, LedgerOptions, EngineOptions]
+
+
+def _make(groups: Groups, own: dict[str, Any], config: Path | None, *, algorithm: Any, **asked: Any) -> None:
+    """Make the release that the options ask for, record how, and say where it is.
+
+    own: the options that one command alone has.
+    """
+    from dpunion.pipeline import release
+    from dpunion.requests import Folder
+
+    reading, privacy, texts, output, ledger, engine = groups
+    out_folder = own.get("out_folder")
+    engine.check(out_folder)
+    targets = output.out or []
+    place = record_place(targets, out_folder)
+    if out_folder is None and (output.as_json or not targets):
+        check_standard_output()
+    read = {"source": reading.source, "known list": own.get("known"), "ledger": ledger.ledger, "configuration": config}
+    check_outputs(targets, place, read)
+    source, charge = engine.source(reading), ledger.charge()
+    try:
+        with engine.running(own.get("memory_limit"), overwrite=output.force) as run:
+            made = release(
+                source,
+                user=reading.user,
+                epsilon=privacy.epsilon,
+                delta=privacy.delta,
+                weak_budget=privacy.weak_budget,
+                algorithm=algorithm,
+                query=reading.query,
+                null_users=reading.null_users,
+                normalize=own["normalize"],
+                out=targets if out_folder is None else Folder(out_folder),
+                charge=charge,
+                run=run,
+                unsafe_test_key=own["unsafe_test_key"],
+                **asked,
+            )
+    except AlreadyReleased as already:
+        answer_again(already, targets, overwrite=output.force, as_json=output.as_json)
+    with delivering(made, [made.stored] if made.stored else targets):
+        recorded = [group.values() for group in (reading, privacy, texts, ledger, engine)]
+        options = {name: value for group in recorded for name, value in group.items()} | {"out": output.out} | own
+        record_configuration(place, options, None if made.results else algorithm)
+        if made.stored is not None:
+            say(f"Released to {made.stored}.\n{made.statement}")
+        else:
+            _answer(made, targets, as_json=output.as_json)
+
+
+@answering
+@in_groups
 def plan_command(
-    epsilon: Epsilon,
-    delta: Delta,
-    weak_budget: WeakBudget = False,
+    privacy: PrivacyOptions,
+    tuning: AlgorithmOptions,
     as_json: AsJson = False,
     html: Annotated[
         Path | None,
@@ -244,21 +281,11 @@ def plan_command(
         ),
     ] = None,
     force: Force = False,
-    algorithm: AlgorithmName = "funnel",
-    max_items_per_user: MaxItems = None,
-    calibration: CalibrationName = None,
-    cutoff_margin: CutoffMargin = None,
-    passes: Passes = None,
-    user_order: Order = None,
-    settings: Settings = None,
 ) -> None:
     """Show every number of a release before any data is read."""
     from dpunion.pipeline import plan
 
-    chosen = build_algorithm(
-        algorithm, max_items_per_user, calibration, cutoff_margin, passes, user_order, settings or []
-    )
-    planned = plan(chosen, epsilon=epsilon, delta=delta, weak_budget=weak_budget)
+    planned = plan(tuning.build(), **privacy.values())
     if html is not None:
         from dpunion.report import check_page, plan_page, write_page
 
@@ -284,8 +311,9 @@ def demo_command(
     """
     from rich.console import Console
 
+    from dpunion.formats import check_target, escape_controls
     from dpunion.pipeline import release
-    from dpunion.releases import check_target, escape_controls
+    from dpunion.requests import Run
     from dpunion.samples import debian_depends
 
     check_target(out, overwrite=force)
@@ -294,7 +322,8 @@ def demo_command(
     command = f"dpunion release debian_depends.parquet --user user --item item --epsilon 1 --delta 1e-6 --out {out}"
     console.print(f"[bold]$ {command}[/bold]\n")
     with progress_bar() as progress:
-        released = release(debian_depends(), user="user", item="item", epsilon=1.0, delta=1e-6, progress=progress)
+        run = Run(progress=progress)
+        released = release(debian_depends(), user="user", item="item", epsilon=1.0, delta=1e-6, run=run)
         released.write(out, overwrite=force)
     for name in released.items[:FIRST_LINES]:
         console.print("  " + escape_controls(name), markup=False)
@@ -303,20 +332,22 @@ def demo_command(
     console.print(released.statement, markup=False)
 
 
-def _answer(released: Release, targets: list[Path], *, as_json: bool) -> None:
-    from dpunion.releases import text_line
+def _answer(made: Release, targets: list[Path], *, as_json: bool) -> None:
+    from dpunion.formats import text_line
 
     if as_json:
-        values = released.to_dict() | {"ledger": entry_of(released)}
+        values = made.to_dict() | {"ledger": entry_of(made)}
         if targets:
-            values["released"] = len(values.pop("items"))
+            values["released"] = len(values.pop("ngrams" if made.results else "items"))
             values["written"] = [str(target) for target in targets]
         print_json(values)
         return
     if not targets:
-        print_result("".join(text_line(row) + "\n" for row in released.rows()))
+        print_result("".join(text_line(row) + "\n" for row in made.rows()))
     places = " and ".join(str(target) for target in targets) or "standard output"
-    say(f"Released {len(released):,} items to {places}.\n{released.statement}")
+    sizes = ", ".join(f"{one.released:,} of length {one.length}" for one in made.results)
+    what = f"n-grams ({sizes})" if sizes else "items"
+    say(f"Released {len(made):,} {what} to {places}.\n{made.statement}")
 
 
 def _print_plan(planned: Plan) -> None:

@@ -33,12 +33,13 @@ def report_command(
     """Turn a release into a page."""
     from dpunion.errors import SourceNotFound
     from dpunion.reading.overlaps import refuse_overwriting
-    from dpunion.report import check_page, read_release, release_page, write_page
+    from dpunion.releases import Release
+    from dpunion.report import check_page, release_page, write_page
 
     target = out or release.with_suffix(".html")
     check_page(target, overwrite=force)
     refuse_overwriting(target, {"release": release})
     if not release.is_file():
         raise SourceNotFound(f"There is no file {release}.", "Write a release as .json first, with --out release.json.")
-    write_page(target, release_page(read_release(release.read_text("utf-8", "replace"))), overwrite=force)
+    write_page(target, release_page(Release.from_json(release.read_text("utf-8", "replace"))), overwrite=force)
     typer.echo(f"Written to {target}.", err=True)

@@ -1,4 +1,4 @@
-"""Keep at most so many items of each user, lay the users out in visiting order, drop what is no longer wanted.
+"""Keep a limited number of each user's items, lay the users out in visiting order, drop what is no longer wanted.
 
 All kernels see integers only. A user's items are grouped[starts[u] : starts[u] + sizes[u]].
 """

@@ -64,7 +64,7 @@ def _cached(compiled: Any, function: F) -> F:
         numba.core.config.CACHE_DIR = str(directory)
         try:
             cache = ForgivingCache(function)
-            # numba looks for another place, beside the source for example, where it cannot write to the one it is told.
+            # numba looks for another place, beside the source for example, where it cannot write to this one.
             if directory in Path(cache.cache_path).parents:
                 compiled._cache = cache  # noqa: SLF001 - what numba's own cache=True does
             else:

@@ -6,7 +6,6 @@ Guarantees: none. What is measured on it is NOT PRIVATE, and its fingerprint is 
 from __future__ import annotations
 
 import hashlib
-import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,18 +13,11 @@ from typing import Any
 import numpy as np
 
 from dpunion.algorithms import MAX_ITEMS, Bounding
-from dpunion.checks import as_choice
 from dpunion.contributions import Contributions, Int64s
-from dpunion.errors import BadParameter
+from dpunion.engines.local.engine import LocalEngine, open_request, read_sets
 from dpunion.lab.generators import AskRedditLike
-from dpunion.pipeline import PLAIN, Reading, lengths_of, read, splitting_of
-from dpunion.progress import Progress
-from dpunion.randomness import Purpose, RunKey
-from dpunion.reading import NullUserPolicy, ValueKind
-from dpunion.reading.databases import public_name
-from dpunion.sets.encoding import Normalization
-from dpunion.sets.grouping import keep_of_heavy, laid_out
-from dpunion.threads import usable_cores
+from dpunion.randomness import RunKey
+from dpunion.requests import Progress, Request, Run
 
 ENCODING_KEY = 0
 COVERAGE = (5, 10, 15, 20, 25)
@@ -59,53 +51,23 @@ class LabData:
         }
 
 
-def load(
-    source: Any,
-    *,
-    user: str | None = None,
-    item: Any = None,
-    text: str | None = None,
-    ngrams: str | tuple[int, int] | None = None,
-    tokenizer: str = "words",
-    drop_urls: bool = False,
-    sentences: bool = False,
-    query: str | None = None,
-    input_format: str | None = None,
-    null_users: str = "refuse",
-    normalize: str = "nfc",
-    progress: Progress | None = None,
-) -> LabData:
-    """Read a source as `dpunion.release` does, or an `AskRedditLike` to generate, and keep everything of everybody."""
+def load(source: Any, *, progress: Progress | None = None, **asked: Any) -> LabData:
+    """Read a source as `dpunion.release` does, or an `AskRedditLike` to generate, and keep everything of everybody.
+
+    asked: user, item, text, query, null_users, normalize, as in `dpunion.release`.
+    """
     if isinstance(source, AskRedditLike):
         name = f"AskReddit-like, {source.users:,} users, seed {source.seed}"
         usual = AskRedditLike()
         if replace(source, users=usual.users, seed=usual.seed) != usual:
             name += f", {source.items:,} ranks, knee at {source.knee:,}, exponent {source.exponent:g}"
-        source, user, item = source.reader(), "user", "item"
+        request = Request.of(source.reader(), user="user", item="item")
     else:
-        name = _name(source) + (f", n-grams {ngrams}" if ngrams else "")
-    if item is not None and text is not None:
-        raise BadParameter("Both 'item' and 'text' were given.", "Name one: ready items, or texts to split into words.")
-    if text is None and (ngrams is not None or tokenizer != "words" or drop_urls or sentences):
-        raise BadParameter("n-grams and tokenizers are for texts.", "Name the column of texts with 'text' (--text).")
-    reading = Reading(
-        source=source,
-        user=user,
-        kind=ValueKind.ITEM if text is None else ValueKind.TEXT,
-        value=text if text is not None else tuple(item) if isinstance(item, list) else item,
-        query=query,
-        input_format=input_format,
-        null_users=as_choice("null_users", null_users, NullUserPolicy),
-        normalization=as_choice("normalize", normalize, Normalization),
-        known=None,
-        memory_limit=None,
-        lengths=lengths_of(ngrams),
-        splitting=PLAIN
-        if text is None
-        else splitting_of(tokenizer, drop_urls=drop_urls, sentences=sentences, locale="en"),
-    )
-    tell = progress or (lambda _stage, _done: None)
-    return encoded(name, read(reading, Bounding(MAX_ITEMS), RunKey.for_tests(ENCODING_KEY), tell, None))
+        request = Request.of(source, **asked)
+        shortest, longest = request.lengths
+        name = _name(request) + (f", n-grams {shortest}-{longest}" if longest > 1 else "")
+    with open_request(request, Run(progress=progress), None) as rows:
+        return encoded(name, read_sets(request, rows, Bounding(MAX_ITEMS), RunKey.for_tests(ENCODING_KEY)))
 
 
 def encoded(name: str, everything: Contributions) -> LabData:
@@ -118,25 +80,9 @@ def encoded(name: str, everything: Contributions) -> LabData:
     return LabData(name, everything, holders, digest.hexdigest())
 
 
-def bounded(data: LabData, bounding: Bounding, key: RunKey) -> Contributions:
-    """Return the set as a release with this key would see it: at most the limit of each user, in its order."""
-    everything, limit = data.everything, bounding.limit
-    # subtle: words of a digest under the trial's key are as good as digests of the name under it.
-    user_digests = key.words(Purpose.USER, 0, everything.user_digests)
-    starts, sizes, items = everything.offsets[:-1], np.diff(everything.offsets), everything.items
-    heavy = np.flatnonzero(sizes > limit)
-    if len(heavy):
-        items = items.copy()
-        heavy_keys = key.words(Purpose.BOUND, 0, user_digests[heavy])
-        keep_of_heavy(starts, items, sizes, heavy, heavy_keys, everything.table.digests, limit, usable_cores())
-    visited, offsets, kept = laid_out(starts, sizes, items, user_digests, bounding.order, usable_cores())
-    return Contributions(offsets, kept, everything.table, user_digests[visited], limit)
-
-
-def _name(source: Any) -> str:
+def _name(request: Request) -> str:
     """Return what a source may be called in public: no folders, no passwords."""
-    if isinstance(source, (list, tuple)) and source and all(isinstance(one, (str, os.PathLike)) for one in source):
-        return ", ".join(_name(one) for one in source)
-    if isinstance(source, str) and "://" in source:
-        return public_name(source)
-    return Path(source).name if isinstance(source, (str, os.PathLike)) else "data in memory"
+    if not request.is_named:
+        return "data in memory"
+    names = LocalEngine.for_run(Run(), None).name_sources(request)
+    return ", ".join(Path(name).name for name in names)

@@ -30,6 +30,6 @@ def store_at(where: str | os.PathLike[str]) -> Store:
         raise BadParameter(
             "The ledger's address is neither a path nor of the form postgresql://user@host/database. It is not "
             "repeated here, as it may hold a password.",
-            "Mend the address, or choose a path without '://', '=' and '@'.",
+            "Correct the address, or choose a path without '://', '=' and '@'.",
         )
     return SqliteStore(Path(where))

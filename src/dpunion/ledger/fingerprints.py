@@ -44,7 +44,7 @@ def told(value: Any) -> Any:
 def _spelled(value: Any) -> Any:
     """Spell what a function does as far as its own code tells; refuse objects whose state nothing tells.
 
-    subtle: what a function calls is told by name only, and another version of Python has other code. The second makes
+    subtle: what a function calls counts by name only, and another version of Python has other code. The second makes
     an old release look new, which is charged; against the first only the operator can help.
     """
     match value:
@@ -77,7 +77,7 @@ def _spelled(value: Any) -> Any:
         case functools.partial():
             return ["partial", _spelled(value.func), _spelled(value.args), _spelled(value.keywords)]
     raise BadParameter(
-        "A tokenizer that holds objects cannot be told from others, so it cannot be entered in a ledger.",
+        "A tokenizer that holds objects cannot be told apart from others, so it cannot be entered in a ledger.",
         "Pass a plain function; what it needs, let it find by a global name.",
     )
 

@@ -109,7 +109,7 @@ class Ledger:
 
         if NAME.fullmatch(name) is None:
             raise BadParameter(
-                "A dataset's name must be of letters, digits, dots, dashes and underscores, at most 100.",
+                "A dataset's name must be at most 100 letters, digits, dots, dashes and underscores.",
                 "Choose a plain name such as posts-2024.",
             )
         chosen = as_choice("composition", composition, Composition)

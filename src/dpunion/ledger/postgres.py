@@ -43,7 +43,7 @@ SCHEMA = (
     f"FOR EACH STATEMENT EXECUTE FUNCTION {TABLE}_refuse()",
 )
 IDENTITY = f"SELECT obj_description(to_regclass('{TABLE}'), 'pg_class'), to_regclass('{TABLE}') IS NOT NULL"
-# A server may be told to answer before a commit is on disk; a ledger must not.
+# A server may be set to answer before a commit is on disk; a ledger must not.
 DURABLE = (
     f"SELECT set_config('lock_timeout', '{LONGEST_WAIT}s', true), CASE current_setting('synchronous_commit') "
     "WHEN 'off' THEN set_config('synchronous_commit', 'on', true) END"
@@ -163,21 +163,21 @@ class PostgresStore(Store):
 
 _SILENT = (
     "has not answered in time",
-    "Nothing was granted to this run, though a charge that was under way may show later; mind the server.",
+    "Nothing was granted to this run, though a charge that was under way may show later; check the server.",
 )
 _REASONS = (
     ("55P03", f"was busy for {LONGEST_WAIT} seconds", "Nothing was granted; try again."),
-    ("53", "cannot be written: the server is out of space, memory or connections", "Nothing was granted; mend it."),
-    ("42501", "may not be used so by this role", "It needs SELECT and INSERT on the table; opening needs CREATE."),
+    ("53", "cannot be written: the server is out of space, memory or connections", "Nothing was granted; free some."),
+    ("42501", "may not be used like this by this role", "It needs SELECT and INSERT on the table; to open, CREATE."),
     ("42P01", "is not there", "Open one with `dpunion ledger open`."),
-    ("28", "refused the role or password", "Mind PGUSER, PGPASSWORD, ~/.pgpass and the server's pg_hba.conf."),
+    ("28", "refused the role or password", "Check PGUSER, PGPASSWORD, ~/.pgpass and the server's pg_hba.conf."),
     ("25006", "is read-only", "Connect to the primary server."),
     ("_Silence", *_SILENT),
     ("ConnectionTimeout", *_SILENT),
     (
         "OperationalError",
         "cannot be reached, or its connection broke",
-        "Nothing was granted; mind host, port and network.",
+        "Nothing was granted; check host, port and network.",
     ),
 )
 
@@ -245,7 +245,7 @@ def _database(address: str) -> str:
     if not name:
         raise BadParameter(
             "The ledger's address names no database, or is not of the form postgresql://user@host/database.",
-            "Mend the address; keep the password in PGPASSWORD or ~/.pgpass.",
+            "Correct the address; keep the password in PGPASSWORD or ~/.pgpass.",
         )
     # subtle: a password with a slash or an @ that was not percent-encoded ends up in the database's name.
     return str(name) if PLAIN_NAME.fullmatch(str(name)) else "database"

@@ -160,10 +160,10 @@ class SqliteStore(Store):
 _REASONS = (
     ("SQLITE_BUSY", f"was busy for {LONGEST_WAIT} seconds", "Nothing was granted; try again."),
     ("SQLITE_FULL", "cannot be written: the disk is full", "Nothing was granted; free some space."),
-    ("SQLITE_READONLY", "cannot be written", "Nothing was granted; mind the file's and folder's permissions."),
-    ("SQLITE_CANTOPEN", "cannot be opened", "Mind the file's and folder's permissions."),
-    ("SQLITE_PERM", "cannot be opened", "Mind the file's and folder's permissions."),
-    ("SQLITE_IOERR", "cannot be read or written: the disk failed or is full", "Nothing was granted; mind the disk."),
+    ("SQLITE_READONLY", "cannot be written", "Nothing was granted; check the file's and folder's permissions."),
+    ("SQLITE_CANTOPEN", "cannot be opened", "Check the file's and folder's permissions."),
+    ("SQLITE_PERM", "cannot be opened", "Check the file's and folder's permissions."),
+    ("SQLITE_IOERR", "cannot be read or written: the disk failed or is full", "Nothing was granted; check the disk."),
     ("SQLITE_NOTADB", "is not an SQLite file", "Check the path, or restore the file from a backup."),
     ("SQLITE_CORRUPT", "is damaged", "Restore it from a backup, and charge by hand what was released since."),
     ("SQLITE_CONSTRAINT", "refused a row", "Nothing was granted; run `dpunion ledger verify`."),
@@ -202,7 +202,7 @@ class _SqliteSession:
 
 
 def file_system(path: Path, table: str | None = None) -> str | None:
-    """Return the type of the file system that `path` is on, or None where that cannot be told (not on Linux)."""
+    """Return the type of the file system that `path` is on, or None where that is unknown (not on Linux)."""
     if table is None:
         if not sys.platform.startswith("linux"):
             return None

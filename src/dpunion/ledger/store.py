@@ -43,7 +43,7 @@ class Store(abc.ABC):
     Guarantees:
     - a write transaction sees every row committed before it began, and no other one runs beside it;
     - when the block ends without an exception, what it wrote is on disk;
-    - when anything fails, nothing was written, or it was and the caller is told that it failed.
+    - when anything fails, nothing was written, or it was and the caller learns that it failed.
     """
 
     name: str

@@ -7,6 +7,7 @@ so those that pass are marked at random (docs/ngrams.md).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -15,16 +16,12 @@ import numpy as np
 from dpunion.algorithms import Bounding, Funnel
 from dpunion.calibration.composition import candidate_threshold, spurious_tail, walk_tail, walk_threshold
 from dpunion.contributions import Contributions, Int32s, Int64s, ItemTable, Uint64s
-from dpunion.engines.local.rounds import run_rounds
-from dpunion.errors import InternalError
 from dpunion.kernels.ngrams import compact, renumber
 from dpunion.kernels.normal import upper_tail
-from dpunion.mechanisms import mechanism_for
-from dpunion.ngrams.candidates import Candidates, Level, halves, mark_candidates, places_in, unsupported
-from dpunion.ngrams.plans import LengthPlan, LengthResult
+from dpunion.ngrams.candidates import Candidates, Level, halves, mark_candidates
+from dpunion.ngrams.plans import LengthPlan, LengthResult, NgramPlan
 from dpunion.plans import Plan
 from dpunion.randomness import Purpose, RunKey
-from dpunion.sets.narrowing import held_items
 from dpunion.sets.streams import TokenStream, bounded, paired
 
 
@@ -76,45 +73,34 @@ class Texts(Protocol):
         """
 
 
-class LocalTexts:
-    """The texts on one machine.
+def select_ngrams(
+    plan: NgramPlan, texts: Texts, key: RunKey, on_length: Callable[[int], None]
+) -> tuple[tuple[tuple[str, int], ...], tuple[LengthResult, ...]]:
+    """Select length by length from texts wherever they are: return the n-grams with their lengths, and the results.
 
-    Guarantees: nothing about them shows in the repr.
+    Guarantees:
+    - each length sees the users' texts and, of the lengths before, what was released;
+    - n-grams are put together from released tokens; nothing else of the input comes out.
     """
+    on_length(1)
+    level, words = texts.first(plan.first)
+    levels: tuple[Level, ...] = (level,)
+    results = [LengthResult(1, len(words), None, plan.first.threshold, 0.0)]
+    here, found = words, [(word, 1) for word in words]
+    for one in plan.lengths[1:]:
+        on_length(one.length)
+        level, result = next_level(one, plan.settings.spurious_rate, texts, levels, key)
+        here = _longer_texts(here, words, level)
+        found.extend((ngram, one.length) for ngram in here)
+        levels = (*levels, level)
+        results.append(result)
+    return tuple(found), tuple(results)
 
-    def __init__(self, stream: TokenStream, key: RunKey, positions: Positions | None = None) -> None:
-        self._stream = stream
-        self._key = key
-        self.positions = positions
 
-    def __repr__(self) -> str:
-        return "LocalTexts(<sensitive>)"
-
-    def first(self, plan: Plan) -> tuple[Level, tuple[str, ...]]:
-        """Release single tokens.
-
-        Guarantees: those of run_rounds.
-        """
-        kept = kept_tokens(plan.algorithm.bounding, self._stream, self._key)
-        chosen = run_rounds(mechanism_for(plan), kept, self._key)
-        level, self.positions, words = first_level(self._stream, chosen)
-        return level, words
-
-    def later(self, plan: LengthPlan, threshold: float, marks: Uint64s, levels: tuple[Level, ...]) -> Uint64s:
-        """Release n-grams one longer than the last of the levels.
-
-        Guarantees: those of Texts and of run_rounds.
-        """
-        if self.positions is None:
-            raise InternalError("longer n-grams were asked for before single tokens")
-        positions, pairs = longer(self.positions, self._key)
-        contributions = kept_ngrams(plan, self._stream, positions, pairs, levels, self._key)
-        chosen = run_rounds(plan.mechanism(threshold), contributions, self._key)
-        released = np.union1d(pairs[chosen], unsupported(marks, pairs[held_items(contributions)]))
-        # subtle: an n-gram that was held but kept by nobody can come out by chance too, and then its places count.
-        renumber(positions.codes, places_in(released, pairs))
-        self.positions = positions
-        return released
+def _longer_texts(texts: tuple[str, ...], words: tuple[str, ...], level: Level) -> tuple[str, ...]:
+    """Return the texts of a level, from those of the level below and of the tokens."""
+    pairs = zip(level.prefixes.tolist(), level.last.tolist(), strict=True)
+    return tuple(f"{texts[prefix]} {words[last]}" for prefix, last in pairs)
 
 
 def next_level(

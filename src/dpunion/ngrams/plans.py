@@ -70,6 +70,12 @@ class Ngrams:
         object.__setattr__(self, "share_ratio", float(self.share_ratio))
 
     @property
+    def name(self) -> str:
+        """Name the algorithm in one line: n-grams, and what selects each length."""
+        each = (self.algorithm_at(length).name for length in range(1, self.longest + 1))
+        return f"ngrams ({', '.join(each)})"
+
+    @property
     def shares(self) -> tuple[float, ...]:
         """Return each length's part of the budget; they sum to 1."""
         return geometric_shares(self.longest, self.share_ratio)
@@ -160,7 +166,7 @@ class LengthResult:
             if name == "released" or values[name] is not None:
                 check_whole("a result", name, values[name], 0, MOST_NGRAMS)
         threshold = None if values["threshold"] is None else real_in(values, "threshold")
-        length, spurious = length_in(values), real_in(values, "spurious", 0.0)
+        length, spurious = read_length(values), real_in(values, "spurious", 0.0)
         return cls(length, values["released"], values["candidates"], threshold, spurious)
 
     @classmethod
@@ -178,6 +184,11 @@ class NgramPlan:
     first: Plan
     lengths: tuple[LengthPlan, ...]
     delta_used: float
+
+    @property
+    def algorithm(self) -> Ngrams:
+        """The algorithm: its settings."""
+        return self.settings
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plan as plain values, for JSON and for people."""
@@ -213,7 +224,7 @@ class NgramPlan:
             settings = Ngrams.from_dict(values["settings"])
             lengths = tuple(
                 LengthPlan(
-                    length_in(one, settings.longest),
+                    read_length(one, settings.longest),
                     real_in(one, "share", 0.0, 1.0),
                     settings.algorithm_at(one["length"]),
                     real_in(one, "stddev", 0.0),
@@ -230,7 +241,7 @@ class NgramPlan:
         raise problem
 
 
-def length_in(values: Any, longest: int = LONGEST) -> int:
+def read_length(values: Any, longest: int = LONGEST) -> int:
     """Return a length that was read from a file."""
     return check_whole("n-grams", "length", values["length"], 1, longest)
 

@@ -138,7 +138,7 @@ def _prepared(
     if input_format is not None and paths != [NAME]:
         raise BadParameter(
             "An input format was given, but the source is not standard input.",
-            "Leave it out: the format of a file is told by its suffix.",
+            "Leave it out: the suffix of a file says its format.",
         )
     database = database_part(source, query)
     if paths is None and not is_frame(source):

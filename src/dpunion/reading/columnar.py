@@ -53,11 +53,11 @@ class ParquetPart:
         file = self._open([])
         names = self._names(file.schema_arrow)
         positions = find_columns(names, wanted, self.where)
-        told = {i: repeated(dict(self.partitions)[names[i]]) for i in positions if i >= len(file.schema_arrow)}
-        stored = [i for i in positions if i not in told]
+        constant = {i: repeated(dict(self.partitions)[names[i]]) for i in positions if i >= len(file.schema_arrow)}
+        stored = [i for i in positions if i not in constant]
         total, done = file.metadata.num_rows, 0
         for rows, arrays in self._stored(file, stored, [positions[0]] if wanted.role is Role.TEXT else stored):
-            columns = arrays | {i: array.take(pa.nulls(rows, pa.int32()).fill_null(0)) for i, array in told.items()}
+            columns = arrays | {i: array.take(pa.nulls(rows, pa.int32()).fill_null(0)) for i, array in constant.items()}
             yield tuple(columns[i] for i in positions)
             done += rows
             on_fraction(done / max(total, 1))
@@ -179,7 +179,7 @@ def batch_rows(metadata: Any, leaves: list[int]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class ArrowPart:
-    """An Arrow IPC file or stream; which of the two is told by its first bytes, not by its name.
+    """An Arrow IPC file or stream; which of the two is known by its first bytes, not by its name.
 
     Guarantees:
     - a stream without its end marker is refused: it could be the beginning of a longer one.

@@ -54,7 +54,7 @@ class Part(Protocol):
         ...
 
     def check(self, wanted: Wanted, columns: Sequence[Column]) -> None:
-        """Refuse unknown columns and unsupported types, as far as can be told before all rows are read."""
+        """Refuse unknown columns and unsupported types, as far as is known before all rows are read."""
         ...
 
     def batches(self, wanted: Wanted, on_fraction: OnFraction) -> Iterator[tuple[Any, ...]]:
@@ -115,11 +115,11 @@ def refuse_column(names: Sequence[str], column: str | int, where: str, said: str
 
     said: what the user wrote, where names are not of a schema but may come from rows.
 
-    Guarantees: with `said`, no name is told that is not a word of it.
+    Guarantees: with `said`, no name is reported that is not a word of it.
     """
     label = f"column {column!r}" if isinstance(column, str) else f"column number {column} (counted from 0)"
-    told = names if said is None else [name for name in names if _is_word(name, said)]
-    near = difflib.get_close_matches(str(column), told, n=1) if isinstance(column, str) else []
+    named = names if said is None else [name for name in names if _is_word(name, said)]
+    near = difflib.get_close_matches(str(column), named, n=1) if isinstance(column, str) else []
     hint = f"Did you mean {near[0]!r}?" if near else "Name one of these columns."
     if said is not None:
         hint = hint if near else "Check the spelling; names that may come from rows are not listed."

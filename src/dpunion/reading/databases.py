@@ -1,8 +1,8 @@
 """Databases as sources: a URL or a database file, and a query whose result has the wanted columns.
 
     postgresql://user@host/database     PostgreSQL; every setting as libpq has it (PGHOST, PGSERVICE, ~/.pgpass …)
-    sqlite:///path, a SQLite file       told by its first bytes
-    duckdb:///path, a DuckDB file       told by its first bytes
+    sqlite:///path, a SQLite file       known by its first bytes
+    duckdb:///path, a DuckDB file       known by its first bytes
 
 Three slashes go before a relative path, four before an absolute one.
 """
@@ -48,7 +48,7 @@ class DatabasePart:
     Guarantees:
     - the session cannot write, and reads nothing but the database;
     - neither URL nor password nor anything that the database says is in the repr or in an error: of a failure only the
-      code or class is told.
+      code or class is reported.
     """
 
     def __init__(self, driver: Driver, query: str) -> None:
@@ -91,7 +91,7 @@ def database_part(source: Any, query: str | None) -> DatabasePart | None:
     if not is_database(source):
         if query is not None:
             raise BadParameter(
-                "A query was given, but the source is no database.",
+                "A query was given, but the source is not a database.",
                 "Leave the query out, or name a database: postgresql://…, a SQLite file or a DuckDB file.",
             )
         return None
@@ -141,7 +141,9 @@ def file_driver(path: Path, expected: str | None) -> Driver:
     kind = kind_of_file(path)
     if kind is None or (expected is not None and kind != expected):
         named = {"sqlite": "SQLite", "duckdb": "DuckDB", None: "SQLite or DuckDB"}[expected]
-        raise DamagedSource(f"File {str(path)!r} is no {named} database.", "Check the path, or write the file again.")
+        raise DamagedSource(
+            f"File {str(path)!r} is not a {named} database.", "Check the path, or write the file again."
+        )
     return FILES[kind](path)
 
 

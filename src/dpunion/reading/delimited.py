@@ -99,7 +99,7 @@ class DelimitedPart:
         raise DamagedSource(NO_HEADER.format(self.where), WRITE_NAMES)
 
     def _first_line(self) -> bytes | None:
-        """Return the first line that is not blank, b"" in a file without any, None when it cannot be told early."""
+        """Return the first line that is not blank, b"" in a file without any, None when it is not known early."""
         head = None
         with contextlib.suppress(DpunionError), attempt(self.file.peek, self.where) as raw:
             head = attempt(lambda: read_fully(decompressed(raw, self.file.compression), HEADER_BYTES), self.where)

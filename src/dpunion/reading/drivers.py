@@ -138,7 +138,10 @@ class PostgreSQL:
 
 
 class PostgreSQLSession:
-    """A transaction on a PostgreSQL server."""
+    """A transaction on a PostgreSQL server.
+
+    Guarantees: those of `ask`.
+    """
 
     def __init__(self, connection: Any, where: str) -> None:
         self._connection = connection
@@ -161,7 +164,7 @@ class PostgreSQLSession:
         for position, type_ in zip(positions, self._own_types(query, width, positions), strict=True):
             if type_.removesuffix("[]") not in POSTGRESQL_TYPES:
                 raise UnsupportedType(
-                    f"Column {names[position]!r} of {self._where} has type {type_}: its values have no one text each.",
+                    f"Column {names[position]!r} of {self._where} has type {type_}: values without a single text form.",
                     AS_TEXT.format(names[position]),
                 )
         return list(schema.types)
@@ -217,6 +220,8 @@ class SQLiteSession:
 
     Each value has a type of its own, and the driver takes the column's type from the first batch. So each value is
     asked for as text, beside its type.
+
+    Guarantees: those of `ask`; no value is made another by the type of another row.
     """
 
     def __init__(self, connection: Any, where: str) -> None:
@@ -305,7 +310,10 @@ class DuckDB:
 
 
 class DuckDBSession:
-    """A connection to a DuckDB file."""
+    """A connection to a DuckDB file.
+
+    Guarantees: those of `ask`.
+    """
 
     def __init__(self, connection: Any, where: str) -> None:
         self._connection = connection

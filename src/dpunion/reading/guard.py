@@ -37,7 +37,7 @@ def damaged(where: str, failure: Exception) -> BadSource:
         return BadSource(f"No permission to read {where}.", "Ask for read permission, or read a copy.")
     if isinstance(failure, MemoryError):
         return DamagedSource(
-            f"Memory did not suffice to read {where}: it is damaged, or its batches are too large.",
+            f"There was not enough memory to read {where}: it is damaged, or its batches are too large.",
             "Write the data again, with smaller row groups or batches.",
         )
     return DamagedSource(f"Could not read {where}: it is damaged, truncated or not what its name says.", WRITE_AGAIN)

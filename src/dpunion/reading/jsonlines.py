@@ -88,7 +88,7 @@ class Learner:
     def finish(self) -> None:
         """Refuse columns whose keys no row has had.
 
-        Guarantees: no key but the wanted ones is told: keys are data, as in {"somebody": ["something"]}.
+        Guarantees: no key but the wanted ones is reported: keys are data, as in {"somebody": ["something"]}.
         """
         if self.first is None or all(self.found):
             return

@@ -1,6 +1,6 @@
 """A known list: items that are public already, so that the budget finds new ones.
 
-A known list is a file, a Release, an NgramRelease or an iterable of texts. For keys of several columns, the file has
+A known list is a file, a Release or an iterable of texts. For keys of several columns, the file has
 these columns, and the iterable holds tuples. It is public: nothing about it is protected. But a list that is misread is
 paid for, so files are read as strictly as sources are, and before anything is charged:
 
@@ -19,8 +19,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +27,7 @@ from typing import Any
 import pyarrow as pa
 
 from dpunion.errors import BadSource, DamagedSource, SourceNotFound, UnknownColumn
+from dpunion.formats import COLUMN, defuse_formula, is_utf8, restore_formula, unescape_controls
 from dpunion.keys import join
 from dpunion.normal_forms import nfc
 from dpunion.reading import file_part
@@ -40,18 +39,14 @@ from dpunion.reading.guard import attempt
 from dpunion.reading.jsonlines import distinct, row_end
 from dpunion.reading.locate import COMPRESSIONS, FORMATS, Compression, DataFile, Format, data_file, file_size
 from dpunion.reading.spelling import Column, Role
-from dpunion.releases import defuse_formula, escape_controls, restore_formula
 from dpunion.sets.encoding import Normalization, normalized
 from dpunion.tokens import words
 
-COLUMN = "item"
 NGRAM_COLUMN = "ngram"
-ESCAPE = re.compile(r"\\(\\|t|n|r|x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8})")
-SHORT_ESCAPES = {"\\": "\\", "t": "\t", "n": "\n", "r": "\r"}
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownItems:
     """The known items, sorted, and the SHA-256 of the file or of the sorted list as it was given.
 
     items: spelled as the items of the release are; keys of several columns as the one text of `keys.join`.
@@ -61,12 +56,12 @@ class Known:
     sha256: str
 
 
-def known_items(
+def read_known(
     source: Any,
     columns: Sequence[str] = (COLUMN,),
     kind: ValueKind = ValueKind.ITEM,
     normalization: Normalization = Normalization.EXACT,
-) -> Known:
+) -> KnownItems:
     """Read a known list; columns: those of the key; kind, normalization: how the release spells its items.
 
     Guarantees: a list of which something cannot be read, or is no text, is refused as a whole.
@@ -77,7 +72,7 @@ def known_items(
             raise SourceNotFound(f"There is no file {path} with a known list.", "Check the path.")
         texts = _texts(_read(path, columns), len(columns))
         if texts is None:
-            raise DamagedSource(f"The known list {path} holds something else than texts.", _needs(columns))
+            raise DamagedSource(f"The known list {path} holds something other than texts.", _needs(columns))
         digest = hashlib.sha256(attempt(path.read_bytes, f"known list {str(path)!r}"))
     else:
         texts = _texts(_listed(source, columns), len(columns))
@@ -87,7 +82,7 @@ def known_items(
                 f"A known list must hold {each}.", f"Pass a file with {_named(columns)}, such a Release or an iterable."
             )
         digest = hashlib.sha256("\0".join(texts).encode())
-    return Known(tuple(sorted(set(_spelled(texts, kind, normalization)))), digest.hexdigest())
+    return KnownItems(tuple(sorted(set(_spelled(texts, kind, normalization)))), digest.hexdigest())
 
 
 def _named(columns: Sequence[str]) -> str:
@@ -110,11 +105,10 @@ def _listed(source: Any, columns: Sequence[str]) -> Iterable[Any] | None:
     """Return what an object in memory lists, texts or tuples; None when it is no list of such columns."""
     if getattr(source, "stored", None) is not None:
         return None  # its items are in a folder
-    items, ngrams = getattr(source, "items", None), getattr(source, "ngrams", None)
-    if isinstance(ngrams, tuple):
-        return [text for text, _ in ngrams] if len(columns) == 1 else None
+    items = getattr(source, "items", None)
     if isinstance(items, tuple):
-        return items if tuple(getattr(source, "columns", columns)) == tuple(columns) else None
+        named = tuple(getattr(source, "columns", columns))
+        return items if named == tuple(columns) or (len(named) == len(columns) == 1) else None
     return source if isinstance(source, Iterable) else None
 
 
@@ -125,18 +119,9 @@ def _texts(items: Iterable[Any] | None, width: int) -> list[str] | None:
     keys = [(item,) if width == 1 else item for item in items]
     if not all(isinstance(key, tuple | list) and len(key) == width for key in keys):
         return None
-    if not all(isinstance(part, str) and _is_utf8(part) for key in keys for part in key):
+    if not all(isinstance(part, str) and is_utf8(part) for key in keys for part in key):
         return None
     return sorted({key[0] if width == 1 else join(key) for key in keys} - {""})
-
-
-def _is_utf8(text: str) -> bool:
-    """Say whether a text can be written in UTF-8: half of a surrogate pair cannot."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _read(path: Path, columns: Sequence[str]) -> list[Any] | None:
@@ -176,21 +161,7 @@ def _text_rows(file: DataFile, width: int) -> Iterator[tuple[str, ...]]:
         for ended in block.data.decode().split("\n"):
             line = ended.removesuffix("\r")  # dpunion writes none, other programs end lines so
             if line:
-                yield tuple(map(_unescaped, line.split("\t") if width > 1 else [line]))
-
-
-def _unescaped(text: str) -> str:
-    """Undo `escape_controls`, where it would have written the text so."""
-    plain = ESCAPE.sub(_character, text)
-    return plain if escape_controls(plain) == text and _is_utf8(plain) else text
-
-
-def _character(escape: re.Match[str]) -> str:
-    code = escape[1]
-    if code in SHORT_ESCAPES:
-        return SHORT_ESCAPES[code]
-    number = int(code[1:], 16)
-    return chr(number) if number <= sys.maxunicode else escape[0]
+                yield tuple(map(unescape_controls, line.split("\t") if width > 1 else [line]))
 
 
 def _column_rows(file: DataFile, columns: Sequence[str]) -> list[tuple[Any, ...]]:

@@ -63,7 +63,7 @@ SUPPORTED = (
 NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 
 Partitions = tuple[tuple[str, str | None], ...]
-"""Columns whose one value is told by the folders of a file: (name, value), in order of the path (sensitive)."""
+"""Columns whose one value the folders of a file say: (name, value), in order of the path (sensitive)."""
 
 
 class InputFile(Protocol):

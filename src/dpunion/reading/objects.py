@@ -84,7 +84,7 @@ def check_pairs(batch: list[Any], first: int) -> None:
     for i, pair in enumerate(batch):
         if isinstance(pair, str | bytes | Mapping) or not hasattr(pair, "__len__") or len(pair) != 2:
             raise BadParameter(
-                f"Element number {first + i} of the source (counted from 0) is no pair, but a {type(pair).__name__}.",
+                f"Element number {first + i} of the source (counted from 0) is not a pair but a {type(pair).__name__}.",
                 PAIRS,
             )
 
@@ -94,7 +94,7 @@ def parts_of(keys: tuple[Any, ...], width: int, first: int) -> list[tuple[Any, .
     for i, key in enumerate(keys):
         if key is not None and not (isinstance(key, tuple | list) and len(key) == width):
             raise BadParameter(
-                f"The value number {first + i} of the source (counted from 0) is no tuple of {width} parts.",
+                f"The value number {first + i} of the source (counted from 0) is not a tuple of {width} parts.",
                 f"Give each value as a tuple of the {width} parts that are named, or name no parts.",
             )
     none = (None,) * width

@@ -159,7 +159,7 @@ def kind_of(type_: Any, role: Role, column: str, where: str) -> Kind | None:
         kind = None
     if kind is None or kind not in KINDS_FOR_ROLE[role]:
         raise UnsupportedType(
-            f"Column {column!r} of {where} has type {public_name(type_)}, no type to read as {role.value}.",
+            f"Column {column!r} of {where} has type {public_name(type_)}, which cannot be read as {role.value}.",
             remedy_for(type_, role),
         )
     return kind

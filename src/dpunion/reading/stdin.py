@@ -1,7 +1,7 @@
 """Standard input as a source: '-'.
 
-What it holds is told by its first bytes: gzip and zstd, then an Arrow stream, JSON Lines (a '{' comes first), and CSV
-otherwise; or it is said by `input_format`. Parquet cannot be read from a pipe: its index stands at its end.
+What it holds is known by its first bytes: gzip and zstd, then an Arrow stream, JSON Lines (a '{' comes first), and CSV
+otherwise; or it is said by `input_format`. Parquet cannot be read from a pipe: its index is at its end.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ class ArrowInputPart:
 def input_part(input_format: str | None) -> Part:
     """Return standard input as a part, in the format that was said or that its first bytes tell."""
     if input_format == Format.PARQUET.value:
-        raise BadParameter("Parquet cannot be read from standard input: its index stands at its end.", AS_FILE)
+        raise BadParameter("Parquet cannot be read from standard input: its index is at its end.", AS_FILE)
     if input_format is not None and input_format not in CHOICES:
         refuse_choice("input_format", input_format, CHOICES)
     tape = current_tape()
@@ -198,10 +198,10 @@ def plain_head(tape: Tape, compression: Compression) -> bytes:
 def refuse_files(head: bytes) -> None:
     """Refuse the formats that need a file one can jump about in."""
     if head.startswith(PARQUET_MAGIC):
-        raise BadSource("There is a Parquet file on standard input; its index stands at its end.", AS_FILE)
+        raise BadSource("There is a Parquet file on standard input; its index is at its end.", AS_FILE)
     if head.startswith(IPC_FILE_MAGIC):
         raise BadSource(
-            "There is an Arrow file on standard input; its index stands at its end.",
+            "There is an Arrow file on standard input; its index is at its end.",
             "Name the file itself as the source, or pipe in an Arrow stream (pyarrow.ipc.new_stream).",
         )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dpunion.report.charts import Axis, Chart, Kind, Scale, Series
-from dpunion.report.pages import check_page, lab_page, read_release, release_page, write_page
+from dpunion.report.pages import check_page, lab_page, release_page, write_page
 from dpunion.report.planning import plan_page
 from dpunion.report.tables import Section, Table
 
@@ -18,7 +18,6 @@ __all__ = [
     "check_page",
     "lab_page",
     "plan_page",
-    "read_release",
     "release_page",
     "write_page",
 ]

@@ -76,7 +76,9 @@ class Chart:
     def __post_init__(self) -> None:
         for one in self.series:
             if len(one.xs) != len(one.ys):
-                raise BadParameter(f"A series has {len(one.xs)} places for {len(one.ys)} values.", "Give one each.")
+                raise BadParameter(
+                    f"A series has {len(one.xs)} places for {len(one.ys)} values.", "Give one place for each value."
+                )
             if not all(math.isfinite(y) for y in one.ys):
                 raise BadParameter("A series has a value that is not a finite number.", "Leave such values out.")
         if len({one.name for one in self.series}) < len(self.series):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import contextlib
 import functools
 import hashlib
 import importlib.resources
@@ -16,46 +15,44 @@ from typing import Any
 
 from dpunion.checks import check_suffix
 from dpunion.files import OWNER_ONLY, atomic_file, check_place
-from dpunion.ngrams.releases import FIRST_FORMAT, FORMAT, NgramRelease
 from dpunion.releases import Release
-from dpunion.report import facts
 from dpunion.report.charts import Chart, Scale, drawings, load
+from dpunion.report.sections import STUDY, describe_release
 from dpunion.report.tables import Cell, Section, Table, number, percent
 
 SUFFIXES = (".html", ".htm")
-NGRAM_FORMATS = (FIRST_FORMAT, FORMAT)
 # Inside a script block: what could end it or open a comment, and what is invisible or changes the direction of text.
 UNSAFE = re.compile("[<>&\x7f-\x9f\u00ad\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff\ufff9-\ufffb]")
 
 
-def release_page(release: Release | NgramRelease) -> str:
+def release_page(release: Release) -> str:
     """Return the page of a release: items with search and sort, guarantee, budget and plan.
 
     Guarantees:
     - the page holds the released items, the plan and what follows from it, and nothing else;
     - items are data: none is ever parsed as HTML or run.
     """
-    words = facts.of_ngrams(release) if isinstance(release, NgramRelease) else facts.of_release(release)
+    text = describe_release(release)
     return _render(
-        title=words.title,
-        lead=words.lead,
-        facts=words.facts,
-        warning=words.warning,
-        guarantee=words.guarantee,
-        symbols=words.symbols,
-        items=words.items,
+        title=text.title,
+        lead=text.lead,
+        facts=text.facts,
+        warning=text.warning,
+        guarantee=text.guarantee,
+        symbols=text.symbols,
+        items=text.items,
         count=len(release),
-        noun=words.noun,
-        columns=words.columns,
-        data=embedded(words.items),
-        sections=[_shown(section) for section in words.sections],
+        noun=text.noun,
+        columns=text.columns,
+        data=embedded(text.items),
+        sections=[_shown(section) for section in text.sections],
     )
 
 
 def lab_page(title: str, sections: Sequence[Section], *, lead: str = "") -> str:
     """Return a page of a study: charts and tables, and the word that it is no release."""
     shown = [_shown(section) for section in sections]
-    return _render(title=title, lead=lead, facts=(), warning=facts.STUDY, sections=shown)
+    return _render(title=title, lead=lead, facts=(), warning=STUDY, sections=shown)
 
 
 def public_page(
@@ -64,16 +61,6 @@ def public_page(
     """Return a page of charts and tables about public numbers, with the most important ones first."""
     shown = [_shown(section) for section in sections]
     return _render(title=title, lead=lead, facts=key_facts, warning=warning, sections=shown)
-
-
-def read_release(text: str) -> Release | NgramRelease:
-    """Read the JSON of a release of items or of n-grams."""
-    values: Any = None
-    with contextlib.suppress(ValueError, RecursionError):
-        values = json.loads(text)
-    if isinstance(values, dict) and values.get("format") in NGRAM_FORMATS:
-        return NgramRelease.from_json(text)
-    return Release.from_json(text)
 
 
 def check_page(path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:

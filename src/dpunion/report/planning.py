@@ -8,11 +8,11 @@ from collections.abc import Iterable, Sequence
 from dpunion.algorithms import ALGORITHMS, Algorithm
 from dpunion.budget import Budget, guarantee
 from dpunion.errors import BadParameter
-from dpunion.lab.curves import Company, Curve, holders_between, release_curve, saturation
 from dpunion.plans import Plan, plan_release
-from dpunion.report import facts
 from dpunion.report.charts import Chart, Series
+from dpunion.report.curves import Company, Curve, holders_between, release_curve, saturation
 from dpunion.report.pages import public_page
+from dpunion.report.sections import CHANCE, HOLDERS, SET_SIZES, key_facts, plan_section, warning
 from dpunion.report.tables import Cell, Section, Table, number
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0)
@@ -21,7 +21,7 @@ TYPICAL = 10
 COMPANIES = {
     Company.RARE: ("rare", "the others are held by nobody else: the usual long tail"),
     Company.EQUAL: ("equally popular", "the same people hold all of them"),
-    Company.POPULAR: ("very popular", "so many people hold the others that these need no help"),
+    Company.POPULAR: ("very popular", "enough people hold the others that these need no help"),
 }
 
 
@@ -29,7 +29,7 @@ def plan_page(
     planned: Plan,
     *,
     epsilons: Sequence[float] = EPSILONS,
-    set_sizes: Sequence[int] = facts.SET_SIZES,
+    set_sizes: Sequence[int] = SET_SIZES,
     algorithms: Iterable[str] = COMPARED,
 ) -> str:
     """Return the page of a plan: the chance of release by holders, for several budgets and algorithms; no data."""
@@ -40,15 +40,15 @@ def plan_page(
     return public_page(
         title="Planning a release",
         lead="What this budget can do. No data was read: everything here follows from public numbers.",
-        key_facts=facts.key_facts(planned),
-        warning=facts.warning(planned.budget, guaranteed=True),
+        key_facts=key_facts(planned),
+        warning=warning(planned.budget, guaranteed=True),
         sections=(
             needed_section(by_algorithm, set_sizes),
             budget_section(by_budget, set_sizes),
             algorithm_section(by_algorithm),
             model_section(),
             Section("What would be guaranteed", guarantee(planned.budget, subject="A list made by this plan")),
-            facts.plan_section(planned),
+            plan_section(planned),
         ),
     )
 
@@ -99,9 +99,9 @@ def needed_section(plans: Sequence[Plan], set_sizes: Sequence[int]) -> Section:
     return Section(
         "How many people must hold an item",
         (
-            "About so many people must hold an item for it to come out with a chance of 50 % or 90 %, when each of "
-            "them holds so many items in all and the others are rare. Fewer is better; an item that one person alone "
-            "holds practically never comes out, by design.",
+            "About this many people must hold an item for it to come out with a chance of 50 % or 90 %, when each "
+            "of them holds the stated number of items in all and the others are rare. Fewer is better; an item that "
+            "one person alone holds practically never comes out, by design.",
         ),
         (Table("Holders needed at this budget", tuple(columns), tuple(rows)),),
     )
@@ -113,8 +113,8 @@ def budget_section(plans: Sequence[Plan], set_sizes: Sequence[int]) -> Section:
     charts = tuple(
         Chart(
             f"Chance of release, people with {_things(size)}",
-            facts.HOLDERS,
-            facts.CHANCE,
+            HOLDERS,
+            CHANCE,
             _series(names, _curves(plans, size, Company.RARE)),
             short=_things(size),
             smooth=True,
@@ -136,8 +136,8 @@ def algorithm_section(plans: Sequence[Plan]) -> Section:
     charts = tuple(
         Chart(
             f"Chance of release, {TYPICAL} items per person, the others {short}",
-            facts.HOLDERS,
-            facts.CHANCE,
+            HOLDERS,
+            CHANCE,
             _series(names, _curves(plans, TYPICAL, company)),
             note=f"Here {note}.",
             short=short,
@@ -158,7 +158,7 @@ def model_section() -> Section:
     return Section(
         "How to read this",
         (
-            "Each line shows the chance that one item is released when so many people hold it and each of them holds "
+            "Each line shows the chance that one item is released when this many people hold it and each of them holds "
             "the stated number of items in all. Real sets differ in size and share items in every way, so a "
             "real release lies between these cases.",
             "The chances follow from the plan: exactly for algorithms of one round, by seeded simulation of the model "

@@ -91,7 +91,7 @@ def encode(
 
 
 def ahead(batches: Iterable[tuple[pa.Array, pa.Array]]) -> Iterator[tuple[pa.Array, pa.Array]]:
-    """Read one batch ahead in a thread of its own; for files, which do not mind by which thread they are read."""
+    """Read one batch ahead in a thread of its own; for files, which any thread may read."""
     rest = iter(batches)
     with Threads(1) as reader:
         coming = reader.submit(next, rest, None)

@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 
-from dpunion.algorithms import UserOrder
+from dpunion.algorithms import Bounding, UserOrder
 from dpunion.contributions import Bools, Contributions, Int32s, Int64s, ItemTable, Uint64s, offsets_of
 from dpunion.kernels.bounding import drop_items, gather_users, keep_random
 from dpunion.kernels.grouping import count_blocks, group_block, has_ties, pack_rows
@@ -93,10 +93,7 @@ def bounded_rows(
         part_starts, part_sizes, grouped = group_part(part, len(user_digests[mine]), renumbered, len(table), threads)
         if unwanted is not None:
             drop_items(part_starts, grouped, part_sizes, unwanted)
-        heavy = np.flatnonzero(part_sizes > max_items)
-        heavy_keys = key.words(Purpose.BOUND, 0, user_digests[mine][heavy])
-
-        keep_of_heavy(part_starts, grouped, part_sizes, heavy, heavy_keys, table.digests, max_items, threads)
+        bound_sets(part_starts, grouped, part_sizes, user_digests[mine], table, key, max_items, threads)
         if part.stride == 1:
             return part_starts, part_sizes, grouped
         if not pieces:
@@ -108,24 +105,43 @@ def bounded_rows(
     return starts, sizes, np.concatenate(pieces)
 
 
-def keep_of_heavy(
+def bound_again(everything: Contributions, bounding: Bounding, key: RunKey) -> Contributions:
+    """Bound whole sets as a release with this key would, and lay them out in visiting order; they stay as they are.
+
+    Guarantees: those of group_rows.
+    """
+    # subtle: words of a digest under this key are as good as digests of the name under it.
+    user_digests = key.words(Purpose.USER, 0, everything.user_digests)
+    starts, sizes, items = everything.offsets[:-1], np.diff(everything.offsets), everything.items
+    threads = usable_cores()
+    if int(sizes.max(initial=0)) > bounding.limit:
+        items = items.copy()
+        bound_sets(starts, items, sizes, user_digests, everything.table, key, bounding.limit, threads)
+    order, offsets, kept = laid_out(starts, sizes, items, user_digests, bounding.order, threads)
+    return Contributions(offsets, kept, everything.table, user_digests[order], bounding.limit)
+
+
+def bound_sets(
     starts: Int64s,
     grouped: Int32s,
     sizes: Int64s,
-    heavy: Int64s,
-    heavy_keys: Uint64s,
-    item_digests: Uint64s,
+    user_digests: Uint64s,
+    table: ItemTable,
+    key: RunKey,
     max_items: int,
     threads: int,
+    bound_round: int = 0,
 ) -> None:
-    """Keep random items of the users who hold too many, in some threads.
+    """Keep random items of the users who hold too many, in some threads; in place on `grouped` and `sizes`.
 
-    Guarantees: those of keep_random.
+    Guarantees: those of keep_random; what a user keeps depends on that user's own items and the key alone.
     """
+    heavy = np.flatnonzero(sizes > max_items)
+    heavy_keys = key.words(Purpose.BOUND, bound_round, user_digests[heavy])
 
     def keep(some: range) -> None:
         mine = slice(some.start, some.stop)
-        keep_random(starts, grouped, sizes, heavy[mine], heavy_keys[mine], item_digests, max_items)
+        keep_random(starts, grouped, sizes, heavy[mine], heavy_keys[mine], table.digests, max_items)
 
     work_in_threads(keep, even_ranges(len(heavy), threads))
 

@@ -25,7 +25,7 @@ from dpunion.kernels.grouping import split_rows
 
 PARTS = 64
 BYTES_PER_ROW = 8
-# Of the memory limit, so much is for waiting rows; the rest is for the tables of names, sorting and reading.
+# Of the memory limit, this part is for waiting rows; the rest is for the tables of names, sorting and reading.
 ROWS_SHARE = 0.25
 DEFAULT_SHARE = 0.6
 SMALLEST_LIMIT = 100_000_000

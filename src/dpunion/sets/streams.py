@@ -29,7 +29,7 @@ from dpunion.kernels.ngrams import (
 )
 from dpunion.randomness import Purpose, RunKey
 from dpunion.sets.encoding import Normalization, canonical_table
-from dpunion.sets.grouping import heavy_ranges, keep_of_heavy, laid_out
+from dpunion.sets.grouping import bound_sets, heavy_ranges, laid_out
 from dpunion.sets.strings import StringTable
 from dpunion.threads import Threads, usable_cores, work_in_threads
 from dpunion.tokens import Splitting, Tokenizer, documents
@@ -146,7 +146,7 @@ def bounded(
     user_order: UserOrder,
     threads: int | None = None,
 ) -> Contributions:
-    """Return each user's distinct codes, at most so many of them, users in visiting order.
+    """Return each user's distinct codes, at most a given number of them, users in visiting order.
 
     offsets: int64[users+1]; codes: int32[n], numbers of `table` or -1, which is no item. threads: how many; one for
     each usable core when left out.
@@ -165,9 +165,9 @@ def bounded(
     work_in_threads(
         lambda some: sort_unique(starts, grouped, sizes, some.start, some.stop), heavy_ranges(starts[1:], count)
     )
-    heavy = np.flatnonzero(sizes > max_items_per_user)
-    heavy_keys = key.words(Purpose.BOUND, bound_round, stream.user_digests[heavy])
-    keep_of_heavy(starts, grouped, sizes, heavy, heavy_keys, table.digests, max_items_per_user, count)
+    bound_sets(
+        starts[:-1], grouped, sizes, stream.user_digests, table, key, max_items_per_user, count, bound_round=bound_round
+    )
     order, new_offsets, items = laid_out(starts, sizes, grouped, stream.user_digests, user_order, count)
     return Contributions(new_offsets, items, table, stream.user_digests[order], max_items_per_user)
 

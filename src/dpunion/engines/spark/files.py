@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from dpunion.engines.spark.frames import cleanly
+from dpunion.engines.spark.failures import cleanly
 from dpunion.engines.spark.tasks import Batches, guarded
 from dpunion.errors import BadSource
 from dpunion.reading.cleaning import Cleaner, NullUserPolicy, ValueKind

@@ -16,9 +16,9 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dpunion.checks import refuse_choice
-from dpunion.engines.spark.engine import checked_names, column_named, columns_of, empty_table, input_files
+from dpunion.engines.spark.failures import cleanly
 from dpunion.engines.spark.files import TO_PARQUET, WantedRows, check_kinds, check_sizes, read_text_files, whole_files
-from dpunion.engines.spark.frames import Asked, SparkSource, cleanly
+from dpunion.engines.spark.frames import checked_names, column_named, columns_of, empty_table, input_files
 from dpunion.engines.spark.sessions import open_session
 from dpunion.errors import BadParameter, BadSource, SourceNotFound, UnsupportedType
 from dpunion.reading import check_source
@@ -26,6 +26,7 @@ from dpunion.reading.columns import find_columns
 from dpunion.reading.folders import is_hidden
 from dpunion.reading.locate import COMPRESSIONS, Format, partitions_of
 from dpunion.reading.queries import warn_of_mixing
+from dpunion.requests import Request, SparkSource
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -53,9 +54,9 @@ class OpenedFrame(NamedTuple):
     check_rows: Callable[[], None]
 
 
-def check_names(source: SparkSource, input_format: str | None, query: str | None) -> None:
+def check_names(source: SparkSource, query: str | None) -> None:
     """Refuse, before Spark starts, what can be told by the names: formats, mixtures, queries that could write."""
-    formats = {format_of(name, input_format) for name in source.names}
+    formats = {format_of(name, source.format) for name in source.names}
     if not formats:
         raise BadParameter("There is no source.", "Name files, folders or tables.")
     if len(formats) > 1 and not formats <= set(TEXT_FORMATS):
@@ -113,7 +114,7 @@ def suffix_format(name: str) -> str | None:
     return suffix if suffix in UNREAD_SUFFIXES else SUFFIXES.get(suffix)
 
 
-def open_frame(asked: Asked) -> OpenedFrame:
+def open_frame(asked: Request) -> OpenedFrame:
     """Open what is to be read as a DataFrame of the wanted columns, and check their types.
 
     Guarantees:

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from dpunion import errors
 from dpunion.algorithms import Bounding, Norm, Sensitivity
 from dpunion.contributions import Bools, Contributions, Float64s, Int64s, Uint64s
-from dpunion.engines.spark.frames import MARK
+from dpunion.engines.spark.failures import MARK
 from dpunion.engines.spark.targets import shard_share, unit_for
 from dpunion.engines.spark.wire import Piece, buffers_of, digests_from_arrow, digests_to_arrow, match, united
 from dpunion.foreign import ForeignErrors

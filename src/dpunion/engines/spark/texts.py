@@ -11,22 +11,21 @@ n-grams in its own texts again: nothing but the streams is kept between lengths.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
-from dpunion.algorithms import Bounding, Funnel
+from dpunion.algorithms import Bounding
 from dpunion.contributions import Contributions, ItemTable, Uint64s, offsets_of
-from dpunion.engines.spark import engine
-from dpunion.engines.spark.engine import by_user, collected, dropped_after, materialize
+from dpunion.engines.local.engine import open_request
+from dpunion.engines.spark import rounds
+from dpunion.engines.spark.frames import by_user, collected
 from dpunion.engines.spark.partitions import WeighRows, renamed
-from dpunion.engines.spark.sources import open_frame
-from dpunion.engines.spark.targets import check_scores
+from dpunion.engines.spark.rounds import dropped_after, materialize
 from dpunion.engines.spark.tasks import Batches, Decide, Secret, guarded
 from dpunion.engines.spark.wire import digests_to_arrow, match, names_of
 from dpunion.errors import InternalError
@@ -34,10 +33,10 @@ from dpunion.kernels.ngrams import renumber
 from dpunion.mechanisms import Mechanism, mechanism_for
 from dpunion.ngrams.candidates import Level, places_in
 from dpunion.ngrams.lengths import Positions, kept_ngrams, kept_tokens, longer, pair_digests, pair_table
-from dpunion.ngrams.plans import LengthPlan, NgramPlan, highest_threshold
-from dpunion.pipeline import Reading, opened
+from dpunion.ngrams.plans import LengthPlan
 from dpunion.plans import Plan
 from dpunion.randomness import Purpose, RunKey
+from dpunion.requests import Request, Run
 from dpunion.sets.streams import TokenStream, read_tokens
 
 if TYPE_CHECKING:
@@ -49,30 +48,15 @@ BYTES_PER_PART = 1 << 25
 KEPT, PASSED, MARKED = 1, 2, 4
 
 
-def check_lengths(plan: NgramPlan, shards: int) -> None:
-    """Refuse, before any data is read, so many shards that rounding in a length's scores is no longer negligible."""
-    if isinstance(plan.first.algorithm, Funnel):
-        check_scores(plan.first.scale, plan.first.threshold, plan.first.algorithm, shards)
-    for one in plan.lengths[1:]:
-        if isinstance(one.algorithm, Funnel):
-            threshold = 1.05 * highest_threshold(one.stddev, plan.settings.spurious_rate)
-            check_scores(one.stddev, threshold, one.algorithm, shards)
-
-
 @contextlib.contextmanager
-def spark_texts(reading: Reading, key: RunKey, shards: int, start_reading: Callable[[], None]) -> Iterator[SparkTexts]:
+def read_texts(frame: DataFrame, request: Request, key: RunKey, shards: int) -> Iterator[SparkTexts]:
     """Split the texts of a DataFrame into token streams that stay on the executors; drop them on leaving.
 
-    Guarantees:
-    - columns and types are checked before `start_reading` is told;
-    - every user's texts meet in one stream, and are read once: all lengths see the same texts.
+    Guarantees: every user's texts meet in one stream, and are read once: all lengths see the same texts.
     """
-    frame, check_rows = open_frame(reading)
-    start_reading()
-    check_rows()
-    task = ReadStreams(reading.of_rows(None), tuple(frame.columns), Secret.of(key))
+    task = ReadStreams(request.of_rows(None), tuple(frame.columns), Secret.of(key))
     streams = by_user(frame).mapInArrow(guarded(task), STREAMS).persist()
-    with engine.closures_in_memory(frame.sparkSession), dropped_after(streams):
+    with rounds.closures_in_memory(frame.sparkSession), dropped_after(streams):
         materialize(streams)
         yield SparkTexts(streams, key, shards)
 
@@ -95,10 +79,10 @@ class SparkTexts:
     def first(self, plan: Plan) -> tuple[Level, tuple[str, ...]]:
         """Release single tokens.
 
-        Guarantees: those of engine.selected.
+        Guarantees: those of rounds.selected.
         """
         read = TokenReader(plan.algorithm.bounding)
-        with engine.selected(self._streams, mechanism_for(plan), read, self._key, self._shards, grouped=True) as chosen:
+        with rounds.selected(self._streams, mechanism_for(plan), read, self._key, self._shards, grouped=True) as chosen:
             words = collected(chosen)
         return level_of_tokens(words, self._key), tuple(word.decode() for word in words)
 
@@ -112,24 +96,24 @@ class SparkTexts:
         read, mechanism = PairReader(plan, levels), plan.mechanism(threshold)
         spark = self._streams.sparkSession
         marked = spark.range(0, 1, 1, 1).mapInArrow(guarded(EmitMarks(marks, levels, self._secret)), MARKS)
-        if engine.is_order_free(mechanism):
+        if rounds.is_order_free(mechanism):
             return pairs_of(collected(self._by_shares(mechanism, read, marked)))
         with (
-            engine.cut_into_pieces(self._streams, mechanism, read, self._secret, self._shards) as pieces,
+            rounds.cut_into_pieces(self._streams, mechanism, read, self._secret, self._shards) as pieces,
             dropped_after() as kept,
         ):
-            passed = engine.run_rounds(pieces, mechanism, self._secret, self._shards, kept)
+            passed = rounds.run_rounds(pieces, mechanism, self._secret, self._shards, kept)
             return pairs_of(collected(with_marks(pieces, passed, marked)))
 
     def _by_shares(self, mechanism: Mechanism, read: PairReader, marked: DataFrame) -> DataFrame:
-        given = self._streams.mapInArrow(guarded(WeighRows(read, mechanism, self._secret)), engine.GIVEN)
+        given = self._streams.mapInArrow(guarded(WeighRows(read, mechanism, self._secret)), rounds.GIVEN)
         # subtle: a mark weighs nothing, and every user's share is positive; so a sum of 0 is a mark that nobody keeps.
         both = given.unionByName(
             marked.selectExpr("name as item", "0L as units", "cast(null as double) as sensitivity")
         )
         naming = PairNames(read.levels)
         decide = Decide(mechanism, self._secret, 0, 1, naming=naming, marked=True)
-        return engine.added_up(both, "item").mapInArrow(guarded(decide), engine.RELEASED)
+        return rounds.added_up(both, "item").mapInArrow(guarded(decide), rounds.RELEASED)
 
 
 def with_marks(pieces: DataFrame, passed: DataFrame, marked: DataFrame) -> DataFrame:
@@ -169,7 +153,7 @@ def level_of_tokens(words: list[bytes], key: RunKey) -> Level:
 class ReadStreams:
     """Rows of whole users, whose columns have these names -> one token stream, packed and cut: (part, payload)."""
 
-    reading: Reading
+    request: Request
     names: tuple[str, ...]
     secret: Secret
 
@@ -182,16 +166,12 @@ class ReadStreams:
         if first is None:
             return
         source = renamed(itertools.chain([first], batches), first.schema, self.names)
-        with opened(dataclasses.replace(self.reading, source=source), _silent, None) as rows:
-            stream = read_tokens(rows, self.secret.key, self.reading.splitting, self.reading.normalization)
+        with open_request(self.request.of_rows(source), Run(), None) as rows:
+            stream = read_tokens(rows, self.secret.key, self.request.splitting, self.request.normalization)
         packed = memoryview(packed_stream(stream))
         for part, start in enumerate(range(0, len(packed), BYTES_PER_PART)):
             payload = pa.array([packed[start : start + BYTES_PER_PART]], pa.binary())
             yield pa.record_batch({"part": pa.array([part], pa.int32()), "payload": payload})
-
-
-def _silent(_stage: str, _done: float | None) -> None:
-    return None
 
 
 def packed_stream(stream: TokenStream) -> bytes:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from dpunion.algorithms import DpSips, Funnel, PolicyGaussian, PolicyLaplace
 from dpunion.budget import Budget, Strength, guarantee
 from dpunion.errors import BadParameter
-from dpunion.lab.curves import Company, holders_between, release_curve, saturation
-from dpunion.ngrams.releases import NgramRelease
+from dpunion.ngrams.plans import LengthResult, NgramPlan
 from dpunion.plans import Noise, Plan
 from dpunion.releases import NOT_PRIVATE, Release
 from dpunion.report.charts import Axis, Chart, Kind, Scale, Series
+from dpunion.report.curves import Company, holders_between, release_curve, saturation
 from dpunion.report.tables import Cell, Section, Table, number, percent
 
 STUDY = "A study, not a release: these numbers are not differentially private. Study public or generated data only."
@@ -35,7 +36,7 @@ NAMES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
+class PageText:
     """Everything a release's page says.
 
     symbols: None when nothing is guaranteed. items: texts, (text, number of tokens), or keys, one text for each of
@@ -54,11 +55,16 @@ class Words:
     columns: tuple[str, ...] = ()
 
 
-def of_release(release: Release) -> Words:
-    """Say everything about a release of items."""
-    plan = release.plan
+def describe_release(release: Release) -> PageText:
+    """Say everything about a release."""
+    if isinstance(release.plan, NgramPlan):
+        return _describe_ngrams(release, release.plan)
+    return _describe_items(release, release.plan)
+
+
+def _describe_items(release: Release, plan: Plan) -> PageText:
     count = len(release)
-    return Words(
+    return PageText(
         title=f"{count:,} {'item' if count == 1 else 'items'} released",
         lead=f"By {plan.algorithm.name}{PROMISE if release.guaranteed else TESTED}.",
         noun="items",
@@ -72,11 +78,9 @@ def of_release(release: Release) -> Words:
     )
 
 
-def of_ngrams(release: NgramRelease) -> Words:
-    """Say everything about a release of n-grams."""
-    plan = release.plan
+def _describe_ngrams(release: Release, plan: NgramPlan) -> PageText:
     count = len(release)
-    return Words(
+    return PageText(
         title=f"{count:,} {'n-gram' if count == 1 else 'n-grams'} released",
         lead=f"Of up to {plan.settings.longest} tokens{PROMISE if release.guaranteed else TESTED}.",
         noun="n-grams",
@@ -89,8 +93,8 @@ def of_ngrams(release: NgramRelease) -> Words:
         ),
         guarantee=tuple(release.statement.splitlines()),
         symbols=symbols(plan.budget) if release.guaranteed else None,
-        items=[list(one) for one in release.ngrams],
-        sections=(ngram_lengths(release), plan_section(plan.first, title="The plan for single tokens")),
+        items=[list(row) for row in release.rows()],
+        sections=(ngram_lengths(plan, release.results), plan_section(plan.first, title="The plan for single tokens")),
         warning=warning(plan.budget, guaranteed=release.guaranteed),
     )
 
@@ -234,10 +238,9 @@ def plan_section(plan: Plan, *, title: str = "The plan") -> Section:
     return Section(title, (text,), tuple(parts))
 
 
-def ngram_lengths(release: NgramRelease) -> Section:
+def ngram_lengths(plan: NgramPlan, results: Sequence[LengthResult]) -> Section:
     """Say for each length what it got of the budget and what came of it."""
-    plan = release.plan
-    found = {one.length: one for one in release.results}
+    found = {one.length: one for one in results}
     rows: list[tuple[Cell, ...]] = []
     for one in plan.lengths:
         result = found.get(one.length)
@@ -253,9 +256,9 @@ def ngram_lengths(release: NgramRelease) -> Section:
         "others private."
     )
     parts: list[Chart | Table] = [Table("By length", columns, tuple(rows))]
-    if release.results:
-        names = tuple("1 token" if one.length == 1 else f"{one.length} tokens" for one in release.results)
-        counts = tuple(float(one.released) for one in release.results)
+    if results:
+        names = tuple("1 token" if one.length == 1 else f"{one.length} tokens" for one in results)
+        counts = tuple(float(one.released) for one in results)
         bars = (Series("released", names, counts),)
         parts.append(Chart("Released, by length", Axis("length", Scale.NAMES), Axis("n-grams"), bars, kind=Kind.BAR))
     return Section("How the budget was spent", (text,), tuple(parts))

@@ -1,0 +1,69 @@
+"""The texts on one machine: one stream of token numbers, and where the n-grams released so far stand in it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dpunion.contributions import Uint64s
+from dpunion.engines.local.rounds import run_rounds
+from dpunion.errors import InternalError
+from dpunion.kernels.ngrams import renumber
+from dpunion.mechanisms import mechanism_for
+from dpunion.ngrams.candidates import Level, places_in, unsupported
+from dpunion.ngrams.lengths import Positions, first_level, kept_ngrams, kept_tokens, longer
+from dpunion.ngrams.plans import LengthPlan
+from dpunion.plans import Plan
+from dpunion.randomness import RunKey
+from dpunion.reading import Rows
+from dpunion.requests import Request
+from dpunion.sets.narrowing import held_items
+from dpunion.sets.streams import TokenStream, read_tokens
+
+
+def read_texts(request: Request, rows: Rows, key: RunKey) -> LocalTexts:
+    """Read rows into everybody's texts.
+
+    Guarantees: those of read_tokens.
+    """
+    return LocalTexts(read_tokens(rows, key, request.splitting, request.normalization), key)
+
+
+class LocalTexts:
+    """The texts on one machine.
+
+    Guarantees: nothing about them shows in the repr.
+    """
+
+    def __init__(self, stream: TokenStream, key: RunKey, positions: Positions | None = None) -> None:
+        self._stream = stream
+        self._key = key
+        self.positions = positions
+
+    def __repr__(self) -> str:
+        return "LocalTexts(<sensitive>)"
+
+    def first(self, plan: Plan) -> tuple[Level, tuple[str, ...]]:
+        """Release single tokens.
+
+        Guarantees: those of run_rounds.
+        """
+        kept = kept_tokens(plan.algorithm.bounding, self._stream, self._key)
+        chosen = run_rounds(mechanism_for(plan), kept, self._key)
+        level, self.positions, words = first_level(self._stream, chosen)
+        return level, words
+
+    def later(self, plan: LengthPlan, threshold: float, marks: Uint64s, levels: tuple[Level, ...]) -> Uint64s:
+        """Release n-grams one longer than the last of the levels.
+
+        Guarantees: those of Texts and of run_rounds.
+        """
+        if self.positions is None:
+            raise InternalError("longer n-grams were asked for before single tokens")
+        positions, pairs = longer(self.positions, self._key)
+        contributions = kept_ngrams(plan, self._stream, positions, pairs, levels, self._key)
+        chosen = run_rounds(plan.mechanism(threshold), contributions, self._key)
+        released = np.union1d(pairs[chosen], unsupported(marks, pairs[held_items(contributions)]))
+        # subtle: an n-gram that was held but kept by nobody can come out by chance too, and then its places count.
+        renumber(positions.codes, places_in(released, pairs))
+        self.positions = positions
+        return released

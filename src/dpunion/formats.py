@@ -1,0 +1,202 @@
+"""The files a release is written to, and how their texts are read back.
+
+Files are rebuilt from plain strings, sorted by bytes, in a fixed layout: nothing of the input's dictionaries, order,
+statistics or buffers can be in them. What is escaped here is undone here.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import IO, Any, Protocol
+
+from dpunion.checks import check_suffix
+from dpunion.files import check_place
+
+COLUMN = "item"
+ROWS_PER_GROUP = 1 << 16
+# What begins a formula, full-width forms too, which spreadsheets in East Asia read alike.
+SIGNS = "=+-@＝＋－＠"
+MAY_RUN = re.compile(f"['{re.escape(SIGNS)}]")
+# Where a spreadsheet may begin a cell, besides commas; the separators are kept when splitting.
+CELLS = re.compile("([;\t\r\n])")
+QUOTED = re.compile('[",;\t\r\n]')
+ESCAPE = re.compile(r"\\(\\|t|n|r|x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8})")
+SHORT_ESCAPES = {"\\": "\\", "t": "\t", "n": "\n", "r": "\r"}
+
+
+class Writable(Protocol):
+    """A release as the writers see it: rows of texts, and of numbers, under names."""
+
+    @property
+    def header(self) -> tuple[str, ...]:
+        """The names of the columns."""
+        ...
+
+    def rows(self) -> Iterator[tuple[Any, ...]]:
+        """Yield the rows."""
+        ...
+
+    def lines(self) -> Iterator[str]:
+        """Yield the rows as lines of plain text."""
+        ...
+
+    def table(self) -> Any:
+        """Return the rows as a new Arrow table."""
+        ...
+
+    def to_json(self) -> str:
+        """Return everything as JSON."""
+        ...
+
+
+Writer = Callable[[Writable, IO[bytes]], None]
+
+
+def check_target(target: Path, *, overwrite: bool) -> Writer:
+    """Return the writer for the suffix; refuse early what cannot be written."""
+    remedy = "Name the output file after the format you want, for example vocabulary.parquet."
+    writer = WRITERS[check_suffix("The output's suffix", target, WRITERS, remedy)]
+    check_place(target, overwrite=overwrite)
+    return writer
+
+
+def escape_controls(text: str) -> str:
+    """Return the text with backslashes and all control and line-breaking characters escaped."""
+    if text.isprintable() and "\\" not in text:
+        return text
+    return "".join(
+        character if character.isprintable() and character != "\\" else character.encode("unicode_escape").decode()
+        for character in text
+    )
+
+
+def unescape_controls(text: str) -> str:
+    """Undo `escape_controls`, where it would have written the text so."""
+    plain = ESCAPE.sub(_escaped_character, text)
+    return plain if escape_controls(plain) == text and is_utf8(plain) else text
+
+
+def _escaped_character(escape: re.Match[str]) -> str:
+    code = escape[1]
+    if code in SHORT_ESCAPES:
+        return SHORT_ESCAPES[code]
+    number = int(code[1:], 16)
+    return chr(number) if number <= sys.maxunicode else escape[0]
+
+
+def is_utf8(text: str) -> bool:
+    """Say whether a text can be written in UTF-8: half of a surrogate pair cannot."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def text_line(row: Sequence[Any]) -> str:
+    """Return a row's texts and numbers on one line, escaped, with tabs between them."""
+    return "\t".join(escape_controls(str(value)) for value in row)
+
+
+def defuse_formula(text: str) -> str:
+    """Return the text with an apostrophe before anything a spreadsheet would run, and before a leading apostrophe.
+
+    Many spreadsheets begin a cell at a semicolon or a tab, and quotes do not hinder them behind a line's first comma:
+    so what follows one of these, or a line's end, is treated like a beginning. `restore_formula` gives the item back.
+    """
+    return "".join(map(_defused, CELLS.split(text))) if MAY_RUN.search(text) else text
+
+
+def restore_formula(text: str) -> str:
+    """Return the text of which `defuse_formula` made this one; apostrophes that it would not have put stay."""
+    if "'" not in text:
+        return text
+    return "".join(cell[1:] if cell == _defused(cell[1:]) else cell for cell in CELLS.split(text))
+
+
+def _defused(cell: str) -> str:
+    """Return the cell, with an apostrophe before it when its first visible character is a sign, or its very first one
+    an apostrophe.
+
+    Quotes do not count as visible: a reader that separates at semicolons takes them for its own.
+    """
+    visible = next((character for character in cell if character.isprintable() and character not in ' "'), "")
+    return "'" + cell if cell[:1] == "'" or (visible and visible in SIGNS) else cell
+
+
+def text_array(texts: Sequence[str]) -> Any:
+    """Return the texts as a new Arrow array; pa.array would import an installed pandas, which takes half a second."""
+    from array import array
+    from itertools import accumulate
+
+    import pyarrow as pa
+
+    encoded = [text.encode() for text in texts]
+    offsets = array("q", accumulate(map(len, encoded), initial=0))
+    large = pa.LargeStringArray.from_buffers(len(texts), pa.py_buffer(offsets), pa.py_buffer(b"".join(encoded)))
+    return large.cast(pa.string())
+
+
+def _write_parquet(release: Writable, file: IO[bytes]) -> None:
+    import pyarrow.parquet as pq
+
+    pq.write_table(
+        release.table(),
+        file,
+        compression="zstd",
+        use_dictionary=False,
+        write_page_checksum=True,
+        row_group_size=ROWS_PER_GROUP,
+    )
+
+
+def _write_arrow(release: Writable, file: IO[bytes]) -> None:
+    import pyarrow as pa
+
+    table = release.table()
+    with pa.ipc.new_file(file, table.schema) as writer:
+        writer.write_table(table, max_chunksize=ROWS_PER_GROUP)
+
+
+def csv_line(row: Sequence[Any]) -> bytes:
+    """Return the texts and numbers as a line of CSV (RFC 4180), formulas defused."""
+    return ",".join(map(_csv_field, map(defuse_formula, map(str, row)))).encode() + b"\n"
+
+
+def _csv_field(text: str) -> str:
+    """Return the text as a field, quoted if it holds what any reader might take for the end of a field or a line."""
+    return '"' + text.replace('"', '""') + '"' if not text or QUOTED.search(text) else text
+
+
+def _write_csv(release: Writable, file: IO[bytes]) -> None:
+    for row in (release.header, *release.rows()):
+        file.write(csv_line(row))
+
+
+def _write_jsonl(release: Writable, file: IO[bytes]) -> None:
+    for row in release.rows():
+        values = dict(zip(release.header, row, strict=True))
+        file.write(json.dumps(values, ensure_ascii=False).encode() + b"\n")
+
+
+def _write_txt(release: Writable, file: IO[bytes]) -> None:
+    for line in release.lines():
+        file.write(line.encode() + b"\n")
+
+
+def _write_json(release: Writable, file: IO[bytes]) -> None:
+    file.write(release.to_json().encode())
+
+
+WRITERS: dict[str, Writer] = {
+    ".parquet": _write_parquet,
+    ".csv": _write_csv,
+    ".jsonl": _write_jsonl,
+    ".txt": _write_txt,
+    ".arrow": _write_arrow,
+    ".json": _write_json,
+}

@@ -1,0 +1,274 @@
+"""What is asked for: which rows are read and how, checked without data. Public, but for what `source` holds."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, NoReturn
+
+from dpunion.checks import as_choice
+from dpunion.errors import BadParameter
+from dpunion.formats import COLUMN
+from dpunion.ngrams.plans import NgramPlan
+from dpunion.plans import Plan
+from dpunion.reading.cleaning import NullUserPolicy, ValueKind
+from dpunion.reading.known import KnownItems, read_known
+from dpunion.reading.stdin import NAME as STANDARD_INPUT
+from dpunion.sets.encoding import Normalization
+from dpunion.tokens import SplitFunction, Splitting, Tokenizer, check_splitting
+
+LONGEST_NGRAM = 10
+PLAIN = Splitting()
+
+PathLike = str | os.PathLike[str]
+Progress = Callable[[str, float | None], None]
+"""Told the stage, and while reading the part of the input's bytes that was read; never anything about values."""
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """A column of texts that are split into words, or into n-grams of these lengths, as one set.
+
+    column: None for pairs and mappings. tokenizer: "words", "whitespace", "treebank", "icu" (with locale) or a function
+    from a text to its tokens. lengths: like "1-3" or (1, 3). drop_urls: leave out web addresses. sentences: n-grams do
+    not cross the end of a sentence.
+    """
+
+    column: str | None = None
+    tokenizer: str | Tokenizer | SplitFunction = Tokenizer.WORDS
+    lengths: str | tuple[int, int] = (1, 1)
+    drop_urls: bool = False
+    sentences: bool = False
+    locale: str = "en"
+
+    def splitting(self) -> Splitting:
+        """Return how texts become documents of tokens; refuse a tokenizer that is unknown or not installed."""
+        named = isinstance(self.tokenizer, str)
+        chosen = as_choice("tokenizer", self.tokenizer, Tokenizer) if named else self.tokenizer
+        splitting = Splitting(chosen, self.drop_urls, self.sentences, self.locale)  # type: ignore[arg-type]
+        check_splitting(splitting)
+        return splitting
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A public list to leave out of every set: a file, an earlier Release, texts. include: add it to the result."""
+
+    source: Any
+    include: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Charge:
+    """Where the budget is kept; charged before reading. again: allow the same release once more, and charge it."""
+
+    ledger: PathLike
+    dataset: str
+    again: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """How a release is run. Nothing here changes what is guaranteed.
+
+    memory_limit: bytes, or text like "2GB" (a share of the machine when left out); beyond it rows wait in nameless
+    private files. shards: on Spark, among how many a policy's users are spread. progress: is told the stage. overwrite:
+    outputs may be replaced.
+    """
+
+    memory_limit: int | str | None = None
+    shards: int | None = None
+    progress: Progress | None = None
+    overwrite: bool = False
+
+    def tell(self, stage: str, done: float | None = None) -> None:
+        """Tell the stage."""
+        if self.progress is not None:
+            self.progress(stage, done)
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """A folder for Spark to write the items into, as Parquet; they do not come to the driver."""
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stdin:
+    """Standard input; format: "csv", "tsv", "jsonl" or "arrow", where its first bytes do not tell."""
+
+    format: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SparkSource:
+    """Files, folders or tables for Spark to read, named but not opened (public).
+
+    names: paths, folders and patterns as Spark knows them, or tables of its catalog (with format "table").
+    master, settings: where Spark runs, and its settings; the active session, or one machine, when left out.
+    """
+
+    names: tuple[str, ...]
+    master: str | None = None
+    settings: tuple[tuple[str, str], ...] = ()
+    format: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is read and how. Every field tells one release from another: together they are its fingerprint."""
+
+    source: Any
+    user: str | None
+    kind: ValueKind
+    value: str | tuple[str, ...] | None
+    query: str | None = None
+    input_format: str | None = None
+    null_users: NullUserPolicy = NullUserPolicy.REFUSE
+    normalization: Normalization = Normalization.NFC
+    known: KnownItems | None = None
+    lengths: tuple[int, int] = (1, 1)
+    splitting: Splitting = PLAIN
+    include_known: bool = False
+
+    @classmethod
+    def of(
+        cls,
+        source: Any,
+        *,
+        user: str | None = None,
+        item: str | Sequence[str] | Words | None = None,
+        text: str | None = None,
+        query: str | None = None,
+        known: Any = None,
+        null_users: str | NullUserPolicy = NullUserPolicy.REFUSE,
+        normalize: str | Normalization = Normalization.NFC,
+    ) -> Request:
+        """Check what was asked for. Guarantees: of the data nothing is looked at; of a known list, all."""
+        if item is not None and text is not None:
+            raise BadParameter(
+                "Both 'item' and 'text' were given.",
+                "Use 'item' for ready items or 'text' for texts to split into words.",
+            )
+        words = item if isinstance(item, Words) else None if text is None else Words(text)
+        request = cls(
+            STANDARD_INPUT if isinstance(source, Stdin) else source,
+            user,
+            ValueKind.ITEM if words is None else ValueKind.TEXT,
+            _key_columns(item) if words is None else words.column,
+            query,
+            source.format if isinstance(source, (Stdin, SparkSource)) else None,
+            as_choice("null_users", null_users, NullUserPolicy),
+            as_choice("normalize", normalize, Normalization),
+        )
+        if words is not None:
+            request = replace(request, lengths=_lengths(words.lengths), splitting=words.splitting())
+        return request if known is None else _with_known(request, known)
+
+    def check_for(self, plan: Plan | NgramPlan) -> None:
+        """Refuse what does not fit the algorithm."""
+        if isinstance(plan, NgramPlan) and (self.kind is not ValueKind.TEXT or self.lengths != (1, 1)):
+            raise BadParameter(
+                "n-grams length by length are made of texts, and of all lengths up to the longest.",
+                "Name the column of texts with 'text' (--text), and the longest length with Ngrams(longest=...).",
+            )
+        if isinstance(plan, NgramPlan) and self.known is not None:
+            refuse_known()
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names with which the texts of an item are written."""
+        return self.value if isinstance(self.value, tuple) else (COLUMN,)
+
+    @property
+    def plain_words(self) -> bool:
+        """Say whether texts are split into single words in the plain way, straight into numbers."""
+        return self.lengths == (1, 1) and self.splitting == PLAIN
+
+    @property
+    def is_named(self) -> bool:
+        """Say whether the source is named (paths, patterns, a database) and not an object in memory."""
+        names = self.source if isinstance(self.source, (list, tuple)) else [self.source]
+        return all(isinstance(name, (str, os.PathLike)) for name in names)
+
+    def of_rows(self, source: Any) -> Request:
+        """Return how rows are read that were asked for already: in a worker of Spark."""
+        return replace(self, source=source, query=None, input_format=None)
+
+    def facts(self) -> dict[str, Any]:
+        """Return what tells one release from another: every field, but for the source, which an engine names.
+
+        A tokenizer that is a function is told by its code.
+        """
+        from dpunion.ledger.fingerprints import told
+
+        facts = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "source"}
+        return {name: told(value) for name, value in (facts | {"known": self.known and self.known.sha256}).items()}
+
+    def notes(self) -> tuple[str, ...]:
+        """Return what the statement says of the request: the columns of keys."""
+        if len(self.columns) == 1:
+            return ()
+        return (f"Each item is a combination of values of {', '.join(map(repr, self.columns))}.",)
+
+    def known_notes(self) -> tuple[str, ...]:
+        """Return what the statement says of the known list."""
+        if self.known is None:
+            return ()
+        how = "added to it" if self.include_known else "left out of it"
+        return (f"Items of a known public list (SHA-256 {self.known.sha256}) were set aside first and are {how}.",)
+
+
+def _with_known(request: Request, known: Any) -> Request:
+    if not request.plain_words:
+        refuse_known()
+    asked = known if isinstance(known, Known) else Known(known)
+    read = read_known(asked.source, request.columns, request.kind, request.normalization)
+    return replace(request, known=read, include_known=asked.include)
+
+
+def refuse_known() -> NoReturn:
+    """Refuse a known list where it is not set aside."""
+    raise BadParameter(
+        "A known list cannot be combined with n-grams or another tokenizer yet.", "Leave 'known' (--known) out."
+    )
+
+
+def is_on_spark(source: object) -> bool:
+    """Say whether Spark is to do the work: a DataFrame, or what it is to read."""
+    return isinstance(source, SparkSource) or is_spark_frame(source)
+
+
+def is_spark_frame(source: object) -> bool:
+    """Say whether a source is a DataFrame of Spark, classic or Connect, without importing it."""
+    return type(source).__module__.startswith("pyspark.sql.") and hasattr(source, "mapInArrow")
+
+
+def _key_columns(item: Any) -> Any:
+    """Return one column as it is and several as a tuple; refuse what names no columns."""
+    if item is None or isinstance(item, (str, int)):
+        return item
+    if not isinstance(item, (list, tuple)) or not item or not all(isinstance(name, str) for name in item):
+        raise BadParameter(
+            "The 'item' parameter must be the name of a column or a list of names.",
+            "Name the column of items, or all columns that make a key together.",
+        )
+    if len(set(item)) < len(item):
+        raise BadParameter("Two columns of 'item' have the same name.", "Name each column of the key once.")
+    return item[0] if len(item) == 1 else tuple(item)
+
+
+def _lengths(lengths: str | tuple[int, int]) -> tuple[int, int]:
+    """Return the shortest and longest n-grams asked for: "2", "1-3" or (1, 3)."""
+    with contextlib.suppress(ValueError, TypeError):
+        parts = lengths.split("-") if isinstance(lengths, str) else list(lengths)
+        shortest, longest = int(parts[0]), int(parts[-1])
+        if 1 <= shortest <= longest <= LONGEST_NGRAM and len(parts) <= 2:
+            return shortest, longest
+    raise BadParameter(
+        f"The 'lengths' of n-grams (--ngrams) must be from 1 to {LONGEST_NGRAM}, like 1-3. Got {lengths!r} instead.",
+        "Write the shortest and the longest length.",
+    )
