@@ -26,13 +26,12 @@ from dpunion.algorithms import (
     WeightedLaplace,
     algorithm_named,
     check_real,
-    refuse_policy,
 )
 from dpunion.budget import Budget
 from dpunion.calibration import gaussian, laplace, optimal, rounding
 from dpunion.calibration.gaussian import Calibrated
 from dpunion.calibration.hints import calibrate_with_hints
-from dpunion.errors import BadParameter
+from dpunion.errors import BadParameter, refuse_policy
 
 LARGEST = 1e12
 """No number of a plan is larger."""
