@@ -388,9 +388,9 @@ def test_nothing_is_pickled_or_evaluated(source):
 
 # Kernels that no test calls itself, and a test that fails without each: it compares what their caller makes of them.
 TESTED_THROUGH = {
-    "bounding.drop_items": "unit/test_keys.py::test_known_keys_are_left_out_or_added",
-    "grouping.split_rows": "unit/test_spill.py::test_spilling_changes_nothing",
-    "interning.refill_slots": "unit/test_encoding.py::test_strings_are_numbered_by_first_appearance",
+    "bounding.drop_items": "unit/reading/test_keys.py::test_known_keys_are_left_out_or_added",
+    "grouping.split_rows": "unit/sets/test_spill.py::test_spilling_changes_nothing",
+    "interning.refill_slots": "unit/sets/test_encoding.py::test_strings_are_numbered_by_first_appearance",
     "ngrams.collect": "property/test_ngrams_property.py::test_users_hold_exactly_their_ngrams_that_are_candidates",
     "ngrams.count_documents": (
         "property/test_ngrams_property.py::test_users_hold_exactly_their_ngrams_that_are_candidates"
