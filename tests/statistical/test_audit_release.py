@@ -11,9 +11,9 @@ import os
 import pytest
 
 from dpunion.algorithms import Funnel, OptimalSingleItem, PolicyGaussian, UserOrder, WeightedGaussian, WeightedLaplace
-from dpunion.audit import audit_release, checks
+from dpunion.audit import audit_release, invariants
 from dpunion.audit.empirical import audited_algorithms, detectable
-from dpunion.audit.trials import Patch, System, repeatable_keys
+from dpunion.audit.runs import Patch, System, repeatable_keys
 from dpunion.budget import Budget
 from dpunion.calibration import optimal
 from dpunion.calibration.optimal import release_odds_for
@@ -87,5 +87,5 @@ def test_what_could_be_shown_grows_with_the_trials(trials, least):
     "algorithm", [WeightedGaussian(max_items_per_user=3), OptimalSingleItem(), Funnel(max_items_per_user=3)]
 )
 def test_an_honest_release_passes_every_other_check(algorithm):
-    names = [name for name in checks.CHECKS if name != "odds hold"]
-    assert checks.failed_checks(System(), algorithm, Budget(1.0, 0.01), 0, names) == {}
+    names = [name for name in invariants.CHECKS if name != "odds hold"]
+    assert invariants.failed_checks(System(), algorithm, Budget(1.0, 0.01), 0, names) == {}

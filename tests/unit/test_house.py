@@ -45,7 +45,7 @@ LONG_FUNCTIONS = {
     "pipeline.py release": 68,
 }
 RANDOM_HOMES = {"randomness.py"}
-PUBLIC_RANDOM_HOMES = {"lab", "audit"}  # generated data and searches: seeded, public, no release
+PUBLIC_RANDOM_HOMES = {"lab", "audit", "report"}  # generated data, searches and models: seeded, public, no release
 
 
 def names(path):
@@ -77,7 +77,7 @@ def kernel_entries():
     outside = [path for path in SOURCES if path.parent.name != "kernels"]
     used = {".".join(name.split(".")[-2:]) for path in outside for name in (*imported(tree(path)), *dotted(tree(path)))}
     for path in sorted((PACKAGE / "kernels").glob("*.py")):
-        if path.stem not in PUBLIC_KERNELS and not path.stem.startswith(("reference", "_")):
+        if path.stem not in PUBLIC_KERNELS and not path.stem.startswith("_"):
             called = [node for node in public_functions(path) if f"{path.stem}.{node.name}" in used]
             yield from ((path.stem, node) for node in called if node.args.args)
 

@@ -184,7 +184,7 @@ def test_escaped_lines_are_printable_and_unambiguous(text):
 
 
 def test_the_most_items_of_one_group_change_nothing(tmp_path, monkeypatch):
-    monkeypatch.setattr("dpunion.releases.ROWS_PER_GROUP", 4)
+    monkeypatch.setattr("dpunion.formats.ROWS_PER_GROUP", 4)
     release = made(f"item{i:03}" for i in range(11))
     parquet, arrow = (release.write(tmp_path / f"out{suffix}") for suffix in (".parquet", ".arrow"))
     assert pq.ParquetFile(parquet).num_row_groups == 3

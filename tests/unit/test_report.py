@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 import dpunion
 from dpunion.algorithms import ALGORITHMS
 from dpunion.budget import Budget, guarantee
-from dpunion.lab.curves import MOST_HOLDERS, Company, Curve, holders_between, release_curve, saturation
 from dpunion.ngrams.plans import LengthResult, Ngrams, plan_ngrams
 from dpunion.releases import NOT_PRIVATE, Release
 from dpunion.report import (
@@ -35,6 +34,7 @@ from dpunion.report import (
     write_page,
 )
 from dpunion.report import charts as charts_module
+from dpunion.report.curves import MOST_HOLDERS, Company, Curve, holders_between, release_curve, saturation
 from dpunion.report.pages import behind, embedded
 from dpunion.report.tables import number, percent
 from making import ngram_release as make_ngrams
@@ -242,7 +242,9 @@ def test_a_damaged_plan_still_has_a_page():
 
 
 def pages(ngram_release, planning):
-    hostile = make_ngrams(tuple((text, 2) for text in HOSTILE), ngram_release.plan, ngram_release.results, True)
+    hostile = make_ngrams(
+        tuple((text, 2) for text in HOSTILE), ngram_release.plan, ngram_release.results, guaranteed=True
+    )
     yield release_page(made(HOSTILE))
     yield release_page(made(HOSTILE, guaranteed=False))
     yield release_page(hostile)
