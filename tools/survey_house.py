@@ -1,6 +1,6 @@
 """Print the size of the house: lines by room, long functions and modules, wide signatures, who imports whom.
 
-    python tools/survey_house.py [src/dpunion]
+python tools/survey_house.py [src/dpunion]
 """
 
 from __future__ import annotations
