@@ -25,13 +25,12 @@ from dpunion.algorithms import (
     WeightedGaussian,
     WeightedLaplace,
     algorithm_named,
-    refuse_policy,
 )
 from dpunion.budget import Budget
 from dpunion.calibration import gaussian, laplace, optimal, rounding
 from dpunion.calibration.gaussian import Calibrated
 from dpunion.calibration.hints import calibrate_with_hints
-from dpunion.checks import check_real
+from dpunion.checks import check_real, refuse_policy
 from dpunion.errors import BadParameter
 from dpunion.foreign import ForeignErrors
 

@@ -199,9 +199,10 @@ def _replaced(
 
 def _newest(values: Any) -> Any:
     """Return what was read from JSON with 'guaranteed' for 'private', as the first formats called it."""
-    if not (isinstance(values, dict) and values.get("format") in FIRST_FORMATS and "private" in values):
+    if not (isinstance(values, dict) and isinstance(values.get("format"), str) and "private" in values):
         return values
-    return values | {"format": FIRST_FORMATS[values["format"]], "guaranteed": values["private"]}
+    followed = FIRST_FORMATS.get(values["format"])
+    return values if followed is None else values | {"format": followed, "guaranteed": values["private"]}
 
 
 def _is_whole(values: dict[str, Any]) -> bool:

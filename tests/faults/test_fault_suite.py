@@ -189,7 +189,7 @@ def record(tell):
     from dpunion.sets import spill
 
     wrap("dpunion.ledger.ledgers.Reservation.start_reading", after=lambda: tell("started"))
-    wrap("dpunion.pipeline.encode", before=lambda: tell("reading"))
+    wrap("dpunion.engines.local.engine.encode", before=lambda: tell("reading"))
     named = files._name
 
     def telling(descriptor, source, folder, name, **options):
@@ -254,7 +254,7 @@ def strike(what):
 
 def half_writer(what):
     """Write half of the first bytes to the output, then strike."""
-    from dpunion import releases
+    from dpunion import formats
 
     class Half:
         def __init__(self, file):
@@ -268,13 +268,13 @@ def half_writer(what):
         def __getattr__(self, name):
             return getattr(self.file, name)
 
-    for suffix, real in list(releases.WRITERS.items()):
-        releases.WRITERS[suffix] = lambda release, file, real=real: real(release, Half(file))
+    for suffix, real in list(formats.WRITERS.items()):
+        formats.WRITERS[suffix] = lambda release, file, real=real: real(release, Half(file))
 
 
 def on_progress(stage, nth, what):
     """Strike when the command is told the nth step of a stage."""
-    owner, name = resolved("dpunion.cli.spark.progress_bar")
+    owner, name = resolved("dpunion.cli.answers.progress_bar")
     real, steps = getattr(owner, name), []
 
     @contextlib.contextmanager
@@ -426,21 +426,21 @@ class Fault:
     more: tuple[str, ...] = ()
 
 
-P, L = "dpunion.pipeline", "dpunion.ledger.ledgers"
+E, L = "dpunion.engines.local.engine", "dpunion.ledger.ledgers"
 # Every stage boundary of a release, in order: where, on which side, which call.
 BOUNDARIES = [
-    (f"{P}.plan", "before", 1),
-    (f"{P}.checked_targets", "after", 1),
+    ("dpunion.pipeline.plan", "before", 1),
     (f"{L}.Ledger.open", "before", 1),
     (f"{L}.Ledger.open", "after", 1),
     (f"{L}.Ledger.reserve", "before", 1),
     (f"{L}.Ledger.reserve", "after", 1),
-    (f"{P}.read", "before", 1),
-    (f"{P}.open_rows", "before", 1),
-    (f"{P}.open_rows", "after", 1),
+    ("dpunion.publishing.Outputs.check", "after", 1),
+    (f"{E}.LocalEngine.read", "before", 1),
+    (f"{E}.open_rows", "before", 1),
+    (f"{E}.open_rows", "after", 1),
     (f"{L}.Reservation.start_reading", "before", 1),
     (f"{L}.Reservation.start_reading", "after", 1),
-    (f"{P}.encode", "before", 1),
+    (f"{E}.encode", "before", 1),
     ("dpunion.reading.cleaning.Cleaner.clean", "before", 1),
     ("dpunion.reading.cleaning.Cleaner.clean", "before", 2),
     ("dpunion.reading.cleaning.Cleaner.clean", "after", 3),
@@ -448,9 +448,9 @@ BOUNDARIES = [
     ("dpunion.sets.spill.RowStore._spill", "after", 2),
     ("dpunion.sets.encoding.group_rows", "before", 1),
     ("dpunion.sets.encoding.group_rows", "after", 1),
-    (f"{P}.encode", "after", 1),
-    (f"{P}.run_rounds", "before", 1),
-    (f"{P}.run_rounds", "after", 1),
+    (f"{E}.encode", "after", 1),
+    (f"{E}.run_rounds", "before", 1),
+    (f"{E}.run_rounds", "after", 1),
     ("dpunion.releases.Release.write", "before", 1),
     ("dpunion.files._nameless", "before", 1),
     ("dpunion.files._nameless", "after", 1),
@@ -486,7 +486,9 @@ UNKNOWN = {(f"{L}.Ledger.reserve", "after")}
 
 
 def short(path):
-    return path.removeprefix("dpunion.").replace("reading.", "").replace("ledger.ledgers.", "")
+    for room in ("dpunion.", "reading.", "engines.local.engine.", "ledger.ledgers."):
+        path = path.replace(room, "")
+    return path
 
 
 def death_faults():
@@ -537,10 +539,10 @@ def error_faults():
             f"{what} when writing spilled rows", (4,), ("at", "dpunion.sets.spill.split_rows", "after", 2, what)
         )
     anywhere = [
-        f"{P}.open_rows",
-        f"{P}.encode",
+        f"{E}.open_rows",
+        f"{E}.encode",
         "dpunion.sets.encoding.group_rows",
-        f"{P}.run_rounds",
+        f"{E}.run_rounds",
         "dpunion.releases.Release.write",
     ]
     for path in anywhere:

@@ -27,8 +27,9 @@ import pytest
 
 import dpunion
 from dpunion.algorithms import ALGORITHMS, UserOrder
+from dpunion.formats import WRITERS
 from dpunion.randomness import Purpose, RunKey
-from dpunion.releases import FORMAT, WRITERS
+from dpunion.releases import FORMAT
 from dpunion.sets.encoding import Normalization, encode
 from dpunion.sets.strings import StringTable
 from making import publish
@@ -389,12 +390,13 @@ class Awkward(RuntimeError):
 def test_an_unexpected_error_does_not_quote_the_data(source, monkeypatch):
     from typer.testing import CliRunner
 
-    from dpunion import cli, pipeline
+    from dpunion import cli
+    from dpunion.engines.local import engine
 
     def fail(*_arguments):
         raise Awkward(CANARY_ITEMS[0])
 
-    monkeypatch.setattr(pipeline, "run_rounds", fail)
+    monkeypatch.setattr(engine, "run_rounds", fail)
     arguments = ["release", str(source), "--user", "who", "--item", "what", "-e", "1", "-d", "1e-6"]
     result = CliRunner().invoke(cli.app, arguments)
     assert result.exit_code == 1

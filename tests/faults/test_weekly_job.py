@@ -11,6 +11,7 @@ from dpunion.ledger import EntryState, Ledger
 
 pytestmark = pytest.mark.full
 COMMAND = "from dpunion.cli import main; main()"
+ENGINE = "dpunion.engines.local.engine"
 # The process gets a real signal at the named moment.
 INTERRUPTED = """
 import importlib, os, signal, time
@@ -120,7 +121,7 @@ def test_a_weekly_job(shell):
 
     # Interrupted while reading: the charge stays, and the retry says so until it is told to pay again.
     shell.write("week4.csv", "fourth")
-    code, said = shell.json("release week4.csv --out week4.txt --json", before=interrupt("dpunion.pipeline.encode"))
+    code, said = shell.json("release week4.csv --out week4.txt --json", before=interrupt(f"{ENGINE}.encode"))
     assert (code, said["code"], said["message"]) == (130, 130, "Interrupted.")
     assert said["charge"].startswith("The charge of (1, 1e-06) on 'logs' stays: entry budget.db#8.")
     assert "--charge-again" in said["charge"]
@@ -138,9 +139,17 @@ def test_a_weekly_job(shell):
     ("place", "said", "state"),
     [
         ("dpunion.pipeline.plan", "Nothing was charged.", None),
-        ("dpunion.pipeline.open_rows", "Nothing was charged: entry budget.db#2 is cancelled.", EntryState.CANCELLED),
-        ("dpunion.pipeline.encode", "(1, 1e-06) on 'logs' stays: entry budget.db#2.", EntryState.UNSETTLED),
-        ("dpunion.pipeline.run_rounds", "(1, 1e-06) on 'logs' stays: entry budget.db#2.", EntryState.UNSETTLED),
+        (
+            f"{ENGINE}.open_rows",
+            "Nothing was charged: entry budget.db#2 is cancelled.",
+            EntryState.CANCELLED,
+        ),
+        (f"{ENGINE}.encode", "(1, 1e-06) on 'logs' stays: entry budget.db#2.", EntryState.UNSETTLED),
+        (
+            f"{ENGINE}.run_rounds",
+            "(1, 1e-06) on 'logs' stays: entry budget.db#2.",
+            EntryState.UNSETTLED,
+        ),
         ("dpunion.releases.Release.write", "(1, 1e-06) on 'logs' stays: entry budget.db#2.", EntryState.UNSETTLED),
         ("dpunion.cli.releasing.record_configuration", "stays: entry budget.db#2. The release is in", "settled"),
     ],
@@ -158,7 +167,9 @@ def test_an_interrupt_names_the_charge(shell, place, said, state):
 
 
 def test_the_ngrams_say_the_same(shell):
-    code, said = shell.json("ngrams current.csv --out a.txt --json", before=interrupt("dpunion.ngrams.read_tokens"))
+    code, said = shell.json(
+        "ngrams current.csv --out a.txt --json", before=interrupt("dpunion.engines.local.texts.read_tokens")
+    )
     assert code == 130
     assert said["charge"].startswith("The charge of (1, 1e-06) on 'logs' stays: entry budget.db#2.")
     code, said = shell.json("ngrams current.csv --out a.txt --charge-again --json")

@@ -18,9 +18,11 @@ import pytest
 from typer.testing import CliRunner
 
 import dpunion
-from dpunion import files, pipeline
+from dpunion import files
 from dpunion.cli import app
-from dpunion.releases import WRITERS, Release
+from dpunion.engines.local import engine
+from dpunion.formats import WRITERS
+from dpunion.releases import Release
 
 ITEMS = tuple(f"item{i:05}" for i in range(20_000))
 PLAN = dpunion.plan("weighted-laplace", epsilon=1.0, delta=1e-6)
@@ -77,7 +79,7 @@ def finish(process):
 PAUSING_WRITE = """
     import os, sys, time
     import dpunion
-    from dpunion import files, releases
+    from dpunion import files, formats, releases
 
     target, where, nameless = sys.argv[1:]
     if nameless == "False":
@@ -85,7 +87,7 @@ PAUSING_WRITE = """
     def pause():
         print("ready", flush=True)
         time.sleep(60)
-    real = releases.WRITERS[os.path.splitext(target)[1]]
+    real = formats.WRITERS[os.path.splitext(target)[1]]
     class Half:
         def __init__(self, file):
             self.file = file
@@ -100,7 +102,7 @@ PAUSING_WRITE = """
         if where == "after":
             file.flush()
             pause()
-    releases.WRITERS[os.path.splitext(target)[1]] = writer
+    formats.WRITERS[os.path.splitext(target)[1]] = writer
     if where == "replaced":
         files._sync = lambda folder: pause()
     items = tuple(f"item{i:05}" for i in range(20000))
@@ -141,7 +143,8 @@ def test_killed_while_writing(out, where, old, nameless, number):
 
 PAUSING_RELEASE = """
     import sys, time
-    from dpunion import cli, pipeline, releases
+    from dpunion import cli, formats
+    from dpunion.engines.local import engine
     from dpunion.reading import cleaning
 
     where, *arguments = sys.argv[1:]
@@ -156,9 +159,9 @@ PAUSING_RELEASE = """
             return real_clean(self, *given)
         cleaning.Cleaner.clean = clean
     if where == "selecting":
-        pipeline.run_rounds = lambda *given: pause()
+        engine.run_rounds = lambda *given: pause()
     if where == "writing":
-        real = dict(releases.WRITERS)
+        real = dict(formats.WRITERS)
         class Slow:
             def __init__(self, file):
                 self.file, self.paused = file, False
@@ -171,7 +174,7 @@ PAUSING_RELEASE = """
             def __getattr__(self, name):
                 return getattr(self.file, name)
         for suffix in real:
-            releases.WRITERS[suffix] = lambda release, file, suffix=suffix: real[suffix](release, Slow(file))
+            formats.WRITERS[suffix] = lambda release, file, suffix=suffix: real[suffix](release, Slow(file))
     sys.argv[1:] = arguments
     cli.main()
 """
@@ -256,7 +259,7 @@ def restored_handlers():
 
 
 def test_a_run_under_nohup_outlives_its_terminal(data, out, monkeypatch):
-    monkeypatch.setattr(pipeline, "encode", hung_up(pipeline.encode))
+    monkeypatch.setattr(engine, "encode", hung_up(engine.encode))
     with restored_handlers():
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         result = CliRunner().invoke(app, ["release", str(data), *OPTIONS, "--out", str(out / "a.txt")])
@@ -274,14 +277,14 @@ def hung_up(function):
 
 def test_an_interrupt_that_a_library_swallowed_is_noticed(data, out, monkeypatch):
     """pyarrow loses a KeyboardInterrupt that comes while it looks for pandas; so might others."""
-    real = pipeline.encode
+    real = engine.encode
 
     def swallowing(*given, **options):
         with contextlib.suppress(KeyboardInterrupt):
             os.kill(os.getpid(), signal.SIGINT)
         return real(*given, **options)
 
-    monkeypatch.setattr(pipeline, "encode", swallowing)
+    monkeypatch.setattr(engine, "encode", swallowing)
     with restored_handlers():
         result = CliRunner().invoke(app, ["release", str(data), *OPTIONS, "--out", str(out / "a.txt")])
     assert result.exit_code == 130
@@ -302,8 +305,9 @@ def test_interrupted_in_the_middle_of_a_real_file(tmp_path, out, suffix):
             source.write_text("user,item\n" + "".join(f"{user},{item}\n" for user, item in rows))
     code = """
         import os, signal, sys, threading, time
-        from dpunion import cli, pipeline
-        real = pipeline.encode
+        from dpunion import cli
+        from dpunion.engines.local import engine
+        real = engine.encode
         def encode(batches, *given, **options):
             def counted():
                 for number, batch in enumerate(batches):
@@ -312,7 +316,7 @@ def test_interrupted_in_the_middle_of_a_real_file(tmp_path, out, suffix):
                     yield batch
                 time.sleep(20)
             return real(counted(), *given, **options)
-        pipeline.encode = encode
+        engine.encode = encode
         cli.main()
     """
     code, err = finish(python(code, "release", source, *OPTIONS, "--out", out / "a.txt"))

@@ -51,7 +51,7 @@ def test_a_single_round_is_the_exact_single_round_mechanism(budget, threshold):
 
 def test_single_round_constants_are_not_enough_for_four_rounds():
     # A survivor gets more than an equal share of later rounds. The chance of a novel release is about 3.1 delta by
-    # simulation (tests/unit/test_calibration_funnel.py); the bound says a little more.
+    # simulation (tests/unit/calibration/test_calibration_funnel.py); the bound says a little more.
     epsilon, delta = SETTINGS["three"]
     single = exact_unit_norm(epsilon, delta, 300)
     bounds = novelty_bounds(single.scale, single.threshold, FIRST)

@@ -226,8 +226,8 @@ def test_every_part_of_a_released_ngram_is_released(later, database, seed):
     plan = plan_ngrams(Ngrams(longest=4, first=WeightedGaussian(), later=later, spurious_rate=0.25), Budget(25.0, 0.3))
     key = RunKey.for_tests(seed)
     release = publish_ngrams(plan, stream_of(database, key), key)
-    released = {tuple(text.split(" ")) for text, _ in tuple(release.rows())}
-    assert all(len(text.split(" ")) == length for text, length in tuple(release.rows()))
+    released = {tuple(text.split(" ")) for text, _ in release.rows()}
+    assert all(len(text.split(" ")) == length for text, length in release.rows())
     for gram in released:
         assert len(gram) == 1 or (gram[:-1] in released and gram[1:] in released)
     assert {gram for gram in released if len(gram) == 1} <= {

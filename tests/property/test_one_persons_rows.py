@@ -26,11 +26,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dpunion.engines.spark.frames import SparkSource, cleanly
+from dpunion.engines.spark.failures import cleanly
 from dpunion.engines.spark.sources import open_frame
 from dpunion.errors import DpunionError
 from dpunion.reading import NullUserPolicy, ValueKind, open_rows
-from dpunion.requests import Request
+from dpunion.requests import Request, SparkSource
 from dpunion.sets.encoding import Normalization
 
 ODD = "v"

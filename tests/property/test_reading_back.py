@@ -13,7 +13,7 @@ from dpunion.algorithms import ALGORITHMS
 from dpunion.errors import DpunionError
 from dpunion.plans import Plan
 from dpunion.releases import Release
-from dpunion.report import read_release, release_page
+from dpunion.report import release_page
 
 HUGE = 10**400
 ODD = [
@@ -75,17 +75,17 @@ def spoiled(draw):
 @given(spoiled())
 def test_spoiled_releases_are_read_or_refused(values):
     try:
-        release = read_release(json.dumps(values))
+        release = Release.from_json(json.dumps(values))
     except DpunionError:
         return
-    assert read_release(release.to_json()) == release
+    assert Release.from_json(release.to_json()) == release
 
 
 @settings(max_examples=25, deadline=None)
 @given(spoiled())
 def test_what_is_read_has_a_page(values):
     try:
-        release = read_release(json.dumps(values))
+        release = Release.from_json(json.dumps(values))
     except DpunionError:
         return
     assert release_page(release).rstrip().endswith("</html>")
@@ -105,9 +105,9 @@ def test_spoiled_plans_are_read_or_refused(values):
 @pytest.mark.parametrize("text", ["[" * 100_000, '{"format": ' + "[" * 100_000, "", "\ud800", "9" * 10_000])
 def test_what_is_no_json_is_refused(text):
     with pytest.raises(DpunionError, match="not a release"):
-        read_release(text)
+        Release.from_json(text)
 
 
 def test_whole_releases_are_read():
     for text in documents():
-        assert read_release(text).to_json() == text
+        assert Release.from_json(text).to_json() == text

@@ -16,6 +16,7 @@ from scipy import integrate, stats
 
 from dpunion.algorithms import Funnel, PolicyGaussian, WeightedGaussian
 from dpunion.calibration.composition import walk_tail, walk_threshold
+from dpunion.engines.local.texts import LocalTexts
 from dpunion.kernels.normal import upper_tail
 from dpunion.ngrams import lengths
 from dpunion.ngrams.candidates import (
@@ -27,7 +28,7 @@ from dpunion.ngrams.candidates import (
     mark_candidates,
     unsupported,
 )
-from dpunion.ngrams.lengths import LocalTexts, first_level, next_level, threshold_for
+from dpunion.ngrams.lengths import first_level, next_level, threshold_for
 from dpunion.ngrams.plans import LengthPlan
 from dpunion.randomness import RunKey
 from dpunion.sets.encoding import Normalization

@@ -32,12 +32,11 @@ from dpunion.plans import plan_release
 # --- search --------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module", params=RESEARCH)
+@pytest.fixture(scope="module", params=[pytest.param(name, marks=pytest.mark.full) for name in RESEARCH])
 def broken(request):
     return search_policy(request.param, seconds=60.0, seed=1)
 
 
-@pytest.mark.full
 def test_a_flaw_of_each_research_policy_is_found_within_a_minute(broken):
     assert broken.seconds < 60.0
     assert broken.sequence.distance >= 1.5

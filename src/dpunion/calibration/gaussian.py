@@ -14,7 +14,7 @@ from dpunion.kernels.certificates import unit_count_delta, unit_norm_delta
 from dpunion.kernels.normal import gaussian_delta, upper_tail
 
 # Of the delta asked for, this part is kept back for the float64 error of the formulas (their relative error is
-# below 1e-11 over the whole permitted range of budgets, tests/unit/test_calibration_gaussian.py).
+# below 1e-11 over the whole permitted range of budgets, tests/unit/calibration/test_calibration_gaussian.py).
 GUARD = 1e-9
 CELLS = 400
 

@@ -1,7 +1,7 @@
 """Policies from the papers that are NOT private, for study and comparison only.
 
 They are of another type than the algorithms: every release path refuses them, with the reason that
-`dpunion.algorithms.REFUSED_POLICIES` gives. The lab runs them in the place of a private policy, with its numbers.
+`dpunion.checks.REFUSED_POLICIES` gives. The lab runs them in the place of a private policy, with its numbers.
 """
 
 from __future__ import annotations

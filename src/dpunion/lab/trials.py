@@ -171,17 +171,7 @@ def run_all(
     trials under way are finished and kept, and no other is begun.
     """
     check_counts(trials, jobs)
-    known = {} if journal is None else journal.entries
-    done: dict[tuple[Setting, int], Trial] = {}
-    waiting: dict[tuple[int, Bounding], list[Setting]] = defaultdict(list)
-    for number in range(trials):
-        for setting in plans:
-            before = _trial_of(setting, number, known.get(identity(data, setting, number)))
-            if before is not None:
-                done[setting, number] = before
-            else:
-                waiting[number, setting.algorithm.bounding].append(setting)
-    groups = [_Group(*place, tuple(settings)) for place, settings in waiting.items()]
+    done, groups = _sorted_out(data, plans, trials, journal)
     total = trials * len(plans)
     stop, lock = threading.Event(), threading.Lock()
 
@@ -207,8 +197,6 @@ def run_all(
                 if on_trial is not None:
                     on_trial(f"{setting.name}, trial {group.number + 1}", len(done) / total)
 
-    # The largest groups first, so that the last ones to end are short.
-    groups.sort(key=lambda group: len(group.settings), reverse=True)
     with Threads(jobs) as threads:
         running = [threads.submit(run_group, group) for group in groups]
         try:
@@ -218,6 +206,25 @@ def run_all(
             stop.set()
             threads.finish()
     return [done[setting, number] for setting in plans for number in range(trials)]
+
+
+def _sorted_out(
+    data: LabData, plans: dict[Setting, Plan], trials: int, journal: Journal | None
+) -> tuple[dict[tuple[Setting, int], Trial], list[_Group]]:
+    """Return the trials that the journal holds, and the others in groups."""
+    known = {} if journal is None else journal.entries
+    done: dict[tuple[Setting, int], Trial] = {}
+    waiting: dict[tuple[int, Bounding], list[Setting]] = defaultdict(list)
+    for number in range(trials):
+        for setting in plans:
+            before = _trial_of(setting, number, known.get(identity(data, setting, number)))
+            if before is not None:
+                done[setting, number] = before
+            else:
+                waiting[number, setting.algorithm.bounding].append(setting)
+    groups = [_Group(*place, tuple(settings)) for place, settings in waiting.items()]
+    # The largest groups first, so that the last ones to end are short.
+    return done, sorted(groups, key=lambda group: len(group.settings), reverse=True)
 
 
 def _trial_of(setting: Setting, number: int, entry: dict[str, Any] | None) -> Trial | None:

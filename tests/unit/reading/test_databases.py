@@ -31,7 +31,7 @@ from dpunion.reading.database_errors import Failure, explained
 from dpunion.reading.databases import database_part, public_name
 from dpunion.reading.drivers import PostgreSQL, original_names
 
-# What is warned of is a matter of tests/unit/test_queries.py; here such queries are run.
+# What is warned of is a matter of tests/unit/reading/test_queries.py; here such queries are run.
 pytestmark = pytest.mark.filterwarnings("ignore::dpunion.reading.QueryMixesPeople")
 
 CANARY = "CANARYvalue"

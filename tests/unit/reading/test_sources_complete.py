@@ -163,7 +163,7 @@ def read_without_privilege(source: Path) -> str:
 
 
 @pytest.mark.parametrize("pattern", ["", "**/*.parquet", "*/*.parquet", "*/0.parquet", "**"])
-@pytest.mark.parametrize("mode", [0o000, 0o444, 0o311])
+@pytest.mark.parametrize("mode", [0o000, *(pytest.param(mode, marks=pytest.mark.full) for mode in (0o444, 0o311))])
 def test_a_folder_that_may_not_be_read_is_refused(open_folder: Path, pattern: str, mode: int) -> None:
     for folder in ("a", f"u={CANARY}"):
         put(open_folder / folder / "0.parquet")

@@ -199,6 +199,7 @@ def wait_for(journal, process, count):
         time.sleep(0.01)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("kill", [signal.SIGINT, signal.SIGKILL])
 def test_a_study_that_was_stopped_goes_on_where_it_stopped(tmp_path, kill):
     """A real process, really stopped while trials run; the second one runs the missing trials only."""
