@@ -16,12 +16,12 @@ ESCAPES = ((ESCAPE, ESCAPE + ESCAPE), (SEPARATOR, ESCAPE + "_"))
 """What is written for what; the backslash comes first, for the other escape adds one."""
 
 
-def join(parts: Sequence[str]) -> str:
+def join_key(parts: Sequence[str]) -> str:
     """Return the one text of a key."""
     return SEPARATOR.join(escaped(part) for part in parts)
 
 
-def split(text: str) -> tuple[str, ...]:
+def split_key(text: str) -> tuple[str, ...]:
     """Return the parts of a key's text: split(join(parts)) == parts, for one part or more."""
     return tuple(unescaped(part) for part in text.split(SEPARATOR))
 

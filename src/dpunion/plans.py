@@ -154,7 +154,7 @@ def plan_release(algorithm: object, budget: Budget) -> Plan:
 
 
 def _count_laplace(algorithm: CountLaplace, budget: Budget, epsilon: float, delta: float) -> Plan:
-    found = laplace.published_count(epsilon, delta, algorithm.max_items_per_user)
+    found = laplace.published_count_laplace(epsilon, delta, algorithm.max_items_per_user)
     return _shares_plan(algorithm, budget, Noise.LAPLACE, found)
 
 
@@ -165,7 +165,7 @@ def _weighted_laplace(algorithm: WeightedLaplace, budget: Budget, epsilon: float
 
 def _count_gaussian(algorithm: CountGaussian, budget: Budget, epsilon: float, delta: float) -> Plan:
     published = algorithm.calibration is Calibration.PUBLISHED
-    calibrate = gaussian.published_count if published else gaussian.exact_count
+    calibrate = gaussian.published_count_gaussian if published else gaussian.exact_count
     return _shares_plan(algorithm, budget, Noise.GAUSSIAN, calibrate(epsilon, delta, algorithm.max_items_per_user))
 
 

@@ -120,7 +120,8 @@ class Release:
         """Return the SHA-256 of the items and their numbers, by which a release without a file is known again."""
         width = len(self.columns)
         joined = (
-            " ".join([row[0] if width == 1 else keys.join(row[:width]), *map(str, row[width:])]) for row in self.rows()
+            " ".join([row[0] if width == 1 else keys.join_key(row[:width]), *map(str, row[width:])])
+            for row in self.rows()
         )
         return hashlib.sha256("\0".join(joined).encode()).hexdigest()
 
@@ -177,7 +178,7 @@ def with_items(draft: Release, texts: Iterable[str]) -> Release:
 
     Guarantees: the items depend on the set of the texts alone, not on their order.
     """
-    sorted_items = sorted(set(texts)) if len(draft.columns) == 1 else sorted(map(keys.split, set(texts)))
+    sorted_items = sorted(set(texts)) if len(draft.columns) == 1 else sorted(map(keys.split_key, set(texts)))
     return _replaced(draft, tuple(sorted_items), ())
 
 

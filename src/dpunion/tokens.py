@@ -38,7 +38,7 @@ from dpunion.contributions import Int64s, Uint8s, offsets_of
 from dpunion.errors import BadParameter, DamagedSource, UnsupportedType
 from dpunion.foreign import ForeignErrors
 from dpunion.kernels.unicode_words import DOTTED_I, DOTTED_I_LOWER, NONSTARTER, UNASSIGNED, UNSTABLE
-from dpunion.kernels.words import LONG, split, survey, tables
+from dpunion.kernels.words import LONG, split_words, survey, tables
 from dpunion.normal_forms import from_codes, nfc, to_codes
 
 MENDED_AT_ONCE = 1 << 22  # bytes: bounds what is held as Python text, changes no result
@@ -101,7 +101,7 @@ class WordBuffers(NamedTuple):
         return f"WordBuffers({self.counts.size} texts)"
 
 
-class Texts(NamedTuple):
+class TextSpans(NamedTuple):
     """Some texts as bytes; text t is data[starts[t]:ends[t]]."""
 
     data: Uint8s
@@ -146,14 +146,14 @@ def word_buffers(texts: pa.Array | pa.ChunkedArray) -> WordBuffers:
     for chunk in chunks:
         parts.append(split_texts(plain_texts(chunk), done))
         done += len(chunk)
-    return parts[0] if len(parts) == 1 else joined(parts)
+    return parts[0] if len(parts) == 1 else join_buffers(parts)
 
 
-def plain_texts(chunk: pa.Array) -> Texts:
+def plain_texts(chunk: pa.Array) -> TextSpans:
     """Return the bytes and bounds of an Arrow text array without copying the text where its layout allows."""
     if pa.types.is_null(chunk.type):
         nothing = np.zeros(len(chunk), np.int64)
-        return Texts(bytes_of(None), nothing, nothing)
+        return TextSpans(bytes_of(None), nothing, nothing)
     kind = chunk.type.value_type if pa.types.is_dictionary(chunk.type) else chunk.type
     if not (pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)):
         raise UnsupportedType(
@@ -165,22 +165,22 @@ def plain_texts(chunk: pa.Array) -> Texts:
     _, bounds_buffer, data_buffer = chunk.buffers()
     data = bytes_of(data_buffer)
     if not len(chunk):
-        return Texts(data, np.zeros(0, np.int64), np.zeros(0, np.int64))
+        return TextSpans(data, np.zeros(0, np.int64), np.zeros(0, np.int64))
     width = np.int64 if pa.types.is_large_string(chunk.type) else np.int32
     bounds = np.frombuffer(bounds_buffer, width, chunk.offset + len(chunk) + 1)[chunk.offset :].astype(np.int64)
     starts, ends = bounds[:-1], bounds[1:].copy()
     # subtle: the kernels read memory by these numbers, so a damaged array must stop here.
     if starts[0] < 0 or (starts > ends).any() or ends[-1] > data.size:
-        raise damaged("The text column's offsets do not fit its data.")
+        raise damaged_text("The text column's offsets do not fit its data.")
     if chunk.null_count:
         absent = chunk.is_null().to_numpy(zero_copy_only=False)
         ends[absent] = starts[absent]
-    return Texts(data, starts, ends)
+    return TextSpans(data, starts, ends)
 
 
 def flat_text(chunk: pa.Array) -> pa.Array:
     """Return dictionary-encoded or string-view text as large_string."""
-    with ForeignErrors(lambda _: damaged(NOT_TEXT), pa.ArrowInvalid, IndexError):
+    with ForeignErrors(lambda _: damaged_text(NOT_TEXT), pa.ArrowInvalid, IndexError):
         chunk.validate(full=True)  # indices and views point into memory: check before following them
         if pa.types.is_dictionary(chunk.type):
             return chunk.dictionary.cast(pa.large_string()).take(chunk.indices)
@@ -194,14 +194,14 @@ def bytes_of(buffer: Any) -> Uint8s:
     return data
 
 
-def split_texts(texts: Texts, first: int) -> WordBuffers:
+def split_texts(texts: TextSpans, first: int) -> WordBuffers:
     """Return the words of `texts`, the first of which is number `first` for the user."""
     known = tables()
     data, starts, ends = texts
     flags = np.empty(starts.size, np.uint8)
     bad = survey(data, starts, ends, known.classes, flags)
     if bad >= 0:
-        raise damaged(f"Text {first + bad} (counting from 0) is not valid UTF-8.")
+        raise damaged_text(f"Text {first + bad} (counting from 0) is not valid UTF-8.")
     unstable = np.flatnonzero(flags & UNSTABLE)
     pieces = [piece for t in unstable.tolist() for piece in cut_up(data, t, int(starts[t]), int(ends[t]))]
     mended = [done for some in groups(pieces) for done in mend(data, flags, some)]
@@ -210,10 +210,10 @@ def split_texts(texts: Texts, first: int) -> WordBuffers:
     starts, ends = starts.copy(), ends.copy()
     ends[unstable] = np.cumsum(sizes[unstable])
     starts[unstable] = ends[unstable] - sizes[unstable]
-    return WordBuffers(*split(data, np.frombuffer(b"".join(mended), np.uint8), starts, ends, flags, *known))
+    return WordBuffers(*split_words(data, np.frombuffer(b"".join(mended), np.uint8), starts, ends, flags, *known))
 
 
-class Piece(NamedTuple):
+class TextPiece(NamedTuple):
     """A part of text number `text`, data[start:end], that has the same NFC beside its neighbours as alone."""
 
     text: int
@@ -221,14 +221,14 @@ class Piece(NamedTuple):
     end: int
 
 
-def cut_up(data: Uint8s, text: int, start: int, end: int) -> Iterator[Piece]:
+def cut_up(data: Uint8s, text: int, start: int, end: int) -> Iterator[TextPiece]:
     """Yield a text in pieces of about MENDED_AT_ONCE bytes."""
     while end - start > MENDED_AT_ONCE:
         cut = stable_after(data, start + MENDED_AT_ONCE, end)
-        yield Piece(text, start, cut)
+        yield TextPiece(text, start, cut)
         start = cut
     if start < end:
-        yield Piece(text, start, end)
+        yield TextPiece(text, start, end)
 
 
 def stable_after(data: Uint8s, at: int, end: int) -> int:
@@ -247,7 +247,7 @@ def stable_after(data: Uint8s, at: int, end: int) -> int:
     return end
 
 
-def groups(pieces: list[Piece]) -> Iterator[list[Piece]]:
+def groups(pieces: list[TextPiece]) -> Iterator[list[TextPiece]]:
     """Cut the pieces into lists of about MENDED_AT_ONCE bytes.
 
     Guarantees: every piece is in one list, in its order.
@@ -257,7 +257,7 @@ def groups(pieces: list[Piece]) -> Iterator[list[Piece]]:
         yield [piece for piece, _ in some]
 
 
-def mend(data: Uint8s, flags: Uint8s, pieces: list[Piece]) -> list[bytes]:
+def mend(data: Uint8s, flags: Uint8s, pieces: list[TextPiece]) -> list[bytes]:
     """Return the pieces as UTF-8 in NFC, lower-cased but for Σ, and in NFC again.
 
     Guarantees: what a piece becomes depends on that piece alone.
@@ -285,7 +285,7 @@ def blanked(text: str) -> str:
     return from_codes(np.where(tables().classes[codes] & UNASSIGNED, np.uint32(0x20), codes))
 
 
-def joined(parts: list[WordBuffers]) -> WordBuffers:
+def join_buffers(parts: list[WordBuffers]) -> WordBuffers:
     """Put the words of several chunks one after the other."""
     shifts = np.cumsum([0, *(part.data.size for part in parts)])
     offsets = [part.offsets[1:] + shift for part, shift in zip(parts, shifts, strict=False)]
@@ -296,7 +296,7 @@ def joined(parts: list[WordBuffers]) -> WordBuffers:
     )
 
 
-def damaged(what: str) -> DamagedSource:
+def damaged_text(what: str) -> DamagedSource:
     """Return the error for text that cannot be read."""
     return DamagedSource(what, "Convert the source to UTF-8, or repair it, and read it again.")
 
@@ -310,14 +310,14 @@ def documents(texts: pa.Array | pa.ChunkedArray, splitting: Splitting) -> tuple[
     """
     parents: Int64s | None = None
     if splitting.drop_urls:
-        texts = attempted(pc.replace_substring_regex, readable(texts), pattern=URL, replacement=" ")
+        texts = call_arrow(pc.replace_substring_regex, readable(texts), pattern=URL, replacement=" ")
     if splitting.sentences:
         parents, texts = sentences(readable(texts))
     match splitting.tokenizer:
         case Tokenizer.WORDS:
             return parents, word_buffers(texts)
         case Tokenizer.WHITESPACE:
-            return parents, list_buffers(attempted(pc.split_pattern_regex, readable(texts), pattern=WHITE_SPACE))
+            return parents, list_buffers(call_arrow(pc.split_pattern_regex, readable(texts), pattern=WHITE_SPACE))
         case Tokenizer.TREEBANK:
             return parents, call_buffers(readable(texts), treebank())
         case Tokenizer.ICU:
@@ -348,21 +348,21 @@ def readable(texts: pa.Array | pa.ChunkedArray) -> pa.Array:
     """Return the texts as one valid large_string array, null texts as empty ones."""
     if isinstance(texts, pa.ChunkedArray):
         texts = pa.concat_arrays(texts.chunks) if texts.num_chunks else pa.array([], pa.large_string())
-    plain = attempted(lambda array: array.cast(pa.large_string()), texts)
-    attempted(lambda array: array.validate(full=True), plain)
+    plain = call_arrow(lambda array: array.cast(pa.large_string()), texts)
+    call_arrow(lambda array: array.validate(full=True), plain)
     return pc.fill_null(plain, "")
 
 
-def attempted(function: Callable[..., Any], *args: Any, **options: Any) -> Any:
+def call_arrow(function: Callable[..., Any], *args: Any, **options: Any) -> Any:
     """Call a function of Arrow; what it raises could quote the text, so it is not passed on."""
-    with ForeignErrors(lambda _: damaged(NOT_TEXT), pa.ArrowException):
+    with ForeignErrors(lambda _: damaged_text(NOT_TEXT), pa.ArrowException):
         return function(*args, **options)
 
 
 def sentences(texts: pa.Array) -> tuple[Int64s, pa.Array]:
     """Return the sentences of all texts, and the number of the text each is of: int64[sentences]."""
-    broken = attempted(pc.replace_substring_regex, texts, pattern=SENTENCE_END, replacement="\\1\\2\n")
-    split_up = attempted(pc.split_pattern_regex, broken, pattern=LINE_BREAKS)
+    broken = call_arrow(pc.replace_substring_regex, texts, pattern=SENTENCE_END, replacement="\\1\\2\n")
+    split_up = call_arrow(pc.split_pattern_regex, broken, pattern=LINE_BREAKS)
     return np.asarray(pc.list_parent_indices(split_up), np.int64), pc.list_flatten(split_up)
 
 
@@ -389,7 +389,7 @@ def call_buffers(texts: pa.Array, split_one: SplitFunction) -> WordBuffers:
     pieces: list[bytes] = []
     for number, text in enumerate(texts):
         before = len(pieces)
-        for token in called(split_one, text.as_py()):
+        for token in call_tokenizer(split_one, text.as_py()):
             if not isinstance(token, str) or any(map(str.isspace, token)):
                 raise BadParameter(
                     "The tokenizer returned something that is not text, or a token with white space in it.",
@@ -402,7 +402,7 @@ def call_buffers(texts: pa.Array, split_one: SplitFunction) -> WordBuffers:
     return WordBuffers(counts, offsets, np.frombuffer(b"".join(pieces), np.uint8))
 
 
-def called(split_one: SplitFunction, text: str) -> list[str]:
+def call_tokenizer(split_one: SplitFunction, text: str) -> list[str]:
     """Call the tokeniser on one text, hiding what its errors say."""
 
     def withhold(error: Exception) -> BadParameter:
@@ -418,7 +418,7 @@ def called(split_one: SplitFunction, text: str) -> list[str]:
 @functools.cache
 def treebank() -> SplitFunction:
     """Return NLTK's Penn Treebank tokeniser, which needs no downloaded model."""
-    with ForeignErrors(lambda _: missing("treebank", "nltk", "text"), ImportError):
+    with ForeignErrors(lambda _: missing_library("treebank", "nltk", "text"), ImportError):
         module = importlib.import_module("nltk.tokenize")
     tokenize: SplitFunction = module.NLTKWordTokenizer().tokenize
     return tokenize
@@ -427,7 +427,7 @@ def treebank() -> SplitFunction:
 @functools.cache
 def icu(locale: str) -> SplitFunction:
     """Return ICU's word segmentation: the segments that hold a letter, a mark or a number."""
-    with ForeignErrors(lambda _: missing("icu", "icu4py", "icu"), ImportError):
+    with ForeignErrors(lambda _: missing_library("icu", "icu4py", "icu"), ImportError):
         module = importlib.import_module("icu4py.breakers")
 
     def segments(text: str) -> Iterator[str]:
@@ -438,7 +438,7 @@ def icu(locale: str) -> SplitFunction:
     return segments
 
 
-def missing(tokenizer: str, library: str, extra: str) -> BadParameter:
+def missing_library(tokenizer: str, library: str, extra: str) -> BadParameter:
     """Return the error for a tokeniser whose library is not installed."""
     return BadParameter(
         f"The tokenizer {tokenizer!r} needs {library}, which is not installed.",

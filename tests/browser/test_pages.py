@@ -10,7 +10,7 @@ import pytest
 
 import dpunion
 from dpunion.releases import Release
-from dpunion.report import Axis, Chart, Kind, Scale, Section, Series, Table, lab_page, plan_page, release_page
+from dpunion.report import Axis, AxisScale, Chart, ChartKind, Section, Series, Table, lab_page, plan_page, release_page
 
 FLAGS = (
     "--headless",
@@ -64,10 +64,10 @@ def pages(tmp_path_factory):
     algorithms = ("policy-gaussian", "funnel <b>")
     bars = Chart(
         "Items released",
-        Axis("algorithm", Scale.NAMES),
+        Axis("algorithm", AxisScale.NAMES),
         Axis("items"),
         (Series("ε = 3", algorithms, (16_884.0, 21_303.0)), Series("ε = 1", algorithms[1:], (10_221.0,))),
-        kind=Kind.BAR,
+        kind=ChartKind.BAR,
     )
     table = Table("Items", ("algorithm", "items"), (("funnel", 21_303),))
     texts = {

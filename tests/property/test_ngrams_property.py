@@ -21,7 +21,7 @@ from dpunion.ngrams.lengths import _level_of, pair_digests, pair_table
 from dpunion.ngrams.plans import LengthPlan, Ngrams, plan_ngrams
 from dpunion.randomness import RunKey
 from dpunion.sets.encoding import Normalization, encode
-from dpunion.sets.streams import bounded, encode_ngrams, paired, read_tokens
+from dpunion.sets.streams import bound_stream, encode_ngrams, pair_grams, read_tokens
 from dpunion.tokens import Splitting
 from making import publish_ngrams
 from twins.ngrams import candidates as reference_candidates
@@ -113,9 +113,9 @@ def held_pairs(database, released, length, limit, order=UserOrder.RANDOM):
     codes = positions(stream, grams)
     offsets = np.empty_like(stream.offsets)
     codes = codes[: compact(stream.offsets, codes, offsets)]
-    paired_codes, pairs = paired(codes, KEY)
+    paired_codes, pairs = pair_grams(codes, KEY)
     table = pair_table(pairs, pair_digests(pairs, levels[0], levels[-1], KEY))
-    data = bounded(
+    data = bound_stream(
         stream, offsets, paired_codes, table, KEY, bound_round=length, max_items_per_user=limit, user_order=order
     )
     shorter = grams[-1]
@@ -285,7 +285,7 @@ def test_places_among_the_released(have, ask):
 def test_many_pairs_are_numbered_across_growing_tables():
     grams = np.random.default_rng(2).integers(-1, 300, 60_000).astype(np.int32)
     grams[-1] = -1
-    codes, pairs = paired(grams, KEY)
+    codes, pairs = pair_grams(grams, KEY)
     both = (grams[:-1] >= 0) & (grams[1:] >= 0)
     expected = np.full(len(grams), -1, np.int64)
     raw = (grams[:-1].astype(np.int64) << 32) | grams[1:].astype(np.int64)

@@ -225,7 +225,7 @@ def test_randomised_response_is_measured():
     yes = odds / (1.0 + odds) * 0.99 + 0.01
     one = (rng.random(n) < yes).astype(np.int64)
     other = (rng.random(n) < (1.0 - 0.01) / (1.0 + odds)).astype(np.int64)
-    epsilon, delta = empirical.compare(one, other, budget, 1e-8)
+    epsilon, delta = empirical.compare_outcomes(one, other, budget, 1e-8)
     assert 0.95 <= epsilon <= 1.0
     assert 0.0 <= delta <= 0.01
     assert epsilon == pytest.approx(empirical.detectable(budget, n // 2, 1e-8)[0], abs=0.02)
@@ -234,7 +234,7 @@ def test_randomised_response_is_measured():
 def test_a_leak_is_measured():
     one = np.zeros(100_000, np.int64)
     one[::20] = 7
-    _, delta = empirical.compare(one, np.zeros(100_000, np.int64), Budget(1.0, 0.01), 1e-8)
+    _, delta = empirical.compare_outcomes(one, np.zeros(100_000, np.int64), Budget(1.0, 0.01), 1e-8)
     assert 0.04 < delta < 0.05
 
 

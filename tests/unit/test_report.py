@@ -21,9 +21,9 @@ from dpunion.ngrams.plans import LengthResult, Ngrams, plan_ngrams
 from dpunion.releases import NOT_PRIVATE, Release
 from dpunion.report import (
     Axis,
+    AxisScale,
     Chart,
-    Kind,
-    Scale,
+    ChartKind,
     Section,
     Series,
     Table,
@@ -114,13 +114,13 @@ def planning():
 
 
 def studied(text="ε = 1"):
-    line = Chart(text, Axis("ε", Scale.LOG), Axis(text), (Series(text, (1.0, 10.0), (5.0, 2e4)),), note=text)
+    line = Chart(text, Axis("ε", AxisScale.LOG), Axis(text), (Series(text, (1.0, 10.0), (5.0, 2e4)),), note=text)
     bars = Chart(
         "bars",
-        Axis("algorithm", Scale.NAMES),
+        Axis("algorithm", AxisScale.NAMES),
         Axis("items"),
         (Series("a", (text, "y"), (1.0, 2.0)), Series("b", (text,), (3.0,))),
-        kind=Kind.BAR,
+        kind=ChartKind.BAR,
     )
     table = Table(text, ("algorithm", text), ((text, 1234567), ("y", None)), note=text)
     return lab_page(text, [Section(text, (text,), (line, bars, table), choice=text)], lead=text)
@@ -311,7 +311,7 @@ def test_pages_are_small(ngram_release, planning):
 
 def test_the_table_behind_a_chart_is_the_chart():
     series = (Series("a", (1.0, 10.0), (0.25, 0.99999)), Series("b", (10.0, 20.5), (0.0, 1.0)))
-    chart = Chart("t", Axis("n", Scale.LOG), Axis("p", Scale.PERCENT), series)
+    chart = Chart("t", Axis("n", AxisScale.LOG), Axis("p", AxisScale.PERCENT), series)
     assert behind(chart).columns == ("n", "a", "b")
     assert behind(chart).rows == (("1", "25 %", None), ("10", "> 99.9 %", "0 %"), ("20.5", None, "100 %"))
     drawing = charts_module.drawings(chart)["wide"]
@@ -324,7 +324,7 @@ def test_the_table_behind_a_chart_is_the_chart():
 
 def test_a_smooth_line_passes_through_every_value():
     xs = (1.0, 2.0, 4.0, 8.0)
-    chart = Chart("t", Axis("n", Scale.LOG), Axis("p"), (Series("a", xs, (0.0, 1.0, 3.0, 4.0)),), smooth=True)
+    chart = Chart("t", Axis("n", AxisScale.LOG), Axis("p"), (Series("a", xs, (0.0, 1.0, 3.0, 4.0)),), smooth=True)
     for drawing in charts_module.drawings(chart).values():
         (path,) = re.findall(r'd="(M[^"]*)" data-series', drawing)
         commands = re.findall("[MLC][^MLC]*", path)
@@ -344,10 +344,10 @@ def test_many_series_repeat_colours_with_dashes():
 @pytest.mark.parametrize(
     ("series", "scale", "words"),
     [
-        ((Series("a", (1.0,), (1.0, 2.0)),), Scale.LINEAR, "1 places for 2 values"),
-        ((Series("a", (1.0,), (math.nan,)),), Scale.LINEAR, "not a finite number"),
-        ((Series("a", (), ()), Series("a", (), ())), Scale.LINEAR, "the same name"),
-        ((Series("a", (0.0,), (1.0,)),), Scale.LOG, "not above 0"),
+        ((Series("a", (1.0,), (1.0, 2.0)),), AxisScale.LINEAR, "1 places for 2 values"),
+        ((Series("a", (1.0,), (math.nan,)),), AxisScale.LINEAR, "not a finite number"),
+        ((Series("a", (), ()), Series("a", (), ())), AxisScale.LINEAR, "the same name"),
+        ((Series("a", (0.0,), (1.0,)),), AxisScale.LOG, "not above 0"),
     ],
 )
 def test_charts_that_cannot_be_drawn_are_refused(series, scale, words):

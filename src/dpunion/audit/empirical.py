@@ -88,7 +88,7 @@ def delta_bound(hits: int, trials_p: int, misses: int, trials_q: int, epsilon: f
     return max(0.0, lower_bound(hits, trials_p, tail) - math.exp(epsilon) * upper_bound(misses, trials_q, tail))
 
 
-def compare(codes_p: Int64s, codes_q: Int64s, budget: Budget, tail: float) -> tuple[float, float]:
+def compare_outcomes(codes_p: Int64s, codes_q: Int64s, budget: Budget, tail: float) -> tuple[float, float]:
     """Return lower bounds on epsilon and delta for telling P from Q, from one outcome code per trial."""
     kinds = np.unique(np.concatenate([codes_p, codes_q]))
     half_p, half_q = len(codes_p) // 2, len(codes_q) // 2
@@ -134,8 +134,8 @@ def audit_pair(system: System, plan: Plan, pair: NeighbourPair, trials: int, tai
     """Run both worlds of a pair and bound both directions."""
     with_extra = outcomes(system, plan, (*pair.rest, pair.extra), trials)
     without = outcomes(system, plan, pair.rest, trials)
-    forth = compare(with_extra, without, plan.budget, tail)
-    back = compare(without, with_extra, plan.budget, tail)
+    forth = compare_outcomes(with_extra, without, plan.budget, tail)
+    back = compare_outcomes(without, with_extra, plan.budget, tail)
     epsilon, delta = detectable(plan.budget, trials - trials // 2, tail)
     return PairResult(pair, max(forth[0], back[0]), max(forth[1], back[1]), epsilon, delta)
 

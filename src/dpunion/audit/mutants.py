@@ -41,7 +41,7 @@ from dpunion.ledger import Reservation
 from dpunion.mechanisms import FunnelMechanism, Weights
 from dpunion.plans import Plan, plan_release
 from dpunion.randomness import Purpose, RunKey
-from dpunion.sets.encoding import encode, listed
+from dpunion.sets.encoding import encode, mark_known
 from dpunion.sets.narrowing import Part, narrow
 from dpunion.sets.strings import string_buffers
 
@@ -212,7 +212,7 @@ def visit_too_far(mechanism: FunnelMechanism, part: Part, gaps: Float64s, budget
 def drop_known_last(batches: Iterable[Batch], key: RunKey, *, known: Sequence[str], **options: Any) -> Contributions:
     """Bound first, so that known items fill the sets, and take them out afterwards."""
     bounded = encode(batches, key, **options)
-    unwanted = listed(bounded.table, known, key)
+    unwanted = mark_known(bounded.table, known, key)
     if unwanted is None:
         return bounded
     left = narrow(Part(bounded.offsets, bounded.items, bounded.user_digests), ~unwanted)

@@ -194,10 +194,10 @@ def as_subject(
     if norm is None:
         raise BadParameter("A policy of your own needs the norm it is claimed for.", "Pass norm='l1' or norm='l2'.")
     name = policy if isinstance(policy, str) else getattr(policy, "__name__", "policy")
-    return Subject(name, _checked(function), as_choice("norm", norm, Norm), budget, cutoff, max_items)
+    return Subject(name, _check_policy(function), as_choice("norm", norm, Norm), budget, cutoff, max_items)
 
 
-def _checked(function: Policy) -> Policy:
+def _check_policy(function: Policy) -> Policy:
     """Hand a user's function its own copy, and refuse what is not a histogram."""
 
     def policy(weights: Float64s, items: Int32s) -> Float64s:

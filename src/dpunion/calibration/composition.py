@@ -35,7 +35,7 @@ FEWEST_NODES = 160
 
 
 @dataclass(frozen=True, slots=True)
-class Composition:
+class ComposedNoise:
     """Noise of every length, and length 1's threshold with the delta that the whole release uses."""
 
     stddevs: tuple[float, ...]
@@ -52,7 +52,7 @@ def geometric_shares(longest: int, ratio: float) -> tuple[float, ...]:
 @functools.lru_cache(maxsize=64)
 def compose_unit_norm(
     epsilon: float, delta: float, max_items: int, shares: tuple[float, ...], calibration: Calibration
-) -> Composition:
+) -> ComposedNoise:
     """Compose Weighted or Policy Gaussian at length 1 with Gaussian releases on public candidates.
 
     EXACT: the certificate of docs/guarantees.md with mu^2 = (1 - t b^2)/stddev_1^2 + sum_k 1/stddev_k^2.
@@ -62,14 +62,14 @@ def compose_unit_norm(
         base = gaussian.gaussian_stddev(epsilon, delta / 2.0, 1.0)
         first = base / math.sqrt(shares[0])
         threshold = gaussian.spread_threshold(first, delta / 2.0, max_items)
-        return Composition(tuple(base / math.sqrt(share) for share in shares), threshold, delta)
+        return ComposedNoise(tuple(base / math.sqrt(share) for share in shares), threshold, delta)
     if len(shares) == 1:
         found = gaussian.exact_unit_norm(epsilon, delta, max_items)
-        return Composition((found.scale,), found.threshold, found.delta_used)
+        return ComposedNoise((found.scale,), found.threshold, found.delta_used)
     return min((_certified(epsilon, delta, max_items, shares, part) for part in PARTS), key=lambda one: one.threshold)
 
 
-def _certified(epsilon: float, delta: float, max_items: int, shares: tuple[float, ...], part: float) -> Composition:
+def _certified(epsilon: float, delta: float, max_items: int, shares: tuple[float, ...], part: float) -> ComposedNoise:
     """Give the noise of all lengths `part` of delta, and find the smallest threshold whose certificate holds.
 
     The other lengths' noise is there also when all of a user's items are novel, so unlike in a release of one length
@@ -87,7 +87,7 @@ def _certified(epsilon: float, delta: float, max_items: int, shares: tuple[float
     near = _smallest(lambda at: used(at, COARSE) <= allowed, start - 1e-3 * first, start + 1e-3 * first)
     threshold = _smallest(lambda at: used(at, gaussian.CELLS) <= allowed, near - 1e-2 * first, near)
     stddevs = tuple(base / math.sqrt(share) for share in shares)
-    return Composition(stddevs, threshold, used(threshold, gaussian.CELLS))
+    return ComposedNoise(stddevs, threshold, used(threshold, gaussian.CELLS))
 
 
 def _smallest(passes: Callable[[float], bool], low: float, high: float) -> float:
@@ -105,7 +105,7 @@ def _smallest(passes: Callable[[float], bool], low: float, high: float) -> float
 
 
 @functools.lru_cache(maxsize=64)
-def compose_funnel(epsilon: float, delta: float, shape: Funnel, shares: tuple[float, ...]) -> Composition:
+def compose_funnel(epsilon: float, delta: float, shape: Funnel, shares: tuple[float, ...]) -> ComposedNoise:
     """Compose Funnel at length 1 with Gaussian releases on public candidates.
 
     Theorem A of docs/guarantees.md with mu^2 = (1 - c_1^2 t/max_items)/stddev_1^2 + sum_k 1/stddev_k^2.
@@ -119,7 +119,7 @@ def compose_funnel(epsilon: float, delta: float, shape: Funnel, shares: tuple[fl
         gaussian_share=FUNNEL_GAUSSIAN_SHARE,
     )
     later = tuple(base / math.sqrt(share) for share in shares[1:])
-    return Composition((found.stddev, *later), found.threshold, found.delta_used)
+    return ComposedNoise((found.stddev, *later), found.threshold, found.delta_used)
 
 
 def spurious_tail(rate: float, released: int, candidates: int) -> float:

@@ -123,7 +123,7 @@ def exact_unit_norm(epsilon: float, delta: float, max_items: int, others: float 
             raise InternalError("the exact calibration does not converge")
 
 
-def published_count(epsilon: float, delta: float, max_items: int) -> Calibrated:
+def published_count_gaussian(epsilon: float, delta: float, max_items: int) -> Calibrated:
     """Return the papers' constants for weights of 1 on each of at most `max_items` items."""
     stddev = gaussian_stddev(epsilon, delta / 2.0, math.sqrt(max_items))
     tail = novel_tail(delta / 2.0 * (1.0 - GUARD), max_items)

@@ -32,7 +32,7 @@ def published_spread(epsilon: float, delta: float, max_items: int) -> Calibrated
     return Calibrated(scale, threshold, allowed, worst)
 
 
-def published_count(epsilon: float, delta: float, max_items: int) -> Calibrated:
+def published_count_laplace(epsilon: float, delta: float, max_items: int) -> Calibrated:
     """Return scale max_items/epsilon and the threshold for max_items novel items of weight 1 each."""
     scale = max_items / epsilon
     allowed = delta * (1.0 - GUARD)

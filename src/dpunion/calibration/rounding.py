@@ -59,7 +59,7 @@ def l1_coins_slack(scale: float, sensitivity: float, items: int) -> float:
 def l2_descent_slack(cutoff: float, max_items: int, passes: int, scale: float) -> float:
     """Return the slack of l2-descent, 2 n p (ulp(cutoff)/2 sqrt(k) + (k/2 + 5) 2^-53), and that of the coins."""
     per_update = 0.5 * math.ulp(cutoff) * math.sqrt(max_items) + (max_items / 2.0 + 5.0) * UNIT_ROUNDOFF
-    return _checked(2.0 * MAX_USERS * passes * per_update + l2_coins_slack(scale, 1.0), max_items, LARGEST_L2_SLACK)
+    return _check_slack(2.0 * MAX_USERS * passes * per_update + l2_coins_slack(scale, 1.0), max_items, LARGEST_L2_SLACK)
 
 
 def l1_descent_slack(cutoff: float, max_items: int, passes: int, scale: float) -> float:
@@ -69,7 +69,7 @@ def l1_descent_slack(cutoff: float, max_items: int, passes: int, scale: float) -
     items that get it, by 6k roundings of numbers below the budget (docs/guarantees.md, "Rounding").
     """
     per_update = math.ulp(cutoff) * max_items + (6.0 * max_items + 4.0) * UNIT_ROUNDOFF
-    return _checked(
+    return _check_slack(
         2.0 * MAX_USERS * passes * per_update + l1_coins_slack(scale, 1.0, MAX_ITEMS), max_items, LARGEST_L1_SLACK
     )
 
@@ -89,7 +89,7 @@ def funnel_slack(stddev: float, threshold: float, shape: Funnel) -> float:
         drift = 0.5 * math.ulp(highest) * math.sqrt(limit) / budget + (limit / 2.0 + 5.0) * UNIT_ROUNDOFF
         worst = max(worst, 2.0 * MAX_USERS * drift + l2_coins_slack(stddev, budget))
     _check_scores(stddev, threshold, shape)
-    return _checked(worst, limit, LARGEST_L2_SLACK)
+    return _check_slack(worst, limit, LARGEST_L2_SLACK)
 
 
 def score_spread(stddev: float, threshold: float, shape: Funnel) -> float:
@@ -118,7 +118,7 @@ def funnel_target(epsilon: float, delta: float) -> float:
     return target
 
 
-def _checked(slack: float, max_items: int, largest: float) -> float:
+def _check_slack(slack: float, max_items: int, largest: float) -> float:
     if slack > largest:
         raise BadParameter(
             f"Rounding could add {slack:.2g} to the sensitivity with max_items_per_user={max_items} here.",

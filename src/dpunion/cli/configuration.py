@@ -62,7 +62,7 @@ def read_configuration(path: Path, command: Any) -> dict[str, Any]:
         parameter = options[name]
         if parameter.name in values:
             raise BadParameter(f"The configuration {path} has {name!r} in two spellings.", "Keep one of them.")
-        values[parameter.name] = _checked(path, name, value, types[parameter.name])
+        values[parameter.name] = _check_value(path, name, value, types[parameter.name])
     return values
 
 
@@ -95,7 +95,7 @@ def _guess(name: str, options: Mapping[str, object]) -> str:
     return f"Did you mean {near[0]!r}?" if near else f"It may hold {', '.join(sorted(names))}."
 
 
-def _checked(path: Path, name: str, value: Any, type_: Any) -> Any:
+def _check_value(path: Path, name: str, value: Any, type_: Any) -> Any:
     """Return the value, or the list of values, if the option can have it."""
     members = (type_, *typing.get_args(type_))
     what, example, types = next((KINDS[member] for member in members if member in KINDS), TEXT)

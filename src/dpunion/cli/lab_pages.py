@@ -7,7 +7,7 @@ from dpunion.lab.figures import Figure
 from dpunion.lab.published import missing
 from dpunion.lab.published import papers as citations
 from dpunion.lab.reproduction import Reproduction
-from dpunion.report import Axis, Chart, Kind, Scale, Section, Series, Table, lab_page
+from dpunion.report import Axis, AxisScale, Chart, ChartKind, Section, Series, Table, lab_page
 from dpunion.report.tables import write_cell
 
 MOST_BARS = 60
@@ -38,8 +38,8 @@ def comparison_page(result: Comparison) -> str:
             )
             title = f"With ε = {epsilon:g}, δ = {delta:.4g}"
             note = f"No private algorithm releases more than {result.ceilings[epsilon, delta]:,.0f} in expectation."
-            x, y = Axis("setting", Scale.NAMES), Axis("items released")
-            sections.insert(-1, Section(title, (), (Chart("Items released", x, y, (bars,), Kind.BAR, note),)))
+            x, y = Axis("setting", AxisScale.NAMES), Axis("items released")
+            sections.insert(-1, Section(title, (), (Chart("Items released", x, y, (bars,), ChartKind.BAR, note),)))
     deltas = dict.fromkeys(delta for _, delta in budgets)
     if len(budgets) // len(deltas) > 1:
         sections[:0] = [_over_epsilon(result, labels, delta) for delta in deltas]
@@ -57,7 +57,7 @@ def _over_epsilon(result: Comparison, labels: list[str], delta: float) -> Sectio
         for label, points in lines.items()
     )
     positive = all(y > 0.0 for one in series for y in one.ys)
-    sizes = Axis("items released", Scale.LOG if positive else Scale.LINEAR)
+    sizes = Axis("items released", AxisScale.LOG if positive else AxisScale.LINEAR)
     return Section(f"By ε, with δ = {delta:.4g}", (), (Chart("Items released by ε", Axis("ε"), sizes, series),))
 
 
@@ -80,8 +80,8 @@ def _is_of(row: dict[str, object], epsilon: float, delta: float) -> bool:
 def _section(part: Table | Figure) -> Section:
     if isinstance(part, Table):
         return Section(_heading(part.title), (), (_table(part),))
-    x = Axis(part.x, Scale.LOG if part.log_x else Scale.LINEAR)
-    y = Axis(part.y, Scale.PERCENT if part.percent else Scale.LOG if part.log_y else Scale.LINEAR)
+    x = Axis(part.x, AxisScale.LOG if part.log_x else AxisScale.LINEAR)
+    y = Axis(part.y, AxisScale.PERCENT if part.percent else AxisScale.LOG if part.log_y else AxisScale.LINEAR)
     series = tuple(Series(line.name, line.xs, line.ys) for line in part.lines)
     return Section(_heading(part.title), (), (Chart(part.title, x, y, series, note=part.note),))
 

@@ -213,7 +213,7 @@ def quarter_round(
 
 
 @kernel
-def join(low: np.uint32, high: np.uint32, add_low: np.uint32, add_high: np.uint32) -> np.uint64:
+def join_halves(low: np.uint32, high: np.uint32, add_low: np.uint32, add_high: np.uint32) -> np.uint64:
     """Add the first state to two adjacent words and join them, little-endian (RFC 8439, section 2.3)."""
     return np.uint64(np.uint32(low + add_low)) | (np.uint64(np.uint32(high + add_high)) << U32)
 
@@ -242,14 +242,14 @@ def chacha20_block(
         x2, x7, x8, x13 = quarter_round(x2, x7, x8, x13)
         x3, x4, x9, x14 = quarter_round(x3, x4, x9, x14)
     return (
-        join(x0, x1, CHACHA_0, CHACHA_1),
-        join(x2, x3, CHACHA_2, CHACHA_3),
-        join(x4, x5, k0, k1),
-        join(x6, x7, k2, k3),
-        join(x8, x9, k4, k5),
-        join(x10, x11, k6, k7),
-        join(x12, x13, n0, n1),
-        join(x14, x15, n2, n3),
+        join_halves(x0, x1, CHACHA_0, CHACHA_1),
+        join_halves(x2, x3, CHACHA_2, CHACHA_3),
+        join_halves(x4, x5, k0, k1),
+        join_halves(x6, x7, k2, k3),
+        join_halves(x8, x9, k4, k5),
+        join_halves(x10, x11, k6, k7),
+        join_halves(x12, x13, n0, n1),
+        join_halves(x14, x15, n2, n3),
     )
 
 
@@ -386,7 +386,7 @@ def table_hash(
 
 
 @inlined
-def spread(a: np.uint64, b: np.uint64, seed: np.uint64) -> np.uint64:
+def hash_pair(a: np.uint64, b: np.uint64, seed: np.uint64) -> np.uint64:
     """Hash two words for a hash table: seeded, as table_hash."""
     second = (seed ^ TABLE_0) * TABLE_1
     second ^= second >> U32

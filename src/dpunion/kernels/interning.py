@@ -15,7 +15,7 @@ import numpy as np
 
 from dpunion.contributions import Int32s, Int64s, Uint8s, Uint64s
 from dpunion.kernels.compiler import inlined, kernel, word_at
-from dpunion.kernels.hashing import U0, U1, U3, U7, U8, U16, U24, U32, spread, table_hash
+from dpunion.kernels.hashing import U0, U1, U3, U7, U8, U16, U24, U32, hash_pair, table_hash
 
 LOW_HALF = np.uint64(0xFFFFFFFF)
 LONGEST_INSIDE = np.uint64(11)
@@ -94,7 +94,7 @@ def intern_rows(
             start = np.uint64(offsets[row])
             firsts[row - block], rests[row - block] = words_of(data, start, np.uint64(offsets[row + 1]) - start, seed)
         for i in range(stop - block):
-            places[i] = spread(firsts[i], rests[i], seed) & mask
+            places[i] = hash_pair(firsts[i], rests[i], seed) & mask
         # subtle: touching all places of a block in a loop of its own lets the processor fetch many at once; looked
         # up one by one, each row of a large table would wait for the memory.
         for i in range(stop - block):
@@ -148,7 +148,7 @@ def refill_slots(old: Uint64s, slots: Uint64s, seed: np.uint64) -> None:
     for i in range(len(old) >> 1):
         a, b = old[2 * i], old[2 * i + 1]
         if b != U0:
-            at = spread(a, b & LOW_HALF, seed) & mask
+            at = hash_pair(a, b & LOW_HALF, seed) & mask
             while slots[(at << U1) + U1] != U0:
                 at = (at + U1) & mask
             slots[at << U1] = a

@@ -253,7 +253,7 @@ def split_text(
 
 
 @kernel
-def split(
+def split_words(
     data: Uint8s,
     mended: Uint8s,
     starts: Int64s,

@@ -37,7 +37,9 @@ def grid(
     _refuse_unknown(asked, [kinds[name] for name in names])
     found: dict[Setting, None] = {}
     for algorithm in algorithms:
-        variants = _variants(kinds[algorithm], asked) if isinstance(algorithm, str) else [_checked(algorithm, kinds)]
+        variants = (
+            _variants(kinds[algorithm], asked) if isinstance(algorithm, str) else [_check_algorithm(algorithm, kinds)]
+        )
         found |= {Setting(variant, budget): None for variant, budget in itertools.product(variants, budgets)}
     if not 1 <= len(found) <= MOST_SETTINGS:
         raise BadParameter(
@@ -71,7 +73,7 @@ def _refuse_unknown(asked: Mapping[str, object], kinds: Sequence[Any]) -> None:
             )
 
 
-def _checked(algorithm: Any, kinds: Kinds) -> Algorithm | ResearchPolicy:
+def _check_algorithm(algorithm: Any, kinds: Kinds) -> Algorithm | ResearchPolicy:
     if isinstance(algorithm, tuple(kinds.values())):
         return algorithm  # type: ignore[return-value]
     raise BadParameter(

@@ -75,15 +75,15 @@ def spoken(name: str, value: float, units: int, *, up: bool) -> int:
     an ulp below the float; calibration keeps 2^-17 of epsilon and of delta in reserve, which is far more.
     """
     exact = Fraction(repr(float(value))) * units
-    return _checked(name, math.ceil(exact) if up else math.floor(exact))
+    return _check_units(name, math.ceil(exact) if up else math.floor(exact))
 
 
 def computed_up(name: str, value: float, units: int) -> int:
     """Turn a computed number into whole units, up, with a guard for the rounding of its formula."""
-    return _checked(name, math.ceil(Fraction(value) * (1 + Fraction(1, 10**12)) * units))
+    return _check_units(name, math.ceil(Fraction(value) * (1 + Fraction(1, 10**12)) * units))
 
 
-def _checked(name: str, units: int) -> int:
+def _check_units(name: str, units: int) -> int:
     if not 0 <= units <= LARGEST_UNITS:
         raise BadParameter(f"The {name!r} parameter is out of a ledger's range.", f"Choose a smaller {name!r}.")
     return units

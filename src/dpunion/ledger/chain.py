@@ -8,11 +8,11 @@ from typing import Any
 
 from dpunion.errors import DamagedLedger
 from dpunion.ledger.amounts import Amounts
-from dpunion.ledger.events import Book, BrokenChain, Event, Kind
+from dpunion.ledger.events import Book, BrokenChain, Event, EventKind
 from dpunion.ledger.store import ALL_ROWS, APPEND, Session
 
 
-class Reader:
+class ChainReader:
     """Replays the chain, and remembers the rows it has found right, so that only new ones are checked again.
 
     Guarantees:
@@ -52,7 +52,7 @@ class Reader:
 def append(
     session: Session,
     book: Book,
-    kind: Kind,
+    kind: EventKind,
     dataset: str,
     amounts: Amounts,
     *,

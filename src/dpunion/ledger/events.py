@@ -18,7 +18,7 @@ COLUMNS = ("sequence", "kind", "dataset", "entry", *FIELDS, "fingerprint", "deta
 _TEXTS = frozenset({"kind", "dataset", "fingerprint", "details", "written", "hash"})
 
 
-class Kind(enum.Enum):
+class EventKind(enum.Enum):
     """What a row says happened."""
 
     OPENED = "opened"
@@ -52,7 +52,7 @@ class Event:
     """
 
     sequence: int
-    kind: Kind
+    kind: EventKind
     dataset: str
     entry: int
     amounts: Amounts
@@ -70,7 +70,7 @@ class Event:
             if type(value) is not (str if name in _TEXTS else int):
                 raise BrokenChain(f"its {name} is of the wrong type")
         with ForeignErrors(lambda _: BrokenChain("its kind is unknown"), ValueError):
-            kind = Kind(values["kind"])
+            kind = EventKind(values["kind"])
         amounts = Amounts(*(values[name] for name in FIELDS))
         rest = {name: values[name] for name in COLUMNS if name not in FIELDS and name != "kind"}
         return cls(kind=kind, amounts=amounts, **rest)
@@ -182,11 +182,11 @@ class Book:
         if event.hash != event.hash_after(self.head):
             raise BrokenChain("its hash does not follow from the row and the one before")
         match event.kind:
-            case Kind.OPENED:
+            case EventKind.OPENED:
                 self._open(event)
-            case Kind.RESERVED:
+            case EventKind.RESERVED:
                 self._reserve(event)
-            case Kind.SETTLED | Kind.CANCELLED:
+            case EventKind.SETTLED | EventKind.CANCELLED:
                 self._close(event)
         self.sequence, self.head = event.sequence, event.hash
 
@@ -218,7 +218,7 @@ class Book:
         entry = self.entries.get(event.entry)
         if entry is None or entry.dataset != event.dataset or entry.state is not EntryState.UNSETTLED:
             raise BrokenChain("it closes an entry that is not open")
-        cancels = event.kind is Kind.CANCELLED
+        cancels = event.kind is EventKind.CANCELLED
         if event.amounts != (-entry.charge if cancels else Amounts()):
             raise BrokenChain("it gives back another amount than was taken")
         self._spend(self.accounts[event.dataset], event.amounts)

@@ -23,8 +23,8 @@ from dpunion.errors import (
 from dpunion.foreign import ForeignErrors
 from dpunion.ledger.addresses import store_at
 from dpunion.ledger.amounts import DELTA_UNITS, EPSILON_UNITS, Amounts, Composition
-from dpunion.ledger.chain import Reader, append
-from dpunion.ledger.events import Account, Book, Entry, EntryState, Event, Kind
+from dpunion.ledger.chain import ChainReader, append
+from dpunion.ledger.events import Account, Book, Entry, EntryState, Event, EventKind
 from dpunion.ledger.fingerprints import sha256_of
 from dpunion.ledger.refusals import pair, refuse_charge, refuse_repeat
 from dpunion.ledger.store import Store
@@ -71,7 +71,7 @@ class Ledger:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._reader = Reader(store.name)
+        self._reader = ChainReader(store.name)
 
     def __repr__(self) -> str:
         return f"Ledger({self.name!r})"
@@ -123,7 +123,7 @@ class Ledger:
                     f"The dataset {name!r} is open already in {self.name}, and a budget cannot be changed.",
                     "Use it as it is, or choose another name for other data.",
                 )
-            append(session, book, Kind.OPENED, name, caps, details=details)
+            append(session, book, EventKind.OPENED, name, caps, details=details)
         return Account(name, chosen, caps)
 
     def reserve(
@@ -165,7 +165,7 @@ class Ledger:
             event = append(
                 session,
                 book,
-                Kind.RESERVED,
+                EventKind.RESERVED,
                 dataset,
                 amounts.stored(account.composition),
                 release_fingerprint=release_fingerprint,
@@ -218,7 +218,7 @@ class Ledger:
             refuse_charge(account, charge)
         return account
 
-    def _close(self, kind: Kind, own: Event, amounts: Amounts, details: dict[str, Any]) -> None:
+    def _close(self, kind: EventKind, own: Event, amounts: Amounts, details: dict[str, Any]) -> None:
         """Close the entry that the row `own` made, if it is still there."""
         with self._store.transaction(write=True) as session:
             book = self._reader.book(session)
@@ -293,7 +293,7 @@ class Reservation:
         if self._reading or self._closed or os.getpid() != self._process:
             raise LedgerError(f"Entry {self.entry} can no longer be cancelled.", "Its budget is spent.")
         self._closed = True
-        self._ledger._close(Kind.CANCELLED, self._event, -self._event.amounts, {})  # noqa: SLF001
+        self._ledger._close(EventKind.CANCELLED, self._event, -self._event.amounts, {})  # noqa: SLF001
 
     def settle(self, outputs: Iterable[str | os.PathLike[str]] = (), *, digest: str | None = None) -> None:
         """Record that the release was made: the files it was written to, or the SHA-256 of one kept in memory."""
@@ -304,7 +304,7 @@ class Reservation:
         if digest is not None:
             files.append(("", digest))
         with ForeignErrors(self._explain_unsettled, LedgerError, ours_too=True):
-            self._ledger._close(Kind.SETTLED, self._event, Amounts(), {"outputs": files})  # noqa: SLF001
+            self._ledger._close(EventKind.SETTLED, self._event, Amounts(), {"outputs": files})  # noqa: SLF001
 
     def _explain_unsettled(self, problem: LedgerError) -> LedgerError:
         if isinstance(problem, ReplacedLedger):

@@ -22,7 +22,7 @@ from dpunion.ngrams.candidates import Candidates, Level, halves, mark_candidates
 from dpunion.ngrams.plans import LengthPlan, LengthResult, NgramPlan
 from dpunion.plans import Plan
 from dpunion.randomness import Purpose, RunKey
-from dpunion.sets.streams import TokenStream, bounded, paired
+from dpunion.sets.streams import TokenStream, bound_stream, pair_grams
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
@@ -130,9 +130,9 @@ def next_level(
 def kept_tokens(bounding: Bounding, stream: TokenStream, key: RunKey) -> Contributions:
     """Return the tokens that each user keeps at length 1.
 
-    Guarantees: those of `bounded`.
+    Guarantees: those of `bound_stream`.
     """
-    return bounded(
+    return bound_stream(
         stream,
         stream.offsets,
         stream.tokens,
@@ -154,9 +154,9 @@ def kept_ngrams(
 ) -> Contributions:
     """Return the n-grams that each user keeps of those that `longer` found; their names are the pairs' eight bytes.
 
-    Guarantees: those of `bounded`.
+    Guarantees: those of `bound_stream`.
     """
-    return bounded(
+    return bound_stream(
         stream,
         positions.offsets,
         positions.codes,
@@ -175,7 +175,7 @@ def longer(positions: Positions, key: RunKey) -> tuple[Positions, Uint64s]:
     """
     codes, offsets = positions.codes, np.empty_like(positions.offsets)
     size = compact(positions.offsets, codes, offsets)
-    found, pairs = paired(codes[:size].copy(), key)
+    found, pairs = pair_grams(codes[:size].copy(), key)
     return Positions(offsets, found), pairs
 
 

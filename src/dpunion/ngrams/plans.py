@@ -18,7 +18,7 @@ from dpunion.algorithms import (
 from dpunion.budget import Budget
 from dpunion.calibration import rounding
 from dpunion.calibration.composition import (
-    Composition,
+    ComposedNoise,
     candidate_threshold,
     compose_funnel,
     compose_unit_norm,
@@ -287,7 +287,7 @@ def _slack(algorithm: Gaussians, stddev: float, threshold: float) -> float:
             return rounding.funnel_slack(stddev, threshold, algorithm)
 
 
-def _first_plan(algorithm: Gaussians, budget: Budget, composed: Composition) -> Plan:
+def _first_plan(algorithm: Gaussians, budget: Budget, composed: ComposedNoise) -> Plan:
     """Plan length 1 with its part of the noise and the threshold of the whole composition."""
     slack = _slack(algorithm, composed.stddevs[0], composed.threshold)
     stddev, threshold = composed.stddevs[0] * (1.0 + slack), composed.threshold * (1.0 + slack)

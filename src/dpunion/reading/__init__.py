@@ -30,7 +30,7 @@ from dpunion.reading.cleaning import (
     ValueKind,
 )
 from dpunion.reading.columnar import ArrowPart, ParquetPart
-from dpunion.reading.columns import Part, Wanted
+from dpunion.reading.columns import SourcePart, Wanted
 from dpunion.reading.databases import DatabasePart, PasswordInUrl, database_part
 from dpunion.reading.delimited import DelimitedPart
 from dpunion.reading.frames import FramePart, is_frame
@@ -132,7 +132,7 @@ def _prepared(
     query: str | None,
     input_format: str | None,
     on_reading: Callable[[], None],
-) -> tuple[Wanted, list[Part]]:
+) -> tuple[Wanted, list[SourcePart]]:
     """Return the checked parts of a source; on_reading is called between the checks without and with rows."""
     paths = _paths(source)
     if input_format is not None and paths != [NAME]:
@@ -157,7 +157,7 @@ def _prepared(
             "Name both: the column that says whose row it is, and the one with the values.",
         )
     wanted = Wanted(user, tuple(named), cleaner.values.role)
-    parts: list[Part]
+    parts: list[SourcePart]
     if database is not None:
         parts = [database]
     elif paths is None:
@@ -184,7 +184,7 @@ def _paths(source: Any) -> list[str | os.PathLike[str]] | None:
     return None
 
 
-def file_part(file: DataFile) -> Part:
+def file_part(file: DataFile) -> SourcePart:
     """Return how a file is read, by its format."""
     match file.format:
         case Format.PARQUET:
@@ -200,7 +200,7 @@ def file_part(file: DataFile) -> Part:
 
 
 def _rows(
-    parts: list[Part], wanted: Wanted, cleaner: Cleaner, on_progress: Callable[[float], None]
+    parts: list[SourcePart], wanted: Wanted, cleaner: Cleaner, on_progress: Callable[[float], None]
 ) -> Iterator[RowBatch]:
     total = max(sum(part.size for part in parts), 1)
     before = 0

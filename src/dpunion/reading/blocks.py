@@ -135,7 +135,7 @@ def check_text(block: Block) -> None:
         block.data.decode()
 
 
-def parsed(parse: Callable[[B], T], blocks: Iterator[B]) -> Iterator[T]:
+def parse_ahead(parse: Callable[[B], T], blocks: Iterator[B]) -> Iterator[T]:
     """Yield parse(block) for each block, in order, while later blocks are being read and parsed."""
     waiting: deque[Task[T]] = deque()
     with Threads(WORKERS) as threads:

@@ -21,7 +21,7 @@ from dpunion.reading.spelling import Column, Role, is_list, is_missing_possible,
 MAX_ITEM_BYTES = LONGEST_PART
 """Items longer than this many UTF-8 bytes are dropped, row by row; texts may be longer.
 
-For a key of several columns it is the one text of `keys.join` that counts.
+For a key of several columns it is the one text of `keys.join_key` that counts.
 """
 
 MAX_USER_BYTES = 4096

@@ -40,7 +40,7 @@ class Wanted:
         return f"{', '.join(shown[:-1])} and {shown[-1]}"
 
 
-class Part(Protocol):
+class SourcePart(Protocol):
     """One file, frame or iterable of a source."""
 
     @property

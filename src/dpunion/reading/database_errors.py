@@ -101,7 +101,7 @@ class Failure:
         return cls(next((code for phrase, code in SQLITE if phrase in message), type(error).__name__))
 
 
-def explained(failure: Failure, where: str) -> BadSource:
+def explain_failure(failure: Failure, where: str) -> BadSource:
     """Return our error for a failure."""
     for start, kind, what, remedy in REASONS:
         if failure.code.startswith(start):

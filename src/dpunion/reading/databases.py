@@ -126,7 +126,7 @@ def driver_of(source: str) -> Driver:
     name = scheme.group(1)
     if name in POSTGRESQL:
         warn_of_password(source)
-        return PostgreSQL(source, public_name(source))
+        return PostgreSQL(source, name_database(source))
     if name not in FILES:
         raise BadSource(f"The source is a URL of the unknown kind {name!r}.", SUPPORTED_URLS)
     if not source.startswith(f"{name}:///") or len(source) == len(f"{name}:///"):
@@ -159,7 +159,7 @@ def kind_of_file(path: Path) -> str | None:
     return "duckdb" if head[8:12] == DUCKDB_HEAD else None
 
 
-def public_name(url: str) -> str:
+def name_database(url: str) -> str:
     """Name a PostgreSQL database for errors and records: its name and host, if these are certain to be no password.
 
     subtle: with a character in the password that should have been percent-encoded, parts of it look like a host.

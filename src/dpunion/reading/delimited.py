@@ -26,14 +26,14 @@ from dpunion.reading.blocks import (
     check_text,
     count_lines,
     decompressed,
-    parsed,
+    parse_ahead,
     read_blocks,
     read_fully,
 )
 from dpunion.reading.columns import OnFraction, Wanted, find_columns
 from dpunion.reading.guard import attempt
 from dpunion.reading.locate import Format, InputFile
-from dpunion.reading.spelling import Column, Kind
+from dpunion.reading.spelling import Column, TextKind
 
 QUOTE, LINE_FEED, CARRIAGE_RETURN = ord('"'), ord("\n"), ord("\r")
 HEADER_BYTES = 1 << 16
@@ -76,17 +76,17 @@ class DelimitedPart:
         if names is not None:
             find_in_header(names, wanted, self.where)
         for column in columns:
-            column.see(Kind.TEXT, self.where)
+            column.see(TextKind.TEXT, self.where)
 
     def batches(self, wanted: Wanted, on_fraction: OnFraction) -> Iterator[tuple[Any, ...]]:
         """Yield the wanted columns, a block of rows at a time."""
         names = self._header()
         positions = find_in_header(names, wanted, self.where)
         blocks = self._without_header(on_fraction, BLOCK_BYTES)
-        yield from parsed(lambda block: parse(block, self.delimiter, len(names), *positions), blocks)
+        yield from parse_ahead(lambda block: parse_block(block, self.delimiter, len(names), *positions), blocks)
 
     def _blocks(self, on_fraction: OnFraction | None, size: int) -> Iterator[Block]:
-        return read_blocks(self.file, row_end, on_fraction, size)
+        return read_blocks(self.file, find_row_end, on_fraction, size)
 
     def _header(self) -> list[str]:
         """Return the names in the first row."""
@@ -169,7 +169,7 @@ def split_fields(row: bytes, delimiter: str) -> list[str]:
     return rows[0] if rows else []
 
 
-def row_end(block: Block, is_last: bool) -> int:  # noqa: FBT001 - the signature that read_blocks calls
+def find_row_end(block: Block, is_last: bool) -> int:  # noqa: FBT001 - the signature that read_blocks calls
     """Return where the last whole row of the block ends: at a line end after an even number of quotes."""
     data = block.data
     end = len(data) if is_last else max(data.rfind(b"\n"), data.rfind(b"\r")) + 1
@@ -224,7 +224,7 @@ def check_quotes(block: Block, delimiter: str) -> None:
         raise block.damaged("a quote is never closed", position=data.rfind(b'"'), remedy=QUOTING)
 
 
-def parse(block: Block, delimiter: str, width: int, *positions: int) -> tuple[Any, ...]:
+def parse_block(block: Block, delimiter: str, width: int, *positions: int) -> tuple[Any, ...]:
     """Return some columns of a block as text arrays: utf8[rows] each."""
     names = [str(i) for i in range(width)]
     wanted = [str(i) for i in positions]

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from dpunion.errors import BadParameter, DpunionError, UnsupportedType
 from dpunion.foreign import ForeignErrors
-from dpunion.reading.database_errors import Failure, explained
+from dpunion.reading.database_errors import Failure, explain_failure
 
 T = TypeVar("T")
 
@@ -42,7 +42,7 @@ DUCKDB_CONFIGURATION = {
 DUCKDB_SETTINGS = "set enable_progress_bar = false; set lock_configuration = true"
 
 
-class Session(Protocol):
+class QuerySession(Protocol):
     """An open connection."""
 
     def names(self, query: str) -> list[str]:
@@ -66,7 +66,7 @@ class Driver(Protocol):
         """The database as errors call it."""
         ...
 
-    def session(self) -> contextlib.AbstractContextManager[Session]:
+    def session(self) -> contextlib.AbstractContextManager[QuerySession]:
         """Open a connection for reading only."""
         ...
 
@@ -84,7 +84,7 @@ def ask(call: Callable[[], T], where: str) -> T:
 def _explain(failure: Exception, where: str) -> DpunionError:
     if isinstance(failure, ImportError):
         return BadParameter(f"Reading {where} needs a package that is not installed.", NEEDS_EXTRA)
-    return explained(Failure.of(failure), where)
+    return explain_failure(Failure.of(failure), where)
 
 
 def ask_each(reader: Any, where: str) -> Iterator[Any]:

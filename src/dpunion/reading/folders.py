@@ -26,7 +26,7 @@ ABSENT = (FileNotFoundError, NotADirectoryError)
 
 def status(path: Path) -> os.stat_result | None:
     """Return what a path leads to, links followed; None when there is nothing."""
-    return looked(path.stat, path)
+    return look_at(path.stat, path)
 
 
 def is_directory(found: os.stat_result | None) -> bool:
@@ -41,10 +41,10 @@ def entries(folder: Path) -> list[os.DirEntry[str]]:
         with os.scandir(folder) as found:
             return sorted(found, key=lambda entry: entry.name)
 
-    return looked(listed, folder) or []
+    return look_at(listed, folder) or []
 
 
-def looked(look: Callable[[], T], path: Path) -> T | None:
+def look_at(look: Callable[[], T], path: Path) -> T | None:
     """Return what `look` returns, None when the path is not there; refuse a path that cannot be looked at."""
 
     def explain(error: OSError) -> BadSource:
@@ -90,7 +90,7 @@ def is_hidden(name: str) -> bool:
 
 def is_folder(entry: os.DirEntry[str]) -> bool:
     """Say whether an entry is a folder or a link to one."""
-    return bool(looked(entry.is_dir, Path(entry.path)))
+    return bool(look_at(entry.is_dir, Path(entry.path)))
 
 
 def matching(pattern: Path) -> list[Path]:
@@ -127,7 +127,7 @@ def _matches(folder: Path, parts: Sequence[str], seen: set[str]) -> Iterator[Pat
                 yield folder / entry.name
     elif not glob.has_magic(first):
         if not rest:
-            yield from [folder / first] if looked((folder / first).lstat, folder / first) is not None else []
+            yield from [folder / first] if look_at((folder / first).lstat, folder / first) is not None else []
         else:
             yield from _matches(folder / first, rest, set())
     else:

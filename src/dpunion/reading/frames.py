@@ -39,8 +39,8 @@ class FramePart:
 
     def batches(self, wanted: Wanted, on_fraction: OnFraction) -> Iterator[tuple[Any, ...]]:
         """Yield the wanted columns of each record batch."""
-        wanted, frame = narrow(self.source, wanted, self.where)
-        reader = opened(frame)
+        wanted, frame = narrow_frame(self.source, wanted, self.where)
+        reader = open_stream(frame)
         if reader is None:
             raise UnsupportedType(
                 f"The columns of {self.where} cannot be made Arrow columns: probably one has mixed types.",
@@ -66,7 +66,7 @@ def is_pandas(source: object) -> bool:
     return kind.__module__.split(".")[0] == "pandas" and hasattr(source, "columns")
 
 
-def narrow(source: Any, wanted: Wanted, where: str) -> tuple[Wanted, Any]:
+def narrow_frame(source: Any, wanted: Wanted, where: str) -> tuple[Wanted, Any]:
     """Leave out the other columns of a pandas frame: converting them could fail, and takes time."""
     if not is_pandas(source):
         return wanted, source
@@ -112,7 +112,7 @@ def name_of(kind: type) -> str | None:
     return next((name for name, classes in families if issubclass(kind, classes)), kind.__name__)
 
 
-def opened(source: Any) -> Any:
+def open_stream(source: Any) -> Any:
     """Return a record batch reader, or None when the source cannot be turned into Arrow columns."""
     try:
         return pa.RecordBatchReader.from_stream(source)

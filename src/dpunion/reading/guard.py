@@ -19,7 +19,7 @@ def attempt(call: Callable[[], T], where: str) -> T:
     Guarantees:
     - the error names `where` only: the original message, cause, context and traceback are dropped.
     """
-    with ForeignErrors(lambda failure: damaged(where, failure)):
+    with ForeignErrors(lambda failure: explain_damage(where, failure)):
         return call()
 
 
@@ -31,7 +31,7 @@ def attempt_each(batches: Callable[[], Iterable[T]], where: str) -> Iterator[T]:
         yield batch  # type: ignore[misc]
 
 
-def damaged(where: str, failure: Exception) -> BadSource:
+def explain_damage(where: str, failure: Exception) -> BadSource:
     """Return the error for a reader's failure, of which only the class is looked at."""
     if isinstance(failure, PermissionError):
         return BadSource(f"No permission to read {where}.", "Ask for read permission, or read a copy.")

@@ -17,7 +17,7 @@ import pyarrow.json
 
 from dpunion.errors import BadParameter, DamagedSource, DpunionError, UnknownColumn, UnsupportedType
 from dpunion.foreign import ForeignErrors
-from dpunion.reading.blocks import Block, parsed, read_blocks
+from dpunion.reading.blocks import Block, parse_ahead, read_blocks
 from dpunion.reading.columns import OnFraction, Wanted, check_distinct, refuse_column
 from dpunion.reading.locate import InputFile
 from dpunion.reading.spelling import Column, is_list
@@ -44,7 +44,7 @@ class JsonLinesPart:
 
     def check(self, wanted: Wanted, columns: Sequence[Column]) -> None:
         """Check the wanted columns by the first block, which is all of a small file."""
-        learner = Learner(names_of(wanted))
+        learner = Learner(key_names(wanted))
         blocks = self._blocks(None)
         block = next(blocks, None)
         if block is None:
@@ -57,13 +57,13 @@ class JsonLinesPart:
 
     def batches(self, wanted: Wanted, on_fraction: OnFraction) -> Iterator[tuple[Any, ...]]:
         """Yield the wanted columns, a block of lines at a time."""
-        learner = Learner(names_of(wanted))
+        learner = Learner(key_names(wanted))
         tasks = ((block, learner.types_for(block)) for block in self._blocks(on_fraction))
-        yield from parsed(lambda task: parse(task[0], learner.names, task[1]), tasks)
+        yield from parse_ahead(lambda task: parse_lines(task[0], learner.names, task[1]), tasks)
         learner.finish()
 
     def _blocks(self, on_fraction: OnFraction | None) -> Iterator[Block]:
-        return read_blocks(self.file, row_end, on_fraction)
+        return read_blocks(self.file, find_line_end, on_fraction)
 
 
 class Learner:
@@ -100,12 +100,12 @@ class Learner:
         refuse_column((), self.names[self.found.index(False)], self.first.where, said="")
 
 
-def row_end(block: Block, is_last: bool) -> int:  # noqa: FBT001 - the signature that read_blocks calls
+def find_line_end(block: Block, is_last: bool) -> int:  # noqa: FBT001 - the signature that read_blocks calls
     """Return where the last whole line of the block ends."""
     return len(block.data) if is_last else block.data.rfind(b"\n") + 1
 
 
-def names_of(wanted: Wanted) -> tuple[str, ...]:
+def key_names(wanted: Wanted) -> tuple[str, ...]:
     """Return the names of the columns; JSON objects have no positions."""
     names = tuple(column for column in wanted.columns if isinstance(column, str))
     if len(names) < len(wanted.columns):
@@ -121,7 +121,7 @@ def lines_of(block: Block) -> Iterator[tuple[int, bytes]]:
             yield number, line
 
 
-def load(block: Block, number: int, line: bytes) -> dict[str, Any]:
+def load_line(block: Block, number: int, line: bytes) -> dict[str, Any]:
     """Return the object on one line, or refuse the line."""
 
     def refuse(error: Exception) -> DamagedSource:
@@ -152,7 +152,7 @@ def learn(block: Block, names: tuple[str, ...], known: list[Any]) -> list[Any]:
     """Return the Arrow types of the wanted columns, None for one that has no value so far."""
     types = list(known)
     for number, line in lines_of(block):
-        row = load(block, number, line)
+        row = load_line(block, number, line)
         for i, name in enumerate(names):
             if types[i] is None:
                 types[i] = type_of(row.get(name), name, block, number)
@@ -195,7 +195,7 @@ def has_key(block: Block, name: str) -> bool:
     if not any(spelling in block.data for spelling in spellings):
         return False
     lines = ((n, line) for n, line in lines_of(block) if any(spelling in line for spelling in spellings))
-    return any(name in load(block, n, line) for n, line in lines)
+    return any(name in load_line(block, n, line) for n, line in lines)
 
 
 def check_lines(block: Block) -> int:
@@ -220,7 +220,7 @@ def check_lines(block: Block) -> int:
     return lines
 
 
-def parse(block: Block, names: tuple[str, ...], types: list[Any]) -> tuple[Any, ...]:
+def parse_lines(block: Block, names: tuple[str, ...], types: list[Any]) -> tuple[Any, ...]:
     """Return the wanted columns of a block with their learned types."""
     schema = [(name, pa.string() if type_ is None else type_) for name, type_ in zip(names, types, strict=True)]
     lines = check_lines(block)
@@ -246,7 +246,7 @@ def explain(block: Block, names: tuple[str, ...], types: list[Any]) -> DpunionEr
     """Return the error for a block that Arrow refused, found by a slow walk over its lines."""
     for number, line in lines_of(block):
         try:
-            row = load(block, number, line)
+            row = load_line(block, number, line)
             got = [type_of(row.get(name), name, block, number) for name in names]
         except DpunionError as error:
             return error

@@ -53,13 +53,13 @@ def join_columns(parts: Sequence[Any]) -> Any:
     """Return the keys of columns of canonical text: large_utf8[rows], null where a part is null or empty."""
     # subtle: large, for a few short entries of dictionaries can be more than 2 GiB when each row has its own.
     between = pa.scalar(SEPARATOR, pa.large_string())
-    return pc.binary_join_element_wise(*map(written, parts), between, null_handling="emit_null")
+    return pc.binary_join_element_wise(*map(escape_texts, parts), between, null_handling="emit_null")
 
 
-def written(texts: Any) -> Any:
+def escape_texts(texts: Any) -> Any:
     """Return a column's escaped texts, large_utf8[rows]; a dictionary's entries are escaped once."""
     if pt.is_dictionary(texts.type):
-        return written(texts.dictionary).take(texts.indices)
+        return escape_texts(texts.dictionary).take(texts.indices)
     texts = texts.cast(pa.large_string())
     if is_missing_possible(texts, LONGEST_PART):
         sizes = pc.binary_length(texts)

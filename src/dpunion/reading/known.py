@@ -28,18 +28,18 @@ import pyarrow as pa
 
 from dpunion.errors import BadSource, DamagedSource, SourceNotFound, UnknownColumn
 from dpunion.formats import COLUMN, defuse_formula, is_utf8, restore_formula, unescape_controls
-from dpunion.keys import join
+from dpunion.keys import join_key
 from dpunion.normal_forms import nfc
 from dpunion.reading import file_part
 from dpunion.reading.blocks import read_blocks
 from dpunion.reading.cleaning import ValueKind
-from dpunion.reading.columns import Part, Wanted
+from dpunion.reading.columns import SourcePart, Wanted
 from dpunion.reading.folders import status
 from dpunion.reading.guard import attempt
-from dpunion.reading.jsonlines import distinct, row_end
+from dpunion.reading.jsonlines import distinct, find_line_end
 from dpunion.reading.locate import COMPRESSIONS, FORMATS, Compression, DataFile, Format, data_file, file_size
 from dpunion.reading.spelling import Column, Role
-from dpunion.sets.encoding import Normalization, normalized
+from dpunion.sets.encoding import Normalization, normalize_text
 from dpunion.tokens import words
 
 NGRAM_COLUMN = "ngram"
@@ -49,7 +49,7 @@ NGRAM_COLUMN = "ngram"
 class KnownItems:
     """The known items, sorted, and the SHA-256 of the file or of the sorted list as it was given.
 
-    items: spelled as the items of the release are; keys of several columns as the one text of `keys.join`.
+    items: spelled as the items of the release are; keys of several columns as the one text of `keys.join_key`.
     """
 
     items: tuple[str, ...]
@@ -96,7 +96,7 @@ def _needs(columns: Sequence[str]) -> str:
 def _spelled(texts: Sequence[str], kind: ValueKind, normalization: Normalization) -> list[str]:
     """Return texts as the release would spell them; what is no single word stays, and no word equals it."""
     if kind is ValueKind.ITEM:
-        return [normalized(text, normalization) for text in texts]
+        return [normalize_text(text, normalization) for text in texts]
     found = words(pa.array(texts, pa.large_string())).to_pylist()
     return [one[0] if len(one) == 1 else nfc(text) for text, one in zip(texts, found, strict=True)]
 
@@ -121,7 +121,7 @@ def _texts(items: Iterable[Any] | None, width: int) -> list[str] | None:
         return None
     if not all(isinstance(part, str) and is_utf8(part) for key in keys for part in key):
         return None
-    return sorted({key[0] if width == 1 else join(key) for key in keys} - {""})
+    return sorted({key[0] if width == 1 else join_key(key) for key in keys} - {""})
 
 
 def _read(path: Path, columns: Sequence[str]) -> list[Any] | None:
@@ -157,7 +157,7 @@ def _json_items(path: Path, columns: Sequence[str]) -> list[Any] | None:
 
 def _text_rows(file: DataFile, width: int) -> Iterator[tuple[str, ...]]:
     """Yield what stands on the lines of a text file."""
-    for block in read_blocks(file, row_end, None):
+    for block in read_blocks(file, find_line_end, None):
         for ended in block.data.decode().split("\n"):
             line = ended.removesuffix("\r")  # dpunion writes none, other programs end lines so
             if line:
@@ -177,7 +177,7 @@ def _column_rows(file: DataFile, columns: Sequence[str]) -> list[tuple[Any, ...]
     )
 
 
-def _column_names(part: Part, format_: Format, columns: tuple[str, ...]) -> Iterator[tuple[str | int, ...]]:
+def _column_names(part: SourcePart, format_: Format, columns: tuple[str, ...]) -> Iterator[tuple[str | int, ...]]:
     """Yield the columns to look for, the first that are there being meant."""
     yield columns
     if format_ is Format.CSV:
@@ -189,7 +189,7 @@ def _column_names(part: Part, format_: Format, columns: tuple[str, ...]) -> Iter
             yield (0,)
 
 
-def _has_one_column(part: Part) -> bool:
+def _has_one_column(part: SourcePart) -> bool:
     """Say whether there is no second column, of whatever type."""
     try:
         part.check(Wanted(1, (), Role.KEY), [Column("1", Role.KEY)])
@@ -198,7 +198,7 @@ def _has_one_column(part: Part) -> bool:
     return False
 
 
-def _rows_of(part: Part, names: tuple[str | int, ...]) -> list[tuple[Any, ...]] | None:
+def _rows_of(part: SourcePart, names: tuple[str | int, ...]) -> list[tuple[Any, ...]] | None:
     """Return the texts in some columns, None when they are not there."""
     wanted = Wanted(names[0], names[1:], Role.KEY)
     spelled = [Column(str(name), Role.KEY) for name in names]

@@ -16,7 +16,7 @@ import pyarrow as pa
 from dpunion.errors import BadParameter, UnsupportedType
 from dpunion.reading.columns import OnFraction, Wanted
 from dpunion.reading.guard import attempt
-from dpunion.reading.spelling import KINDS_FOR_ROLE, Column, Kind, Role
+from dpunion.reading.spelling import KINDS_FOR_ROLE, Column, Role, TextKind
 
 PAIRS_PER_BATCH = 1 << 17
 NAME_PARTS = ' A tuple can be a key whose parts have names: item=["country", "device"].'
@@ -45,12 +45,12 @@ class PairsPart:
     def batches(self, wanted: Wanted, on_fraction: OnFraction) -> Iterator[tuple[Any, ...]]:
         """Yield users and values, or the parts of keys, as text arrays: utf8[rows] each, null for None."""
         del wanted, on_fraction
-        pairs = spread(self.source) if isinstance(self.source, Mapping) else iter(self.source)
+        pairs = spread_mapping(self.source) if isinstance(self.source, Mapping) else iter(self.source)
         first = 0
         while batch := list(itertools.islice(pairs, PAIRS_PER_BATCH)):
             check_pairs(batch, first)
             users, values = zip(*batch, strict=True)
-            parts = [values] if len(self.values) == 1 else parts_of(values, len(self.values), first)
+            parts = [values] if len(self.values) == 1 else split_keys(values, len(self.values), first)
             first += len(batch)
             texts = (self._texts(part, column) for part, column in zip(parts, self.values, strict=True))
             yield self._texts(users, self.users), *texts
@@ -63,7 +63,7 @@ class PairsPart:
         return attempt(lambda: pa.array(texts, pa.string()), self.where)
 
 
-def spread(mapping: Mapping[Any, Any]) -> Iterator[tuple[Any, Any]]:
+def spread_mapping(mapping: Mapping[Any, Any]) -> Iterator[tuple[Any, Any]]:
     """Yield the pairs of a mapping; None stands for no values."""
     for user, values in mapping.items():
         if values is None:
@@ -89,7 +89,7 @@ def check_pairs(batch: list[Any], first: int) -> None:
             )
 
 
-def parts_of(keys: tuple[Any, ...], width: int, first: int) -> list[tuple[Any, ...]]:
+def split_keys(keys: tuple[Any, ...], width: int, first: int) -> list[tuple[Any, ...]]:
     """Return the columns of keys that are tuples of `width` parts, or None; refuse all else."""
     for i, key in enumerate(keys):
         if key is not None and not (isinstance(key, tuple | list) and len(key) == width):
@@ -101,19 +101,19 @@ def parts_of(keys: tuple[Any, ...], width: int, first: int) -> list[tuple[Any, .
     return list(zip(*(none if key is None else key for key in keys), strict=True))
 
 
-def kind_of_class(kind: type, role: Role, where: str) -> Kind | None:
+def kind_of_class(kind: type, role: Role, where: str) -> TextKind | None:
     """Return the kind of values of a Python class, or refuse it."""
-    found: Kind | None = None
+    found: TextKind | None = None
     if kind is type(None):
         return None
     if issubclass(kind, str):
-        found = Kind.TEXT
+        found = TextKind.TEXT
     elif issubclass(kind, bool | np.bool_):
-        found = Kind.BOOLEAN
+        found = TextKind.BOOLEAN
     elif issubclass(kind, int | np.integer):
-        found = Kind.INTEGER
+        found = TextKind.INTEGER
     elif issubclass(kind, dt.date) and not issubclass(kind, dt.datetime):
-        found = Kind.DATE
+        found = TextKind.DATE
     if found is None or found not in KINDS_FOR_ROLE[role]:
         choices = ", ".join(k.value for k in KINDS_FOR_ROLE[role])
         raise UnsupportedType(

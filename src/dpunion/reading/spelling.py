@@ -41,7 +41,7 @@ class Role(enum.Enum):
     KEY = "part of a key"
 
 
-class Kind(enum.Enum):
+class TextKind(enum.Enum):
     """The families of types that have a canonical text; a column stays in one family."""
 
     TEXT = "text"
@@ -51,10 +51,10 @@ class Kind(enum.Enum):
 
 
 KINDS_FOR_ROLE = {
-    Role.USER: (Kind.TEXT, Kind.INTEGER),
-    Role.ITEM: (Kind.TEXT, Kind.INTEGER, Kind.DATE, Kind.BOOLEAN),
-    Role.TEXT: (Kind.TEXT,),
-    Role.KEY: (Kind.TEXT, Kind.INTEGER, Kind.DATE, Kind.BOOLEAN),
+    Role.USER: (TextKind.TEXT, TextKind.INTEGER),
+    Role.ITEM: (TextKind.TEXT, TextKind.INTEGER, TextKind.DATE, TextKind.BOOLEAN),
+    Role.TEXT: (TextKind.TEXT,),
+    Role.KEY: (TextKind.TEXT, TextKind.INTEGER, TextKind.DATE, TextKind.BOOLEAN),
 }
 
 
@@ -75,7 +75,7 @@ class Column:
     def __init__(self, name: str, role: Role) -> None:
         self.name = name
         self.role = role
-        self.kind: Kind | None = None
+        self.kind: TextKind | None = None
         self._dictionary: Any = None
         self._dictionary_text: Any = None
 
@@ -90,7 +90,7 @@ class Column:
             type_ = type_.value_type
         self.see(kind_of(type_, self.role, self.name, where), where)
 
-    def see(self, kind: Kind | None, where: str) -> None:
+    def see(self, kind: TextKind | None, where: str) -> None:
         """Note the kind of some values; None stands for nulls only, which fit every kind."""
         if kind is None:
             return
@@ -124,7 +124,7 @@ class Column:
             return attempt(lambda: spell(array, kind), where)
         return self._dictionary_array(array, kind, where)
 
-    def _dictionary_array(self, array: Any, kind: Kind, where: str) -> Any:
+    def _dictionary_array(self, array: Any, kind: TextKind, where: str) -> Any:
         """Keep a dictionary; its entries are validated and spelled once while batches share it."""
         dictionary = array.dictionary
         if self._dictionary is None or not same_memory(dictionary, self._dictionary):
@@ -140,32 +140,32 @@ class Column:
         return attempt(lambda: pa.DictionaryArray.from_arrays(indices.cast(pa.int32()), texts), where)
 
 
-def kind_of(type_: Any, role: Role, column: str, where: str) -> Kind | None:
+def kind_of(type_: Any, role: Role, column: str, where: str) -> TextKind | None:
     """Return the kind of a column type (None: nulls only), or refuse it with a remedy."""
     if pt.is_dictionary(type_) or pt.is_run_end_encoded(type_):
         type_ = type_.value_type
-    kind: Kind | None
+    kind: TextKind | None
     if pt.is_null(type_):
         return None
     if pt.is_string(type_) or pt.is_large_string(type_) or pt.is_string_view(type_):
-        kind = Kind.TEXT
+        kind = TextKind.TEXT
     elif pt.is_integer(type_):
-        kind = Kind.INTEGER
+        kind = TextKind.INTEGER
     elif pt.is_date(type_):
-        kind = Kind.DATE
+        kind = TextKind.DATE
     elif pt.is_boolean(type_):
-        kind = Kind.BOOLEAN
+        kind = TextKind.BOOLEAN
     else:
         kind = None
     if kind is None or kind not in KINDS_FOR_ROLE[role]:
         raise UnsupportedType(
-            f"Column {column!r} of {where} has type {public_name(type_)}, which cannot be read as {role.value}.",
+            f"Column {column!r} of {where} has type {name_type(type_)}, which cannot be read as {role.value}.",
             remedy_for(type_, role),
         )
     return kind
 
 
-def public_name(type_: Any) -> str:
+def name_type(type_: Any) -> str:
     """Name a type without the names or values nested in it (an Arrow type may carry both)."""
     return str(type_).split("<", maxsplit=1)[0].split("(", maxsplit=1)[0].split("[", maxsplit=1)[0]
 
@@ -210,16 +210,16 @@ def plain_layout(array: Any, where: str) -> Any:
     return array
 
 
-def spell(array: Any, kind: Kind) -> Any:
+def spell(array: Any, kind: TextKind) -> Any:
     """Return utf8 or large_utf8 of a validated array without dictionary."""
     match kind:
-        case Kind.TEXT if pt.is_string_view(array.type):
+        case TextKind.TEXT if pt.is_string_view(array.type):
             return array.cast(pa.string() if array.nbytes <= INT32_MAX else pa.large_string())
-        case Kind.TEXT:
+        case TextKind.TEXT:
             return array
-        case Kind.DATE:
+        case TextKind.DATE:
             return spell_dates(array.cast(pa.date32()))
-        case Kind.INTEGER | Kind.BOOLEAN:
+        case TextKind.INTEGER | TextKind.BOOLEAN:
             return array.cast(pa.string())
         case _:
             assert_never(kind)

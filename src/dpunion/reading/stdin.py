@@ -21,7 +21,7 @@ from dpunion.checks import refuse_choice
 from dpunion.errors import BadParameter, BadSource, DamagedSource, DpunionError
 from dpunion.reading.blocks import BYTE_ORDER_MARK, decompressed, read_fully
 from dpunion.reading.columnar import END_OF_STREAM, IPC_FILE_MAGIC
-from dpunion.reading.columns import OnFraction, Part, Wanted, expect_types, find_columns, schema_names
+from dpunion.reading.columns import OnFraction, SourcePart, Wanted, expect_types, find_columns, schema_names
 from dpunion.reading.delimited import DelimitedPart
 from dpunion.reading.guard import WRITE_AGAIN, attempt, attempt_each
 from dpunion.reading.jsonlines import JsonLinesPart
@@ -165,7 +165,7 @@ class ArrowInputPart:
         return attempt(lambda: pa.ipc.open_stream(raw), self.where).schema
 
 
-def input_part(input_format: str | None) -> Part:
+def input_part(input_format: str | None) -> SourcePart:
     """Return standard input as a part, in the format that was said or that its first bytes tell."""
     if input_format == Format.PARQUET.value:
         raise BadParameter("Parquet cannot be read from standard input: its index is at its end.", AS_FILE)
@@ -185,7 +185,7 @@ def input_part(input_format: str | None) -> Part:
         if compression is not Compression.NONE:
             raise BadSource(f"The Arrow stream on standard input is packed with {compression.value}.", "Unpack it.")
         return ArrowInputPart(tape, where, size)
-    part: Callable[..., Part] = JsonLinesPart if format_ is Format.JSON_LINES else DelimitedPart
+    part: Callable[..., SourcePart] = JsonLinesPart if format_ is Format.JSON_LINES else DelimitedPart
     return part(StandardInput(tape, where, format_, compression, size), where, size)
 
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dpunion.report.charts import Axis, Chart, Kind, Scale, Series
+from dpunion.report.charts import Axis, AxisScale, Chart, ChartKind, Series
 from dpunion.report.pages import check_page, lab_page, release_page, write_page
 from dpunion.report.planning import plan_page
 from dpunion.report.tables import Section, Table
 
 __all__ = [
     "Axis",
+    "AxisScale",
     "Chart",
-    "Kind",
-    "Scale",
+    "ChartKind",
     "Section",
     "Series",
     "Table",

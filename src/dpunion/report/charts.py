@@ -24,14 +24,14 @@ BAR_HEIGHT = {"wide": 22, "narrow": 18}
 COLOURS = 8
 
 
-class Kind(enum.Enum):
+class ChartKind(enum.Enum):
     """How the values are drawn."""
 
     LINE = "line"
     BAR = "bar"
 
 
-class Scale(enum.Enum):
+class AxisScale(enum.Enum):
     """How an axis counts."""
 
     LINEAR = "linear"
@@ -45,7 +45,7 @@ class Axis:
     """What an axis shows."""
 
     title: str
-    scale: Scale = Scale.LINEAR
+    scale: AxisScale = AxisScale.LINEAR
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class Chart:
     x: Axis
     y: Axis
     series: tuple[Series, ...]
-    kind: Kind = Kind.LINE
+    kind: ChartKind = ChartKind.LINE
     note: str = ""
     short: str = ""
     smooth: bool = False
@@ -88,18 +88,18 @@ class Chart:
     def places(self) -> tuple[float | str, ...]:
         """All x values: numbers in rising order, names in the order given."""
         found = dict.fromkeys(x for one in self.series for x in one.xs)
-        if self.x.scale is Scale.NAMES:
+        if self.x.scale is AxisScale.NAMES:
             return tuple(found)
         return tuple(sorted(found, key=float))
 
 
 def drawings(chart: Chart) -> dict[str, str]:
     """Return the chart as SVG elements to stand inside HTML, by the kind of screen."""
-    converter = load("vl_convert")
+    converter = load_library("vl_convert")
     return {screen: cleaned(converter.vegalite_to_svg(specification(chart, screen)), chart, screen) for screen in SIZES}
 
 
-def load(module: str) -> Any:
+def load_library(module: str) -> Any:
     """Import what only pages need, or say how to get it."""
     import importlib
 
@@ -114,7 +114,7 @@ def specification(chart: Chart, screen: str) -> dict[str, Any]:
     places = {place: at for at, place in enumerate(chart.places)}
     values = [
         {
-            "place": str(x) if chart.x.scale is Scale.NAMES else float(x),
+            "place": str(x) if chart.x.scale is AxisScale.NAMES else float(x),
             "order": places[x],
             "value": float(y),
             "series": at,
@@ -131,7 +131,7 @@ def specification(chart: Chart, screen: str) -> dict[str, Any]:
             "range": [_marker(at) for at in range(len(chart.series))],
         },
     }
-    shape = _lines(chart, height) if chart.kind is Kind.LINE else _bars(chart, screen)
+    shape = _lines(chart, height) if chart.kind is ChartKind.LINE else _bars(chart, screen)
     shape["encoding"]["color"] = colour
     return {
         "$schema": SCHEMA,
@@ -186,14 +186,14 @@ def _axis(axis: Axis, values: list[float], *, grid: bool) -> dict[str, Any]:
     scale: dict[str, Any] = {"zero": grid}
     drawn: dict[str, Any] = {"grid": grid, "tickCount": 6, "format": ",.6~r"}
     match axis.scale:
-        case Scale.LOG:
+        case AxisScale.LOG:
             scale = {"type": "log", "nice": False}
             drawn = {"grid": grid, "format": ",.6~r", "values": _round_numbers(values)}
-        case Scale.PERCENT:
+        case AxisScale.PERCENT:
             drawn |= {"format": ".0%", "tickCount": 5}
             if max(values, default=0.0) > 0.6:
                 scale["domain"] = [0.0, 1.0]
-        case Scale.LINEAR | Scale.NAMES:
+        case AxisScale.LINEAR | AxisScale.NAMES:
             pass
     return {"title": axis.title, "scale": scale, "axis": drawn}
 

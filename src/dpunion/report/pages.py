@@ -16,7 +16,7 @@ from typing import Any
 from dpunion.checks import check_suffix
 from dpunion.files import OWNER_ONLY, atomic_file, check_place
 from dpunion.releases import Release
-from dpunion.report.charts import Chart, Scale, drawings, load
+from dpunion.report.charts import AxisScale, Chart, drawings, load_library
 from dpunion.report.sections import STUDY, describe_release
 from dpunion.report.tables import Cell, Section, Table, number, percent
 
@@ -100,7 +100,7 @@ def _hash(text: str) -> str:
 
 @functools.cache
 def _environment() -> Any:
-    jinja2 = load("jinja2")
+    jinja2 = load_library("jinja2")
     environment = jinja2.Environment(
         autoescape=True,
         undefined=jinja2.StrictUndefined,
@@ -143,7 +143,7 @@ def _drawn(chart: Chart) -> dict[str, Any]:
 
 def behind(chart: Chart) -> Table:
     """Return the table behind a chart: a row for each place on the x axis, a column for each series."""
-    write = percent if chart.y.scale is Scale.PERCENT else number
+    write = percent if chart.y.scale is AxisScale.PERCENT else number
     known = [dict(zip(one.xs, one.ys, strict=True)) for one in chart.series]
     rows: list[tuple[Cell, ...]] = []
     for place in chart.places:

@@ -14,7 +14,7 @@ from dpunion.errors import BadParameter
 from dpunion.ngrams.plans import LengthResult, NgramPlan
 from dpunion.plans import Noise, Plan
 from dpunion.releases import NOT_PRIVATE, Release
-from dpunion.report.charts import Axis, Chart, Kind, Scale, Series
+from dpunion.report.charts import Axis, AxisScale, Chart, ChartKind, Series
 from dpunion.report.curves import Company, holders_between, release_curve, saturation
 from dpunion.report.tables import Cell, Section, Table, number, percent
 
@@ -22,8 +22,8 @@ STUDY = "A study, not a release: these numbers are not differentially private. S
 PROMISE = ", with differential privacy for each person as a whole"
 TESTED = ", for a test"
 SET_SIZES = (1, 10, 100)
-HOLDERS = Axis("people who hold the item", Scale.LOG)
-CHANCE = Axis("chance of release", Scale.PERCENT)
+HOLDERS = Axis("people who hold the item", AxisScale.LOG)
+CHANCE = Axis("chance of release", AxisScale.PERCENT)
 NAMES = {
     "max_items_per_user": "items of each person that count, at most",
     "cutoff_margin": "cutoff margin, in noise scales",
@@ -149,10 +149,10 @@ def spending(plan: Plan) -> Section:
         parts.append(
             Chart(
                 "How the rounds share the budget",
-                Axis("round", Scale.NAMES),
-                Axis("part of the (squared) budget", Scale.PERCENT),
+                Axis("round", AxisScale.NAMES),
+                Axis("part of the (squared) budget", AxisScale.PERCENT),
                 (Series("share", names, shares),),
-                kind=Kind.BAR,
+                kind=ChartKind.BAR,
             )
         )
         text = (
@@ -260,5 +260,7 @@ def ngram_lengths(plan: NgramPlan, results: Sequence[LengthResult]) -> Section:
         names = tuple("1 token" if one.length == 1 else f"{one.length} tokens" for one in results)
         counts = tuple(float(one.released) for one in results)
         bars = (Series("released", names, counts),)
-        parts.append(Chart("Released, by length", Axis("length", Scale.NAMES), Axis("n-grams"), bars, kind=Kind.BAR))
+        parts.append(
+            Chart("Released, by length", Axis("length", AxisScale.NAMES), Axis("n-grams"), bars, kind=ChartKind.BAR)
+        )
     return Section("How the budget was spent", (text,), tuple(parts))

@@ -63,7 +63,7 @@ def encode(
     user_table, item_table = StringTable(seeds[0]), StringTable(seeds[1])
     with RowStore(memory_limit) as rows:
         with Threads(1) as other_thread:
-            for users, values in ahead(batches) if read_ahead else batches:
+            for users, values in fetch_ahead(batches) if read_ahead else batches:
                 numbered_users = other_thread.submit(user_table.number, users)
                 if split_words:
                     counts, offsets, data = word_buffers(values)
@@ -84,13 +84,13 @@ def encode(
             table, renumbered = canonical_table(item_table, key, Normalization.EXACT if split_words else normalization)
             user_digests = digested.result()
         del user_table, item_table
-        unwanted = listed(table, known, key)
+        unwanted = mark_known(table, known, key)
         return group_rows(
             rows, renumbered, user_digests, table, key, max_items_per_user, user_order, unwanted, threads=threads
         )
 
 
-def ahead(batches: Iterable[tuple[pa.Array, pa.Array]]) -> Iterator[tuple[pa.Array, pa.Array]]:
+def fetch_ahead(batches: Iterable[tuple[pa.Array, pa.Array]]) -> Iterator[tuple[pa.Array, pa.Array]]:
     """Read one batch ahead in a thread of its own; for files, which any thread may read."""
     rest = iter(batches)
     with Threads(1) as reader:
@@ -124,7 +124,7 @@ def canonical_table(raw: StringTable, key: RunKey, normalization: Normalization)
     return table, rank if merged is None else rank[merged]
 
 
-def listed(table: ItemTable, known: Sequence[str], key: RunKey) -> Bools | None:
+def mark_known(table: ItemTable, known: Sequence[str], key: RunKey) -> Bools | None:
     """Say for each item of the table whether it is on the known list: bool[items], or None without a list.
 
     Guarantees: an item is on the list when its bytes are; the comparison is by 128-bit keyed digests.
@@ -146,10 +146,10 @@ def _normalized(offsets: Int64s, data: Uint8s, normalization: Normalization) -> 
     raw = data.tobytes()
     ends = offsets.tolist()
     texts = (raw[start:stop].decode() for start, stop in itertools.pairwise(ends))
-    return pa.array([normalized(text, normalization) for text in texts], pa.large_string())
+    return pa.array([normalize_text(text, normalization) for text in texts], pa.large_string())
 
 
-def normalized(text: str, normalization: Normalization) -> str:
+def normalize_text(text: str, normalization: Normalization) -> str:
     """Return one item's text as the normalization spells it."""
     match normalization:
         case Normalization.EXACT:

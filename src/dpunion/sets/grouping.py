@@ -11,7 +11,7 @@ from dpunion.contributions import Bools, Contributions, Int32s, Int64s, ItemTabl
 from dpunion.kernels.bounding import drop_items, gather_users, keep_random
 from dpunion.kernels.grouping import count_blocks, group_block, has_ties, pack_rows
 from dpunion.randomness import Purpose, RunKey
-from dpunion.sets.spill import Part, RowStore
+from dpunion.sets.spill import RowStore, SpilledPart
 from dpunion.threads import usable_cores, work_in_threads
 
 ROWS_PER_BLOCK = 1 << 17
@@ -43,8 +43,8 @@ def group_rows(
     """
     # subtle: the arguments are gone when the call returns, so that the rows and the digests are not both there twice.
     count = threads or usable_cores()
-    order, offsets, items = laid_out(
-        *bounded_rows(rows, renumbered, user_digests, table, key, max_items, unwanted, count),
+    order, offsets, items = lay_out_users(
+        *bound_rows(rows, renumbered, user_digests, table, key, max_items, unwanted, count),
         user_digests,
         user_order,
         count,
@@ -52,7 +52,7 @@ def group_rows(
     return Contributions(offsets, items, table, user_digests[order], max_items)
 
 
-def laid_out(
+def lay_out_users(
     starts: Int64s, sizes: Int64s, kept: Int32s, user_digests: Uint64s, user_order: UserOrder, threads: int
 ) -> tuple[Int64s, Int64s, Int32s]:
     """Copy the users' items in visiting order, in some threads: (order, offsets, items).
@@ -71,7 +71,7 @@ def laid_out(
     return order, offsets, items
 
 
-def bounded_rows(
+def bound_rows(
     rows: RowStore,
     renumbered: Int32s,
     user_digests: Uint64s,
@@ -98,7 +98,7 @@ def bounded_rows(
             return part_starts, part_sizes, grouped
         if not pieces:
             starts, sizes = np.zeros(len(user_digests), np.int64), np.zeros(len(user_digests), np.int64)
-        grouped, part_starts = compacted(part_starts, part_sizes, grouped)
+        grouped, part_starts = compact_items(part_starts, part_sizes, grouped)
         starts[mine], sizes[mine] = part_starts + placed, part_sizes
         pieces.append(grouped)
         placed += len(grouped)
@@ -117,7 +117,7 @@ def bound_again(everything: Contributions, bounding: Bounding, key: RunKey) -> C
     if int(sizes.max(initial=0)) > bounding.limit:
         items = items.copy()
         bound_sets(starts, items, sizes, user_digests, everything.table, key, bounding.limit, threads)
-    order, offsets, kept = laid_out(starts, sizes, items, user_digests, bounding.order, threads)
+    order, offsets, kept = lay_out_users(starts, sizes, items, user_digests, bounding.order, threads)
     return Contributions(offsets, kept, everything.table, user_digests[order], bounding.limit)
 
 
@@ -146,7 +146,9 @@ def bound_sets(
     work_in_threads(keep, even_ranges(len(heavy), threads))
 
 
-def group_part(part: Part, users: int, renumbered: Int32s, items: int, threads: int) -> tuple[Int64s, Int64s, Int32s]:
+def group_part(
+    part: SpilledPart, users: int, renumbered: Int32s, items: int, threads: int
+) -> tuple[Int64s, Int64s, Int32s]:
     """Sort one part of the rows in blocks that fit the cache, in some threads.
 
     Returns (starts, sizes, grouped): int64[users] twice and int32[>= rows].
@@ -207,7 +209,7 @@ def ranges_of(cuts: list[int]) -> list[range]:
     return [range(start, stop) for start, stop in itertools.pairwise(cuts) if start < stop]
 
 
-def compacted(starts: Int64s, sizes: Int64s, grouped: Int32s) -> tuple[Int32s, Int64s]:
+def compact_items(starts: Int64s, sizes: Int64s, grouped: Int32s) -> tuple[Int32s, Int64s]:
     """Return the kept items of all users without gaps, and where each user's begin.
 
     Guarantees: nothing but kept items is copied.

@@ -32,7 +32,7 @@ SMALLEST_LIMIT = 100_000_000
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
-class Part:
+class SpilledPart:
     """Rows of the users phase, phase + stride, phase + 2 stride, ..., renumbered 0, 1, 2, ...
 
     chunks: pairs of (users int32[rows], items int32[rows]).
@@ -80,11 +80,11 @@ class RowStore:
         if self.waiting > self.most_rows:
             self._spill()
 
-    def parts(self) -> Iterator[Part]:
+    def parts(self) -> Iterator[SpilledPart]:
         """Give the rows back, by parts; each part is gone once it was given."""
         if not self.files:
             chunks, self.chunks = self.chunks, []
-            yield Part(0, 1, chunks)
+            yield SpilledPart(0, 1, chunks)
             return
         self._spill()
         for phase, file in enumerate(self.files):
@@ -94,7 +94,7 @@ class RowStore:
             users = ((packed >> np.uint64(32)) // np.uint64(PARTS)).astype(np.int32)
             items = (packed & np.uint64(0xFFFFFFFF)).astype(np.int32)
             del packed
-            yield Part(phase, PARTS, [(users, items)])
+            yield SpilledPart(phase, PARTS, [(users, items)])
 
     def _spill(self) -> None:
 

@@ -29,7 +29,7 @@ from dpunion.kernels.ngrams import (
 )
 from dpunion.randomness import Purpose, RunKey
 from dpunion.sets.encoding import Normalization, canonical_table
-from dpunion.sets.grouping import bound_sets, heavy_ranges, laid_out
+from dpunion.sets.grouping import bound_sets, heavy_ranges, lay_out_users
 from dpunion.sets.strings import StringTable
 from dpunion.threads import Threads, usable_cores, work_in_threads
 from dpunion.tokens import Splitting, Tokenizer, documents
@@ -99,7 +99,7 @@ def read_tokens(
     return TokenStream(offsets, stream, table, user_digests)
 
 
-def paired(grams: Int32s, key: RunKey) -> tuple[Int32s, Uint64s]:
+def pair_grams(grams: Int32s, key: RunKey) -> tuple[Int32s, Uint64s]:
     """Return for each position the number of the n-gram made of the two that start there and one later, or -1.
 
     grams: int32[n], ending with -1. Returns codes: int32[n] and pairs: uint64[distinct], prefix << 32 | suffix, in
@@ -134,7 +134,7 @@ def paired(grams: Int32s, key: RunKey) -> tuple[Int32s, Uint64s]:
     return codes, pairs[:count][order]
 
 
-def bounded(
+def bound_stream(
     stream: TokenStream,
     offsets: Int64s,
     codes: Int32s,
@@ -168,7 +168,7 @@ def bounded(
     bound_sets(
         starts[:-1], grouped, sizes, stream.user_digests, table, key, max_items_per_user, count, bound_round=bound_round
     )
-    order, new_offsets, items = laid_out(starts, sizes, grouped, stream.user_digests, user_order, count)
+    order, new_offsets, items = lay_out_users(starts, sizes, grouped, stream.user_digests, user_order, count)
     return Contributions(new_offsets, items, table, stream.user_digests[order], max_items_per_user)
 
 
@@ -197,16 +197,16 @@ def encode_ngrams(
     levels: list[tuple[Int32s, Int64s, Uint8s]] = []
     for length in range(1, longest + 1):
         if length > 1:
-            grams, pairs = paired(grams, key)
+            grams, pairs = pair_grams(grams, key)
             suffixes = (pairs & np.uint64(0xFFFFFFFF)).astype(np.int32)
             prefixes = (pairs >> np.uint64(32)).astype(np.int32)
             last = last[suffixes]
-            offsets, data = joined_texts(offsets, data, stream.table, prefixes, last)
+            offsets, data = join_ngrams(offsets, data, stream.table, prefixes, last)
         if length >= shortest:
             levels.append((grams, offsets, data))
     table, ranks = _one_table(levels, key)
     codes, spread = _side_by_side(stream.offsets, [grams for grams, _, _ in levels], ranks)
-    return bounded(
+    return bound_stream(
         stream,
         spread,
         codes,
@@ -219,7 +219,7 @@ def encode_ngrams(
     )
 
 
-def joined_texts(
+def join_ngrams(
     offsets: Int64s, data: Uint8s, tokens: ItemTable, prefixes: Int32s, last: Int32s
 ) -> tuple[Int64s, Uint8s]:
     """Return the texts of n-grams, prefix, space, last token, as int64 offsets and bytes.

@@ -95,7 +95,7 @@ def test_novel_items_pass_with_at_most_delta(epsilon, delta, limit):
     spread = gaussian.exact_unit_norm(epsilon, delta, limit)
     count = gaussian.exact_count(epsilon, delta, limit)
     lap_spread = laplace.published_spread(epsilon, delta, limit)
-    lap_count = laplace.published_count(epsilon, delta, limit)
+    lap_count = laplace.published_count_laplace(epsilon, delta, limit)
     for t in range(1, limit + 1):
         root = arb(t).sqrt()
         tail = arb_tail((arb(spread.threshold) - 1 / root) / arb(spread.scale))

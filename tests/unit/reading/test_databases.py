@@ -27,8 +27,8 @@ from dpunion.errors import (
 )
 from dpunion.reading import NullUserPolicy, PasswordInUrl, ValueKind, check_source, open_rows
 from dpunion.reading.cleaning import Cleaner
-from dpunion.reading.database_errors import Failure, explained
-from dpunion.reading.databases import database_part, public_name
+from dpunion.reading.database_errors import Failure, explain_failure
+from dpunion.reading.databases import database_part, name_database
 from dpunion.reading.drivers import PostgreSQL, original_names
 
 # What is warned of is a matter of tests/unit/reading/test_queries.py; here such queries are run.
@@ -430,7 +430,7 @@ def test_a_password_in_the_url_works_and_warns_once(postgres_url: str, postgres:
     ],
 )
 def test_public_names_hold_no_password(url: str, name: str) -> None:
-    assert public_name(url) == f"the PostgreSQL database {name}".rstrip()
+    assert name_database(url) == f"the PostgreSQL database {name}".rstrip()
 
 
 @pytest.mark.parametrize(
@@ -532,7 +532,7 @@ def test_codes_without_an_explanation_still_name_no_text() -> None:
     class Odd(Exception):
         sqlstate = f"{CANARY}"
 
-    error = explained(Failure.of(Odd(CANARY)), "the database")
+    error = explain_failure(Failure.of(Odd(CANARY)), "the database")
     assert "(Odd)" in str(error)
     assert CANARY not in str(error)
-    assert explained(Failure("22012"), "the database").exit_code == 3
+    assert explain_failure(Failure("22012"), "the database").exit_code == 3

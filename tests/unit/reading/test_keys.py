@@ -30,7 +30,7 @@ import dpunion
 from dpunion.cli import app
 from dpunion.errors import AlreadyReleased, BadParameter, BadSource, UnknownColumn, UnsupportedType
 from dpunion.formats import WRITERS
-from dpunion.keys import SEPARATOR, join, split
+from dpunion.keys import SEPARATOR, join_key, split_key
 from dpunion.ledger import Ledger, fingerprint
 from dpunion.reading import MAX_ITEM_BYTES, NullUserPolicy, ValueKind, check_source, open_rows
 from dpunion.reading.key_columns import join_columns
@@ -73,12 +73,12 @@ texts = st.text(st.sampled_from("aé_\\\x1f\u0301\u0338ΣSİ<=1") | st.character
 @example(["", "", ""])
 def test_splitting_undoes_joining(parts: list[str]) -> None:
     """So different keys have different texts."""
-    assert split(join(parts)) == tuple(parts)
+    assert split_key(join_key(parts)) == tuple(parts)
 
 
 @given(st.lists(st.tuples(texts, texts), min_size=1, max_size=8))
 def test_columns_are_joined_as_texts_are(keys: list[tuple[str, str]]) -> None:
-    expected = [join(key) if all(key) else None for key in keys]
+    expected = [join_key(key) if all(key) else None for key in keys]
     columns = [pa.array(column, pa.string()) for column in zip(*keys, strict=True)]
     coded = [column.dictionary_encode() for column in columns]
     assert join_columns(columns).to_pylist() == expected
@@ -97,7 +97,7 @@ def test_normalising_a_key_is_normalising_its_parts(parts: list[str]) -> None:
         return unicodedata.normalize("NFC", text)
 
     for normal in (composed, lowered):
-        assert split(normal(join(parts))) == tuple(map(normal, parts))
+        assert split_key(normal(join_key(parts))) == tuple(map(normal, parts))
 
 
 # --- every source -------------------------------------------------------------------------------------------
@@ -252,7 +252,7 @@ def read(source: Any, columns: Any = ("country", "device"), user: Any = "who") -
     check_source(source, user=user, value=columns, kind=ValueKind.ITEM)
     with open_rows(source, user=user, value=columns, kind=ValueKind.ITEM) as batches:
         return [
-            (who, *split(key))
+            (who, *split_key(key))
             for users, keys in batches
             for who, key in zip(users.to_pylist(), keys.to_pylist(), strict=True)
         ]
@@ -440,7 +440,7 @@ def test_the_statement_names_the_columns(release: Release) -> None:
 def test_known_keys_from_files(suffix: str, release: Release, tmp_path: Path) -> None:
     path = release.write(tmp_path / f"known{suffix}")
     known = read_known(path, COLUMNS)
-    assert sorted(map(split, known.items)) == sorted(COMMON)
+    assert sorted(map(split_key, known.items)) == sorted(COMMON)
     with pytest.raises(BadSource, match="needs columns 'country', 'year' of texts"):
         read_known(path if suffix != ".txt" else release.write(tmp_path / "other.csv"), ("country", "year"))
 

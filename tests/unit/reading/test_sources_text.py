@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from dpunion.errors import DamagedSource, DpunionError, UnknownColumn, UnsupportedType
 from dpunion.reading import ValueKind, blocks, open_rows
 from dpunion.reading.blocks import Block, read_blocks
-from dpunion.reading.delimited import check_quotes, header_end, parse, ragged, ragged_row, row_end
+from dpunion.reading.delimited import check_quotes, find_row_end, header_end, parse_block, ragged, ragged_row
 from dpunion.reading.locate import data_file
 
 
@@ -79,12 +79,12 @@ def test_csv_round_trip_in_blocks_of_any_size(tmp_path_factory: Any, pairs: list
     writer.writerows([["id" + u, v] for u, v in pairs])
     path = tmp_path_factory.mktemp("csv") / "d.csv"
     path.write_bytes(out.getvalue().encode())
-    found = list(read_blocks(data_file(path), row_end, lambda _: None, size))
+    found = list(read_blocks(data_file(path), find_row_end, lambda _: None, size))
     assert b"".join(block.data for block in found) == path.read_bytes()
     rows = []
     for i, block in enumerate(found):
         start = header_end(block) if i == 0 else 0
-        users, values = parse(Block(block.data[start:], 1, ""), ",", 2, 0, 1)
+        users, values = parse_block(Block(block.data[start:], 1, ""), ",", 2, 0, 1)
         rows += zip(users.to_pylist(), values.to_pylist(), strict=True)
     assert rows == [("id" + u, v) for u, v in pairs]
 
@@ -213,7 +213,7 @@ def test_rows_end_where_quotes_are_even(text: str, piece: int) -> None:
     block = Block(data, 1, "f")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("dpunion.reading.delimited.PIECE_BYTES", piece)
-        first, last = header_end(block), row_end(block, False)
+        first, last = header_end(block), find_row_end(block, False)
         wrong = ragged_row(data, ord(","), 2)
     ends = [i + 1 for i, octet in enumerate(data) if octet in b"\r\n" and data.count(b'"', 0, i) % 2 == 0]
     start = len(data) - len(data.lstrip(b"\r\n"))

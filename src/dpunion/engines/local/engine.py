@@ -19,7 +19,7 @@ from dpunion.ngrams.plans import NgramPlan
 from dpunion.plans import Plan
 from dpunion.randomness import RunKey
 from dpunion.reading import Rows, ValueKind, open_rows
-from dpunion.reading.databases import public_name
+from dpunion.reading.databases import name_database
 from dpunion.requests import Folder, Request, Run
 from dpunion.sets.encoding import encode
 from dpunion.sets.spill import as_bytes
@@ -161,4 +161,4 @@ def texts_of(table: ItemTable, chosen: Int64s) -> tuple[str, ...]:
 
 def _public(source: str) -> str:
     """Return a source's name without anything secret."""
-    return public_name(source) if source.startswith(("postgresql://", "postgres://")) else source
+    return name_database(source) if source.startswith(("postgresql://", "postgres://")) else source

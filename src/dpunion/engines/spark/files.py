@@ -17,12 +17,12 @@ from dpunion.engines.spark.failures import cleanly
 from dpunion.engines.spark.tasks import Batches, guarded
 from dpunion.errors import BadSource
 from dpunion.reading.cleaning import Cleaner, NullUserPolicy, ValueKind
-from dpunion.reading.columns import Part, Wanted
+from dpunion.reading.columns import SourcePart, Wanted
 from dpunion.reading.delimited import DelimitedPart
 from dpunion.reading.folders import shown
 from dpunion.reading.jsonlines import JsonLinesPart
 from dpunion.reading.locate import COMPRESSIONS, Compression, Format
-from dpunion.reading.spelling import Column, Kind
+from dpunion.reading.spelling import Column, TextKind
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -82,7 +82,7 @@ class FileInWorker:
         return pa.BufferReader(self.content)
 
     @property
-    def part(self) -> Part:
+    def part(self) -> SourcePart:
         """The reader of the file, the one of one machine."""
         if self.format is Format.JSON_LINES:
             return JsonLinesPart(self, self.where, self.size)
@@ -198,4 +198,4 @@ def check_kinds(groups: list[tuple[DataFrame, Format]], rows: WantedRows) -> Non
         found = files.select("path", "content").mapInArrow(task, "kinds array<string>").distinct()
         for (kinds,) in sorted(cleanly(found.collect), key=repr):
             for column, kind in zip(columns, kinds, strict=True):
-                column.see(None if kind is None else Kind(kind), "one of the files")
+                column.see(None if kind is None else TextKind(kind), "one of the files")

@@ -173,6 +173,6 @@ class SplitKeys:
         Guarantees: what comes out are the parts of released items and nothing else.
         """
         for batch in batches:
-            rows = [keys.split(name.decode()) for name in batch.column("item").to_pylist()]
+            rows = [keys.split_key(name.decode()) for name in batch.column("item").to_pylist()]
             parts = [pa.array([key[place] for key in rows], pa.string()) for place in range(len(self.columns))]
             yield pa.RecordBatch.from_arrays(parts, list(self.columns))
