@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test test-all java lint format docs reproduce audit torture benchmark benchmark-large benchmark-billion benchmark-spark clean
+.PHONY: help demo test test-all java lint format docs reproduce audit torture benchmark benchmark-large benchmark-billion benchmark-spark benchmark-startup clean
 
 help:  ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -56,6 +56,9 @@ benchmark-large: $(VENV)/.dev  ## The same with 77M pairs too, grouped and shuff
 
 benchmark-billion: $(VENV)/.dev  ## One billion pairs, dpunion alone
 	@$(BIN)/python benchmarks/speed.py --billion
+
+benchmark-startup: $(VENV)/.dev  ## What each trick is worth that makes the first release start sooner
+	@$(BIN)/python benchmarks/startup.py
 
 benchmark-spark: $(VENV)/.dev  ## On Spark: time against its own count on 8.6M and 77M pairs, and what sharding costs
 	@$(BIN)/python benchmarks/spark_speed.py --large

@@ -17,17 +17,15 @@ import dataclasses
 import enum
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar
 
-from dpunion.errors import BadParameter, refuse_algorithm, refuse_choice
+from dpunion.checks import as_choice, check_real, check_whole, refuse_algorithm
+from dpunion.errors import BadParameter
 
 LARGEST_MAX_ITEMS = 10_000
 LARGEST_PASSES = 16
-LARGEST_SHOWN = 10**30
 # Items have 32-bit numbers.
 MAX_ITEMS = 2**31 - 1
-
-E = TypeVar("E", bound=enum.Enum)
 
 
 class Calibration(enum.Enum):
@@ -65,41 +63,6 @@ class Bounding:
 
     limit: int
     order: UserOrder = UserOrder.RANDOM
-
-
-def shown(value: object) -> str:
-    """Return a refused value for an error; Python does not write whole numbers of thousands of digits."""
-    return "a number of many digits" if isinstance(value, int) and abs(value) > LARGEST_SHOWN else repr(value)
-
-
-def check_whole(owner: str, name: str, value: object, low: int, high: int) -> None:
-    """Refuse anything but an integer in [low, high]."""
-    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-        raise BadParameter(
-            f"The {name!r} parameter of {owner} must be a whole number from {low} to {high}. "
-            f"Got {shown(value)} instead.",
-            f"Choose {name!r} from public knowledge, not from the data.",
-        )
-
-
-def check_real(owner: str, name: str, value: object, low: float, high: float) -> None:
-    """Refuse anything but a finite number in [low, high]."""
-    # subtle: compared as it is, for a whole number may be too large for a float; nan is in no range.
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not low <= value <= high:
-        raise BadParameter(
-            f"The {name!r} parameter of {owner} must be a number from {low:g} to {high:g}. Got {shown(value)} instead.",
-            f"Choose {name!r} from public knowledge, not from the data.",
-        )
-
-
-def as_choice(name: str, value: object, choices: type[E]) -> E:
-    """Turn a plain word of the edge into the enum used inside."""
-    if isinstance(value, choices):
-        return value
-    for choice in choices:
-        if choice.value == value:
-            return choice
-    refuse_choice(name, value, [str(choice.value) for choice in choices])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

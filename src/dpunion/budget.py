@@ -7,11 +7,11 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 
+from dpunion.checks import check_real
 from dpunion.errors import BadParameter
 
 LARGEST_EPSILON = 30.0
 SMALLEST_EPSILON = 1e-3
-LARGEST_NUMBER = 1e300
 SMALLEST_DELTA = 1e-15
 LARGEST_DELTA = 0.5
 
@@ -42,20 +42,24 @@ class Budget:
     delta: float
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "epsilon", _number("epsilon", self.epsilon))
-        object.__setattr__(self, "delta", _number("delta", self.delta))
-        if not SMALLEST_EPSILON <= self.epsilon <= LARGEST_EPSILON:
-            raise BadParameter(
-                f"The 'epsilon' parameter must be between {SMALLEST_EPSILON:g} and {LARGEST_EPSILON:g}. "
-                f"Got {self.epsilon!r} instead.",
-                "Typical values lie between 0.1 and 10; smaller is more private.",
-            )
-        if not SMALLEST_DELTA <= self.delta <= LARGEST_DELTA:
-            raise BadParameter(
-                f"The 'delta' parameter must be between {SMALLEST_DELTA:g} and {LARGEST_DELTA:g}. "
-                f"Got {self.delta!r} instead.",
-                "Choose it well below one over the number of people, from public knowledge, for example 1e-6.",
-            )
+        epsilon = check_real(
+            "",
+            "epsilon",
+            self.epsilon,
+            SMALLEST_EPSILON,
+            LARGEST_EPSILON,
+            "Typical values lie between 0.1 and 10; smaller is more private.",
+        )
+        delta = check_real(
+            "",
+            "delta",
+            self.delta,
+            SMALLEST_DELTA,
+            LARGEST_DELTA,
+            "Choose it well below one over the number of people, from public knowledge, for example 1e-6.",
+        )
+        object.__setattr__(self, "epsilon", epsilon)
+        object.__setattr__(self, "delta", delta)
 
     @property
     def strength(self) -> Strength:
@@ -153,19 +157,3 @@ def sureness_in_words(epsilon: float) -> str:
         if left:
             return f"at most {100.0 - left / 10**digits:.{digits}f} %"
     return "more than 99.999 %"
-
-
-def _number(name: str, value: object) -> float:
-    """Return `value` as a finite float, or raise the sentence that says what was wrong."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise BadParameter(
-            f"The {name!r} parameter must be a number. Got a {type(value).__name__} instead.",
-            f"Pass {name!r} as a plain number, for example 1e-6.",
-        )
-    # subtle: a whole number may be too large for a float.
-    number = float(value) if abs(value) < LARGEST_NUMBER else math.inf
-    if not math.isfinite(number):
-        raise BadParameter(
-            f"The {name!r} parameter must be finite. Got {number!r} instead.", f"Pass a finite {name!r}."
-        )
-    return number

@@ -62,7 +62,7 @@ class Contributions:
         return "Contributions(<sensitive>)"
 
 
-def offsets_of(sizes: Int64s) -> Int64s:
+def offsets_of(sizes: Int64s | Bools) -> Int64s:
     """Return where segments of these sizes start and the last one ends: int64[segments+1]."""
     offsets = np.zeros(len(sizes) + 1, np.int64)
     np.cumsum(sizes, out=offsets[1:])

@@ -26,7 +26,7 @@ Guarantees:
 
 from __future__ import annotations
 
-from typing import Any, NoReturn, Self
+from typing import Any, Self
 
 
 class LedgerNote(str):
@@ -155,42 +155,3 @@ class InternalError(AssertionError):
 
 class SensitivityMismatch(InternalError):
     """The weights promise another sensitivity than the noise was calibrated to."""
-
-
-def refuse_choice(name: str, got: object, choices: list[str]) -> NoReturn:
-    """Raise the one sentence every bad choice gets."""
-    raise BadParameter(
-        f"The {name!r} parameter must be one of {', '.join(choices)}. Got {got!r} instead.",
-        f"Choose one of these for {name!r}.",
-    )
-
-
-REFUSED_POLICIES: dict[str, str] = {
-    "greedy": (
-        "its sensitivity is unbounded (Gopi et al., ICML 2020, supplement E): one user can redirect every later one"
-    ),
-    "gw": (
-        "its threshold (Carvalho et al. 2022) covers one newly exposed item, but several items that the user does not "
-        "own can become exposed through one user"
-    ),
-    "l1-descent-l2-budget": (
-        "it is not a contraction: the proof of arXiv 2002.09745, Prop. 5.1 is wrong, and with 90 items of one user "
-        "two neighbouring histograms end 1.697 apart where 1 is claimed"
-    ),
-}
-"""Policies of the papers that are NOT private, and what is wrong with each. `dpunion.lab` has them, for study."""
-
-
-def refuse_policy(name: str) -> None:
-    """Refuse a policy that is known not to be private, with the reason: every release path does."""
-    if name in REFUSED_POLICIES:
-        raise NotPrivate(
-            f"{name} cannot be released: {REFUSED_POLICIES[name]}.",
-            "Use it for study only, and choose one of dpunion's algorithms, for example PolicyGaussian().",
-        )
-
-
-def refuse_algorithm(name: str, known: list[str]) -> NoReturn:
-    """Refuse the name of no algorithm: with the reason where it is a policy that is not private."""
-    refuse_policy(name)
-    refuse_choice("algorithm", name, known)

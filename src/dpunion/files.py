@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import IO
 
 from dpunion.errors import CannotWrite
+from dpunion.foreign import ForeignErrors, system_reason
 
 OWNER_ONLY = 0o600
 # What file systems without hard links answer, FAT for example.
@@ -45,7 +46,7 @@ def _unusable(target: Path, *, overwrite: bool) -> tuple[str, str] | None:
         if _exists(target) and not overwrite:
             return _taken(target)
     except OSError as error:
-        return f"{target} cannot be written: {reason(error)}.", "Choose another name or place."
+        return f"{target} cannot be written: {system_reason(error)}.", "Choose another name or place."
     return None
 
 
@@ -73,43 +74,40 @@ def atomic_file(target: Path, *, overwrite: bool = True, mode: int | None = None
     - without `overwrite` nothing is ever replaced, whoever writes at the same moment;
     - no other file is read, changed or named, whatever others do in the folder.
     """
-    problem: tuple[str, str] | None = None
     named = False
-    try:
-        with _opened(target.parent) as folder, _draft(folder) as (file, source):
-            yield file
-            file.flush()
-            _set_mode(file.fileno(), _mode_of(folder, target.name) if mode is None else mode)
-            os.fsync(file.fileno())
-            ours = _name(file.fileno(), source, folder, target.name, overwrite=overwrite)
-            named = True
-            _sync(folder)
-        if not ours:
-            problem = (
-                f"{target} was exchanged for another file in the moment in which it was written.",
-                "Write to a folder that nobody else can write, and by one run at a time.",
-            )
-    except FileExistsError:
-        problem = _taken(target)
-    except OSError as error:
-        problem = (
-            (
-                f"{target} was written, but its folder could not be synced: {reason(error)}.",
+
+    def explain(error: OSError) -> CannotWrite:
+        if isinstance(error, FileExistsError):
+            return CannotWrite(*_taken(target))
+        if named:
+            return CannotWrite(
+                f"{target} was written, but its folder could not be synced: {system_reason(error)}.",
                 "The file is there and whole, but may not survive a power cut; check the disk.",
             )
-            if named
-            else (
-                f"Writing {target} failed: {reason(error)}.",
-                "Free some space or choose another place; nothing was written.",
-            )
+        return CannotWrite(
+            f"Writing {target} failed: {system_reason(error)}.",
+            "Free some space or choose another place; nothing was written.",
         )
-    if problem is not None:
-        raise CannotWrite(*problem)
+
+    with ForeignErrors(explain, OSError), _opened(target.parent) as folder, _draft(folder) as (file, source):
+        yield file
+        file.flush()
+        _set_mode(file.fileno(), _mode_of(folder, target.name) if mode is None else mode)
+        os.fsync(file.fileno())
+        ours = _name(file.fileno(), source, folder, target.name, overwrite=overwrite)
+        named = True
+        _sync(folder)
+    if not ours:
+        raise CannotWrite(
+            f"{target} was exchanged for another file in the moment in which it was written.",
+            "Write to a folder that nobody else can write, and by one run at a time.",
+        )
 
 
-def reason(error: OSError) -> str:
-    """Return what the system says of an error, without the names in it."""
-    return os.strerror(error.errno) if error.errno else type(error).__name__
+def sync_folder(folder: Path) -> None:
+    """Make the names in a folder durable."""
+    with _opened(folder) as descriptor:
+        _sync(descriptor)
 
 
 @contextlib.contextmanager

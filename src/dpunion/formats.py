@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any, Protocol
 
-from dpunion.errors import BadParameter
+from dpunion.checks import check_suffix
 from dpunion.files import check_place
 
 COLUMN = "item"
@@ -58,12 +58,8 @@ Writer = Callable[[Writable, IO[bytes]], None]
 
 def check_target(target: Path, *, overwrite: bool) -> Writer:
     """Return the writer for the suffix; refuse early what cannot be written."""
-    writer = WRITERS.get(target.suffix.lower())
-    if writer is None:
-        raise BadParameter(
-            f"The output's suffix must be one of {', '.join(WRITERS)}. Got {target.suffix!r} instead.",
-            "Name the output file after the format you want, for example vocabulary.parquet.",
-        )
+    remedy = "Name the output file after the format you want, for example vocabulary.parquet."
+    writer = WRITERS[check_suffix("The output's suffix", target, WRITERS, remedy)]
     check_place(target, overwrite=overwrite)
     return writer
 

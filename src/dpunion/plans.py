@@ -25,13 +25,14 @@ from dpunion.algorithms import (
     WeightedGaussian,
     WeightedLaplace,
     algorithm_named,
-    check_real,
 )
 from dpunion.budget import Budget
 from dpunion.calibration import gaussian, laplace, optimal, rounding
 from dpunion.calibration.gaussian import Calibrated
 from dpunion.calibration.hints import calibrate_with_hints
-from dpunion.errors import BadParameter, refuse_policy
+from dpunion.checks import check_real, refuse_policy
+from dpunion.errors import BadParameter
+from dpunion.foreign import ForeignErrors
 
 LARGEST = 1e12
 """No number of a plan is larger."""
@@ -105,7 +106,8 @@ class Plan:
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Plan:
         """Read back what `to_dict` wrote: a record of what was done. A new release always plans anew."""
-        try:
+        strange = BadParameter("This is not a plan of dpunion.", "Pass what Plan.to_dict returned.")
+        with ForeignErrors(lambda _: strange, KeyError, TypeError, ValueError, ours_too=True):
             noise = Noise(values["noise"])
             norm = Norm(values["sensitivity"]["norm"])
             return cls(
@@ -123,15 +125,11 @@ class Plan:
                     for one in values.get("rounds", [])
                 ),
             )
-        except (KeyError, TypeError, ValueError):
-            problem = BadParameter("This is not a plan of dpunion.", "Pass what Plan.to_dict returned.")
-        raise problem
 
 
 def real_in(values: Any, name: str, low: float = -LARGEST, high: float = LARGEST) -> float:
     """Return a number that was read from a file; refuse what no plan holds."""
-    check_real("a plan", name, values[name], low, high)
-    return float(values[name])
+    return check_real("a plan", name, values[name], low, high)
 
 
 def as_algorithm(algorithm: object) -> Algorithm:

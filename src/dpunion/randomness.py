@@ -27,12 +27,9 @@ from typing import NoReturn
 import numpy as np
 import numpy.typing as npt
 
+from dpunion.contributions import Bools, Float64s, Uint64s
 from dpunion.errors import BadParameter, InternalError
 from dpunion.kernels import hashing, sampling
-
-Words = npt.NDArray[np.uint64]
-Floats = npt.NDArray[np.float64]
-Booleans = npt.NDArray[np.bool_]
 
 KEY_BYTES = 32
 PERSON = b"dpunion"
@@ -130,7 +127,7 @@ class RunKey:
         message = purpose.value.encode() + b"\0" + int(round).to_bytes(8, "little")
         return hashlib.blake2b(message, digest_size=KEY_BYTES, key=self._secret, person=PERSON).digest()
 
-    def digests(self, purpose: Purpose, offsets: npt.NDArray[np.int64], data: npt.NDArray[np.uint8]) -> Words:
+    def digests(self, purpose: Purpose, offsets: npt.NDArray[np.int64], data: npt.NDArray[np.uint8]) -> Uint64s:
         """Return the 128-bit keyed BLAKE2b digest of each name, by the purpose's subkey of round 0.
 
         offsets: int64[n+1]; data: uint8[]; name i is data[offsets[i]:offsets[i+1]]; returns uint64[n, 2],
@@ -144,7 +141,7 @@ class RunKey:
         key = np.frombuffer(self.subkey(purpose), dtype="<u8").astype(np.uint64)
         return hashing.blake2b_digests(offsets, data, key)
 
-    def words(self, purpose: Purpose, round: int, digests: Words) -> Words:  # noqa: A002
+    def words(self, purpose: Purpose, round: int, digests: Uint64s) -> Uint64s:  # noqa: A002
         """Return 128 pseudo-random bits for each digest: the first 16 bytes of its ChaCha20 block.
 
         digests: uint64[n, 2], used as counter || nonce; returns uint64[n, 2]. The key is the subkey of
@@ -155,14 +152,14 @@ class RunKey:
         """
         return hashing.chacha20_words(self._chacha_key(purpose, round), checked_digests(digests))
 
-    def blocks(self, purpose: Purpose, round: int, digests: Words) -> Words:  # noqa: A002
+    def blocks(self, purpose: Purpose, round: int, digests: Uint64s) -> Uint64s:  # noqa: A002
         """Return 512 pseudo-random bits for each digest, uint64[n, 8]; the first two columns are `words`.
 
         Guarantees: as words.
         """
         return hashing.chacha20_blocks(self._chacha_key(purpose, round), checked_digests(digests))
 
-    def normals(self, round: int, digests: Words) -> Floats:  # noqa: A002
+    def normals(self, round: int, digests: Uint64s) -> Float64s:  # noqa: A002
         """Return one standard normal for each digest, by Purpose.NOISE and the round.
 
         digests: uint64[n, 2]; returns float64[n].
@@ -176,12 +173,12 @@ class RunKey:
     def decide_gaussian(
         self,
         round: int,  # noqa: A002
-        digests: Words,
-        weights: Floats,
+        digests: Uint64s,
+        weights: Float64s,
         *,
         threshold: float,
         stddev: float,
-    ) -> Booleans:
+    ) -> Bools:
         """Release item i with probability Pr[weight + N(0, stddev²) > threshold], by the round's COIN draws.
 
         digests: uint64[n, 2]; weights: float64[n]; returns bool[n].
@@ -197,12 +194,12 @@ class RunKey:
     def decide_laplace(
         self,
         round: int,  # noqa: A002
-        digests: Words,
-        weights: Floats,
+        digests: Uint64s,
+        weights: Float64s,
         *,
         threshold: float,
         scale: float,
-    ) -> Booleans:
+    ) -> Bools:
         """Release item i with probability Pr[weight + Laplace(scale) > threshold], by the round's COIN draws.
 
         digests: uint64[n, 2]; weights: float64[n]; returns bool[n].
@@ -216,10 +213,10 @@ class RunKey:
     def coins(
         self,
         round: int,  # noqa: A002
-        digests: Words,
-        prob_small: Floats,
-        release_when_hit: Booleans,
-    ) -> Booleans:
+        digests: Uint64s,
+        prob_small: Float64s,
+        release_when_hit: Bools,
+    ) -> Bools:
         """Toss one exact coin per item, by Purpose.COIN and the round.
 
         digests: uint64[n, 2]; prob_small: float64[n], the probability of the rarer outcome; release_when_hit:
@@ -270,14 +267,14 @@ def check_strings(offsets: npt.NDArray[np.int64], data: npt.NDArray[np.uint8]) -
         raise InternalError("the offsets of strings do not fit their data")
 
 
-def checked_digests(digests: Words) -> Words:
+def checked_digests(digests: Uint64s) -> Uint64s:
     """Return the digests, refusing any other dtype or shape."""
     if digests.dtype != np.uint64 or digests.ndim != 2 or digests.shape[1] != 2:
         raise InternalError("digests are uint64[n, 2]")
     return digests
 
 
-def check_decision(digests: Words, weights: Floats, threshold: float, spread: float) -> None:
+def check_decision(digests: Uint64s, weights: Float64s, threshold: float, spread: float) -> None:
     """Refuse weights or parameters for which a tail probability has no meaning."""
     if len(weights) != len(digests) or weights.dtype != np.float64:
         raise InternalError("a decision needs one float64 weight per item")

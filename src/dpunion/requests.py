@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, NoReturn
 
-from dpunion.algorithms import as_choice
+from dpunion.checks import as_choice
 from dpunion.errors import BadParameter
 from dpunion.formats import COLUMN
 from dpunion.ngrams.plans import NgramPlan

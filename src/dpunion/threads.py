@@ -8,10 +8,11 @@ at locks written in C, which are taken whole or not at all, and work that takes 
 
 from __future__ import annotations
 
+import os
 import queue
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import FrameType, TracebackType
 from typing import Any, Generic, ParamSpec, Self, TypeVar, cast
 
@@ -19,6 +20,11 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def usable_cores() -> int:
+    """Return how many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class Task(Generic[T]):
@@ -101,6 +107,13 @@ def _work_off(tasks: queue.SimpleQueue[Task[Any] | None]) -> None:
     while (task := tasks.get()) is not None:
         task.run()
         del task  # not kept while waiting for the next
+
+
+def work_in_threads(work: Callable[[T], None], shares: Sequence[T]) -> None:
+    """Do each share of the work in a thread of its own; kernels run without the interpreter lock."""
+    with Threads(len(shares)) as threads:
+        for task in [threads.submit(work, share) for share in shares]:
+            task.result()
 
 
 def uninterrupted(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

@@ -34,9 +34,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dpunion.contributions import Int64s, Uint8s, offsets_of
 from dpunion.errors import BadParameter, DamagedSource, UnsupportedType
+from dpunion.foreign import ForeignErrors
 from dpunion.kernels.unicode_words import DOTTED_I, DOTTED_I_LOWER, NONSTARTER, UNASSIGNED, UNSTABLE
-from dpunion.kernels.words import LONG, Bytes, Ints, split, survey, tables
+from dpunion.kernels.words import LONG, split, survey, tables
 from dpunion.normal_forms import from_codes, nfc, to_codes
 
 MENDED_AT_ONCE = 1 << 22  # bytes: bounds what is held as Python text, changes no result
@@ -45,6 +47,7 @@ WINDOW_BYTES = 1 << 12  # looked at together for a place to cut
 
 # What str.isspace says, fixed here: these characters have not changed since Unicode 6.3.
 WHITE_SPACE = r"[\x09-\x0d\x1c-\x20\x{85}\p{Z}]+"
+NOT_TEXT = "The text column is not valid UTF-8 text."
 URL = r"(?i)\b(?:(?:https?|ftp)://|www\.)[^\x09-\x0d\x1c-\x20\x{85}\p{Z}]*"
 # A sentence ends at a line break, after . ! ? … with white space behind, or after 。！？ (closing marks included).
 SENTENCE_END = r"""([.!?…]+["'”’)\]]*)[\x09-\x0d\x1c-\x20\x{85}\p{Z}]+|([。！？]+[」』”’）]*)"""
@@ -89,9 +92,9 @@ class Splitting:
 class WordBuffers(NamedTuple):
     """The words of n texts, one after the other. Sensitive: prints shapes only."""
 
-    counts: Ints  # int64[n_texts]: how many words each text has
-    offsets: Ints  # int64[n_words + 1]: word w is data[offsets[w]:offsets[w + 1]]
-    data: Bytes  # uint8[offsets[-1]]: UTF-8
+    counts: Int64s  # int64[n_texts]: how many words each text has
+    offsets: Int64s  # int64[n_words + 1]: word w is data[offsets[w]:offsets[w + 1]]
+    data: Uint8s  # uint8[offsets[-1]]: UTF-8
 
     def __repr__(self) -> str:
         """Show shapes, never values."""
@@ -101,9 +104,9 @@ class WordBuffers(NamedTuple):
 class Texts(NamedTuple):
     """Some texts as bytes; text t is data[starts[t]:ends[t]]."""
 
-    data: Bytes
-    starts: Ints
-    ends: Ints
+    data: Uint8s
+    starts: Int64s
+    ends: Int64s
 
 
 def words(texts: pa.Array | pa.ChunkedArray) -> pa.LargeListArray:
@@ -120,8 +123,7 @@ def words(texts: pa.Array | pa.ChunkedArray) -> pa.LargeListArray:
     - text that is not UTF-8 raises DamagedSource, whose message holds nothing of it.
     """
     counts, offsets, data = word_buffers(texts)
-    bounds = np.zeros(counts.size + 1, np.int64)
-    np.cumsum(counts, out=bounds[1:])
+    bounds = offsets_of(counts)
     values = pa.LargeStringArray.from_buffers(offsets.size - 1, pa.py_buffer(offsets), pa.py_buffer(data))
     return pa.LargeListArray.from_arrays(pa.array(bounds), values)
 
@@ -178,16 +180,14 @@ def plain_texts(chunk: pa.Array) -> Texts:
 
 def flat_text(chunk: pa.Array) -> pa.Array:
     """Return dictionary-encoded or string-view text as large_string."""
-    try:
+    with ForeignErrors(lambda _: damaged(NOT_TEXT), pa.ArrowInvalid, IndexError):
         chunk.validate(full=True)  # indices and views point into memory: check before following them
         if pa.types.is_dictionary(chunk.type):
             return chunk.dictionary.cast(pa.large_string()).take(chunk.indices)
         return chunk.cast(pa.large_string())
-    except (pa.ArrowInvalid, IndexError):
-        raise damaged("The text column is not valid UTF-8 text.") from None
 
 
-def bytes_of(buffer: Any) -> Bytes:
+def bytes_of(buffer: Any) -> Uint8s:
     """Look at a buffer as bytes, read-only: so the kernels are compiled once, for that."""
     data = np.frombuffer(b"" if buffer is None else buffer, np.uint8)
     data.flags.writeable = False
@@ -221,7 +221,7 @@ class Piece(NamedTuple):
     end: int
 
 
-def cut_up(data: Bytes, text: int, start: int, end: int) -> Iterator[Piece]:
+def cut_up(data: Uint8s, text: int, start: int, end: int) -> Iterator[Piece]:
     """Yield a text in pieces of about MENDED_AT_ONCE bytes."""
     while end - start > MENDED_AT_ONCE:
         cut = stable_after(data, start + MENDED_AT_ONCE, end)
@@ -231,7 +231,7 @@ def cut_up(data: Bytes, text: int, start: int, end: int) -> Iterator[Piece]:
         yield Piece(text, start, end)
 
 
-def stable_after(data: Bytes, at: int, end: int) -> int:
+def stable_after(data: Uint8s, at: int, end: int) -> int:
     """Return where the first character at or after `at` begins that NFC neither changes nor joins to the one before.
 
     Lower-casing it does not change that, see `survey`. Without such a character, `end`.
@@ -257,7 +257,7 @@ def groups(pieces: list[Piece]) -> Iterator[list[Piece]]:
         yield [piece for piece, _ in some]
 
 
-def mend(data: Bytes, flags: Bytes, pieces: list[Piece]) -> list[bytes]:
+def mend(data: Uint8s, flags: Uint8s, pieces: list[Piece]) -> list[bytes]:
     """Return the pieces as UTF-8 in NFC, lower-cased but for Σ, and in NFC again.
 
     Guarantees: what a piece becomes depends on that piece alone.
@@ -301,14 +301,14 @@ def damaged(what: str) -> DamagedSource:
     return DamagedSource(what, "Convert the source to UTF-8, or repair it, and read it again.")
 
 
-def documents(texts: pa.Array | pa.ChunkedArray, splitting: Splitting) -> tuple[Ints | None, WordBuffers]:
+def documents(texts: pa.Array | pa.ChunkedArray, splitting: Splitting) -> tuple[Int64s | None, WordBuffers]:
     """Return the tokens of each document, and which text each document is of: int64[documents], None for "its own".
 
     Guarantees:
     - the documents of a text depend on that text alone;
     - no token is empty or contains white space, so tokens joined by spaces can be told apart again.
     """
-    parents: Ints | None = None
+    parents: Int64s | None = None
     if splitting.drop_urls:
         texts = attempted(pc.replace_substring_regex, readable(texts), pattern=URL, replacement=" ")
     if splitting.sentences:
@@ -355,13 +355,11 @@ def readable(texts: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 def attempted(function: Callable[..., Any], *args: Any, **options: Any) -> Any:
     """Call a function of Arrow; what it raises could quote the text, so it is not passed on."""
-    try:
+    with ForeignErrors(lambda _: damaged(NOT_TEXT), pa.ArrowException):
         return function(*args, **options)
-    except pa.ArrowException:
-        raise damaged("The text column is not valid UTF-8 text.") from None
 
 
-def sentences(texts: pa.Array) -> tuple[Ints, pa.Array]:
+def sentences(texts: pa.Array) -> tuple[Int64s, pa.Array]:
     """Return the sentences of all texts, and the number of the text each is of: int64[sentences]."""
     broken = attempted(pc.replace_substring_regex, texts, pattern=SENTENCE_END, replacement="\\1\\2\n")
     split_up = attempted(pc.split_pattern_regex, broken, pattern=LINE_BREAKS)
@@ -373,7 +371,7 @@ def list_buffers(lists: pa.Array) -> WordBuffers:
     bounds = np.asarray(lists.offsets, np.int64)
     tokens = lists.values
     full = np.asarray(pc.greater(pc.binary_length(tokens), 0))
-    before = np.concatenate([np.zeros(1, np.int64), np.cumsum(full)])
+    before = offsets_of(full)
     tokens = tokens.filter(pa.array(full)).cast(pa.large_string())
     if not len(tokens):
         return WordBuffers(np.zeros(len(lists), np.int64), np.zeros(1, np.int64), np.zeros(0, np.uint8))
@@ -400,30 +398,28 @@ def call_buffers(texts: pa.Array, split_one: SplitFunction) -> WordBuffers:
             if token:
                 pieces.append(token.encode())
         counts[number] = len(pieces) - before
-    offsets = np.fromiter(itertools.accumulate(map(len, pieces), initial=0), np.int64, len(pieces) + 1)
+    offsets = offsets_of(np.fromiter(map(len, pieces), np.int64, len(pieces)))
     return WordBuffers(counts, offsets, np.frombuffer(b"".join(pieces), np.uint8))
 
 
 def called(split_one: SplitFunction, text: str) -> list[str]:
     """Call the tokeniser on one text, hiding what its errors say."""
-    problem = ""
-    try:
+
+    def withhold(error: Exception) -> BadParameter:
+        return BadParameter(
+            f"The tokenizer failed with {type(error).__name__}; its message is withheld, as it may hold private text.",
+            "Try the tokenizer on public text first.",
+        )
+
+    with ForeignErrors(withhold, ours_too=True):
         return list(split_one(text))
-    except Exception as error:  # noqa: BLE001 - its text may quote the private text
-        problem = type(error).__name__
-    raise BadParameter(
-        f"The tokenizer failed with {problem}; its message is withheld, as it may hold private text.",
-        "Try the tokenizer on public text first.",
-    )
 
 
 @functools.cache
 def treebank() -> SplitFunction:
     """Return NLTK's Penn Treebank tokeniser, which needs no downloaded model."""
-    try:
+    with ForeignErrors(lambda _: missing("treebank", "nltk", "text"), ImportError):
         module = importlib.import_module("nltk.tokenize")
-    except ImportError:
-        raise missing("treebank", "nltk", "text") from None
     tokenize: SplitFunction = module.NLTKWordTokenizer().tokenize
     return tokenize
 
@@ -431,10 +427,8 @@ def treebank() -> SplitFunction:
 @functools.cache
 def icu(locale: str) -> SplitFunction:
     """Return ICU's word segmentation: the segments that hold a letter, a mark or a number."""
-    try:
+    with ForeignErrors(lambda _: missing("icu", "icu4py", "icu"), ImportError):
         module = importlib.import_module("icu4py.breakers")
-    except ImportError:
-        raise missing("icu", "icu4py", "icu") from None
 
     def segments(text: str) -> Iterator[str]:
         for segment in module.WordBreaker(text, locale):

@@ -8,10 +8,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from dpunion.contributions import Float64s, Int64s
 
 
 def tail(x: float) -> float:
@@ -19,7 +17,7 @@ def tail(x: float) -> float:
     return 0.5 * math.erfc(x / math.sqrt(2.0))
 
 
-def expectation(values: Floats, edge_start: float, line: float, step: float, mean: float, stddev: float) -> float:
+def expectation(values: Float64s, edge_start: float, line: float, step: float, mean: float, stddev: float) -> float:
     """E[value(mean + stddev Z)], each cell valued at its right edge: float64[edges] in, one number out."""
     total = 0.0
     left = line
@@ -31,7 +29,7 @@ def expectation(values: Floats, edge_start: float, line: float, step: float, mea
 
 
 def smooth(
-    values: Floats,
+    values: Float64s,
     edge_start: float,
     line: float,
     step: float,
@@ -39,15 +37,15 @@ def smooth(
     points: int,
     stride: int,
     stddev: float,
-) -> Floats:
+) -> Float64s:
     """Return the expectation of every row from every point: float64[rows, points]."""
     at = [point_start + i * stride * step for i in range(points)]
     return np.array([[expectation(row, edge_start, line, step, x, stddev) for x in at] for row in values])
 
 
 def first_round(
-    values: Floats, edge_start: float, line: float, step: float, means: Floats, stddev: float, weights: Floats
-) -> Floats:
+    values: Float64s, edge_start: float, line: float, step: float, means: Float64s, stddev: float, weights: Float64s
+) -> Float64s:
     """Return the expectation of the mixture of rows, for each mean and its weights: float64[n]."""
     return np.array(
         [
@@ -72,7 +70,7 @@ def gift(need: float, others: float, least: float, share: float, remaining: floa
     return low * need
 
 
-def stay_chances(starts: Floats, counts: Ints, step: float, stddevs: Floats) -> Floats:
+def stay_chances(starts: Float64s, counts: Int64s, step: float, stddevs: Float64s) -> Float64s:
     """Return, per round, the chance to have stayed in all windows so far, cells valued at their lower end."""
     out = []
     for goal in range(starts.size):
@@ -87,7 +85,7 @@ def stay_chances(starts: Floats, counts: Ints, step: float, stddevs: Floats) -> 
     return np.array(out)
 
 
-def binomial_levels(chance: float, largest: int, levels: Ints) -> Floats:
+def binomial_levels(chance: float, largest: int, levels: Int64s) -> Float64s:
     """Return Pr[Bin(n, chance) in level k] from the binomial coefficients: float64[largest + 1, levels]."""
     out = np.zeros((largest + 1, levels.size))
     for n in range(largest + 1):

@@ -94,13 +94,6 @@ def test_a_bad_parameter_is_a_value_error():
         dpunion.plan(epsilon=0.0, delta=1e-6)
 
 
-def test_a_bad_choice_names_the_choices():
-    with pytest.raises(errors.BadParameter) as caught:
-        errors.refuse_choice("colour", "blue", ["red", "green"])
-    assert caught.value.what == "The 'colour' parameter must be one of red, green. Got 'blue' instead."
-    assert "'colour'" in caught.value.remedy
-
-
 def test_what_is_exported_is_what_is_raised():
     for name in ("BadParameter", "BadSource", "CannotWrite", "DpunionError", "NotPrivate"):
         assert getattr(dpunion, name) is getattr(errors, name)

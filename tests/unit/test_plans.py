@@ -157,6 +157,6 @@ def test_more_items_cost_more_threshold():
 
 
 def test_the_range_of_delta_that_is_said_is_the_range():
-    with pytest.raises(dpunion.BadParameter, match=r"between 1e-15 and 0\.5\. Got 0\.999999 instead"):
+    with pytest.raises(dpunion.BadParameter, match=r"a number from 1e-15 to 0\.5\. Got 0\.999999 instead"):
         dpunion.plan(epsilon=1.0, delta=0.999999)
     assert dpunion.plan(epsilon=1.0, delta=0.5, weak_budget=True).budget.delta == 0.5

@@ -1,6 +1,7 @@
 """Threads that are never waited for on the way out, and work that no interrupt breaks into."""
 
 import contextlib
+import os
 import signal
 import subprocess
 import sys
@@ -8,10 +9,21 @@ import textwrap
 import threading
 import time
 
+import numpy as np
+import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import dpunion.threads
-from dpunion.threads import INTERRUPTS, Threads, uninterrupted
+from dpunion.algorithms import UserOrder
+from dpunion.randomness import RunKey
+from dpunion.sets import spill
+from dpunion.sets.encoding import Normalization, encode
+from dpunion.sets.grouping import even_ranges, heavy_ranges
+from dpunion.sets.streams import encode_ngrams
+from dpunion.threads import INTERRUPTS, Threads, uninterrupted, usable_cores, work_in_threads
+from dpunion.tokens import Splitting
 
 BRIEFLY = 20.0
 """Seconds after which something that takes none counts as hung."""
@@ -185,3 +197,70 @@ def test_an_interrupt_while_a_kernel_is_loaded_ends_the_run(tmp_path, nth):
     assert done.returncode == 130, done.stderr
     assert done.stdout == ""
     assert "Traceback" not in done.stderr
+
+
+# --- shares of the work -------------------------------------------------------------------------------------
+
+
+@given(st.integers(0, 50), st.integers(1, 9))
+def test_even_ranges_cover_everything_once(count, parts):
+    shares = even_ranges(count, parts)
+    assert [place for share in shares for place in share] == list(range(count))
+    assert all(shares)
+    assert len(shares) <= parts
+
+
+@given(st.lists(st.integers(0, 20), max_size=40), st.integers(1, 9))
+def test_heavy_ranges_cover_everything_once_and_weigh_about_the_same(weights, parts):
+    ends = np.cumsum(np.array(weights, np.int64))
+    shares = heavy_ranges(ends, parts)
+    assert [place for share in shares for place in share] == list(range(len(weights)))
+    assert all(shares)
+    assert len(shares) <= parts
+    for share in shares:
+        assert sum(weights[place] for place in share) <= sum(weights) / parts + 2 * max(weights)
+
+
+def test_each_share_is_worked_off_once_and_errors_come_out():
+    done = []
+    work_in_threads(done.append, [1, 2, 3])
+    assert sorted(done) == [1, 2, 3]
+    work_in_threads(done.append, [])
+    with pytest.raises(ZeroDivisionError):
+        work_in_threads(lambda share: 1 // share, [1, 0])
+
+
+def test_all_usable_cores_are_used():
+    assert usable_cores() == len(os.sched_getaffinity(0)) >= 1
+
+
+ROWS = [(f"u{n * 7 % 40}", f"i{n * n % 61} i{n % 9}") for n in range(600)]
+
+
+def batches():
+    for start in range(0, len(ROWS), 100):
+        users, items = zip(*ROWS[start : start + 100], strict=True)
+        yield pa.array(users), pa.array(items)
+
+
+def parts_of(made):
+    return [array.tobytes() for array in (made.offsets, made.items, made.user_digests, made.table.data)]
+
+
+@pytest.mark.parametrize("order", UserOrder)
+@pytest.mark.parametrize("limit", [3, 1000])
+@pytest.mark.parametrize("spills", [False, True])
+def test_the_number_of_threads_changes_nothing(order, limit, spills, monkeypatch):
+    key = RunKey.for_tests(5)
+    if spills:
+        monkeypatch.setattr(spill, "ROWS_SHARE", 1e-6)
+
+    def encoded(threads):
+        options = {"max_items_per_user": limit, "user_order": order, "threads": threads}
+        words = encode(batches(), key, normalization=Normalization.NFC, split_words=True, memory_limit=10**8, **options)
+        ngrams = encode_ngrams(batches(), key, shortest=1, longest=2, splitting=Splitting(), **options)
+        return parts_of(words), parts_of(ngrams)
+
+    expected = encoded(1)
+    for threads in (None, 2, 3, 5):
+        assert encoded(threads) == expected

@@ -14,18 +14,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from dpunion.algorithms import ALGORITHMS, Algorithm, Funnel, OptimalSingleItem, check_real, check_whole
+from dpunion.algorithms import ALGORITHMS, Algorithm, Funnel, OptimalSingleItem
 from dpunion.audit.binomial import lower_bound, upper_bound
 from dpunion.audit.neighbours import NeighbourPair, neighbour_pairs
 from dpunion.audit.runs import System, outcomes
 from dpunion.audit.text import table
 from dpunion.budget import Budget
-from dpunion.contributions import Int64s
+from dpunion.checks import check_real, check_whole
+from dpunion.contributions import Bools, Int64s
 from dpunion.plans import Plan
-
-Bools = npt.NDArray[np.bool_]
 
 # The chance that an audit of a private release says anything wrong at all.
 ERROR = 1e-6

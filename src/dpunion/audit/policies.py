@@ -17,19 +17,11 @@ from typing import TypeVar
 
 import numpy as np
 
-from dpunion.algorithms import (
-    Algorithm,
-    Funnel,
-    Norm,
-    PolicyGaussian,
-    PolicyLaplace,
-    as_choice,
-    check_real,
-    check_whole,
-)
+from dpunion.algorithms import Algorithm, Funnel, Norm, PolicyGaussian, PolicyLaplace
 from dpunion.budget import Budget
+from dpunion.checks import as_choice, check_real, check_whole, refuse_choice
 from dpunion.contributions import Float64s, Int32s
-from dpunion.errors import BadParameter, InternalError, refuse_choice
+from dpunion.errors import BadParameter, InternalError
 from dpunion.lab.study import Greedy, L1DescentL2Budget, ResearchPolicy, plan_study, study_mechanism
 from dpunion.mechanisms import DescentMechanism, FunnelMechanism, mechanism_for
 from dpunion.plans import plan_release

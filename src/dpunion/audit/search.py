@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from dpunion.algorithms import Norm, check_real, check_whole
+from dpunion.algorithms import Norm
 from dpunion.audit import text
 from dpunion.audit.attacks import (
     Generator,
@@ -35,6 +35,7 @@ from dpunion.audit.examples import (
     shrink_step,
 )
 from dpunion.audit.policies import DEFAULT_CUTOFF, Policy, Subject, as_subject
+from dpunion.checks import check_real, check_whole
 
 Attack = Callable[[Generator, Subject, int], "list[PairExample] | list[StepExample] | list[SequenceExample]"]
 

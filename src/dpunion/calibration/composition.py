@@ -16,11 +16,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from dpunion.algorithms import Calibration, Funnel
 from dpunion.calibration import gaussian
 from dpunion.calibration.funnel import calibrate_funnel
+from dpunion.contributions import Float64s
 from dpunion.errors import InternalError
 from dpunion.kernels.certificates import unit_norm_delta
 from dpunion.kernels.normal import upper_tail
@@ -32,8 +32,6 @@ FUNNEL_GAUSSIAN_SHARE = 0.95
 PARTS = (0.9, 0.97, 0.99, 0.995, 0.998)
 COARSE = 40
 FEWEST_NODES = 160
-
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +136,7 @@ def candidate_threshold(stddev: float, tail: float) -> float:
 
 
 @functools.lru_cache(maxsize=8)
-def _quadrature(nodes: int) -> tuple[Floats, Floats]:
+def _quadrature(nodes: int) -> tuple[Float64s, Float64s]:
     points, weights = np.polynomial.legendre.leggauss(nodes)
     return points, weights
 
@@ -162,7 +160,7 @@ def walk_tail(stddev: float, threshold: float, shape: Funnel) -> float:
     lines = shape.keep_lines(stddev, threshold)
     points, weights = _quadrature(_nodes(shape))
     # Values of the function after round r at the nodes of that round, from the last round back to the first.
-    later_nodes: list[tuple[Floats, Floats]] = []
+    later_nodes: list[tuple[Float64s, Float64s]] = []
     for number, line in enumerate(lines):
         spread = stddev * math.sqrt(shape.spent[number])
         top = max(line + spread, threshold, 12.0 * spread)

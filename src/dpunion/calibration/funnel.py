@@ -16,11 +16,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpunion.algorithms import Funnel
 from dpunion.calibration.funnel_novelty import FINE, WalkNovelty, largest_gifts, novelty_bounds
 from dpunion.calibration.gaussian import gaussian_stddev, normal_quantile_above
+from dpunion.checks import check_real
+from dpunion.contributions import Float64s
 from dpunion.errors import BadParameter, InternalError
 from dpunion.kernels import novelty
 from dpunion.kernels.normal import gaussian_delta
@@ -65,9 +66,7 @@ SHARES = (
     0.995,
 )
 FIRST_SHARE = 0.95
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+LARGEST_MU_SQUARED = 1e300
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +107,7 @@ class _Task:
     def allowed(self) -> float:
         return self.delta * (1.0 - GUARD)
 
-    def gaussian_deltas(self, stddev: float, kept: Floats) -> Floats:
+    def gaussian_deltas(self, stddev: float, kept: Float64s) -> Float64s:
         """Return delta_G for each squared sensitivity in `kept`: float64[n]."""
         return novelty.gaussian_deltas(self.epsilon, np.sqrt(kept / stddev**2 + self.extra_mu_squared))
 
@@ -131,11 +130,8 @@ def calibrate_funnel(
     lowest threshold is taken. All arguments are public.
     """
     task = _task(epsilon, delta, shape, extra_mu_squared, plain_sum=plain_sum)
-    if gaussian_share is not None and not 0.01 <= gaussian_share <= 0.999:
-        raise BadParameter(
-            f"The 'gaussian_share' parameter must be from 0.01 to 0.999. Got {gaussian_share!r} instead.",
-            "Leave it out to have it chosen.",
-        )
+    if gaussian_share is not None:
+        check_real("", "gaussian_share", gaussian_share, 0.01, 0.999, "Leave it out to have it chosen.")
     if hints is not None:
         stored = _from_hints(task, hints, gaussian_share)
         if stored is not None:
@@ -174,7 +170,7 @@ def _worst(
     task: _Task,
     stddev: float,
     novelty: WalkNovelty,
-    combine: Callable[[Floats, Floats], Floats],
+    combine: Callable[[Float64s, Float64s], Float64s],
 ) -> tuple[float, int]:
     """Return the largest combine(delta_G, p) over every t = 0..max_items and gift of round 1, and its t.
 
@@ -206,7 +202,7 @@ def _joint(
     task: _Task,
     stddev: float,
     novelty: WalkNovelty,
-    combine: Callable[[Floats, Floats], Floats],
+    combine: Callable[[Float64s, Float64s], Float64s],
     t: int,
     largest: float,
 ) -> float:
@@ -229,7 +225,7 @@ def _smallest_threshold(task: _Task, stddev: float, start: float, cells: int) ->
     """Find the threshold by the secant method on ln max_t p_t/(allowed - delta_G), nearly linear in it."""
     allowed = task.allowed
 
-    def ratio(deltas: Floats, passing: Floats) -> Floats:
+    def ratio(deltas: Float64s, passing: Float64s) -> Float64s:
         return np.asarray(passing / (allowed - deltas))
 
     def evaluate(threshold: float) -> tuple[float, WalkNovelty]:
@@ -325,15 +321,11 @@ def _from_hints(task: _Task, hints: FunnelHints, wanted: float | None) -> Funnel
 
 
 def _task(epsilon: float, delta: float, shape: Funnel, extra_mu_squared: float, *, plain_sum: bool) -> _Task:
-    for name, got, least, most in (("epsilon", epsilon, 5e-4, 100.0), ("delta", delta, 1e-18, 0.5)):
-        if not (isinstance(got, (int, float)) and not isinstance(got, bool) and least <= got <= most):
-            raise BadParameter(
-                f"The {name!r} parameter must be a number from {least:g} to {most:g}. Got {got!r} instead.",
-                f"Choose {name!r} in this range.",
-            )
-    if not (extra_mu_squared >= 0.0 and math.isfinite(extra_mu_squared)):
-        raise BadParameter(
-            f"The 'extra_mu_squared' parameter must be finite and not negative. Got {extra_mu_squared!r}.",
-            "It is the sum of 1/stddev^2 of the releases composed with this one.",
-        )
-    return _Task(float(epsilon), float(delta), shape, float(extra_mu_squared), plain_sum)
+    extra_is = "It is the sum of 1/stddev^2 of the releases composed with this one."
+    return _Task(
+        check_real("", "epsilon", epsilon, 5e-4, 100.0, "Choose 'epsilon' in this range."),
+        check_real("", "delta", delta, 1e-18, 0.5, "Choose 'delta' in this range."),
+        shape,
+        check_real("", "extra_mu_squared", extra_mu_squared, 0.0, LARGEST_MU_SQUARED, extra_is),
+        plain_sum,
+    )

@@ -6,9 +6,9 @@ import contextlib
 import sys
 from collections.abc import Iterator
 
-HIDDEN_FROM_NUMBA = ["scipy"]
-"""Modules that numba does not find while it is imported: scipy is for linear algebra that no kernel of ours uses, and
-takes a quarter of a second. The command adds yaml, without which no settings are read from the current folder."""
+HIDDEN_FROM_NUMBA: list[str] = []
+"""Modules that numba does not find while it is imported. The command adds yaml, without which no settings are read from
+the current folder."""
 
 
 @contextlib.contextmanager

@@ -32,7 +32,7 @@ with hidden_from_numba():
     import numba.extending
     from numba.core.runtime import rtsys
 
-from dpunion.files import reason
+from dpunion.foreign import system_reason
 from dpunion.threads import uninterrupted
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -120,7 +120,7 @@ class ForgivingCache(numba.core.caching.FunctionCache):  # type: ignore[misc]
         try:
             super().save_overload(signature, data)
         except OSError as error:
-            _tell_uncached(f"{self.cache_path} cannot be written ({reason(error)})")
+            _tell_uncached(f"{self.cache_path} cannot be written ({system_reason(error)})")
 
 
 class CompiledAnew(UserWarning):
@@ -144,7 +144,7 @@ def cache_directory() -> Path | None:
         directory = home / "dpunion" / f"kernels-{source_digest()}"
         problem = _unsafe(directory)
     except OSError as error:
-        problem = f"{error.filename} cannot be a folder of ours ({reason(error)})"
+        problem = f"{error.filename} cannot be a folder of ours ({system_reason(error)})"
     except RuntimeError:
         problem = "this user has no home folder"
     if problem is None:

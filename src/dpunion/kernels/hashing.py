@@ -12,9 +12,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from dpunion.contributions import Uint64s
 from dpunion.kernels.compiler import inlined, kernel, word_at
-
-Words = npt.NDArray[np.uint64]
 
 U0, U1, U2, U3, U4, U5, U6, U7 = (np.uint64(i) for i in range(8))
 U8, U13, U14, U16, U17, U21, U24, U32 = (np.uint64(i) for i in (8, 13, 14, 16, 17, 21, 24, 32))
@@ -102,7 +101,7 @@ def blake2b_mix(
 
 
 @kernel
-def blake2b_compress(state: Words, block: Words, length: np.uint64, last: np.uint64) -> None:
+def blake2b_compress(state: Uint64s, block: Uint64s, length: np.uint64, last: np.uint64) -> None:
     """Fold one block into the state, in place (function F of RFC 7693, section 3.2).
 
     state: uint64[8]; block: uint64[16]; length: bytes so far; last: all ones for the last block, else 0.
@@ -133,7 +132,7 @@ def blake2b_compress(state: Words, block: Words, length: np.uint64, last: np.uin
 
 
 @kernel
-def load_block(block: Words, data: npt.NDArray[np.uint8], start: np.uint64, size: np.uint64) -> None:
+def load_block(block: Uint64s, data: npt.NDArray[np.uint8], start: np.uint64, size: np.uint64) -> None:
     """Fill block (uint64[16]) with the `size` <= 128 bytes at `start`, then zeros; read no other byte."""
     whole = size >> U3
     for w in range(whole):
@@ -146,7 +145,7 @@ def load_block(block: Words, data: npt.NDArray[np.uint8], start: np.uint64, size
 
 
 @kernel
-def blake2b_digests(offsets: npt.NDArray[np.int64], data: npt.NDArray[np.uint8], key: Words) -> Words:
+def blake2b_digests(offsets: npt.NDArray[np.int64], data: npt.NDArray[np.uint8], key: Uint64s) -> Uint64s:
     """Return the keyed 128-bit BLAKE2b digest of each string.
 
     offsets: int64[n+1], nondecreasing, within data; data: uint8[]; key: uint64[4], its 32 bytes little-
@@ -255,7 +254,7 @@ def chacha20_block(
 
 
 @kernel
-def chacha20_words(key: npt.NDArray[np.uint32], inputs: Words) -> Words:
+def chacha20_words(key: npt.NDArray[np.uint32], inputs: Uint64s) -> Uint64s:
     """Return the first 16 bytes of the ChaCha20 block of each input.
 
     key: uint32[8]; inputs: uint64[n, 2]; returns uint64[n, 2].
@@ -271,7 +270,7 @@ def chacha20_words(key: npt.NDArray[np.uint32], inputs: Words) -> Words:
 
 
 @kernel
-def chacha20_blocks(key: npt.NDArray[np.uint32], inputs: Words) -> Words:
+def chacha20_blocks(key: npt.NDArray[np.uint32], inputs: Uint64s) -> Uint64s:
     """Return the whole ChaCha20 block of each input: 512 pseudo-random bits.
 
     key: uint32[8]; inputs: uint64[n, 2]; returns uint64[n, 8], whose first two columns are chacha20_words.

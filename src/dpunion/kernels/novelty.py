@@ -18,13 +18,10 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dpunion.contributions import Float64s, Int64s
 from dpunion.kernels.compiler import inlined, kernel
 from dpunion.kernels.normal import gaussian_delta, upper_tail
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 
 @inlined
@@ -37,7 +34,7 @@ def between(low: float, high: float) -> float:
 
 @kernel
 def smooth(
-    values: Floats,
+    values: Float64s,
     edge_start: float,
     line: float,
     step: float,
@@ -45,7 +42,7 @@ def smooth(
     points: int,
     stride: int,
     stddev: float,
-) -> Floats:
+) -> Float64s:
     """Bound E[value(x + stddev Z)] at the points x = point_start + i*stride*step, for every row of values.
 
     values: float64[rows, edges], at edge_start + j*step; the value is 0 at and below `line` <= edge_start.
@@ -76,14 +73,14 @@ def smooth(
 
 
 @inlined
-def add_multiple(out: Floats, factor: float, terms: Floats) -> None:
+def add_multiple(out: Float64s, factor: float, terms: Float64s) -> None:
     """Add factor * terms to out, both float64[n]. In-place; a loop of its own, so that it runs on vector registers."""
     for i in range(out.size):
         out[i] += factor * terms[i]
 
 
 @inlined
-def interpolate(logs: Floats, position: float, penalty: float) -> float:
+def interpolate(logs: Float64s, position: float, penalty: float) -> float:
     """Bound a smoothed value between grid points; `position` is in steps, penalty = step^2 / (2 stddev^2).
 
     For M = f * N(0, stddev^2) with f >= 0, (ln M)'' = Var[posterior]/stddev^4 - 1/stddev^2 >= -1/stddev^2, so
@@ -103,7 +100,7 @@ def interpolate(logs: Floats, position: float, penalty: float) -> float:
 
 
 @kernel
-def interpolate_all(logs: Floats, positions: Floats, penalty: float) -> Floats:
+def interpolate_all(logs: Float64s, positions: Float64s, penalty: float) -> Float64s:
     """Apply `interpolate` at each of the positions, which are below the last point: float64[n]."""
     out = np.empty(positions.size)
     for i in range(positions.size):
@@ -112,7 +109,7 @@ def interpolate_all(logs: Floats, positions: Floats, penalty: float) -> Floats:
 
 
 @kernel
-def gaussian_deltas(epsilon: float, mus: Floats) -> Floats:
+def gaussian_deltas(epsilon: float, mus: Float64s) -> Float64s:
     """Apply `gaussian_delta` to each mu: float64[n]."""
     out = np.empty(mus.size)
     for i in range(mus.size):
@@ -138,13 +135,13 @@ def final_values(
     start: float,
     count: int,
     step: float,
-    crowds: Ints,
+    crowds: Int64s,
     least: float,
     cutoff: float,
     threshold: float,
     share: float,
     stddev: float,
-) -> Floats:
+) -> Float64s:
     """Return the chance to pass the threshold in the last round, for each crowd from each edge.
 
     crowds: int64[rows], numbers of others that need at least `least`. Returns float64[rows, count].
@@ -160,19 +157,19 @@ def final_values(
 
 @kernel
 def crowd_values(
-    smoothed: Floats,
+    smoothed: Float64s,
     stride: int,
-    thinning: Floats,
+    thinning: Float64s,
     start: float,
     count: int,
     step: float,
-    crowds: Ints,
+    crowds: Int64s,
     least: float,
     cutoff: float,
     share: float,
     remaining: float,
     stddev: float,
-) -> Floats:
+) -> Float64s:
     """Carry values back over one round: shift by what the round gives, with the crowd thinned on the way.
 
     smoothed: float64[next rows, points], points at start + i*stride*step; thinning: float64[rows, next rows],
@@ -197,8 +194,8 @@ def crowd_values(
 
 @kernel
 def first_round(
-    values: Floats, edge_start: float, line: float, step: float, means: Floats, stddev: float, weights: Floats
-) -> Floats:
+    values: Float64s, edge_start: float, line: float, step: float, means: Float64s, stddev: float, weights: Float64s
+) -> Float64s:
     """Bound E[value(mean + stddev Z)] for each mean, averaged over the rows by that mean's own weights.
 
     values: float64[rows, edges]; means: float64[n]; weights: float64[n, rows]. Returns float64[n].
@@ -226,7 +223,7 @@ def first_round(
 
 
 @kernel
-def stay_chances(starts: Floats, counts: Ints, step: float, stddevs: Floats) -> Floats:
+def stay_chances(starts: Float64s, counts: Int64s, step: float, stddevs: Float64s) -> Float64s:
     """Bound from below the chance that a pure-noise walk stays inside its windows up to each round.
 
     Window r is (starts[r], starts[r] + counts[r]*step]; the walk begins at 0 and its step r has stddevs[r].
@@ -245,7 +242,7 @@ def stay_chances(starts: Floats, counts: Ints, step: float, stddevs: Floats) -> 
 
 
 @kernel
-def stay_one_round(values: Floats, window: float, start: float, count: int, step: float, stddev: float) -> Floats:
+def stay_one_round(values: Float64s, window: float, start: float, count: int, step: float, stddev: float) -> Float64s:
     """Bound E[value(x + stddev Z); x + stddev Z in the window] from below at x = start + i*step."""
     edges = values.size
     offset = count - 1
@@ -261,7 +258,7 @@ def stay_one_round(values: Floats, window: float, start: float, count: int, step
 
 
 @kernel
-def binomial_levels(chance: float, largest: int, levels: Ints) -> Floats:
+def binomial_levels(chance: float, largest: int, levels: Int64s) -> Float64s:
     """Return Pr[Bin(n, chance) falls in level k] for n = 0..largest; level k is [levels[k], levels[k+1]).
 
     Counts beyond the last level stay in it. Adding one trial at a time keeps every term nonnegative.

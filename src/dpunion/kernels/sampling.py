@@ -8,14 +8,10 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import numpy.typing as npt
 
+from dpunion.contributions import Bools, Float64s, Uint64s
 from dpunion.kernels.compiler import kernel
 from dpunion.kernels.normal import SQRT_HALF, upper_tail
-
-Words = npt.NDArray[np.uint64]
-Floats = npt.NDArray[np.float64]
-Booleans = npt.NDArray[np.bool_]
 
 U1 = np.uint64(1)
 TWO_64 = 2.0**64
@@ -48,7 +44,7 @@ def hits(probability: float, high: np.uint64, low: np.uint64) -> bool:
 
 
 @kernel
-def coin(prob_small: Floats, release_when_hit: Booleans, words: Words) -> Booleans:
+def coin(prob_small: Float64s, release_when_hit: Bools, words: Uint64s) -> Bools:
     """Toss one exact coin per item: released = (hit with probability prob_small) XOR not release_when_hit.
 
     prob_small: float64[n], the smaller of the two outcomes' probabilities, so that both outcomes have full
@@ -67,7 +63,7 @@ def coin(prob_small: Floats, release_when_hit: Booleans, words: Words) -> Boolea
 
 
 @kernel
-def decide_gaussian(weights: Floats, threshold: float, stddev: float, words: Words) -> Booleans:
+def decide_gaussian(weights: Float64s, threshold: float, stddev: float, words: Uint64s) -> Bools:
     """Release item i with probability Pr[weight + N(0, stddev²) > threshold] ([JPC] Algorithm 1).
 
     weights: float64[n]; words: uint64[n, 2]; returns bool[n].
@@ -87,7 +83,7 @@ def decide_gaussian(weights: Floats, threshold: float, stddev: float, words: Wor
 
 
 @kernel
-def decide_laplace(weights: Floats, threshold: float, scale: float, words: Words) -> Booleans:
+def decide_laplace(weights: Float64s, threshold: float, scale: float, words: Uint64s) -> Bools:
     """Release item i with probability Pr[weight + Laplace(scale) > threshold] ([JPC] Algorithm 1).
 
     weights: float64[n]; words: uint64[n, 2]; returns bool[n]. The tail is ½·exp(−x/scale) for x ≥ 0.
@@ -188,7 +184,7 @@ def inverse_upper_tail(p: float) -> float:
 
 
 @kernel
-def normals(words: Words) -> Floats:
+def normals(words: Uint64s) -> Float64s:
     """Return one standard normal per row: the lowest bit of the first word is the sign, the others the tail.
 
     words: uint64[n, 2]; returns float64[n]. With T the 127 bits that are left, |z| has the tail probability

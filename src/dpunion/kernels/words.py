@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dpunion.contributions import Int64s, Uint8s
 from dpunion.kernels import unicode_words as frozen
 from dpunion.kernels.compiler import kernel
 
@@ -35,15 +36,12 @@ GAP = 0
 QUOTE = 1
 BEYOND = 0x80
 
-Bytes = NDArray[np.uint8]
-Ints = NDArray[np.int64]
-
 
 class Tables(NamedTuple):
     """The frozen character tables, one entry for each code point."""
 
-    ascii: Bytes  # [256] by byte: the lower-cased word character, or GAP, QUOTE, or BEYOND for a byte >= 0x80
-    classes: Bytes  # [0x110000] class bits of `unicode_words`
+    ascii: Uint8s  # [256] by byte: the lower-cased word character, or GAP, QUOTE, or BEYOND for a byte >= 0x80
+    classes: Uint8s  # [0x110000] class bits of `unicode_words`
     lower: NDArray[np.uint32]  # [0x110000] lower case; İ and Σ stand for themselves
 
 
@@ -62,7 +60,7 @@ def tables() -> Tables:
 
 
 @kernel
-def decode(data: Bytes, at: int) -> tuple[int, int]:
+def decode(data: Uint8s, at: int) -> tuple[int, int]:
     """Return the code point that starts at `at` of text known to be UTF-8, and its width."""
     lead = int(np.int64(data[at]))
     if lead < 0x80:
@@ -77,7 +75,7 @@ def decode(data: Bytes, at: int) -> tuple[int, int]:
 
 
 @kernel
-def strict_decode(data: Bytes, at: int, end: int) -> tuple[int, int]:
+def strict_decode(data: Uint8s, at: int, end: int) -> tuple[int, int]:
     """Return the code point that starts at `at` (a byte >= 0x80) and its width, or width 0 if not UTF-8.
 
     Well-formed is as in The Unicode Standard, table 3-7: no overlong form, no surrogate, none above U+10FFFF.
@@ -95,7 +93,7 @@ def strict_decode(data: Bytes, at: int, end: int) -> tuple[int, int]:
 
 
 @kernel
-def put(code: int, out: Bytes, at: int) -> int:
+def put(code: int, out: Uint8s, at: int) -> int:
     """Write `code` as UTF-8 at `at` and return where the next character goes."""
     if code < 0x80:
         out[at] = code
@@ -117,7 +115,7 @@ def put(code: int, out: Bytes, at: int) -> int:
 
 
 @kernel
-def after_ascii(data: Bytes, at: int, end: int) -> int:
+def after_ascii(data: Uint8s, at: int, end: int) -> int:
     """Return where the first byte >= 0x80 at or after `at` is, or `end`."""
     while at + 32 <= end:
         joined = np.uint8(0)
@@ -132,7 +130,7 @@ def after_ascii(data: Bytes, at: int, end: int) -> int:
 
 
 @kernel
-def survey(data: Bytes, starts: Ints, ends: Ints, classes: Bytes, flags: Bytes) -> int:
+def survey(data: Uint8s, starts: Int64s, ends: Int64s, classes: Uint8s, flags: Uint8s) -> int:
     """Check that each text is UTF-8 and mark those that need NFC; return the first that is not UTF-8, or -1.
 
     Text t is data[starts[t]:ends[t]]. flags uint8[n_texts] gets UNSTABLE where NFC or İ must be seen to,
@@ -171,13 +169,13 @@ def survey(data: Bytes, starts: Ints, ends: Ints, classes: Bytes, flags: Bytes) 
 
 
 @kernel
-def is_word_at(data: Bytes, at: int, end: int, classes: Bytes) -> bool:
+def is_word_at(data: Uint8s, at: int, end: int, classes: Uint8s) -> bool:
     """Say whether a word character starts at `at`."""
     return at < end and classes[decode(data, at)[0]] & WORD != 0
 
 
 @kernel
-def sigma_at(data: Bytes, at: int, end: int, out: Bytes, word: int, used: int, classes: Bytes) -> int:
+def sigma_at(data: Uint8s, at: int, end: int, out: Uint8s, word: int, used: int, classes: Uint8s) -> int:
     """Return the lower case of a capital sigma before `at`: final if a letter precedes and none follows.
 
     This is Final_Sigma of The Unicode Standard, table 3-17, within the word: out[word:used] and what follows.
@@ -209,14 +207,14 @@ def sigma_at(data: Bytes, at: int, end: int, out: Bytes, word: int, used: int, c
 
 @kernel
 def split_text(
-    data: Bytes,
+    data: Uint8s,
     at: int,
     end: int,
-    by_byte: Bytes,
-    classes: Bytes,
+    by_byte: Uint8s,
+    classes: Uint8s,
     lower: Any,
-    out: Bytes,
-    offsets: Ints,
+    out: Uint8s,
+    offsets: Int64s,
     count: int,
 ) -> int:
     """Append the words of data[at:end] to the `count` words that are there, and return their new number."""
@@ -256,15 +254,15 @@ def split_text(
 
 @kernel
 def split(
-    data: Bytes,
-    mended: Bytes,
-    starts: Ints,
-    ends: Ints,
-    flags: Bytes,
-    by_byte: Bytes,
-    classes: Bytes,
+    data: Uint8s,
+    mended: Uint8s,
+    starts: Int64s,
+    ends: Int64s,
+    flags: Uint8s,
+    by_byte: Uint8s,
+    classes: Uint8s,
     lower: Any,
-) -> tuple[Ints, Ints, Bytes]:
+) -> tuple[Int64s, Int64s, Uint8s]:
     """Return (counts int64[n_texts], offsets int64[n_words + 1], bytes uint8[offsets[-1]]) of all the words.
 
     Text t is [starts[t]:ends[t]] of `mended` where flags[t] says UNSTABLE, of `data` elsewhere.

@@ -9,7 +9,8 @@ from typing import Any
 
 from dpunion.algorithms import ALGORITHMS, Algorithm, Funnel, OptimalSingleItem
 from dpunion.budget import Budget
-from dpunion.errors import BadParameter, refuse_choice
+from dpunion.checks import refuse_choice
+from dpunion.errors import BadParameter
 from dpunion.lab.study import RESEARCH_POLICIES, ResearchPolicy
 from dpunion.lab.trials import Setting
 

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from dpunion.errors import CannotWrite
-from dpunion.files import OWNER_ONLY, reason
+from dpunion.files import OWNER_ONLY
+from dpunion.foreign import ForeignErrors, system_reason
 from dpunion.lab.figures import NOT_PRIVATE
 
 FORMAT = "dpunion-lab-journal/1"
@@ -47,15 +48,15 @@ class Journal:
 @contextlib.contextmanager
 def open_journal(path: Path, *, start_over: bool = False) -> Iterator[Journal]:
     """Open a journal for reading and adding, making it when it is not there; start_over: forget what it holds."""
-    problem: str | None = None
+
+    def explain(error: OSError) -> CannotWrite:
+        why = "it is a link" if error.errno == errno.ELOOP else system_reason(error)
+        return CannotWrite(f"The journal {path} cannot be opened: {why}.", "Choose another place for the results.")
+
     # Links are not followed, and a pipe does not make us wait.
     flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    try:
+    with ForeignErrors(explain, OSError):
         descriptor = os.open(path, flags, OWNER_ONLY)
-    except OSError as error:
-        problem = "it is a link" if error.errno == errno.ELOOP else reason(error)
-    if problem is not None:
-        raise CannotWrite(f"The journal {path} cannot be opened: {problem}.", "Choose another place for the results.")
     try:
         _refuse_strange(path, os.fstat(descriptor))
         _take(path, descriptor)
@@ -79,13 +80,9 @@ def _refuse_strange(path: Path, status: os.stat_result) -> None:
 
 
 def _take(path: Path, descriptor: int) -> None:
-    taken = False
-    try:
+    taken = CannotWrite(f"Another run is writing {path}.", "Wait for it, or choose another place for the results.")
+    with ForeignErrors(lambda _: taken, OSError):
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        taken = True
-    if taken:
-        raise CannotWrite(f"Another run is writing {path}.", "Wait for it, or choose another place for the results.")
 
 
 def _content(path: Path, descriptor: int) -> bytes:
@@ -116,14 +113,15 @@ def _entries(path: Path, content: bytes) -> dict[str, dict[str, Any]]:
 
 
 def _append(path: Path, descriptor: int, line: str) -> None:
-    problem: str | None = None
+
+    def explain(error: OSError) -> CannotWrite:
+        return CannotWrite(
+            f"Writing {path} failed: {system_reason(error)}.", "Free some space; finished trials are kept."
+        )
+
     content = line.encode() + b"\n"
-    try:
+    with ForeignErrors(explain, OSError):
         # A short write, on a full disk, leaves a line without its end: it is dropped when next opened.
         if os.write(descriptor, content) < len(content):
-            problem = "the disk is full"
+            raise OSError(errno.ENOSPC, "short write")
         os.fsync(descriptor)
-    except OSError as error:
-        problem = reason(error)
-    if problem is not None:
-        raise CannotWrite(f"Writing {path} failed: {problem}.", "Free some space; finished trials are kept.")

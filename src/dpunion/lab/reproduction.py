@@ -11,6 +11,7 @@ from typing import Any
 
 from dpunion.calibration.optimal import ceiling
 from dpunion.errors import BadParameter, CannotWrite
+from dpunion.foreign import ForeignErrors, system_reason
 from dpunion.lab import evaluation as papers
 from dpunion.lab.data import load
 from dpunion.lab.figures import NOT_PRIVATE, Figure
@@ -220,13 +221,13 @@ def _journal_in(out: str | os.PathLike[str] | None, *, overwrite: bool) -> Itera
         yield None
         return
     folder = Path(out)
-    problem: str | None = None
-    try:
+
+    def explain(error: OSError) -> CannotWrite:
+        why = system_reason(error)
+        return CannotWrite(f"The folder {folder} cannot be made: {why}.", "Choose another place for the results.")
+
+    with ForeignErrors(explain, OSError):
         folder.mkdir(exist_ok=True)
-    except OSError as error:
-        problem = os.strerror(error.errno) if error.errno else type(error).__name__
-    if problem is not None:
-        raise CannotWrite(f"The folder {folder} cannot be made: {problem}.", "Choose another place for the results.")
     strangers = [name for name in (RESULTS, TRIALS) if (folder / name).exists()]
     if strangers and not (folder / JOURNAL).exists() and not overwrite:
         raise CannotWrite(f"{folder / strangers[0]} exists already.", "Choose another folder, or allow it (--force).")

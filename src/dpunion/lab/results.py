@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from dpunion.algorithms import check_whole
-from dpunion.errors import BadParameter
+from dpunion.checks import check_suffix, check_whole
 from dpunion.files import OWNER_ONLY, atomic_file, check_place
 from dpunion.lab.figures import NOT_PRIVATE
 from dpunion.lab.generators import AskRedditLike
@@ -33,11 +32,7 @@ def check_results(path: str | os.PathLike[str], *, overwrite: bool) -> Path:
 
 
 def _checked(target: Path, what: str, suffixes: tuple[str, ...], *, overwrite: bool) -> Path:
-    if target.suffix.lower() not in suffixes:
-        raise BadParameter(
-            f"The suffix of {what} must be one of {', '.join(suffixes)}. Got {target.suffix!r} instead.",
-            f"Name the file for example {what}{suffixes[0]}.",
-        )
+    check_suffix(f"The suffix of {what}", target, suffixes, f"Name the file for example {what}{suffixes[0]}.")
     check_place(target, overwrite=overwrite)
     return target
 

@@ -14,8 +14,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from dpunion.algorithms import Bounding, Calibration, PolicyGaussian, PolicyLaplace, check_real, check_whole
+from dpunion.algorithms import Bounding, Calibration, PolicyGaussian, PolicyLaplace
 from dpunion.budget import Budget
+from dpunion.checks import check_real, check_whole
 from dpunion.contributions import Float64s, Int32s, Int64s
 from dpunion.errors import BadParameter, InternalError
 from dpunion.kernels.compiler import kernel

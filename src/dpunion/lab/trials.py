@@ -16,8 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from dpunion.algorithms import Algorithm, Bounding, check_whole
+from dpunion.algorithms import Algorithm, Bounding
 from dpunion.budget import Budget
+from dpunion.checks import check_whole
 from dpunion.contributions import Contributions
 from dpunion.engines.local.rounds import run_rounds
 from dpunion.lab.data import COVERAGE, LabData

@@ -14,7 +14,7 @@ from dpunion.algorithms import CountGaussian, DpSips, Funnel, PolicyGaussian, We
 from dpunion.budget import SMALLEST_DELTA, SMALLEST_EPSILON, Budget
 from dpunion.calibration.gaussian import GUARD, normal_quantile_above
 from dpunion.calibration.rounding import ALL_FLOORS, COLLISION, EPSILON_SLACK, calibration_target
-from dpunion.errors import BadParameter
+from dpunion.checks import check_real
 from dpunion.kernels.normal import gaussian_delta
 from dpunion.ledger.amounts import (
     DELTA_UNITS,
@@ -41,9 +41,13 @@ def account_caps(
     epsilon: float, delta: float, composition: Composition, novelty_share: float = NOVELTY_SHARE
 ) -> Amounts:
     """Return what all releases of a dataset may add up to, rounded down."""
-    _check_total("epsilon", epsilon, SMALLEST_EPSILON, LARGEST_TOTAL[composition])
-    _check_total("delta", delta, SMALLEST_DELTA, math.nextafter(1.0, 0.0))
-    _check_total("novelty_share", novelty_share, 0.01, 0.99)
+    for name, value, low, high in (
+        ("epsilon", epsilon, SMALLEST_EPSILON, LARGEST_TOTAL[composition]),
+        ("delta", delta, SMALLEST_DELTA, math.nextafter(1.0, 0.0)),
+        ("novelty_share", novelty_share, 0.01, 0.99),
+    ):
+        remedy = f"Choose {name!r} in this range; it is what all releases together may use."
+        check_real("a dataset", name, value, low, high, remedy)
     whole = Amounts(
         epsilon=spoken("epsilon", epsilon, EPSILON_UNITS, up=False),
         delta=spoken("delta", delta, DELTA_UNITS, up=False),
@@ -130,12 +134,3 @@ def charge_for_budget(budget: Budget) -> Amounts:
         mu_squared=computed_up("mu", mu * mu, MU_SQUARED_UNITS),
         novelty=spoken("delta", budget.delta, DELTA_UNITS, up=True),
     )
-
-
-def _check_total(name: str, value: object, low: float, high: float) -> None:
-    good = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
-    if not good or not low <= float(value) <= high:  # type: ignore[arg-type]
-        raise BadParameter(
-            f"The {name!r} parameter of a dataset must be a number from {low:g} to {high:g}. Got {value!r} instead.",
-            f"Choose {name!r} in this range; it is what all releases together may use.",
-        )

@@ -9,6 +9,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
+from dpunion.foreign import ForeignErrors
 from dpunion.ledger.amounts import COUNTED, DELTA_UNITS, EPSILON_UNITS, FIELDS, Amounts, Composition
 
 CHAIN = "dpunion-ledger/1"
@@ -32,6 +33,9 @@ class EntryState(enum.Enum):
     UNSETTLED = "unsettled"
     SETTLED = "settled"
     CANCELLED = "cancelled"
+
+
+UNREADABLE = "its details cannot be read"
 
 
 class BrokenChain(Exception):
@@ -65,12 +69,8 @@ class Event:
             # subtle: SQLite would let anybody put text into an integer column.
             if type(value) is not (str if name in _TEXTS else int):
                 raise BrokenChain(f"its {name} is of the wrong type")
-        try:
+        with ForeignErrors(lambda _: BrokenChain("its kind is unknown"), ValueError):
             kind = Kind(values["kind"])
-        except ValueError:
-            kind = None
-        if kind is None:
-            raise BrokenChain("its kind is unknown")
         amounts = Amounts(*(values[name] for name in FIELDS))
         rest = {name: values[name] for name in COLUMNS if name not in FIELDS and name != "kind"}
         return cls(kind=kind, amounts=amounts, **rest)
@@ -107,11 +107,9 @@ class Account:
     @classmethod
     def opened_by(cls, event: Event) -> Account:
         """Return the account that an opened row describes."""
-        try:
+        broken = BrokenChain("it opens a dataset without saying how its releases add up")
+        with ForeignErrors(lambda _: broken, KeyError, TypeError, ValueError):
             return cls(event.dataset, Composition(json.loads(event.details)["composition"]), event.amounts)
-        except (KeyError, TypeError, ValueError):
-            pass
-        raise BrokenChain("it opens a dataset without saying how its releases add up")
 
     def to_dict(self) -> dict[str, Any]:
         """Return the account for people: totals, and what is left of each number that is added up."""
@@ -232,19 +230,14 @@ class Book:
 
 
 def _details(event: Event) -> dict[str, Any]:
-    try:
+    with ForeignErrors(lambda _: BrokenChain(UNREADABLE), ValueError):
         values = json.loads(event.details)
-    except ValueError:
-        values = None
     if not isinstance(values, dict):
-        raise BrokenChain("its details cannot be read")
+        raise BrokenChain(UNREADABLE)
     return values
 
 
 def outputs_in(details: str) -> tuple[tuple[str, str], ...]:
     """Return the (path, sha256) pairs that a settled row names; a cancelled one names none."""
-    try:
+    with ForeignErrors(lambda _: BrokenChain(UNREADABLE), AttributeError, TypeError, ValueError):
         return tuple((str(path), str(digest)) for path, digest in json.loads(details).get("outputs", []))
-    except (AttributeError, TypeError, ValueError):
-        pass
-    raise BrokenChain("its details cannot be read")

@@ -8,13 +8,13 @@ import enum
 import functools
 import hashlib
 import json
-import os
 import re
 import types
 from pathlib import Path
 from typing import Any
 
 from dpunion.errors import BadParameter, InternalError, LedgerError
+from dpunion.foreign import ForeignErrors, system_reason
 
 
 def fingerprint(**configuration: Any) -> str:
@@ -84,13 +84,13 @@ def _spelled(value: Any) -> Any:
 
 def sha256_of(path: Path) -> str:
     """Return a file's SHA-256 in hex."""
-    problem: str | None = None
-    try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        problem = os.strerror(error.errno) if error.errno else type(error).__name__
-    raise LedgerError(f"{path} cannot be read back: {problem}.", "The release's budget is spent; it is not settled.")
+
+    def explain(error: OSError) -> LedgerError:
+        why = system_reason(error)
+        return LedgerError(f"{path} cannot be read back: {why}.", "The release's budget is spent; it is not settled.")
+
+    with ForeignErrors(explain, OSError), path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def is_intact(output: tuple[str, str]) -> bool:

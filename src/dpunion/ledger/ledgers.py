@@ -10,6 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from dpunion.checks import as_choice
 from dpunion.errors import (
     BadParameter,
     DpunionError,
@@ -18,8 +19,8 @@ from dpunion.errors import (
     LedgerNote,
     NotPrivate,
     ReplacedLedger,
-    refuse_choice,
 )
+from dpunion.foreign import ForeignErrors
 from dpunion.ledger.addresses import store_at
 from dpunion.ledger.amounts import DELTA_UNITS, EPSILON_UNITS, Amounts, Composition
 from dpunion.ledger.chain import Reader, append
@@ -111,7 +112,7 @@ class Ledger:
                 "A dataset's name must be at most 100 letters, digits, dots, dashes and underscores.",
                 "Choose a plain name such as posts-2024.",
             )
-        chosen = _composition(composition)
+        chosen = as_choice("composition", composition, Composition)
         share = NOVELTY_SHARE if novelty_share is None else novelty_share
         caps = account_caps(epsilon, delta, chosen, share)
         details = {"composition": chosen.value, "epsilon": float(epsilon), "delta": float(delta)}
@@ -302,23 +303,21 @@ class Reservation:
         files = [(str(Path(path).absolute()), sha256_of(Path(path))) for path in outputs]
         if digest is not None:
             files.append(("", digest))
-        problem: LedgerError | None = None
-        try:
+        with ForeignErrors(self._explain_unsettled, LedgerError, ours_too=True):
             self._ledger._close(Kind.SETTLED, self._event, Amounts(), {"outputs": files})  # noqa: SLF001
-        except LedgerError as error:
-            problem = error
+
+    def _explain_unsettled(self, problem: LedgerError) -> LedgerError:
         if isinstance(problem, ReplacedLedger):
-            raise ReplacedLedger(
+            return ReplacedLedger(
                 f"The release was made, but {self._uncharged}",
                 "Keep the output. Put the ledger back that holds this entry; if it is lost, charge this amount in the "
                 "other one (Ledger.reserve) before anything else is released.",
             )
-        if problem is not None:
-            raise LedgerError(
-                f"The release was made and its budget is spent, but entry {self.entry} could not be settled: "
-                f"{problem.what}",
-                "Keep the output. The entry stays open, which counts as spent.",
-            )
+        return LedgerError(
+            f"The release was made and its budget is spent, but entry {self.entry} could not be settled: "
+            f"{problem.what}",
+            "Keep the output. The entry stays open, which counts as spent.",
+        )
 
     @property
     def _uncharged(self) -> str:
@@ -361,13 +360,6 @@ def _priced(charge: Plan | Amounts) -> tuple[Amounts, dict[str, Any]]:
     from dpunion.ledger.accounts import charge_for_plan
 
     return charge_for_plan(charge), charge.to_dict()
-
-
-def _composition(value: str | Composition) -> Composition:
-    for each in Composition:
-        if value in (each, each.value):
-            return each
-    refuse_choice("composition", value, [each.value for each in Composition])
 
 
 def _head(sequence: int, digest: str) -> str:

@@ -14,6 +14,7 @@ from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, Any
 
 from dpunion.errors import BadParameter, DamagedLedger, LedgerError
+from dpunion.foreign import ForeignErrors
 from dpunion.ledger.store import LONGEST_WAIT, TABLE, VERSION, Session, Store, table_definition
 
 if TYPE_CHECKING:
@@ -111,21 +112,15 @@ class PostgresStore(Store):
     def _session(self, *, write: bool) -> Iterator[_PostgresSession]:
         import psycopg
 
-        problem: LedgerError | None = None
-        with self._turn:
+        with ForeignErrors(self._explain, psycopg.Error), self._turn:
+            session = self._begin(write=write)
             try:
-                session = self._begin(write=write)
-                try:
-                    yield session
-                    session.connection.commit()
-                finally:
-                    if not session.connection.closed:
-                        with contextlib.suppress(psycopg.Error):
-                            session.connection.rollback()
-            except psycopg.Error as error:
-                problem = self._explain(error)
-        if problem is not None:
-            raise problem
+                yield session
+                session.connection.commit()
+            finally:
+                if not session.connection.closed:
+                    with contextlib.suppress(psycopg.Error):
+                        session.connection.rollback()
 
     def _begin(self, *, write: bool) -> _PostgresSession:
         """Start a transaction, on a new connection when the old one has died or belongs to the parent process."""
@@ -235,16 +230,12 @@ class _PostgresSession:
 
 def _database(address: str) -> str:
     """Return the database's name; raise without repeating the address when it has none or cannot be read."""
-    missing = False
-    try:
+    missing = BadParameter(
+        "A PostgreSQL ledger needs the psycopg package.", "Install it: pip install 'dpunion[databases]'."
+    )
+    with ForeignErrors(lambda _: missing, ImportError):
         import psycopg
         from psycopg.conninfo import conninfo_to_dict
-    except ImportError:
-        missing = True
-    if missing:
-        raise BadParameter(
-            "A PostgreSQL ledger needs the psycopg package.", "Install it: pip install 'dpunion[databases]'."
-        )
     try:
         parts = conninfo_to_dict(address)
         name = parts.get("dbname") or parts.get("service")

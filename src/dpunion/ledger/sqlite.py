@@ -13,6 +13,8 @@ from typing import Any
 from urllib.parse import quote
 
 from dpunion.errors import DamagedLedger, LedgerError
+from dpunion.files import sync_folder
+from dpunion.foreign import ForeignErrors, system_reason
 from dpunion.ledger.store import LONGEST_WAIT, TABLE, VERSION, Session, Store, table_definition
 
 APPLICATION = 0x6470756E  # "dpun": lets `file` and SQLite know whose file it is
@@ -86,8 +88,7 @@ class SqliteStore(Store):
     @contextlib.contextmanager
     def _session(self, *, write: bool) -> Iterator[_SqliteSession]:
         """Open a connection for this one transaction: none is held over a fork or between reserving and settling."""
-        problem: LedgerError | None = None
-        try:
+        with ForeignErrors(self._explain, sqlite3.Error):
             connection = sqlite3.connect(
                 f"file:{quote(str(self.path))}?mode=rw", uri=True, timeout=LONGEST_WAIT, isolation_level=None
             )
@@ -102,23 +103,17 @@ class SqliteStore(Store):
                     if connection.in_transaction:
                         with contextlib.suppress(sqlite3.Error):
                             connection.execute("ROLLBACK")
-        except sqlite3.Error as error:
-            problem = self._explain(error)
-        if problem is not None:
-            raise problem
 
     def _make_file(self) -> None:
         """Create an empty file that only its owner may read, unless there is one."""
-        problem: str | None = None
-        try:
+
+        def explain(error: OSError) -> LedgerError:
+            why = system_reason(error)
+            return LedgerError(f"The ledger {self.path} cannot be created: {why}.", "Choose another place.")
+
+        with ForeignErrors(explain, OSError), contextlib.suppress(FileExistsError):
             os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
-            _sync_folder(self.path.parent)
-        except FileExistsError:
-            pass
-        except OSError as error:
-            problem = os.strerror(error.errno) if error.errno else type(error).__name__
-        if problem is not None:
-            raise LedgerError(f"The ledger {self.path} cannot be created: {problem}.", "Choose another place.")
+            sync_folder(self.path.parent)
 
     def _unusable(self) -> tuple[str, str] | None:
         try:
@@ -235,11 +230,3 @@ def _is_utf8(path: Path) -> bool:
     except UnicodeEncodeError:
         return False
     return True
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -12,7 +12,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from dpunion.contributions import Int32s, Int64s, Uint64s
+from dpunion.contributions import Int32s, Int64s, Uint64s, offsets_of
 from dpunion.errors import InternalError
 from dpunion.randomness import Purpose, RunKey
 
@@ -63,7 +63,7 @@ class Candidates:
         self._columns, self._column_starts = _grouped(level.prefixes, groups)
         self._widths = np.diff(self._column_starts)
         areas = np.diff(self._row_starts) * self._widths
-        self._starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(areas)])
+        self._starts = offsets_of(areas)
         self.count = int(self._starts[-1])
 
     def at(self, indices: Int64s) -> Uint64s:
@@ -91,7 +91,7 @@ def places_in(rising: Uint64s, pairs: Uint64s) -> Int32s:
 def _grouped(groups: Int32s, count: int) -> tuple[Int64s, Int64s]:
     """Return the members sorted by group, and where each group starts."""
     order = np.argsort(groups, kind="stable")
-    return order, np.concatenate([np.zeros(1, np.int64), np.cumsum(np.bincount(groups, minlength=count))])
+    return order, offsets_of(np.bincount(groups, minlength=count))
 
 
 def mark_candidates(candidates: Candidates, chance: float, key: RunKey, draw_round: int) -> Uint64s:

@@ -14,8 +14,6 @@ from dpunion.algorithms import (
     PolicyGaussian,
     WeightedGaussian,
     algorithm_named,
-    check_real,
-    check_whole,
 )
 from dpunion.budget import Budget
 from dpunion.calibration import rounding
@@ -26,6 +24,7 @@ from dpunion.calibration.composition import (
     compose_unit_norm,
     geometric_shares,
 )
+from dpunion.checks import check_real, check_whole
 from dpunion.errors import BadParameter
 from dpunion.mechanisms import Mechanism, mechanism_on_candidates
 from dpunion.plans import Noise, Plan, Round, as_algorithm, real_in, rounds_of_funnel
@@ -244,8 +243,7 @@ class NgramPlan:
 
 def read_length(values: Any, longest: int = LONGEST) -> int:
     """Return a length that was read from a file."""
-    check_whole("n-grams", "length", values["length"], 1, longest)
-    return int(values["length"])
+    return check_whole("n-grams", "length", values["length"], 1, longest)
 
 
 def plan_ngrams(settings: Ngrams, budget: Budget) -> NgramPlan:

@@ -7,7 +7,6 @@ blocks be parsed in parallel.
 from __future__ import annotations
 
 import functools
-import os
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -16,10 +15,11 @@ from typing import Any, TypeVar, assert_never
 import pyarrow as pa
 
 from dpunion.errors import DamagedSource
+from dpunion.foreign import ForeignErrors
 from dpunion.reading.columns import OnFraction
 from dpunion.reading.guard import WRITE_AGAIN, attempt
 from dpunion.reading.locate import Compression, InputFile
-from dpunion.threads import Task, Threads
+from dpunion.threads import Task, Threads, usable_cores
 
 B = TypeVar("B")
 T = TypeVar("T")
@@ -29,7 +29,7 @@ LONGEST_ROW = 64 << 20
 """Bytes that a row may have: a lost quote makes one row of all that follows, and must not take all memory first."""
 LONG_ROW = "In CSV a quote that is never closed does that: look for it at that line. Or write the data as Parquet."
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-WORKERS = min(4, os.cpu_count() or 1)
+WORKERS = min(4, usable_cores())
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -127,13 +127,12 @@ def check_text(block: Block) -> None:
         raise block.damaged("there is a NUL byte", position=nul)
     if block.data.isascii():
         return
-    position = None
-    try:
+
+    def locate(error: UnicodeDecodeError) -> DamagedSource:
+        return block.damaged("the text is not UTF-8", position=error.start, remedy="Write the file again as UTF-8.")
+
+    with ForeignErrors(locate, UnicodeDecodeError):
         block.data.decode()
-    except UnicodeDecodeError as error:
-        position = error.start
-    if position is not None:
-        raise block.damaged("the text is not UTF-8", position=position, remedy="Write the file again as UTF-8.")
 
 
 def parsed(parse: Callable[[B], T], blocks: Iterator[B]) -> Iterator[T]:

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
-from numpy.typing import NDArray
 
+from dpunion.contributions import Uint8s
 from dpunion.errors import DamagedSource, DpunionError, UnknownColumn
 from dpunion.reading.blocks import (
     BLOCK_BYTES,
@@ -43,8 +43,6 @@ QUOTING = (
     'Quote fields that hold quotes, delimiters or line breaks, and double the quotes inside ("" for "), as in'
     " RFC 4180; or write Parquet instead."
 )
-
-Octets = NDArray[np.uint8]
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +182,7 @@ def row_end(block: Block, is_last: bool) -> int:  # noqa: FBT001 - the signature
     return last
 
 
-def quoted(data: bytes, start: int = 0) -> Iterator[tuple[int, Octets, Octets]]:
+def quoted(data: bytes, start: int = 0) -> Iterator[tuple[int, Uint8s, Uint8s]]:
     """Yield (position, bytes, inside) of data that starts outside of quotes, a piece at a time to save memory.
 
     inside: uint8[bytes], 1 from an opening quote on until before the closing one, else 0.
@@ -197,7 +195,7 @@ def quoted(data: bytes, start: int = 0) -> Iterator[tuple[int, Octets, Octets]]:
         yield position, octets, inside
 
 
-def line_ends(octets: Octets) -> Any:
+def line_ends(octets: Uint8s) -> Any:
     """Say which bytes end a line: bool[bytes]."""
     return (octets == LINE_FEED) | (octets == CARRIAGE_RETURN)
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dpunion.errors import BadParameter, DpunionError, UnsupportedType
+from dpunion.foreign import ForeignErrors
 from dpunion.reading.database_errors import Failure, explained
 
 T = TypeVar("T")
@@ -76,17 +77,14 @@ def ask(call: Callable[[], T], where: str) -> T:
     Guarantees:
     - the error tells the database's code or class only, and has neither cause nor context nor the other traceback.
     """
-    failure: Failure | DpunionError
-    try:
+    with ForeignErrors(lambda failure: _explain(failure, where)):
         return call()
-    except DpunionError as error:
-        failure = error
-    except ImportError:
-        failure = BadParameter(f"Reading {where} needs a package that is not installed.", NEEDS_EXTRA)
-    except Exception as error:  # noqa: BLE001 - whatever a driver raises may quote values or the URL
-        failure = Failure.of(error)
-    # subtle: raised outside the handler, so that the error has no __context__ that would quote the database.
-    raise failure if isinstance(failure, DpunionError) else explained(failure, where)
+
+
+def _explain(failure: Exception, where: str) -> DpunionError:
+    if isinstance(failure, ImportError):
+        return BadParameter(f"Reading {where} needs a package that is not installed.", NEEDS_EXTRA)
+    return explained(Failure.of(failure), where)
 
 
 def ask_each(reader: Any, where: str) -> Iterator[Any]:

@@ -5,6 +5,7 @@ Python's own `glob` and `os.walk` pass over folders that may not be read, and li
 
 from __future__ import annotations
 
+import contextlib
 import fnmatch
 import glob
 import os
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from dpunion.errors import BadSource
+from dpunion.foreign import ForeignErrors, system_reason
 
 T = TypeVar("T")
 
@@ -44,16 +46,17 @@ def entries(folder: Path) -> list[os.DirEntry[str]]:
 
 def looked(look: Callable[[], T], path: Path) -> T | None:
     """Return what `look` returns, None when the path is not there; refuse a path that cannot be looked at."""
-    try:
+
+    def explain(error: OSError) -> BadSource:
+        why = system_reason(error)
+        return BadSource(
+            f"{shown(path)!r} cannot be looked at: {why}.", "Ask for permission to read it, or read a copy."
+        )
+
+    # A ValueError is a NUL in the path. Folders may be named after data.
+    with ForeignErrors(explain, OSError), contextlib.suppress(*ABSENT, ValueError):
         return look()
-    except ABSENT:
-        return None
-    except ValueError:  # a NUL in the path
-        return None
-    except OSError as error:
-        reason = os.strerror(error.errno) if error.errno else type(error).__name__
-    # subtle: raised outside the handler: the system's message quotes the path, and folders may be named after data.
-    raise BadSource(f"{shown(path)!r} cannot be looked at: {reason}.", "Ask for permission to read it, or read a copy.")
+    return None
 
 
 def walk(root: Path) -> Iterator[Path]:

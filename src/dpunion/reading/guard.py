@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, TypeVar, cast
+from typing import TypeVar
 
-from dpunion.errors import BadSource, DamagedSource, DpunionError
+from dpunion.errors import BadSource, DamagedSource
+from dpunion.foreign import ForeignErrors
 
 T = TypeVar("T")
 
@@ -18,11 +19,8 @@ def attempt(call: Callable[[], T], where: str) -> T:
     Guarantees:
     - the error names `where` only: the original message, cause, context and traceback are dropped.
     """
-    done, result = _try(call)
-    if done:
-        return cast("T", result)
-    # subtle: raised outside the handler, so that the error has no __context__ that would quote the row.
-    raise result if isinstance(result, DpunionError) else damaged(where, result)
+    with ForeignErrors(lambda failure: damaged(where, failure)):
+        return call()
 
 
 def attempt_each(batches: Callable[[], Iterable[T]], where: str) -> Iterator[T]:
@@ -33,20 +31,7 @@ def attempt_each(batches: Callable[[], Iterable[T]], where: str) -> Iterator[T]:
         yield batch  # type: ignore[misc]
 
 
-def _try(call: Callable[[], Any]) -> tuple[bool, Any]:
-    try:
-        return True, call()
-    except DpunionError as error:
-        return False, error
-    except PermissionError:
-        return False, PermissionError()
-    except MemoryError:
-        return False, MemoryError()
-    except Exception:  # noqa: BLE001 - any failure of a reader means that the data cannot be trusted
-        return False, None
-
-
-def damaged(where: str, failure: Any) -> BadSource:
+def damaged(where: str, failure: Exception) -> BadSource:
     """Return the error for a reader's failure, of which only the class is looked at."""
     if isinstance(failure, PermissionError):
         return BadSource(f"No permission to read {where}.", "Ask for read permission, or read a copy.")

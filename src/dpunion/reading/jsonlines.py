@@ -15,7 +15,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.json
 
-from dpunion.errors import BadParameter, DpunionError, UnknownColumn, UnsupportedType
+from dpunion.errors import BadParameter, DamagedSource, DpunionError, UnknownColumn, UnsupportedType
+from dpunion.foreign import ForeignErrors
 from dpunion.reading.blocks import Block, parsed, read_blocks
 from dpunion.reading.columns import OnFraction, Wanted, check_distinct, refuse_column
 from dpunion.reading.locate import InputFile
@@ -122,18 +123,17 @@ def lines_of(block: Block) -> Iterator[tuple[int, bytes]]:
 
 def load(block: Block, number: int, line: bytes) -> dict[str, Any]:
     """Return the object on one line, or refuse the line."""
-    what = None
-    try:
+
+    def refuse(error: Exception) -> DamagedSource:
+        twice = isinstance(error, DuplicateKeyError)
+        what = "an object has the same key twice" if twice else "the line is not valid JSON"
+        return block.damaged(what, line=number, remedy=ONE_OBJECT)
+
+    with ForeignErrors(refuse, ValueError, RecursionError):
         row = json.loads(line, object_pairs_hook=distinct)
-        if not isinstance(row, dict):
-            what = "the line is not a JSON object"
-    except DuplicateKeyError:
-        what = "an object has the same key twice"
-    except (ValueError, RecursionError):
-        what = "the line is not valid JSON"
-    if what is not None:
-        raise block.damaged(what, line=number, remedy=ONE_OBJECT)
-    return row  # type: ignore[no-any-return]
+    if not isinstance(row, dict):
+        raise block.damaged("the line is not a JSON object", line=number, remedy=ONE_OBJECT)
+    return row
 
 
 class DuplicateKeyError(ValueError):

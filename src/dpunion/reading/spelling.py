@@ -26,6 +26,7 @@ import pyarrow.types as pt
 
 from dpunion.errors import UnsupportedType
 from dpunion.reading.guard import attempt
+from dpunion.sets.strings import same_memory
 
 INT32_MAX = 2**31 - 1
 FIRST_DAY, LAST_DAY = ((day - dt.date(1970, 1, 1)).days for day in (dt.date.min, dt.date.max))
@@ -233,14 +234,6 @@ def spell_dates(array: Any) -> Any:
             "There is a date outside of the years 1 to 9999.", "Leave such dates out, or cast the column to text."
         )
     return array.cast(pa.string())
-
-
-def same_memory(one: Any, other: Any) -> bool:
-    """Say whether two arrays are views of the same memory."""
-    if len(one) != len(other) or one.offset != other.offset or one.type != other.type:
-        return False
-    pairs = zip(one.buffers(), other.buffers(), strict=True)
-    return all((a is None and b is None) or (a and b and a.address == b.address) for a, b in pairs)
 
 
 def lengths(texts: Any) -> Any:

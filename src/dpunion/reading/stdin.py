@@ -17,7 +17,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.ipc
 
-from dpunion.errors import BadParameter, BadSource, DamagedSource, DpunionError, refuse_choice
+from dpunion.checks import refuse_choice
+from dpunion.errors import BadParameter, BadSource, DamagedSource, DpunionError
 from dpunion.reading.blocks import BYTE_ORDER_MARK, decompressed, read_fully
 from dpunion.reading.columnar import END_OF_STREAM, IPC_FILE_MAGIC
 from dpunion.reading.columns import OnFraction, Part, Wanted, expect_types, find_columns, schema_names

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpunion.errors import BadParameter
+from dpunion.foreign import ForeignErrors
 
 SCHEMA = "https://vega.github.io/schema/vega-lite/v5.json"
 SIZES = {"wide": (800, 340), "narrow": (350, 270)}
@@ -102,11 +103,9 @@ def load(module: str) -> Any:
     """Import what only pages need, or say how to get it."""
     import importlib
 
-    try:
+    problem = BadParameter(f"Pages need {module}, which is not installed.", "Run: pip install 'dpunion[report]'.")
+    with ForeignErrors(lambda _: problem, ImportError):
         return importlib.import_module(module)
-    except ImportError:
-        problem = BadParameter(f"Pages need {module}, which is not installed.", "Run: pip install 'dpunion[report]'.")
-    raise problem
 
 
 def specification(chart: Chart, screen: str) -> dict[str, Any]:

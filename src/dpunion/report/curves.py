@@ -26,11 +26,11 @@ from dpunion.algorithms import (
     PolicyLaplace,
     WeightedGaussian,
     WeightedLaplace,
-    check_whole,
 )
 from dpunion.calibration import optimal
 from dpunion.calibration.gaussian import gaussian_chances
 from dpunion.calibration.laplace import laplace_chances
+from dpunion.checks import check_whole
 from dpunion.contributions import Float64s, Int64s
 from dpunion.errors import BadParameter
 from dpunion.plans import Noise, Plan

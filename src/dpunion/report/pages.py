@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from dpunion.errors import BadParameter
+from dpunion.checks import check_suffix
 from dpunion.files import OWNER_ONLY, atomic_file, check_place
 from dpunion.releases import Release
 from dpunion.report.charts import Chart, Scale, drawings, load
@@ -66,11 +66,7 @@ def public_page(
 def check_page(path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
     """Refuse early a place where no page can be written; return it otherwise."""
     target = Path(path)
-    if target.suffix.lower() not in SUFFIXES:
-        raise BadParameter(
-            f"A page's suffix must be one of {', '.join(SUFFIXES)}. Got {target.suffix!r} instead.",
-            "Name the page for example report.html.",
-        )
+    check_suffix("A page's suffix", target, SUFFIXES, "Name the page for example report.html.")
     check_place(target, overwrite=overwrite)
     return target
 

@@ -45,10 +45,14 @@ def encode(
     known: Sequence[str] = (),
     memory_limit: int | None = None,
     read_ahead: bool = False,
+    threads: int | None = None,
 ) -> Contributions:
     """Read all batches of (users, items or texts) into contributions.
 
+    threads: how many group the rows; one for each usable core when left out.
+
     Guarantees:
+    - the number of threads changes nothing;
     - normalise, then drop duplicates, then leave out known items, then bound: in this order, once;
     - the result does not depend on the order of rows, on duplicate rows or on how rows are split into batches;
     - what a user keeps, and where the user stands, depends on that user's own data and the key alone;
@@ -81,7 +85,9 @@ def encode(
             user_digests = digested.result()
         del user_table, item_table
         unwanted = listed(table, known, key)
-        return group_rows(rows, renumbered, user_digests, table, key, max_items_per_user, user_order, unwanted)
+        return group_rows(
+            rows, renumbered, user_digests, table, key, max_items_per_user, user_order, unwanted, threads=threads
+        )
 
 
 def ahead(batches: Iterable[tuple[pa.Array, pa.Array]]) -> Iterator[tuple[pa.Array, pa.Array]]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import TypeVar
+import itertools
 
 import numpy as np
 
@@ -13,11 +12,8 @@ from dpunion.kernels.bounding import drop_items, gather_users, keep_random
 from dpunion.kernels.grouping import count_blocks, group_block, has_ties, pack_rows
 from dpunion.randomness import Purpose, RunKey
 from dpunion.sets.spill import Part, RowStore
-from dpunion.threads import Threads
+from dpunion.threads import usable_cores, work_in_threads
 
-T = TypeVar("T")
-
-THREADS = 2
 ROWS_PER_BLOCK = 1 << 17
 MOST_BLOCKS = 4096
 
@@ -31,27 +27,35 @@ def group_rows(
     max_items: int,
     user_order: UserOrder,
     unwanted: Bools | None = None,
+    *,
+    threads: int | None = None,
 ) -> Contributions:
     """Turn the stored rows into contributions; the store is empty afterwards.
 
     renumbered: int32[raw items], the final number of each raw one; user_digests: uint64[users, 2]; unwanted:
-    bool[items], public, what to leave out of every set before bounding.
+    bool[items], public, what to leave out of every set before bounding. threads: how many; one for each usable core
+    when left out.
 
     Guarantees:
+    - the number of threads changes nothing;
     - duplicate rows, and the order of rows, change nothing;
     - what a user keeps, and where the user stands, depends on that user's own rows and the key alone.
     """
     # subtle: the arguments are gone when the call returns, so that the rows and the digests are not both there twice.
+    count = threads or usable_cores()
     order, offsets, items = laid_out(
-        *bounded_rows(rows, renumbered, user_digests, table, key, max_items, unwanted), user_digests, user_order
+        *bounded_rows(rows, renumbered, user_digests, table, key, max_items, unwanted, count),
+        user_digests,
+        user_order,
+        count,
     )
     return Contributions(offsets, items, table, user_digests[order], max_items)
 
 
 def laid_out(
-    starts: Int64s, sizes: Int64s, kept: Int32s, user_digests: Uint64s, user_order: UserOrder
+    starts: Int64s, sizes: Int64s, kept: Int32s, user_digests: Uint64s, user_order: UserOrder, threads: int
 ) -> tuple[Int64s, Int64s, Int32s]:
-    """Copy the users' items in visiting order, on both cores: (order, offsets, items).
+    """Copy the users' items in visiting order, in some threads: (order, offsets, items).
 
     order: int64[users]; offsets: int64[users+1]; items: int32[pairs].
     Guarantees: those of visiting_order; each user's items stay together and in order.
@@ -59,11 +63,11 @@ def laid_out(
     order = visiting_order(sizes, user_digests, user_order)
     offsets = offsets_of(sizes[order])
     items = np.empty(int(offsets[-1]), np.int32)
-    middle = int(np.searchsorted(offsets, offsets[-1] // 2))
-    in_threads(
-        lambda some: gather_users(starts, kept, order[some], offsets[some.start : some.stop + 1], items),
-        [slice(0, middle), slice(middle, len(order))],
-    )
+
+    def gather(some: range) -> None:
+        gather_users(starts, kept, order[some.start : some.stop], offsets[some.start : some.stop + 1], items)
+
+    work_in_threads(gather, heavy_ranges(offsets[1:], threads))
     return order, offsets, items
 
 
@@ -75,6 +79,7 @@ def bounded_rows(
     key: RunKey,
     max_items: int,
     unwanted: Bools | None,
+    threads: int,
 ) -> tuple[Int64s, Int64s, Int32s]:
     """Group and bound the stored rows, part by part: (starts, sizes, kept), int64[users] twice and int32[>= pairs].
 
@@ -85,10 +90,10 @@ def bounded_rows(
     placed = 0
     for part in rows.parts():
         mine = slice(part.phase, None, part.stride)
-        part_starts, part_sizes, grouped = group_part(part, len(user_digests[mine]), renumbered, len(table))
+        part_starts, part_sizes, grouped = group_part(part, len(user_digests[mine]), renumbered, len(table), threads)
         if unwanted is not None:
             drop_items(part_starts, grouped, part_sizes, unwanted)
-        bound_sets(part_starts, grouped, part_sizes, user_digests[mine], table, key, max_items)
+        bound_sets(part_starts, grouped, part_sizes, user_digests[mine], table, key, max_items, threads)
         if part.stride == 1:
             return part_starts, part_sizes, grouped
         if not pieces:
@@ -108,10 +113,11 @@ def bound_again(everything: Contributions, bounding: Bounding, key: RunKey) -> C
     # subtle: words of a digest under this key are as good as digests of the name under it.
     user_digests = key.words(Purpose.USER, 0, everything.user_digests)
     starts, sizes, items = everything.offsets[:-1], np.diff(everything.offsets), everything.items
+    threads = usable_cores()
     if int(sizes.max(initial=0)) > bounding.limit:
         items = items.copy()
-        bound_sets(starts, items, sizes, user_digests, everything.table, key, bounding.limit)
-    order, offsets, kept = laid_out(starts, sizes, items, user_digests, bounding.order)
+        bound_sets(starts, items, sizes, user_digests, everything.table, key, bounding.limit, threads)
+    order, offsets, kept = laid_out(starts, sizes, items, user_digests, bounding.order, threads)
     return Contributions(offsets, kept, everything.table, user_digests[order], bounding.limit)
 
 
@@ -123,30 +129,33 @@ def bound_sets(
     table: ItemTable,
     key: RunKey,
     max_items: int,
+    threads: int,
+    bound_round: int = 0,
 ) -> None:
-    """Keep random items of the users who hold too many, on both cores; in place on `grouped` and `sizes`.
+    """Keep random items of the users who hold too many, in some threads; in place on `grouped` and `sizes`.
 
     Guarantees: those of keep_random; what a user keeps depends on that user's own items and the key alone.
     """
     heavy = np.flatnonzero(sizes > max_items)
-    heavy_keys = key.words(Purpose.BOUND, 0, user_digests[heavy])
+    heavy_keys = key.words(Purpose.BOUND, bound_round, user_digests[heavy])
 
-    def keep(some: slice) -> None:
-        keep_random(starts, grouped, sizes, heavy[some], heavy_keys[some], table.digests, max_items)
+    def keep(some: range) -> None:
+        mine = slice(some.start, some.stop)
+        keep_random(starts, grouped, sizes, heavy[mine], heavy_keys[mine], table.digests, max_items)
 
-    in_threads(keep, halves(len(heavy)))
+    work_in_threads(keep, even_ranges(len(heavy), threads))
 
 
-def group_part(part: Part, users: int, renumbered: Int32s, items: int) -> tuple[Int64s, Int64s, Int32s]:
-    """Sort one part of the rows in blocks that fit the cache, on both cores.
+def group_part(part: Part, users: int, renumbered: Int32s, items: int, threads: int) -> tuple[Int64s, Int64s, Int32s]:
+    """Sort one part of the rows in blocks that fit the cache, in some threads.
 
     Returns (starts, sizes, grouped): int64[users] twice and int32[>= rows].
     Guarantees: each user's items are distinct and in rising order.
     """
     rows = sum(len(chunk) for chunk, _ in part.chunks)
     shift = block_shift(users, rows)
-    # Each thread counts, and then packs, its own chunks; within a block the second one's rows follow the first one's.
-    teams = [part.chunks[some] for some in halves(len(part.chunks))]
+    # Each thread counts, and then packs, its own chunks; within a block a thread's rows follow those of the one before.
+    teams = [part.chunks[some.start : some.stop] for some in even_ranges(len(part.chunks), threads)]
     part.chunks.clear()
     counted = np.zeros((len(teams), (users >> shift) + 1), np.int64)
 
@@ -154,7 +163,7 @@ def group_part(part: Part, users: int, renumbered: Int32s, items: int) -> tuple[
         for chunk, _ in teams[team]:
             count_blocks(chunk, shift, counted[team])
 
-    in_threads(count, range(len(teams)))
+    work_in_threads(count, range(len(teams)))
     counts = counted.sum(axis=0)
     ends = np.cumsum(counts)
     heads = (ends - counts) + np.cumsum(counted, axis=0) - counted
@@ -164,7 +173,7 @@ def group_part(part: Part, users: int, renumbered: Int32s, items: int) -> tuple[
         while teams[team]:
             pack_rows(*teams[team].pop(), renumbered, shift, heads[team], packed)
 
-    in_threads(pack, range(len(teams)))
+    work_in_threads(pack, range(len(teams)))
     starts, sizes = np.zeros(users, np.int64), np.zeros(users, np.int64)
     bits = max(1, int(items - 1).bit_length())
 
@@ -174,22 +183,28 @@ def group_part(part: Part, users: int, renumbered: Int32s, items: int) -> tuple[
             begin, end = ends[block] - counts[block], ends[block]
             group_block(packed, scratch, begin, end, block << shift, bits, shift, starts, sizes)
 
-    # Both threads get about half of the rows.
-    middle = int(np.searchsorted(ends, rows // 2, side="right"))
-    in_threads(sort_blocks, (range(middle), range(middle, len(counts))))
+    work_in_threads(sort_blocks, heavy_ranges(ends, threads))
     return starts, sizes, packed.view(np.int32)
 
 
-def halves(count: int) -> list[slice]:
-    """Return two slices that cover 0..count-1."""
-    return [slice(0, count // 2), slice(count // 2, count)]
+def even_ranges(count: int, parts: int) -> list[range]:
+    """Return at most `parts` ranges of about equal length that cover 0..count-1; none is empty."""
+    return ranges_of([count * part // parts for part in range(parts + 1)])
 
 
-def in_threads(work: Callable[[T], None], shares: Iterable[T]) -> None:
-    """Do each share of the work in a thread of its own; kernels run without the interpreter lock."""
-    with Threads(THREADS) as threads:
-        for task in [threads.submit(work, share) for share in shares]:
-            task.result()
+def heavy_ranges(ends: Int64s, parts: int) -> list[range]:
+    """Return at most `parts` ranges that cover all places, of about equal weight; none is empty.
+
+    ends: int64[places], rising: the weight of all places up to each one.
+    """
+    whole = int(ends[-1]) if len(ends) else 0
+    wanted = np.array([whole * part // parts for part in range(1, parts)], np.int64)
+    return ranges_of([0, *np.searchsorted(ends, wanted, side="right").tolist(), len(ends)])
+
+
+def ranges_of(cuts: list[int]) -> list[range]:
+    """Return the ranges between cuts, but for empty ones."""
+    return [range(start, stop) for start, stop in itertools.pairwise(cuts) if start < stop]
 
 
 def compacted(starts: Int64s, sizes: Int64s, grouped: Int32s) -> tuple[Int32s, Int64s]:

@@ -20,6 +20,7 @@ import numpy as np
 
 from dpunion.contributions import Int32s
 from dpunion.errors import BadParameter, CannotWrite
+from dpunion.foreign import ForeignErrors, system_reason
 from dpunion.kernels.grouping import split_rows
 
 PARTS = 64
@@ -96,8 +97,14 @@ class RowStore:
             yield Part(phase, PARTS, [(users, items)])
 
     def _spill(self) -> None:
-        problem: int | None = None
-        try:
+
+        def explain(error: OSError) -> CannotWrite:
+            return CannotWrite(
+                f"Spilling to {tempfile.gettempdir()} failed: {system_reason(error)}.",
+                "Set TMPDIR to a folder with more space, or raise the memory limit; nothing was released.",
+            )
+
+        with ForeignErrors(explain, OSError):
             if not self.files:
                 self.files = [nameless_file() for _ in range(PARTS)]
             while self.chunks:
@@ -108,13 +115,6 @@ class RowStore:
                     self.files[phase].write(packed[start:end].tobytes())
             for file in self.files:
                 file.flush()
-        except OSError as error:
-            problem = error.errno
-        if problem is not None:
-            raise CannotWrite(
-                f"Spilling to {tempfile.gettempdir()} failed: {os.strerror(problem)}.",
-                "Set TMPDIR to a folder with more space, or raise the memory limit; nothing was released.",
-            )
         self.waiting = 0
 
 

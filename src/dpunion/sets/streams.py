@@ -5,7 +5,6 @@ The texts are split once. What stays in memory is four bytes for each token and 
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -14,9 +13,8 @@ import pyarrow as pa
 
 from dpunion.algorithms import MAX_ITEMS, UserOrder
 from dpunion.calibration.rounding import MAX_USERS
-from dpunion.contributions import Contributions, Int32s, Int64s, ItemTable, Uint8s, Uint64s
+from dpunion.contributions import Contributions, Int32s, Int64s, ItemTable, Uint8s, Uint64s, offsets_of
 from dpunion.errors import BadSource
-from dpunion.kernels.bounding import gather_users, keep_random
 from dpunion.kernels.ngrams import (
     FREE,
     collect,
@@ -31,9 +29,9 @@ from dpunion.kernels.ngrams import (
 )
 from dpunion.randomness import Purpose, RunKey
 from dpunion.sets.encoding import Normalization, canonical_table
-from dpunion.sets.grouping import THREADS, in_threads, visiting_order
+from dpunion.sets.grouping import bound_sets, heavy_ranges, laid_out
 from dpunion.sets.strings import StringTable
-from dpunion.threads import Threads
+from dpunion.threads import Threads, usable_cores, work_in_threads
 from dpunion.tokens import Splitting, Tokenizer, documents
 
 SMALLEST_TABLE = 1 << 12
@@ -92,7 +90,7 @@ def read_tokens(
     sizes = np.zeros(len(user_digests), np.int64)
     for counts, writers, _ in chunks:
         count_documents(counts, writers, sizes)
-    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
+    offsets = offsets_of(sizes)
     stream = np.empty(int(offsets[-1]), np.int32)
     heads = offsets[:-1].copy()
     while chunks:
@@ -146,12 +144,15 @@ def bounded(
     bound_round: int,
     max_items_per_user: int,
     user_order: UserOrder,
+    threads: int | None = None,
 ) -> Contributions:
     """Return each user's distinct codes, at most a given number of them, users in visiting order.
 
-    offsets: int64[users+1]; codes: int32[n], numbers of `table` or -1, which is no item.
+    offsets: int64[users+1]; codes: int32[n], numbers of `table` or -1, which is no item. threads: how many; one for
+    each usable core when left out.
 
     Guarantees:
+    - the number of threads changes nothing;
     - duplicates are dropped before anything is bounded;
     - what a user keeps, and where the user stands, depends on that user's own codes and the key alone.
     """
@@ -160,17 +161,14 @@ def bounded(
     starts = np.empty(users + 1, np.int64)
     collect(offsets, codes, starts, grouped)
     sizes = np.zeros(users, np.int64)
-    # Users are split where the codes are halved, so that both threads have equal work.
-    cuts = np.searchsorted(starts, np.linspace(0, starts[-1], THREADS + 1).astype(np.int64)).tolist()
-    cuts[0], cuts[-1] = 0, users
-    in_threads(lambda cut: sort_unique(starts, grouped, sizes, *cut), itertools.pairwise(cuts))
-    heavy = np.flatnonzero(sizes > max_items_per_user)
-    heavy_keys = key.words(Purpose.BOUND, bound_round, stream.user_digests[heavy])
-    keep_random(starts, grouped, sizes, heavy, heavy_keys, table.digests, max_items_per_user)
-    order = visiting_order(sizes, stream.user_digests, user_order)
-    new_offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes[order])])
-    items = np.empty(int(new_offsets[-1]), np.int32)
-    gather_users(starts, grouped, order, new_offsets, items)
+    count = threads or usable_cores()
+    work_in_threads(
+        lambda some: sort_unique(starts, grouped, sizes, some.start, some.stop), heavy_ranges(starts[1:], count)
+    )
+    bound_sets(
+        starts[:-1], grouped, sizes, stream.user_digests, table, key, max_items_per_user, count, bound_round=bound_round
+    )
+    order, new_offsets, items = laid_out(starts, sizes, grouped, stream.user_digests, user_order, count)
     return Contributions(new_offsets, items, table, stream.user_digests[order], max_items_per_user)
 
 
@@ -184,6 +182,7 @@ def encode_ngrams(
     user_order: UserOrder,
     splitting: Splitting,
     normalization: Normalization = Normalization.NFC_LOWER,
+    threads: int | None = None,
 ) -> Contributions:
     """Read all batches of (users, texts) into contributions whose items are the n-grams of all these lengths.
 
@@ -216,6 +215,7 @@ def encode_ngrams(
         bound_round=0,
         max_items_per_user=max_items_per_user,
         user_order=user_order,
+        threads=threads,
     )
 
 
@@ -227,7 +227,7 @@ def joined_texts(
     Guarantees: a text holds the bytes of its own tokens only.
     """
     lengths = np.diff(offsets)[prefixes] + 1 + np.diff(tokens.offsets)[last]
-    new_offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
+    new_offsets = offsets_of(lengths)
     new_data = np.empty(int(new_offsets[-1]), np.uint8)
     join_texts(offsets, data, tokens.offsets, tokens.data, prefixes, last, new_offsets, new_data)
     return new_offsets, new_data

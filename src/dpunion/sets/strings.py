@@ -34,7 +34,7 @@ class StringTable:
         """Return the numbers of the strings: int32[rows]. Dictionary arrays are looked up entry by entry."""
         if isinstance(strings, pa.DictionaryArray):
             dictionary = strings.dictionary
-            if self._last is None or not _same_memory(dictionary, self._last[0]):
+            if self._last is None or not same_memory(dictionary, self._last[0]):
                 self._last = (dictionary, self.number_buffers(*string_buffers(dictionary)))
             numbers: Int32s = self._last[1][index_values(strings.indices)]
             return numbers
@@ -84,7 +84,7 @@ class StringTable:
         return offsets, self.data[: int(offsets[-1])]
 
 
-def _same_memory(a: pa.Array, b: pa.Array) -> bool:
+def same_memory(a: pa.Array, b: pa.Array) -> bool:
     """Say whether two arrays are views of the same memory; both are alive, so equal addresses mean equal content."""
     places = [[None if buffer is None else buffer.address for buffer in array.buffers()] for array in (a, b)]
     return places[0] == places[1] and len(a) == len(b) and a.offset == b.offset and a.type == b.type

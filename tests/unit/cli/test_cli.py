@@ -169,10 +169,6 @@ except SystemExit as done:
     assert loaded_after(code) == []
 
 
-def test_numba_does_not_bring_scipy():
-    assert loaded_after("import dpunion.kernels.compiler") == ["numpy", "numba"]
-
-
 def test_the_check_sees_what_is_loaded():
     assert "numpy" in loaded_after("import dpunion; dpunion.plan")
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dpunion.algorithms import Bounding, Funnel
+from dpunion.checks import check_whole
 from dpunion.contributions import Contributions
 from dpunion.engines import Chosen
 from dpunion.engines.local.engine import open_request, read_sets, refuse_memory_limit
@@ -151,12 +152,8 @@ class ReadSets:
 def check_shards(shards: int | None) -> int:
     """Return the number of shards; refuse what makes no sense."""
     chosen = DEFAULT_SHARDS if shards is None else shards
-    if isinstance(chosen, bool) or not isinstance(chosen, int) or not 1 <= chosen <= MOST_SHARDS:
-        raise BadParameter(
-            f"The 'shards' parameter must be a whole number from 1 to {MOST_SHARDS}. Got {shards!r} instead.",
-            "Leave it out, or take about one for every ten million pairs.",
-        )
-    return chosen
+    remedy = "Leave it out, or take about one for every ten million pairs."
+    return check_whole("", "shards", chosen, 1, MOST_SHARDS, remedy)
 
 
 def check_scores_of(plan: Plan | NgramPlan, shards: int) -> None:

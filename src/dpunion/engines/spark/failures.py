@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 from dpunion import errors
+from dpunion.foreign import ForeignErrors
 
 T = TypeVar("T")
 
@@ -24,16 +25,8 @@ def cleanly(call: Callable[[], T]) -> T:
     Guarantees: an error of a worker comes out as it was raised there; of others only the kind is told, without message,
     cause and context; PySpark does not print them either.
     """
-    problem: errors.DpunionError
-    try:
-        with _unprinted():
-            return call()
-    except errors.DpunionError:
-        raise
-    except Exception as error:  # noqa: BLE001 - Spark's messages can quote values
-        problem = _told(error)
-    # subtle: raised outside the handler, and not by a context manager, whose errors have a context always.
-    raise problem
+    with ForeignErrors(_told), _unprinted():
+        return call()
 
 
 @contextlib.contextmanager

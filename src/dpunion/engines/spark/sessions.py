@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dpunion.errors import BadParameter
+from dpunion.foreign import ForeignErrors
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -48,13 +49,16 @@ def open_session(master: str | None = None, settings: dict[str, str] | None = No
         builder = builder.master(chosen or "local[*]")
     for name, value in {**_defaults(chosen or "local[*]"), **(settings or {})}.items():
         builder = builder.config(name, value)
-    try:
+
+    def explain(error: Exception) -> BadParameter:
+        # The kind tells enough; Spark has printed the rest.
+        return BadParameter(
+            f"Spark could not be started ({type(error).__name__}) with {java}.",
+            "See what it printed above; check --master and JAVA_HOME.",
+        )
+
+    with ForeignErrors(explain, ours_too=True):
         return builder.getOrCreate()
-    except Exception as error:  # noqa: BLE001 - the kind tells enough; Spark has printed the rest
-        kind = type(error).__name__
-    raise BadParameter(
-        f"Spark could not be started ({kind}) with {java}.", "See what it printed above; check --master and JAVA_HOME."
-    )
 
 
 def find_pyspark() -> None:

@@ -15,11 +15,12 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from dpunion.checks import refuse_choice
 from dpunion.engines.spark.failures import cleanly
 from dpunion.engines.spark.files import TO_PARQUET, WantedRows, check_kinds, check_sizes, read_text_files, whole_files
 from dpunion.engines.spark.frames import checked_names, column_named, columns_of, empty_table, input_files
 from dpunion.engines.spark.sessions import open_session
-from dpunion.errors import BadParameter, BadSource, SourceNotFound, UnsupportedType, refuse_choice
+from dpunion.errors import BadParameter, BadSource, SourceNotFound, UnsupportedType
 from dpunion.reading import check_source
 from dpunion.reading.columns import find_columns
 from dpunion.reading.folders import is_hidden

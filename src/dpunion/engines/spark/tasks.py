@@ -22,6 +22,7 @@ from dpunion.contributions import Bools, Contributions, Float64s, Int64s, Uint64
 from dpunion.engines.spark.failures import MARK
 from dpunion.engines.spark.targets import shard_share, unit_for
 from dpunion.engines.spark.wire import Piece, buffers_of, digests_from_arrow, digests_to_arrow, match, united
+from dpunion.foreign import ForeignErrors
 from dpunion.mechanisms import SHARE_UNIT, Mechanism, State, Weights
 from dpunion.randomness import ClosureKey, Purpose, RunKey
 from dpunion.sets.narrowing import Sets
@@ -44,18 +45,17 @@ def guarded(task: Task) -> Task:
     """
 
     def run(batches: Batches) -> Batches:
-        problem = ""
-        try:
+        with ForeignErrors(_fit_for_logs, ours_too=True):
             yield from task(batches)
-        except errors.DpunionError as error:
-            told = json.dumps([type(error).__name__, error.what, error.remedy])
-            problem = MARK + base64.b64encode(told.encode()).decode()
-        except Exception as error:  # noqa: BLE001 - its message could quote values
-            problem = f"a task of dpunion failed with {type(error).__name__}"
-        if problem:
-            raise RuntimeError(problem)
 
     return run
+
+
+def _fit_for_logs(error: Exception) -> RuntimeError:
+    if isinstance(error, errors.DpunionError):
+        told = json.dumps([type(error).__name__, error.what, error.remedy])
+        return RuntimeError(MARK + base64.b64encode(told.encode()).decode())
+    return RuntimeError(f"a task of dpunion failed with {type(error).__name__}")
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,99 @@
+"""Checks of parameters: a number in a range, a whole number in a range, one of some choices, one of some suffixes.
+
+Each returns the value in its plain type, or raises the one sentence that says what was wrong and what to do.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Collection
+from pathlib import Path
+from typing import NoReturn, TypeVar
+
+from dpunion.errors import BadParameter, NotPrivate
+
+LARGEST_SHOWN = 10**30
+
+E = TypeVar("E", bound=enum.Enum)
+
+
+def check_whole(owner: str, name: str, value: object, low: int, high: int, remedy: str = "") -> int:
+    """Return a whole number in [low, high]; refuse anything else. owner: whose parameter it is, if that is said."""
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        _refuse(owner, name, f"a whole number from {low} to {high}", value, remedy)
+    return value
+
+
+def check_real(owner: str, name: str, value: object, low: float, high: float, remedy: str = "") -> float:
+    """Return a finite number in [low, high] as a float; refuse anything else. owner: as in check_whole."""
+    # subtle: compared as it is, for a whole number may be too large for a float; nan is in no range.
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not low <= value <= high:
+        _refuse(owner, name, f"a number from {low:g} to {high:g}", value, remedy)
+    return float(value)
+
+
+def as_choice(name: str, value: object, choices: type[E]) -> E:
+    """Turn a plain word of the edge into the enum used inside."""
+    if isinstance(value, choices):
+        return value
+    for choice in choices:
+        if choice.value == value:
+            return choice
+    refuse_choice(name, value, [str(choice.value) for choice in choices])
+
+
+def refuse_choice(name: str, got: object, choices: Collection[str]) -> NoReturn:
+    """Raise the one sentence every bad choice gets."""
+    _refuse("", name, f"one of {', '.join(choices)}", got, f"Choose one of these for {name!r}.")
+
+
+def check_suffix(what: str, target: Path, suffixes: Collection[str], remedy: str) -> str:
+    """Return a file's suffix in small letters; refuse one that stands for no format. what: "The suffix of ..."."""
+    suffix = target.suffix.lower()
+    if suffix not in suffixes:
+        raise BadParameter(f"{what} must be one of {', '.join(suffixes)}. Got {target.suffix!r} instead.", remedy)
+    return suffix
+
+
+def _refuse(owner: str, name: str, wanted: str, got: object, remedy: str) -> NoReturn:
+    of_owner = f" of {owner}" if owner else ""
+    raise BadParameter(
+        f"The {name!r} parameter{of_owner} must be {wanted}. Got {_shown(got)} instead.",
+        remedy or f"Choose {name!r} from public knowledge, not from the data.",
+    )
+
+
+def _shown(value: object) -> str:
+    """Return a refused value for an error; Python does not write whole numbers of thousands of digits."""
+    return "a number of many digits" if isinstance(value, int) and abs(value) > LARGEST_SHOWN else repr(value)
+
+
+REFUSED_POLICIES: dict[str, str] = {
+    "greedy": (
+        "its sensitivity is unbounded (Gopi et al., ICML 2020, supplement E): one user can redirect every later one"
+    ),
+    "gw": (
+        "its threshold (Carvalho et al. 2022) covers one newly exposed item, but several items that the user does not "
+        "own can become exposed through one user"
+    ),
+    "l1-descent-l2-budget": (
+        "it is not a contraction: the proof of arXiv 2002.09745, Prop. 5.1 is wrong, and with 90 items of one user "
+        "two neighbouring histograms end 1.697 apart where 1 is claimed"
+    ),
+}
+"""Policies of the papers that are NOT private, and what is wrong with each. `dpunion.lab` has them, for study."""
+
+
+def refuse_policy(name: str) -> None:
+    """Refuse a policy that is known not to be private, with the reason: every release path does."""
+    if name in REFUSED_POLICIES:
+        raise NotPrivate(
+            f"{name} cannot be released: {REFUSED_POLICIES[name]}.",
+            "Use it for study only, and choose one of dpunion's algorithms, for example PolicyGaussian().",
+        )
+
+
+def refuse_algorithm(name: str, known: list[str]) -> NoReturn:
+    """Refuse the name of no algorithm: with the reason where it is a policy that is not private."""
+    refuse_policy(name)
+    refuse_choice("algorithm", name, known)

@@ -1,0 +1,387 @@
+"""Errors of others become ours and leave nothing behind: neither cause nor context nor a frame that holds them."""
+
+import ast
+import builtins
+import contextlib
+import errno
+import fcntl
+import importlib
+import os
+import sqlite3
+import tempfile
+from pathlib import Path
+
+import psycopg
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import dpunion
+from dpunion import files, plans, tokens
+from dpunion.engines.spark import failures, sessions, tasks
+from dpunion.errors import BadSource, DpunionError, LedgerError
+from dpunion.foreign import ForeignErrors, system_reason
+from dpunion.lab import journals, reproduction
+from dpunion.ledger import Ledger, events, fingerprints, postgres, sqlite
+from dpunion.reading import blocks, drivers, folders, guard, jsonlines
+from dpunion.report import charts
+from dpunion.sets import spill
+
+PACKAGE = Path(dpunion.__file__).parent
+CANARY = "CanarySecret"
+KINDS = [ValueError, KeyError, OSError, PermissionError, MemoryError, RuntimeError, pa.ArrowInvalid, UnicodeError]
+
+
+def ours(_error):
+    return BadSource("It cannot be read.", "Write it again.")
+
+
+def refuse(*_args, **_options):
+    raise OSError(errno.EIO, CANARY, CANARY)
+
+
+def assert_clean(error):
+    """Nothing of a foreign error is left: not in the text, nor in the chain, nor in the frames of dpunion."""
+    assert CANARY not in f"{error} {error!r}"
+    assert error.__cause__ is error.__context__ is None
+    trace = error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename.startswith(str(PACKAGE)):
+            held = [value for value in trace.tb_frame.f_locals.values() if isinstance(value, BaseException)]
+            assert not [value for value in held if CANARY in repr(value)], trace.tb_frame.f_code.co_name
+        trace = trace.tb_next
+
+
+# --- the mechanism ------------------------------------------------------------------------------------------
+
+
+def in_a_function(error, **options):
+    with ForeignErrors(ours, **options):
+        raise error
+
+
+def in_a_generator(error, **options):
+    def rows():
+        with ForeignErrors(ours, **options):
+            yield 1
+            raise error
+
+    list(rows())
+
+
+def in_a_context_manager(error, **options):
+    @contextlib.contextmanager
+    def session():
+        with ForeignErrors(ours, **options):
+            yield
+
+    with session():
+        raise error
+
+
+def in_two_of_them(error, **options):
+    with ForeignErrors(ours, **options), ForeignErrors(ours, **options):
+        raise error
+
+
+def with_a_chain(error, **options):
+    with ForeignErrors(ours, **options):
+        try:
+            int(CANARY)
+        except ValueError as first:
+            raise error from first
+
+
+SHAPES = [in_a_function, in_a_generator, in_a_context_manager, in_two_of_them, with_a_chain]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@given(st.sampled_from(KINDS))
+def test_nothing_of_a_foreign_error_is_left(shape, kind):
+    with pytest.raises(BadSource, match=r"^It cannot be read\. Write it again\.$") as caught:
+        shape(kind(CANARY))
+    assert_clean(caught.value)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit, GeneratorExit])
+def test_interrupts_pass(shape, kind):
+    with pytest.raises(kind):
+        shape(kind())
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_our_own_errors_pass_unless_they_are_meant_too(shape):
+    error = LedgerError("The ledger is busy.", "Try again.")
+    with pytest.raises(LedgerError) as caught:
+        shape(error)
+    assert caught.value is error
+    with pytest.raises(BadSource):
+        shape(LedgerError(CANARY, "Try again."), ours_too=True)
+
+
+def test_other_kinds_pass_and_nothing_is_changed_without_an_error():
+    with pytest.raises(KeyError), ForeignErrors(ours, OSError):
+        raise KeyError
+    with pytest.raises(OSError, match="kept"), ForeignErrors(lambda _: None, OSError):
+        raise OSError("kept")
+    with ForeignErrors(ours):
+        pass
+
+
+@given(st.sampled_from(sorted(errno.errorcode)))
+def test_the_systems_reason_names_no_path(code):
+    assert system_reason(OSError(code, CANARY, CANARY)) == os.strerror(code)
+    assert system_reason(OSError(CANARY)) == "OSError"
+
+
+# --- everybody who uses it ----------------------------------------------------------------------------------
+
+
+def block(data):
+    return blocks.Block(data, 1, "file 'a.jsonl'")
+
+
+def event(details, kind="opened"):
+    row = (1, kind, "d", 1, 0, 0, 0, 0, 0, "", details, "", "")
+    assert len(row) == len(events.COLUMNS)
+    return events.Event.from_row(row)
+
+
+def without(monkeypatch, *modules):
+    """Let the import of some modules fail, with a message that quotes."""
+
+    def find(name, *_args, **_options):
+        raise ImportError(CANARY)
+
+    monkeypatch.setattr(importlib, "import_module", find)
+    real = builtins.__import__
+
+    def load(name, *args, **options):
+        return find(name) if name.split(".")[0] in modules else real(name, *args, **options)
+
+    monkeypatch.setattr(builtins, "__import__", load)
+
+
+def tokenizer(_text):
+    raise LedgerError(CANARY, CANARY)
+
+
+def bad_text():
+    offsets = pa.py_buffer(b"\0\0\0\0\x02\0\0\0")
+    values = pa.StringArray.from_buffers(1, offsets, pa.py_buffer(b"\xff\xfe"))
+    return pa.DictionaryArray.from_arrays(pa.array([0], pa.int8()), values)
+
+
+def drive_journal(monkeypatch, place):
+    monkeypatch.setattr(journals.os, "open", refuse)
+    with journals.open_journal(place / "j"):
+        pass
+
+
+def drive_lock(monkeypatch, place):
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    journals._take(place / "j", 0)
+
+
+def drive_append(monkeypatch, place):
+    monkeypatch.setattr(journals.os, "write", refuse)
+    journals._append(place / "j", 0, "line")
+
+
+def drive_results(monkeypatch, place):
+    monkeypatch.setattr(Path, "mkdir", refuse)
+    with reproduction._journal_in(place / "results", overwrite=False):
+        pass
+
+
+def drive_postgres(monkeypatch, _place):
+    store = postgres.PostgresStore("postgresql://user:CanarySecret@host/database")
+
+    def begin(*, write):
+        raise psycopg.OperationalError(CANARY)
+
+    monkeypatch.setattr(store, "_begin", begin)
+    with store.transaction(write=False):
+        pass
+
+
+def drive_sqlite(_monkeypatch, place):
+    store = sqlite.SqliteStore(place / "b.db")
+    store.prepare(create=True)
+    with store.transaction(write=False):
+        raise sqlite3.OperationalError(CANARY)
+
+
+def drive_making(monkeypatch, place):
+    monkeypatch.setattr(sqlite.os, "open", refuse)
+    sqlite.SqliteStore(place / "b.db")._make_file()
+
+
+def drive_unsettled(monkeypatch, place):
+    ledger = Ledger.open(place / "b.db", create=True)
+    ledger.create_dataset("d", 1.0, 1e-6)
+    plan = dpunion.plan("weighted-gaussian", epsilon=0.5, delta=1e-7)
+    reservation = ledger.reserve("d", plan, "0" * 64)
+
+    def close(*_args):
+        raise LedgerError("It is busy.", CANARY)
+
+    monkeypatch.setattr(ledger, "_close", close)
+    reservation.settle(digest="0" * 64)
+
+
+def drive_atomic_file(_monkeypatch, place):
+    with files.atomic_file(place / "out.txt") as file:
+        file.write(b"half")
+        refuse()
+
+
+def drive_spill(monkeypatch, _place):
+    monkeypatch.setattr(tempfile, "TemporaryFile", refuse)
+    spill.RowStore(1)._spill()
+
+
+def drive_session(monkeypatch, _place):
+    pytest.importorskip("pyspark")
+    from pyspark.sql import SparkSession
+
+    class Builder:
+        """A builder whose session never comes."""
+
+        def __getattr__(self, _name):
+            return lambda *_args: self
+
+        getOrCreate = refuse
+
+    monkeypatch.setattr(sessions, "find_java", lambda: "Java 17")
+    monkeypatch.setattr(SparkSession, "getActiveSession", staticmethod(lambda: None))
+    monkeypatch.setattr(SparkSession, "builder", Builder())
+    sessions.open_session()
+
+
+def driven(call):
+    return lambda _monkeypatch, _place: call()
+
+
+def missing(*modules, call):
+    def drive(monkeypatch, _place):
+        without(monkeypatch, *modules)
+        call()
+
+    return drive
+
+
+DRIVERS = {
+    "engines.spark.failures.cleanly": driven(lambda: failures.cleanly(refuse)),
+    "engines.spark.sessions.open_session": drive_session,
+    "engines.spark.tasks.guarded.run": driven(lambda: list(tasks.guarded(lambda _: map(refuse, [1]))([]))),
+    "files.atomic_file": drive_atomic_file,
+    "lab.journals._append": drive_append,
+    "lab.journals._take": drive_lock,
+    "lab.journals.open_journal": drive_journal,
+    "lab.reproduction._journal_in": drive_results,
+    "ledger.events.Account.opened_by": driven(lambda: events.Account.opened_by(event(CANARY))),
+    "ledger.events.Event.from_row": driven(lambda: event("", kind=CANARY)),
+    "ledger.events._details": driven(lambda: events._details(event(CANARY))),
+    "ledger.events.outputs_in": driven(lambda: events.outputs_in(CANARY)),
+    "ledger.fingerprints.sha256_of": driven(lambda: fingerprints.sha256_of(Path(tempfile.gettempdir()))),
+    "ledger.ledgers.Reservation.settle": drive_unsettled,
+    "ledger.postgres.PostgresStore._session": drive_postgres,
+    "ledger.postgres._database": missing("psycopg", call=lambda: postgres._database("postgresql://")),
+    "ledger.sqlite.SqliteStore._make_file": drive_making,
+    "ledger.sqlite.SqliteStore._session": drive_sqlite,
+    "plans.Plan.from_dict": driven(lambda: plans.Plan.from_dict({"noise": CANARY})),
+    "reading.blocks.check_text": driven(lambda: blocks.check_text(block(CANARY.encode() + b"\xff"))),
+    "reading.drivers.ask": driven(lambda: drivers.ask(refuse, "database 'a'")),
+    "reading.folders.looked": driven(lambda: folders.looked(refuse, Path("a"))),
+    "reading.guard.attempt": driven(lambda: guard.attempt(refuse, "file 'a'")),
+    "reading.jsonlines.load": driven(lambda: jsonlines.load(block(b""), 0, CANARY.encode())),
+    "report.charts.load": missing(call=lambda: charts.load("jinja2")),
+    "sets.spill.RowStore._spill": drive_spill,
+    "tokens.attempted": driven(lambda: tokens.attempted(pa.array([CANARY]).cast, pa.int64())),
+    "tokens.called": driven(lambda: tokens.called(tokenizer, CANARY)),
+    "tokens.flat_text": driven(lambda: tokens.flat_text(bad_text())),
+    "tokens.icu": missing(call=lambda: tokens.icu.__wrapped__("en")),
+    "tokens.treebank": missing(call=tokens.treebank.__wrapped__),
+}
+
+
+def users():
+    """Yield the dotted names of the functions that say `with ForeignErrors`."""
+
+    def walk(node, name):
+        for child in ast.iter_child_nodes(node):
+            inside = f"{name}.{child.name}" if isinstance(child, ast.FunctionDef | ast.ClassDef) else name
+            if isinstance(child, ast.With):
+                yield from (name for item in child.items if ast.unparse(item).startswith("ForeignErrors("))
+            yield from walk(child, inside)
+
+    for path in PACKAGE.rglob("*.py"):
+        parts = path.relative_to(PACKAGE).with_suffix("").parts
+        yield from walk(ast.parse(path.read_text()), ".".join(part for part in parts if part != "__init__"))
+
+
+def test_everybody_who_uses_it_is_driven_here():
+    assert sorted(set(users())) == sorted(DRIVERS)
+
+
+@pytest.mark.parametrize("user", DRIVERS)
+def test_nothing_of_a_foreign_error_is_left_by(user, monkeypatch, tmp_path):
+    with pytest.raises(Exception) as caught:
+        DRIVERS[user](monkeypatch, tmp_path)
+    monkeypatch.undo()
+    assert isinstance(caught.value, (DpunionError, events.BrokenChain, RuntimeError)), caught.value
+    assert_clean(caught.value)
+
+
+# --- nobody does without ------------------------------------------------------------------------------------
+
+# Functions that still keep an error of their own to raise it later. The list may only get shorter.
+BY_HAND = {
+    "cli.answers.print_result",
+    "cli.configuration._parsed",
+    "cli.records.check_outputs",
+    "cli.records.record_configuration",
+    "ngrams.plans.NgramPlan.from_dict",
+}
+
+
+def by_hand(node):
+    """Say whether a function keeps in a handler what it raises behind it."""
+    for block_ in [value for child in ast.walk(node) for _, value in ast.iter_fields(child) if isinstance(value, list)]:
+        for position, statement in enumerate(block_):
+            if not isinstance(statement, ast.Try):
+                continue
+            kept = {
+                target.id
+                for handler in statement.handlers
+                for each in ast.walk(handler)
+                if isinstance(each, ast.Assign)
+                for target in each.targets
+                if isinstance(target, ast.Name)
+            }
+            raised = [
+                each for later in block_[position + 1 :] for each in ast.walk(later) if isinstance(each, ast.Raise)
+            ]
+            if any(isinstance(name, ast.Name) and name.id in kept for each in raised for name in ast.walk(each)):
+                return True
+    return False
+
+
+def functions(node, name):
+    for child in ast.iter_child_nodes(node):
+        inside = f"{name}.{child.name}" if isinstance(child, ast.FunctionDef | ast.ClassDef) else name
+        if isinstance(child, ast.FunctionDef):
+            yield inside, child
+        yield from functions(child, inside)
+
+
+def test_nobody_else_does_it_by_hand():
+    found = set()
+    for path in PACKAGE.rglob("*.py"):
+        parts = path.relative_to(PACKAGE).with_suffix("").parts
+        module = ".".join(part for part in parts if part != "__init__")
+        found |= {name for name, node in functions(ast.parse(path.read_text()), module) if by_hand(node)}
+    assert found <= BY_HAND
