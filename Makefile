@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test java lint format docs reproduce audit torture benchmark benchmark-large benchmark-billion benchmark-spark clean
+.PHONY: help demo test test-all java lint format docs reproduce audit torture benchmark benchmark-large benchmark-billion benchmark-spark clean
 
 help:  ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -11,8 +11,11 @@ help:  ## Show the targets
 demo: $(VENV)/.run  ## Install, then make a private release from the bundled sample
 	@$(BIN)/dpunion demo --force
 
-test: lint java  ## Install what tests need, then lint, check types and layers, and run all tests
-	@$(BIN)/python -m pytest -n 2 --dist loadfile
+test: lint  ## Install what tests need, check style, types and layers, and run the tests that need no server (5 minutes)
+	@$(BIN)/python -m pytest -n 2 --dist loadfile -m "not full"
+
+test-all: $(VENV)/.dev java  ## Run the tests that `make test` left out: Spark, PostgreSQL, browser, docs, statistics, all faults
+	@$(BIN)/python -m pytest -n 2 --dist loadfile -m full
 
 java:  # Spark's tests need Java: found, or installed where that takes no questions
 	@command -v java >/dev/null || ls /usr/lib/jvm/*/bin/java >/dev/null 2>&1 || \

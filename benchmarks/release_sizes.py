@@ -26,10 +26,9 @@ import dpunion
 from dpunion.budget import Budget
 from dpunion.lab.comparison import Comparison, ceilings_of
 from dpunion.lab.data import load
+from dpunion.lab.figures import NOT_PRIVATE
 from dpunion.lab.generators import AskRedditLike
-from dpunion.lab.running import plan_all, run_all
-from dpunion.lab.tables import NOT_PRIVATE
-from dpunion.lab.trials import Setting
+from dpunion.lab.trials import Setting, plan_all, run_all
 from dpunion.samples import debian_depends
 
 BUDGETS = (Budget(3.0, math.exp(-10)), Budget(1.0, 1e-5))

@@ -1,19 +1,24 @@
 """A release by the readable twins of the kernels: Funnel in plain Python, to be timed and compared.
 
-Numbering, grouping, bounding and descending are those of `dpunion.kernels.reference`; the draws are the library's.
+Numbering, grouping, bounding and descending are those of tests/twins; the draws are the library's.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from dpunion.contributions import offsets_of
-from dpunion.kernels import reference, reference_hashing
 from dpunion.plans import Plan
 from dpunion.randomness import Purpose, RunKey
+
+sys.path.append(str(Path(__file__).parents[1] / "tests"))
+
+from twins import hashing, kernels
 
 
 def digests_of(key: RunKey, purpose: Purpose, names: Sequence[bytes]) -> Any:
@@ -30,24 +35,24 @@ def order_of(digests: Any) -> list[int]:
 
 def bounded_sets(pairs: Sequence[tuple[str, str]], plan: Plan, key: RunKey) -> tuple[list[list[int]], list[bytes], Any]:
     """Return each user's kept items in visiting order, the items by number, and their digests."""
-    owners, people = reference.number_strings(user.encode() for user, _ in pairs)
-    held, words = reference.number_strings(item.encode() for _, item in pairs)
+    owners, people = kernels.number_strings(user.encode() for user, _ in pairs)
+    held, words = kernels.number_strings(item.encode() for _, item in pairs)
     raw = digests_of(key, Purpose.ITEM, words)
     order = order_of(raw)
     number = {old: new for new, old in enumerate(order)}
     digests = raw[order]
     people_digests = digests_of(key, Purpose.USER, people)
     keys = key.words(Purpose.BOUND, 0, people_digests)
-    sets = reference.group_by_user((owner, number[item]) for owner, item in zip(owners, held, strict=True))
+    sets = kernels.group_by_user((owner, number[item]) for owner, item in zip(owners, held, strict=True))
     limit = plan.algorithm.max_items_per_user
     for user, items in sets.items():
         if len(items) > limit:
             own = keys[user].tobytes()
 
             def priority(item: int, own: bytes = own) -> int:
-                return reference_hashing.siphash24(own, digests[item].tobytes())
+                return hashing.siphash24(own, digests[item].tobytes())
 
-            sets[user] = reference.keep_smallest(items, priority, limit)
+            sets[user] = kernels.keep_smallest(items, priority, limit)
     people_words = people_digests.tolist()
     visited = sorted(sets, key=lambda user: (len(sets[user]), people_words[user]))
     return [sets[user] for user in visited], [words[old] for old in order], digests
@@ -62,7 +67,7 @@ def release_by_twins(pairs: Sequence[tuple[str, str]], plan: Plan, key: RunKey) 
     for number, (one, left) in enumerate(zip(plan.rounds, funnel.remaining, strict=True)):
         targets = [max(0.0, (plan.cutoff or 0.0) - score) * (one.budget / left) for score in scores]
         gaps = list(targets)
-        reference.descend_ball(sets, gaps, one.budget)
+        kernels.descend_ball(sets, gaps, one.budget)
         noise = key.normals(number, digests)
         for item in alive:
             scores[item] += one.budget * (targets[item] - gaps[item] + one.stddev * float(noise[item]))

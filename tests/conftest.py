@@ -23,8 +23,28 @@ settings.load_profile("house")
 
 
 # These test the real thing: keys of the operating system.
-WITH_REAL_KEYS = {"test_randomness.py", "test_threats.py", "test_house.py"}
+WITH_REAL_KEYS = {"test_randomness.py", "test_house.py"}
 FRESH = RunKey.fresh
+
+
+# What `make test` leaves to `make test-all`: these folders, whatever needs one of these fixtures, and each file, test
+# or parameter that is marked so itself.
+TESTS = Path(__file__).parent
+FULL_FOLDERS = {"browser", "docs", "statistical"}
+SERVERS = {"spark", "postgres_url"}
+running: list[pytest.Item] = []
+
+
+def pytest_collection_modifyitems(items):
+    """Mark what is too much for a first run: `full`."""
+    for item in items:
+        if item.path.relative_to(TESTS).parts[0] in FULL_FOLDERS or SERVERS & set(item.fixturenames):
+            item.add_marker(pytest.mark.full)
+
+
+def check_full():
+    """Refuse a server to a test that `make test` would run."""
+    assert running[-1].get_closest_marker("full"), "a test that needs a server is marked full"
 
 
 @pytest.hookimpl(wrapper=True)
@@ -38,9 +58,11 @@ def pytest_runtest_protocol(item):
         return RunKey(secret, is_test=False)
 
     RunKey.fresh = FRESH if item.path.name in WITH_REAL_KEYS else staticmethod(repeatable)
+    running.append(item)
     try:
         return (yield)
     finally:
+        running.pop()
         RunKey.fresh = FRESH
 
 
@@ -56,6 +78,7 @@ def shared_data() -> Path:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
     """A Spark session on two cores that all tests of a process share; or a skip that says why."""
+    check_full()
     if importlib.util.find_spec("pyspark") is None:
         pytest.skip("PySpark is not installed: pip install 'dpunion[spark]'")
     try:
@@ -71,5 +94,6 @@ def spark() -> Iterator[Any]:
 @pytest.fixture(scope="session")
 def postgres_url() -> Iterator[str]:
     """The URL, with password, of a database on a PostgreSQL server of this session; or a skip that says why."""
+    check_full()
     with postgres_server.running_server() as url:
         yield url

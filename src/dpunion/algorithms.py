@@ -19,7 +19,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
-from dpunion.errors import BadParameter, refuse_choice
+from dpunion.errors import BadParameter, NotPrivate, refuse_choice
 
 LARGEST_MAX_ITEMS = 10_000
 LARGEST_PASSES = 16
@@ -434,8 +434,34 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
 }
 
 
+REFUSED_POLICIES: dict[str, str] = {
+    "greedy": (
+        "its sensitivity is unbounded (Gopi et al., ICML 2020, supplement E): one user can redirect every later one"
+    ),
+    "gw": (
+        "its threshold (Carvalho et al. 2022) covers one newly exposed item, but several items that the user does not "
+        "own can become exposed through one user"
+    ),
+    "l1-descent-l2-budget": (
+        "it is not a contraction: the proof of arXiv 2002.09745, Prop. 5.1 is wrong, and with 90 items of one user "
+        "two neighbouring histograms end 1.697 apart where 1 is claimed"
+    ),
+}
+"""Policies of the papers that are NOT private, and what is wrong with each. `dpunion.lab` has them, for study."""
+
+
+def refuse_policy(name: str) -> None:
+    """Refuse a policy that is known not to be private, with the reason: every release path does."""
+    if name in REFUSED_POLICIES:
+        raise NotPrivate(
+            f"{name} cannot be released: {REFUSED_POLICIES[name]}.",
+            "Use it for study only, and choose one of dpunion's algorithms, for example PolicyGaussian().",
+        )
+
+
 def algorithm_named(name: str, /, **parameters: Any) -> Algorithm:
     """Build the algorithm called `name`, naming what is wrong with a parameter it does not have."""
+    refuse_policy(name)
     kind = ALGORITHMS.get(name)
     if kind is None:
         refuse_choice("algorithm", name, list(ALGORITHMS))

@@ -29,7 +29,10 @@ class Coins(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class GaussianCoins:
-    """Release with probability Pr[weight + N(0, stddev^2) > threshold]."""
+    """Release with probability Pr[weight + N(0, stddev^2) > threshold].
+
+    Guarantees: those of RunKey.decide_gaussian.
+    """
 
     norm: ClassVar[Norm] = Norm.L2
 
@@ -43,7 +46,10 @@ class GaussianCoins:
 
 @dataclass(frozen=True, slots=True)
 class LaplaceCoins:
-    """Release with probability Pr[weight + Laplace(scale) > threshold]."""
+    """Release with probability Pr[weight + Laplace(scale) > threshold].
+
+    Guarantees: those of RunKey.decide_laplace.
+    """
 
     norm: ClassVar[Norm] = Norm.L1
 
@@ -57,7 +63,10 @@ class LaplaceCoins:
 
 @dataclass(frozen=True, slots=True)
 class OptimalCoins:
-    """Release with the largest private probability at each count (Desfontaines et al. 2022, Thm 1)."""
+    """Release with the largest private probability at each count (Desfontaines et al. 2022, Thm 1).
+
+    Guarantees: those of RunKey.coins; the odds are those of the planned budget.
+    """
 
     norm: ClassVar[Norm] = Norm.L1
 

@@ -280,9 +280,16 @@ class FunnelMechanism:
             targets *= share
         gaps = targets.copy()
         for part in sets:
-            descend_ball(part.offsets, part.items, gaps, budget)
+            self.visit(part, gaps, budget)
         targets -= gaps
         return Weights(targets, 1.0, sets.held if number == 0 else state.alive, Sensitivity(Norm.L2, budget))
+
+    def visit(self, part: Part, gaps: Float64s, budget: float) -> None:
+        """Let some users in turn close the gaps of their items, straight; in place on gaps, float64[items].
+
+        Guarantees: one user moves the gaps by at most `budget` in l2 norm; two histograms of gaps never move apart.
+        """
+        descend_ball(part.offsets, part.items, gaps, budget)
 
     def decide(self, weights: Weights, state: State, number: int, digests: Uint64s, key: RunKey) -> State:
         """Add the round's noisy weights to the scores; what lies above the line stays, and after the last is released.

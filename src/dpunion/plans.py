@@ -26,13 +26,13 @@ from dpunion.algorithms import (
     WeightedLaplace,
     algorithm_named,
     check_real,
+    refuse_policy,
 )
 from dpunion.budget import Budget
 from dpunion.calibration import gaussian, laplace, optimal, rounding
 from dpunion.calibration.gaussian import Calibrated
 from dpunion.calibration.hints import calibrate_with_hints
 from dpunion.errors import BadParameter
-from dpunion.research import RESEARCH_POLICIES, refuse_research
 
 LARGEST = 1e12
 """No number of a plan is larger."""
@@ -136,15 +136,12 @@ def real_in(values: Any, name: str, low: float = -LARGEST, high: float = LARGEST
 
 
 def as_algorithm(algorithm: object) -> Algorithm:
-    """Accept an algorithm or its name; refuse research policies with the reason, and anything else."""
+    """Accept an algorithm or its name; refuse policies that are not private with the reason, and anything else."""
     if isinstance(algorithm, tuple(ALGORITHMS.values())):
         return algorithm  # type: ignore[return-value]
-    if isinstance(algorithm, tuple(RESEARCH_POLICIES.values())) or algorithm in RESEARCH_POLICIES.values():
-        refuse_research(algorithm)  # type: ignore[arg-type]
     if isinstance(algorithm, str):
-        if algorithm in RESEARCH_POLICIES:
-            refuse_research(RESEARCH_POLICIES[algorithm])
         return algorithm_named(algorithm)
+    refuse_policy(str(getattr(algorithm, "name", "")))
     raise BadParameter(
         f"The 'algorithm' parameter must be an algorithm of dpunion. Got a {type(algorithm).__name__} instead.",
         f"Pass one of {', '.join(kind.__name__ for kind in ALGORITHMS.values())}, or its name.",

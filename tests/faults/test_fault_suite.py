@@ -449,8 +449,8 @@ BOUNDARIES = [
     ("dpunion.sets.encoding.group_rows", "before", 1),
     ("dpunion.sets.encoding.group_rows", "after", 1),
     (f"{P}.encode", "after", 1),
-    ("dpunion.engines.local.rounds.select", "before", 1),
-    ("dpunion.engines.local.rounds.select", "after", 1),
+    (f"{P}.run_rounds", "before", 1),
+    (f"{P}.run_rounds", "after", 1),
     ("dpunion.releases.Release.write", "before", 1),
     ("dpunion.files._nameless", "before", 1),
     ("dpunion.files._nameless", "after", 1),
@@ -486,7 +486,7 @@ UNKNOWN = {(f"{L}.Ledger.reserve", "after")}
 
 
 def short(path):
-    return path.removeprefix("dpunion.").replace("sources.", "").replace("ledger.ledgers.", "")
+    return path.removeprefix("dpunion.").replace("reading.", "").replace("ledger.ledgers.", "")
 
 
 def death_faults():
@@ -540,7 +540,7 @@ def error_faults():
         f"{P}.open_rows",
         f"{P}.encode",
         "dpunion.sets.encoding.group_rows",
-        "dpunion.engines.local.rounds.select",
+        f"{P}.run_rounds",
         "dpunion.releases.Release.write",
     ]
     for path in anywhere:
@@ -921,9 +921,38 @@ def check_again(server, place, fault, events):
 
 
 FAULTS = all_faults()
+EVERY = 10  # how many of the faults that are at no place of their own make one of the first run
 
 
-@pytest.mark.parametrize("fault", FAULTS, ids=[fault.name for fault in FAULTS])
+def place_of(fault):
+    """Return where a fault strikes, whatever it does there; None when it is not at a point of the program."""
+    kind, *details = fault.fault or ("input",)
+    if kind == "writer":
+        return kind, fault.suffix
+    return (kind, *details[:-1]) if kind in {"at", "sql", "progress"} else None
+
+
+def first_run():
+    """Return the names of the faults of the first run: one at every place, and a tenth of the others."""
+    places, elsewhere = {}, []
+    for fault in FAULTS:
+        place = place_of(fault)
+        if place is None:
+            elsewhere.append(fault)
+        else:
+            places.setdefault(place, []).append(fault)
+    # Not always the first of a place, so that every kind of fault is among them.
+    chosen = [found[number % len(found)] for number, found in enumerate(places.values())]
+    return {fault.name for fault in (*chosen, *elsewhere[::EVERY])}
+
+
+FIRST_RUN = first_run()
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [pytest.param(fault, id=fault.name, marks=() if fault.name in FIRST_RUN else pytest.mark.full) for fault in FAULTS],
+)
 def test_a_complete_release_or_none(server, place, fault):
     place.aim(fault.suffix)
     if fault.old:
@@ -946,6 +975,16 @@ def test_there_are_many_faults():
     assert len(FAULTS) >= EXPECTED_COUNT
     kills = [fault for fault in FAULTS if KILLED in fault.codes]
     assert len(kills) >= 50
+
+
+def test_the_first_run_has_a_fault_at_every_place():
+    chosen = [fault for fault in FAULTS if fault.name in FIRST_RUN]
+    assert len(chosen) < len(FAULTS) / 2
+    assert {place_of(fault) for fault in chosen} == {place_of(fault) for fault in FAULTS}
+    assert {place_of(fault) for fault in chosen} >= {("at", *boundary) for boundary in BOUNDARIES}
+    assert {place_of(fault) for fault in chosen} >= {("sql", *statement) for statement in STATEMENTS}
+    assert len([fault for fault in chosen if KILLED in fault.codes]) >= 20
+    assert {130, 3, 4, 5} <= {code for fault in chosen for code in fault.codes}
 
 
 # --- hostile content ----------------------------------------------------------------------------------------

@@ -394,7 +394,7 @@ def test_an_unexpected_error_does_not_quote_the_data(source, monkeypatch):
     def fail(*_arguments):
         raise Awkward(CANARY_ITEMS[0])
 
-    monkeypatch.setattr(pipeline.local, "select", fail)
+    monkeypatch.setattr(pipeline, "run_rounds", fail)
     arguments = ["release", str(source), "--user", "who", "--item", "what", "-e", "1", "-d", "1e-6"]
     result = CliRunner().invoke(cli.app, arguments)
     assert result.exit_code == 1

@@ -85,6 +85,7 @@ def path(tmp_path):
     return tmp_path / "budget.db"
 
 
+@pytest.mark.full
 def test_exactly_the_budget_is_granted_to_a_storm(path):
     check_additive_storm(path, 32, 400, 1000)
 
@@ -97,6 +98,7 @@ def test_concurrent_requests_for_one_release_are_granted_once(path):
     check_same_release(path)
 
 
+@pytest.mark.full
 def test_a_hundred_kills(path):
     check_killings(path, 100, seed=20)
 

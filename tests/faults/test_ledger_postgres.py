@@ -26,6 +26,7 @@ from dpunion.ledger.postgres import NETWORK
 
 psycopg = pytest.importorskip("psycopg", reason="psycopg is not installed")
 
+pytestmark = pytest.mark.full
 PASSWORD = "correct-horse-battery"
 
 

@@ -12,7 +12,10 @@ import dpunion
 from dpunion import files
 from dpunion.releases import Release
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become somebody else")
+pytestmark = [
+    pytest.mark.full,
+    pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become somebody else"),
+]
 
 NOBODY = 65534
 ITEMS = tuple(f"item{i:05}" for i in range(2000))

@@ -19,6 +19,7 @@ from dpunion.errors import BadParameter
 from dpunion.randomness import Purpose, RunKey
 from spark_in_process import by_rounds, database_of
 
+pytestmark = pytest.mark.full
 CANARY = re.compile(rb"RareCanary|UserCanary", re.IGNORECASE)
 
 

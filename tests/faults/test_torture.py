@@ -8,6 +8,7 @@ from fuzzing import Case
 from torture import Run
 
 
+@pytest.mark.full
 def test_a_part_of_the_torture(tmp_path):
     said = []
     options = argparse.Namespace(interrupts=40, fresh=6, kills=10, fuzz=300, spark=0, seed=7, keep=tmp_path / "kept")

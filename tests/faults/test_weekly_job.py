@@ -9,6 +9,7 @@ import pytest
 
 from dpunion.ledger import EntryState, Ledger
 
+pytestmark = pytest.mark.full
 COMMAND = "from dpunion.cli import main; main()"
 # The process gets a real signal at the named moment.
 INTERRUPTED = """
@@ -139,7 +140,7 @@ def test_a_weekly_job(shell):
         ("dpunion.pipeline.plan", "Nothing was charged.", None),
         ("dpunion.pipeline.open_rows", "Nothing was charged: entry budget.db#2 is cancelled.", EntryState.CANCELLED),
         ("dpunion.pipeline.encode", "(1, 1e-06) on 'logs' stays: entry budget.db#2.", EntryState.UNSETTLED),
-        ("dpunion.engines.local.rounds.select", "(1, 1e-06) on 'logs' stays: entry budget.db#2.", EntryState.UNSETTLED),
+        ("dpunion.pipeline.run_rounds", "(1, 1e-06) on 'logs' stays: entry budget.db#2.", EntryState.UNSETTLED),
         ("dpunion.releases.Release.write", "(1, 1e-06) on 'logs' stays: entry budget.db#2.", EntryState.UNSETTLED),
         ("dpunion.cli.releasing.record_configuration", "stays: entry budget.db#2. The release is in", "settled"),
     ],

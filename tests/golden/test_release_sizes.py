@@ -30,6 +30,7 @@ def mean_size(path, algorithm, epsilon, delta, runs=3, **columns):
     return statistics.fmean(sizes)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("name", "limit", "papers", "gain"),
     [
@@ -47,6 +48,7 @@ def test_published_sizes_are_reproduced_and_exact_calibration_adds(ask_reddit, n
         assert exact >= gain * size
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("epsilon", "delta", "least"), [(3.0, E10, 21_000), (1.0, 1e-5, 10_000)])
 def test_funnel_on_the_generated_set(ask_reddit, epsilon, delta, least):
     assert mean_size(ask_reddit, dpunion.Funnel(), epsilon, delta) >= least
@@ -57,6 +59,7 @@ def test_funnel_on_the_bundled_set(epsilon, delta, least):
     assert mean_size(debian_depends(), dpunion.Funnel(), epsilon, delta) >= least
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("epsilon", "delta", "expected"), [(3.0, E10, 11_400), (1.0, 1e-5, 4_080)])
 def test_policy_gaussian_on_reviews(shared_data, epsilon, delta, expected):
     path = shared_data / "imdb_reviews_50k.parquet"
@@ -65,6 +68,7 @@ def test_policy_gaussian_on_reviews(shared_data, epsilon, delta, expected):
     )
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("name", "column", "sizes"),
     [

@@ -7,8 +7,8 @@ import hashlib
 import pyarrow as pa
 import pytest
 
-from dpunion.kernels.reference_words import reference_words
 from dpunion.tokens import word_buffers, words
+from twins.words import reference_words
 
 GOLDEN = [
     # lower case

@@ -58,7 +58,7 @@ class OnSpark:
         return dpunion.release(self.frame(table, parts), unsafe_test_key=KEY, run=Run(shards=shards), **options)
 
 
-@pytest.fixture(params=["local", "spark"])
+@pytest.fixture(params=["local", pytest.param("spark", marks=pytest.mark.full)])
 def engine(request):
     if request.param == "local":
         return OnOneMachine()

@@ -9,11 +9,14 @@ from hypothesis import strategies as st
 from strategies import csr
 
 from dpunion.contributions import Contributions, ItemTable
-from dpunion.kernels import bounding, descent, grouping, hashing, interning, reference, reference_hashing, shares, study
+from dpunion.kernels import bounding, descent, grouping, hashing, interning, shares
+from dpunion.lab import study
 from dpunion.sets import narrowing
 from dpunion.sets.grouping import digest_order
 from dpunion.sets.strings import StringTable
 from dpunion.threads import Threads
+from twins import hashing as twin_hashing
+from twins import kernels as twins
 
 user_lists = st.lists(
     st.lists(st.integers(0, 9), min_size=1, max_size=10, unique=True).map(sorted), min_size=0, max_size=12
@@ -27,7 +30,7 @@ def test_descend_l2(users, cutoff, budget):
     offsets, items = csr(users)
     weights, twin = np.zeros(10), [0.0] * 10
     descent.descend_l2(offsets, items, weights, cutoff, budget)
-    reference.descend_l2(users, twin, cutoff, budget)
+    twins.descend_l2(users, twin, cutoff, budget)
     np.testing.assert_allclose(weights, twin, rtol=1e-13, atol=1e-13)
 
 
@@ -36,7 +39,7 @@ def test_descend_l1(users, cutoff, budget):
     offsets, items = csr(users)
     weights, twin = np.zeros(10), [0.0] * 10
     descent.descend_l1(offsets, items, weights, cutoff, budget, np.empty(10))
-    reference.descend_l1(users, twin, cutoff, budget)
+    twins.descend_l1(users, twin, cutoff, budget)
     np.testing.assert_allclose(weights, twin, rtol=1e-12, atol=1e-12)
 
 
@@ -44,9 +47,9 @@ def test_descend_l1(users, cutoff, budget):
 def test_research_policies(users, cutoff):
     offsets, items = csr(users)
     for kernel, slow in (
-        (study.descend_l1_with_l2_budget, reference.descend_l1_with_l2_budget),
-        (study.fill_greedily, reference.fill_greedily),
-        (study.fill_in_order, reference.fill_in_order),
+        (study.descend_l1_with_l2_budget, twins.descend_l1_with_l2_budget),
+        (study.fill_greedily, twins.fill_greedily),
+        (study.fill_in_order, twins.fill_in_order),
     ):
         weights, twin = np.zeros(10), [0.0] * 10
         kernel(offsets, items, weights, cutoff, 1.0)
@@ -60,7 +63,7 @@ def test_add_shares(users):
     share = np.arange(100, 111, dtype=np.int64)
     weights, twin = np.zeros(10, np.int64), [0] * 10
     shares.add_shares(offsets, items, share, weights)
-    reference.add_shares(users, share.tolist(), twin)
+    twins.add_shares(users, share.tolist(), twin)
     assert weights.tolist() == twin
 
 
@@ -78,14 +81,14 @@ names = st.one_of(
 @given(st.lists(names), st.integers(0, 2**64 - 1), st.sampled_from([np.int32, np.int64]), st.binary(max_size=3))
 def test_intern_rows(strings, seed, dtype, before):
     codes, table = intern(strings, np.uint64(seed), slots=1 << 12, dtype=dtype, before=before)
-    assert (codes, table) == reference.number_strings(strings)
+    assert (codes, table) == twins.number_strings(strings)
 
 
 def test_a_table_of_colliding_hashes_still_tells_strings_apart():
     """Equality is decided on the bytes: 100 strings in a table of 256 places collide often."""
     strings = [b"%d" % (i % 100) for i in range(1000)]
     codes, table = intern(strings, np.uint64(3), slots=512)
-    assert (codes, table) == reference.number_strings(strings)
+    assert (codes, table) == twins.number_strings(strings)
 
 
 @pytest.mark.parametrize("rest", [b"", b"z" * 24], ids=["short", "long"])
@@ -97,9 +100,9 @@ def test_strings_whose_whole_hashes_are_equal_are_told_apart(rest):
     width = 8 if rest else 3
     strings = [factor.to_bytes(8, "little") + bytes([i] * width) + rest for i in (1, 2, 3, 2, 1)]
     if rest:
-        assert len({reference_hashing.table_hash(string, seed) for string in strings}) == 1
+        assert len({twin_hashing.table_hash(string, seed) for string in strings}) == 1
     codes, table = intern(strings, np.uint64(seed), slots=32)
-    assert (codes, table) == reference.number_strings(strings)
+    assert (codes, table) == twins.number_strings(strings)
 
 
 @given(st.lists(names, max_size=200), st.integers(0, 2**64 - 1))
@@ -108,12 +111,12 @@ def test_a_table_that_grew_finds_every_string_again(strings, seed):
     offsets = np.cumsum([0, *map(len, strings)], dtype=np.int64)
     data = np.frombuffer(b"".join(strings) or b"\0", np.uint8)
     for _ in range(2):
-        assert table.number_buffers(offsets, data).tolist() == reference.number_strings(strings)[0]
+        assert table.number_buffers(offsets, data).tolist() == twins.number_strings(strings)[0]
 
 
 @given(st.integers(0, 2**64 - 1), st.integers(0, 2**64 - 1), st.integers(0, 2**64 - 1))
 def test_spread(a, b, seed):
-    assert int(hashing.spread(np.uint64(a), np.uint64(b), np.uint64(seed))) == reference_hashing.spread(a, b, seed)
+    assert int(hashing.spread(np.uint64(a), np.uint64(b), np.uint64(seed))) == twin_hashing.spread(a, b, seed)
 
 
 def intern(strings, seed, slots, dtype=np.int64, before=b""):
@@ -134,7 +137,7 @@ def test_descend_ball(users, targets, radius):
     offsets, items = csr(users)
     gaps, twin = np.array(targets), list(targets)
     descent.descend_ball(offsets, items, gaps, radius)
-    reference.descend_ball(users, twin, radius)
+    twins.descend_ball(users, twin, radius)
     np.testing.assert_allclose(gaps, twin, rtol=1e-9, atol=1e-9)
 
 
@@ -173,14 +176,14 @@ def test_grouping_and_bounding(pairs, limit, shift):
     keys, digests = (rng.integers(0, 2**63, (n, 2), np.uint64) for n in (41, 5001))
     heavy = np.flatnonzero(sizes > limit)
     bounding.keep_random(starts, grouped, sizes, heavy, keys[heavy], digests, limit)
-    expected = reference.group_by_user(pairs)
+    expected = twins.group_by_user(pairs)
     for user in range(41):
         got = grouped[starts[user] : starts[user] + sizes[user]].tolist()
 
         def priority(item, user=user):
-            return int(reference_hashing.siphash24(keys[user].tobytes(), digests[item].tobytes()))
+            return int(twin_hashing.siphash24(keys[user].tobytes(), digests[item].tobytes()))
 
-        assert got == reference.keep_smallest(expected.get(user, []), priority, limit)
+        assert got == twins.keep_smallest(expected.get(user, []), priority, limit)
 
 
 @given(st.lists(st.integers(0, 2**64 - 1) | st.integers(0, 3), min_size=1, max_size=60), st.data())

@@ -15,8 +15,6 @@ from dpunion.engines.spark.partitions import WeighRows
 from dpunion.engines.spark.tasks import Secret
 from dpunion.engines.spark.texts import PairReader, level_of_tokens, packed_stream
 from dpunion.kernels.ngrams import compact
-from dpunion.kernels.reference_ngrams import candidates as reference_candidates
-from dpunion.kernels.reference_ngrams import held_candidates, ngrams_of
 from dpunion.mechanisms import mechanism_on_candidates
 from dpunion.ngrams.candidates import Candidates, Level, halves, places_in, unsupported
 from dpunion.ngrams.lengths import _level_of, pair_digests, pair_table
@@ -26,6 +24,8 @@ from dpunion.sets.encoding import Normalization, encode
 from dpunion.sets.streams import bounded, encode_ngrams, paired, read_tokens
 from dpunion.tokens import Splitting
 from making import publish_ngrams
+from twins.ngrams import candidates as reference_candidates
+from twins.ngrams import held_candidates, ngrams_of
 from weighing import weigh_by
 
 ALPHABET = ["a", "b", "c", "d"]

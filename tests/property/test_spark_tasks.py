@@ -210,3 +210,13 @@ def test_a_partition_without_rows_gives_nothing():
     plan, key = PLANS["funnel"], RunKey.for_tests(1)
     assert reading.read_partition(iter([]), reader(plan), key, plan.algorithm.bounding) is None
     assert cut_up(plan, [[]], key, 3) == ([], {})
+
+
+def test_a_task_that_runs_again_on_rows_in_another_order_gives_the_same():
+    database = {f"u{n}": {f"i{(n + 4 * i) % 15}" for i in range(1 + n % 6)} for n in range(40)}
+    key, plan = RunKey.for_tests(3), PLANS["funnel"]
+    pieces, _ = cut_up(plan, partitions(database, 2), key, 3)
+    task = tasks.Weigh(mechanism_for(plan), tasks.Secret.of(key), 0, 3)
+    first, again = (each(task, to_shards(rows)) for rows in (pieces, pieces[::-1]))
+    assert len(first) > 10
+    assert first == again

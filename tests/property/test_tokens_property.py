@@ -11,10 +11,10 @@ import regex
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpunion.kernels.reference_words import class_of, reference_words
 from dpunion.kernels.unicode_words import UNASSIGNED
 from dpunion.kernels.words import survey, tables
 from dpunion.tokens import word_buffers, words
+from twins.words import class_of, reference_words
 
 # Any character at all, and often the ones that make trouble together.
 TROUBLE = "aAzZ09_ '’.İIıiΣσςΑαΆßẞǄǅJHΙ=<"

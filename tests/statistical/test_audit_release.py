@@ -1,5 +1,6 @@
-"""The empirical audit of every algorithm: no bound exceeds its claim, and the audit has the power to see it if one did.
+"""The empirical audit of every algorithm: it runs, refutes no claim, and would refute three times the claim.
 
+Few trials: a flaw that costs less than three times the budget can hide here. `make audit` is the audit in earnest.
 Keys are fixed, so verdicts repeat; a fresh key would pass with probability above 1 - 1e-6. `make audit` runs
 DPUNION_AUDIT_SCALE times as many trials.
 """
@@ -10,9 +11,9 @@ import os
 import pytest
 
 from dpunion.algorithms import Funnel, OptimalSingleItem, PolicyGaussian, UserOrder, WeightedGaussian, WeightedLaplace
-from dpunion.audit import audit_release, checks
+from dpunion.audit import audit_release, invariants
 from dpunion.audit.empirical import audited_algorithms, detectable
-from dpunion.audit.trials import Patch, System, repeatable_keys
+from dpunion.audit.runs import Patch, System, repeatable_keys
 from dpunion.budget import Budget
 from dpunion.calibration import optimal
 from dpunion.calibration.optimal import release_odds_for
@@ -38,6 +39,7 @@ def audited(algorithm, **broken):
 
 @every_algorithm
 def test_no_claim_is_refuted(algorithm):
+    """A smoke test: the audit of a right algorithm runs to its end and accuses nobody. The next test has the power."""
     report = audited(algorithm)
     assert report.violations == []
     # Not nothing was measured: some pair surely tells the worlds apart. How far depends on the trials (`could show`).
@@ -85,5 +87,5 @@ def test_what_could_be_shown_grows_with_the_trials(trials, least):
     "algorithm", [WeightedGaussian(max_items_per_user=3), OptimalSingleItem(), Funnel(max_items_per_user=3)]
 )
 def test_an_honest_release_passes_every_other_check(algorithm):
-    names = [name for name in checks.CHECKS if name != "odds hold"]
-    assert checks.failed_checks(System(), algorithm, Budget(1.0, 0.01), 0, names) == {}
+    names = [name for name in invariants.CHECKS if name != "odds hold"]
+    assert invariants.failed_checks(System(), algorithm, Budget(1.0, 0.01), 0, names) == {}

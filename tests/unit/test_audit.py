@@ -19,13 +19,12 @@ from dpunion.algorithms import (
     WeightedGaussian,
     WeightedLaplace,
 )
-from dpunion.audit import binomial, drawing, empirical, exact, trials
-from dpunion.audit.draws import generator
-from dpunion.audit.findings import PairFinding, SequenceFinding, histograms
+from dpunion.audit import binomial, empirical, exact, runs, text
+from dpunion.audit.attacks import generator
+from dpunion.audit.examples import PairExample, SequenceExample, histograms, shrink_pair, shrink_sequence
+from dpunion.audit.neighbours import neighbour_pairs, singles
 from dpunion.audit.policies import RESEARCH, SHIPPED, Subject, named_subject
 from dpunion.audit.search import search_policy
-from dpunion.audit.shrinking import shrink_pair, shrink_sequence
-from dpunion.audit.worlds import neighbour_pairs, singles
 from dpunion.budget import Budget
 from dpunion.errors import BadParameter
 from dpunion.plans import plan_release
@@ -38,6 +37,7 @@ def broken(request):
     return search_policy(request.param, seconds=60.0, seed=1)
 
 
+@pytest.mark.full
 def test_a_flaw_of_each_research_policy_is_found_within_a_minute(broken):
     assert broken.seconds < 60.0
     assert broken.sequence.distance >= 1.5
@@ -150,21 +150,21 @@ def test_shrinking_keeps_only_what_matters():
     subject = named_subject("greedy")
     user = lambda *items: np.array(items, np.int32)  # noqa: E731
     noise = tuple(user(5, 6) for _ in range(20))
-    found = SequenceFinding.of(subject, noise, user(1, 7), (*noise, user(0, 1), user(0, 1)), 8, "test")
+    found = SequenceExample.of(subject, noise, user(1, 7), (*noise, user(0, 1), user(0, 1)), 8, "test")
     small = shrink_sequence(subject, found)
     assert (small.users, small.size) == (2, 2)
-    pair = PairFinding.of(subject, np.r_[4.0, 4.0123, 9.0], np.r_[4.2, 4.0123, 9.0], user(0, 1), "test")
+    pair = PairExample.of(subject, np.r_[4.0, 4.0123, 9.0], np.r_[4.2, 4.0123, 9.0], user(0, 1), "test")
     assert len(shrink_pair(subject, pair).one) <= 2
 
 
 def test_a_drawing_names_items_and_counts_users():
-    assert [drawing.item_name(item) for item in (0, 25, 26, 53)] == ["A", "Z", "A1", "B2"]
+    assert [text.item_name(item) for item in (0, 25, 26, 53)] == ["A", "Z", "A1", "B2"]
     users = [np.array([0], np.int32)] * 3 + [np.array([0, 1], np.int32)]
-    assert drawing.users_text(users) == "3 x {A}, {A, B}"
+    assert text.users_text(users) == "3 x {A}, {A, B}"
     many = [np.array([item], np.int32) for item in range(50) for _ in range(4)]
-    assert drawing.users_text(many) == "50 sets of 1 item with 4 users each"
-    assert drawing.users_text([]) == "nobody"
-    assert drawing.table(["a", "b"], [["xx", "1"]]) == "a   b\n-----\nxx  1"
+    assert text.users_text(many) == "50 sets of 1 item with 4 users each"
+    assert text.users_text([]) == "nobody"
+    assert text.table(["a", "b"], [["xx", "1"]]) == "a   b\n-----\nxx  1"
 
 
 def test_the_published_counterexample_is_measured_right():
@@ -173,7 +173,7 @@ def test_the_published_counterexample_is_measured_right():
     before = tuple(np.array([9 * g + j], np.int32) for g in range(10) for j in range(8) for _ in range(6))
     after = tuple(np.arange(9 * g, 9 * g + 9, dtype=np.int32) for g in range(10))
     extra = np.arange(90, dtype=np.int32)
-    assert SequenceFinding.of(subject, before, extra, after, 90, "paper").distance == pytest.approx(1.697, abs=1e-3)
+    assert SequenceExample.of(subject, before, extra, after, 90, "paper").distance == pytest.approx(1.697, abs=1e-3)
     for name in ("l2-descent", "funnel-first-round"):
         shipped = named_subject(name, cutoff=6.0 + 1.0 / 3.0)
         one, other = histograms(shipped, before, extra, after, 90)
@@ -210,10 +210,10 @@ def test_the_incomplete_beta_function_is_scipys(a, b):
 
 def test_names_survive_the_round_trip():
     trial, number = np.array([0, 1, 0xABCDEF, 2**32 - 1]), np.array([0, 0xFFFF, 17, 5])
-    texts = trials.names(trial, number).to_pylist()
+    texts = runs.names(trial, number).to_pylist()
     assert texts[1] == "00000001ffff"
-    data = np.frombuffer("".join(texts).encode(), np.uint8).reshape(-1, trials.WIDTH)
-    back = trials.parsed(data)
+    data = np.frombuffer("".join(texts).encode(), np.uint8).reshape(-1, runs.WIDTH)
+    back = runs.parsed(data)
     assert back[0].tolist() == trial.tolist()
     assert back[1].tolist() == number.tolist()
 
@@ -297,6 +297,7 @@ def test_exact_divergences_of_tiny_databases_stay_within_delta(algorithm, delta)
     assert worst > (0.45 if isinstance(algorithm, DpSips) else 0.8) * delta
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("delta", [0.02, 1e-3])
 @pytest.mark.parametrize("shape", [{"first_share": 0.2}, {"first_share": 0.5, "keep_fraction": 0.5}])
 def test_exact_divergences_of_a_funnel_of_two_rounds_stay_within_delta(delta, shape):
@@ -333,6 +334,7 @@ def test_the_quadrature_is_exact_enough():
     assert np.abs(coarse - fine).max() < 2e-6
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "algorithm",
     [Funnel(max_items_per_user=2, rounds=2), DpSips(max_items_per_user=2), PolicyGaussian(max_items_per_user=2)],
@@ -342,8 +344,8 @@ def test_exact_laws_are_what_the_engine_does(algorithm):
     """The law without sampling against 60,000 trials of the real code; equal users, so that no order matters."""
     plan = plan_release(algorithm, Budget(1.0, 0.02))
     users = ((0, 1),) * round(plan.threshold)
-    system = trials.System(new_key=trials.repeatable_keys(1))
-    seen = np.bincount(trials.outcomes(system, plan, users, 60_000), minlength=4)
+    system = runs.System(new_key=runs.repeatable_keys(1))
+    seen = np.bincount(runs.outcomes(system, plan, users, 60_000), minlength=4)
     law = exact.output_law(plan, users, 2)
     assert law.min() > 1e-3
     assert stats.chisquare(seen, law / law.sum() * 60_000).pvalue > 1e-6
@@ -369,12 +371,13 @@ def test_exact_laws_refuse_what_they_cannot_do():
         exact.output_law(plan_release(WeightedGaussian(max_items_per_user=1), Budget(1.0, 0.01)), ((0, 1),), 2)
 
 
+@pytest.mark.full
 def test_packed_trials_are_separate_trials():
     """One run with 4000 copies against 400 runs with ten: the same law."""
     plan = plan_release(PolicyGaussian(max_items_per_user=2), Budget(1.0, 0.02))
     users = (*singles(1, 3), (0, 1), (0, 1), (1,), (1,))
-    key = trials.System(new_key=trials.repeatable_keys(2))
-    packed = np.bincount(trials.outcomes(key, plan, users, 4000), minlength=4)
-    apart = np.bincount(np.concatenate([trials.outcomes(key, plan, users, 10) for _ in range(400)]), minlength=4)
+    key = runs.System(new_key=runs.repeatable_keys(2))
+    packed = np.bincount(runs.outcomes(key, plan, users, 4000), minlength=4)
+    apart = np.bincount(np.concatenate([runs.outcomes(key, plan, users, 10) for _ in range(400)]), minlength=4)
     table = np.stack([packed, apart])
     assert stats.chi2_contingency(table[:, table.sum(axis=0) > 0]).pvalue > 1e-6

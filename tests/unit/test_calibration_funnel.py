@@ -22,8 +22,9 @@ from dpunion.calibration.funnel import (
 from dpunion.calibration.funnel_novelty import WalkNovelty, interpolated, largest_gifts
 from dpunion.calibration.gaussian import exact_unit_norm
 from dpunion.errors import BadParameter
-from dpunion.kernels import novelty, reference_novelty
+from dpunion.kernels import novelty
 from dpunion.kernels.normal import gaussian_delta, upper_tail
+from twins import novelty as twin
 
 SMALL = Funnel(max_items_per_user=40)
 
@@ -260,13 +261,11 @@ def test_smoothing_kernels_equal_their_twins(seed):
     start, step, stddev = rng.normal(), 0.01 + rng.random(), 0.1 + rng.random()
     line = start - rng.integers(0, 2) * rng.random()
     arguments = (values, start, line, step, rng.normal(), points, stride, stddev)
-    np.testing.assert_allclose(novelty.smooth(*arguments), reference_novelty.smooth(*arguments), rtol=1e-9, atol=1e-15)
+    np.testing.assert_allclose(novelty.smooth(*arguments), twin.smooth(*arguments), rtol=1e-9, atol=1e-15)
     means, weights = rng.normal(size=4), rng.random((4, 3))
     weights /= weights.sum(axis=1, keepdims=True)
     arguments = (values, start, line, step, means, stddev, weights)
-    np.testing.assert_allclose(
-        novelty.first_round(*arguments), reference_novelty.first_round(*arguments), rtol=1e-9, atol=1e-15
-    )
+    np.testing.assert_allclose(novelty.first_round(*arguments), twin.first_round(*arguments), rtol=1e-9, atol=1e-15)
 
 
 @settings(max_examples=300, deadline=None)
@@ -280,14 +279,14 @@ def test_smoothing_kernels_equal_their_twins(seed):
 def test_gift_equals_its_twin(need, others, least, share, excess):
     remaining = share * share + excess * (1.0 - share * share)
     arguments = (need, float(others), least, share, remaining)
-    assert novelty.gift(*arguments) == pytest.approx(reference_novelty.gift(*arguments), rel=1e-6, abs=1e-7)
+    assert novelty.gift(*arguments) == pytest.approx(twin.gift(*arguments), rel=1e-6, abs=1e-7)
 
 
 def test_stay_chances_equal_their_twin_and_are_lower_bounds():
     starts, counts = np.array([0.3, 0.7, 1.4]), np.array([40, 50, 45])
     stddevs = np.array([0.6, 0.7, 0.5])
     found = novelty.stay_chances(starts, counts, 0.03, stddevs)
-    np.testing.assert_allclose(found, reference_novelty.stay_chances(starts, counts, 0.03, stddevs), rtol=1e-12)
+    np.testing.assert_allclose(found, twin.stay_chances(starts, counts, 0.03, stddevs), rtol=1e-12)
     score = np.cumsum(stddevs * np.random.default_rng(3).standard_normal((400_000, 3)), axis=1)
     inside = np.logical_and.accumulate((score > starts) & (score <= starts + 0.03 * counts), axis=1).mean(axis=0)
     assert np.all(found < inside + 3.0 * np.sqrt(inside / 400_000))
@@ -299,7 +298,7 @@ def test_binomial_levels_equal_their_twin():
         for levels in ([0], [0, 1], [0, 1, 2, 3, 5, 8, 13], [0, 4, 40]):
             arguments = (chance, 25, np.array(levels))
             np.testing.assert_allclose(
-                novelty.binomial_levels(*arguments), reference_novelty.binomial_levels(*arguments), atol=1e-13
+                novelty.binomial_levels(*arguments), twin.binomial_levels(*arguments), atol=1e-13
             )
 
 

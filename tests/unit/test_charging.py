@@ -1,5 +1,6 @@
 """When a charge is given back: only for what nobody's rows decide."""
 
+import dataclasses
 import gzip
 import sqlite3
 
@@ -66,7 +67,7 @@ def test_a_fault_in_the_first_row_costs_what_it_costs_in_the_last(tmp_path, opti
     for number, (name, fault) in enumerate(faults.items()):
         for place, rows in (("first", fault + row), ("last", row * (MANY if number == 0 else 3) + fault)):
             path.write_bytes(packed(head + rows, packing))
-            state = fate(path, options, charge_again=True)
+            state = fate(path, options, charge=dataclasses.replace(options["charge"], again=True))
             assert state is EntryState.UNSETTLED, (name, place)
 
 

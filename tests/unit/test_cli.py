@@ -17,8 +17,8 @@ import dpunion
 from dpunion.algorithms import ALGORITHMS
 from dpunion.cli import RELEASE_HELP, app
 from dpunion.formats import WRITERS
+from dpunion.lab.study import RESEARCH_POLICIES
 from dpunion.releases import FORMAT, NOT_PRIVATE, Release
-from dpunion.research import RESEARCH_POLICIES
 
 ITEMS = ["alpha", "beta", "gamma", "mañana", "line\nbreak", "=formula", "\x1b[31mred"]
 BUDGET = ("-e", "2", "-d", "1e-4")
@@ -580,23 +580,23 @@ def test_a_column_of_floats_is_no_user(tmp_path):
 
 
 def test_a_mistake_of_ours_is_called_one(posts, monkeypatch):
-    from dpunion import pipeline
+    from dpunion.engines.local import engine
     from dpunion.errors import SensitivityMismatch
 
     def fail(*_given):
         raise SensitivityMismatch("the test says so")
 
-    monkeypatch.setattr(pipeline.local, "select", fail)
+    monkeypatch.setattr(engine, "run_rounds", fail)
     assert_error(run("release", posts, *COLUMNS, *BUDGET), 1, "bug in dpunion", "No release was made")
 
 
 def test_too_little_memory(posts, monkeypatch):
-    from dpunion import pipeline
+    from dpunion.engines.local import engine
 
     def fail(*_given, **_options):
         raise MemoryError
 
-    monkeypatch.setattr(pipeline, "encode", fail)
+    monkeypatch.setattr(engine, "encode", fail)
     assert_error(run("release", posts, *COLUMNS, *BUDGET), 3, "memory")
 
 

@@ -230,12 +230,12 @@ def test_a_study_that_was_stopped_goes_on_where_it_stopped(tmp_path, kill):
 
 
 def test_an_interrupted_study_without_a_place_keeps_nothing(monkeypatch):
-    from dpunion.lab import running
+    from dpunion.lab import trials
 
     def interrupt(*arguments):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(running, "run_trial", interrupt)
+    monkeypatch.setattr(trials, "run_trial", interrupt)
     assert_error(run(*COMPARE, "-a", "dp-sips"), 130, "Interrupted.", "Nothing was kept")
 
 

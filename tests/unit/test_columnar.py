@@ -53,6 +53,6 @@ def test_a_name_that_is_not_utf8_is_damage(tmp_path, monkeypatch, kind):
     options = {"user": "user", "item": "item", "epsilon": 1.0, "delta": 1e-6}
     if kind == "standard input":
         monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(data)))
-        source, options = "-", options | {"input_format": "arrow"}
+        source = dpunion.Stdin("arrow")
     with pytest.raises(DamagedSource, match="damaged, truncated or not what its name says"):
         dpunion.release(source, **options)

@@ -19,7 +19,7 @@ from dpunion.ledger.fingerprints import told
 from dpunion.reading import NullUserPolicy, ValueKind
 from dpunion.reading.known import read_known
 from dpunion.reading.states import source_states
-from dpunion.requests import Request, Run, Stdin, Words
+from dpunion.requests import Charge, Known, Request, Run, Stdin, Words
 from dpunion.sets.encoding import Normalization
 from dpunion.tokens import Splitting, Tokenizer
 
@@ -146,20 +146,20 @@ def options(tmp_path):
     book = Ledger.open(tmp_path / "budget.db", create=True)
     book.create_dataset("posts", 100, 1e-2)
     (tmp_path / "d.csv").write_text("who,what\n" + "".join(f"u{i},ab.c\n" for i in range(30)))
-    return {"user": "who", "epsilon": 1.0, "delta": 1e-4, "ledger": tmp_path / "budget.db", "dataset": "posts"}
+    return {"user": "who", "epsilon": 1.0, "delta": 1e-4, "charge": Charge(tmp_path / "budget.db", "posts")}
 
 
 def entries(options):
-    return Ledger.open(options["ledger"]).overview().entries
+    return Ledger.open(options["charge"].ledger).overview().entries
 
 
 def test_other_functions_and_options_make_other_releases(tmp_path, options):
     source = tmp_path / "d.csv"
     for more in (
-        {"text": "what", "tokenizer": by_comma},
-        {"text": "what", "tokenizer": by_dot},
+        {"item": Words("what", by_comma)},
+        {"item": Words("what", by_dot)},
         {"item": "what", "known": ["a"]},
-        {"item": "what", "known": ["a"], "include_known": True},
+        {"item": "what", "known": Known(["a"], include=True)},
     ):
         dpunion.release(source, **more, **options)
         with pytest.raises(AlreadyReleased):
@@ -172,7 +172,7 @@ def test_a_function_with_a_state_is_refused_with_a_ledger_only(tmp_path, options
     with pytest.raises(BadParameter, match="cannot be entered in a ledger"):
         dpunion.release(tmp_path / "d.csv", item=Words("what", tokenizer=tokenizer), **options)
     assert entries(options) == ()
-    alone = {name: value for name, value in options.items() if name not in {"ledger", "dataset"}}
+    alone = {name: value for name, value in options.items() if name != "charge"}
     assert len(dpunion.release(tmp_path / "d.csv", item=Words("what", tokenizer=tokenizer), **alone)) == 2
 
 

@@ -36,7 +36,7 @@ from dpunion.reading import MAX_ITEM_BYTES, NullUserPolicy, ValueKind, check_sou
 from dpunion.reading.key_columns import join_columns
 from dpunion.reading.known import read_known
 from dpunion.releases import Release
-from dpunion.requests import Request
+from dpunion.requests import Charge, Known, Request
 from dpunion.sets.encoding import Normalization
 
 KEY = 1
@@ -448,7 +448,7 @@ def test_known_keys_from_files(suffix: str, release: Release, tmp_path: Path) ->
 def test_known_keys_are_left_out_or_added(release: Release) -> None:
     some = COMMON[:4]
     assert released_from(table(), known=some).items == tuple(sorted(COMMON[4:]))
-    added = released_from(table(), known=[*some, ("IT", "watch")], include_known=True)
+    added = released_from(table(), known=Known([*some, ("IT", "watch")], include=True))
     assert added.items == tuple(sorted([*COMMON, ("IT", "watch")]))
     assert released_from(table(), known=release).items == ()
 
@@ -482,10 +482,10 @@ def reading(value: Any) -> Request:
 
 def test_the_fingerprint_tells_keys_apart() -> None:
     values = ["country", "device", COLUMNS, COLUMNS[::-1], (*COLUMNS, "year"), "country, device", "country\x1fdevice"]
-    prints = {fingerprint(**reading(value).to_dict()) for value in values}
+    prints = {fingerprint(**reading(value).facts()) for value in values}
     assert len(prints) == len(values)
-    assert reading(COLUMNS).to_dict()["value"] == ["country", "device"]
-    assert reading("country").to_dict()["value"] == "country"
+    assert reading(COLUMNS).facts()["value"] == ["country", "device"]
+    assert reading("country").facts()["value"] == "country"
 
 
 def test_a_ledger_charges_each_key_once(tmp_path: Path) -> None:
@@ -493,7 +493,7 @@ def test_a_ledger_charges_each_key_once(tmp_path: Path) -> None:
     book.create_dataset("visits", 10, 1e-2)
     book.close()
     source = parquet_file(tmp_path / "d.parquet")
-    options = {"ledger": tmp_path / "budget.db", "dataset": "visits", **BUDGET, "unsafe_test_key": None}
+    options = {"charge": Charge(tmp_path / "budget.db", "visits"), **BUDGET, "unsafe_test_key": None}
     dpunion.release(source, user="who", item=["country", "device"], **options)
     dpunion.release(source, user="who", item=["device", "country"], **options)
     with pytest.raises(AlreadyReleased):

@@ -24,15 +24,19 @@ from dpunion.algorithms import (
 from dpunion.budget import Budget
 from dpunion.calibration.optimal import ceiling
 from dpunion.errors import BadParameter, CannotWrite
-from dpunion.lab import evaluation, reproduction, running
+from dpunion.lab import evaluation, reproduction
+from dpunion.lab import trials as lab_trials
 from dpunion.lab.comparison import journal_of
-from dpunion.lab.data import COVERAGE, bounded, load
+from dpunion.lab.data import COVERAGE, load
+from dpunion.lab.figures import NOT_PRIVATE, Figure, Line, deviation
 from dpunion.lab.grids import grid
 from dpunion.lab.journals import open_journal
 from dpunion.lab.published import missing, papers, published_tables
-from dpunion.lab.tables import NOT_PRIVATE, Figure, Line, Table, deviation, written
+from dpunion.lab.study import Greedy, GreedyByOwnCounts, L1DescentL2Budget
 from dpunion.lab.trials import Setting, identity, plan_setting, run_trial, trial_key
-from dpunion.research import Greedy, GreedyByOwnCounts, L1DescentL2Budget
+from dpunion.report.tables import Table, write_cell
+from dpunion.requests import Words
+from dpunion.sets.grouping import bound_again
 
 E10 = math.exp(-10)
 USERS = 4_000
@@ -55,13 +59,13 @@ def written_data(tmp_path_factory):
 def counted(monkeypatch):
     """The trials that are really run."""
     runs = []
-    real = running.run_trial
+    real = lab_trials.run_trial
 
     def run(data, setting, plan, contributions, number):
         runs.append((setting, number))
         return real(data, setting, plan, contributions, number)
 
-    monkeypatch.setattr(running, "run_trial", run)
+    monkeypatch.setattr(lab_trials, "run_trial", run)
     return runs
 
 
@@ -88,9 +92,9 @@ def test_data_is_whole_and_its_fingerprint_is_its_content(data):
 
 @pytest.mark.parametrize("order", UserOrder)
 def test_bounding_keeps_random_items_of_everybody_in_the_order_asked_for(data, order):
-    whole = bounded(data, Bounding(MAX_ITEMS, order), trial_key(0))
+    whole = bound_again(data.everything, Bounding(MAX_ITEMS, order), trial_key(0))
     assert len(whole.items) == len(data.everything.items)
-    first, second = (bounded(data, Bounding(10, order), trial_key(number)) for number in range(2))
+    first, second = (bound_again(data.everything, Bounding(10, order), trial_key(number)) for number in range(2))
     sizes = np.diff(first.offsets)
     assert sizes.max() == 10
     assert sorted(sizes) == sorted(np.minimum(np.diff(data.everything.offsets), 10))
@@ -104,7 +108,9 @@ def test_a_trial_releases_what_a_release_releases(data, written_data, algorithm)
     setting = Setting(algorithm, Budget(3.0, E10))
     plan = plan_setting(setting)
     trials = [
-        run_trial(data, setting, plan, bounded(data, setting.algorithm.bounding, trial_key(number)), number)
+        run_trial(
+            data, setting, plan, bound_again(data.everything, setting.algorithm.bounding, trial_key(number)), number
+        )
         for number in range(RUNS)
     ]
     releases = [
@@ -137,7 +143,7 @@ def test_research_policies_run_with_the_numbers_of_their_private_relatives(data)
     for setting in (greedy, descent):
         assert not setting.has_proof
         assert setting.name.endswith("(NOT PRIVATE)")
-        contributions = bounded(data, setting.algorithm.bounding, trial_key(0))
+        contributions = bound_again(data.everything, setting.algorithm.bounding, trial_key(0))
         assert run_trial(data, setting, plan_setting(setting), contributions, 0).size > 100
     with pytest.raises(BadParameter, match="sets do not tell"):
         plan_setting(Setting(GreedyByOwnCounts(), budget))
@@ -281,12 +287,13 @@ def test_texts_and_ngrams_are_read_as_by_a_release(tmp_path):
     table = {"user": [user for user, _ in rows], "text": [text for _, text in rows]}
     pq.write_table(pa.table(table), tmp_path / "texts.parquet")
     options = {"epsilon": 3.0, "delta": 1e-4, "algorithms": ["weighted-gaussian"], "trials": 1}
-    for lengths, items in ((None, 3), ("2", 2), ("1-3", 6)):
-        found = lab.compare(tmp_path / "texts.parquet", user="user", text="text", ngrams=lengths, **options)
+    for lengths, items in ((1, 1), 3), ("2", 2), ("1-3", 6):
+        words = Words("text", lengths=lengths)
+        found = lab.compare(tmp_path / "texts.parquet", user="user", item=words, **options)
         assert found.data["items"] == items
         assert found.trials[0].size == items
-    with pytest.raises(BadParameter, match="for texts"):
-        load(tmp_path / "texts.parquet", user="user", item="text", ngrams="1-2")
+    with pytest.raises(BadParameter, match="Both 'item' and 'text'"):
+        load(tmp_path / "texts.parquet", user="user", item="text", text="text")
 
 
 # --- journals -----------------------------------------------------------------------------------------------
@@ -541,7 +548,7 @@ def test_deviations_are_written_with_their_sign():
     assert deviation(106.0, 100.0) == "+6.0 %"
     assert deviation(94.0, 100.0) == "-6.0 %"
     assert deviation(94.0, None) is None
-    assert written(None) == "–"
+    assert write_cell(None) == "–"
 
 
 def test_large_deviations_are_listed(data):

@@ -1,5 +1,6 @@
 """The ledger: amounts, composition against independent accountants, and the life of a reservation."""
 
+import contextlib
 import copy
 import datetime as dt
 import json
@@ -8,6 +9,7 @@ import os
 import stat
 import subprocess
 import sys
+import threading
 
 import dp_accounting
 import pytest
@@ -489,3 +491,20 @@ def test_a_path_that_is_not_utf8_is_refused(tmp_path, create):
     with pytest.raises(LedgerError, match="path is not UTF-8"):
         Ledger.open(os.fsdecode(os.fsencode(tmp_path) + b"/l\xff.db"), create=create)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_threads_of_one_process_get_the_budget_and_no_more(ledger):
+    granted = []
+
+    def ask(who):
+        for number in range(3):
+            with contextlib.suppress(BudgetExhausted):
+                granted.append(ledger.reserve("posts", Amounts(epsilon=10**9), f"{who}-{number}").number)
+
+    askers = [threading.Thread(target=ask, args=(who,)) for who in range(4)]
+    for asker in askers:
+        asker.start()
+    for asker in askers:
+        asker.join()
+    assert len(granted) == len(set(granted)) == 3
+    assert ledger.overview().accounts[0].spent.epsilon == 3 * 10**9

@@ -9,6 +9,7 @@ import pytest
 
 from dpunion.algorithms import ALGORITHMS, DpSips, Funnel, Norm, OptimalSingleItem, Sensitivity, UserOrder
 from dpunion.budget import Budget
+from dpunion.calibration.rounding import MAX_USERS
 from dpunion.engines.local.rounds import run_rounds
 from dpunion.engines.spark.tasks import Decide, Secret, Weigh
 from dpunion.errors import InternalError, SensitivityMismatch
@@ -212,3 +213,11 @@ def test_nothing_about_values_shows():
     for thing in (Sets(data), State.start(3), weigh(plan, data)):
         assert "<sensitive>" in repr(thing)
         assert "array" not in repr(thing)
+
+
+def test_the_shares_of_all_users_fit_into_a_sum():
+    """Shares are whole numbers of 2^-32, at most 1 for a user and an item."""
+    for rule in ShareRule:
+        assert rule.of_sizes(100).dtype == np.int64
+        assert rule.of_sizes(100).max() <= 2**32
+    assert MAX_USERS * 2**32 < 2**63

@@ -14,8 +14,8 @@ from dpunion import algorithms, mechanisms, plans
 from dpunion.algorithms import Norm, PolicyGaussian, Sensitivity
 from dpunion.audit.empirical import audit_release
 from dpunion.audit.policies import Subject, descent
+from dpunion.audit.runs import encode_for
 from dpunion.audit.search import search_policy
-from dpunion.audit.trials import encode_for
 from dpunion.budget import Budget
 from dpunion.coins import coins_for
 from dpunion.engines.local.rounds import run_rounds

@@ -20,15 +20,16 @@ from dpunion.calibration.composition import (
     geometric_shares,
     spurious_tail,
 )
+from dpunion.engines.local import texts as texts_module
 from dpunion.errors import BadParameter, CannotWrite, DamagedSource, NotPrivate, UnknownColumn
 from dpunion.kernels.certificates import unit_norm_delta
 from dpunion.kernels.normal import gaussian_delta
 from dpunion.ngrams import lengths
 from dpunion.ngrams.plans import LengthPlan, Ngrams, plan_ngrams, published_dpne
-from dpunion.pipeline import release_ngrams
 from dpunion.plans import plan_release
 from dpunion.randomness import RunKey
 from dpunion.releases import NOT_PRIVATE, Release, closed_under_parts
+from dpunion.requests import Run, Words
 from dpunion.sets.encoding import Normalization
 from dpunion.sets.streams import read_tokens
 from dpunion.tokens import Splitting, Tokenizer, check_splitting, documents
@@ -44,8 +45,8 @@ def corpus(users=400):
 
 
 def released(source=None, **options):
-    common = {"epsilon": 3.0, "delta": 1e-5, "settings": CHEAP, "unsafe_test_key": 5}
-    return release_ngrams(corpus() if source is None else source, **(common | options))
+    common = {"epsilon": 3.0, "delta": 1e-5, "algorithm": CHEAP, "normalize": "nfc-lower", "unsafe_test_key": 5}
+    return dpunion.release(corpus() if source is None else source, **(common | options))
 
 
 # --- what comes out ------------------------------------------------------------------------------------------
@@ -62,14 +63,23 @@ def test_common_ngrams_come_out_and_private_ones_do_not():
     assert release.statement == NOT_PRIVATE
 
 
-def test_longest_and_settings_are_not_taken_together():
-    with pytest.raises(BadParameter, match="Both 'longest' and 'settings'"):
-        released(longest=5)
-    assert released(settings=None, longest=1).plan.settings.longest == 1
+def test_the_short_way_is_the_long_one():
+    short = dpunion.release_ngrams(corpus(), longest=2, epsilon=3.0, delta=1e-5, unsafe_test_key=5)
+    assert short == released(algorithm=Ngrams(longest=2))
+    with pytest.raises(TypeError):
+        dpunion.release_ngrams(corpus(), longest=5, algorithm=Ngrams(), epsilon=3.0, delta=1e-5)
+
+
+def test_ngrams_are_of_texts_and_of_all_lengths():
+    for item in ("word", ["word", "other"], Words(lengths="1-2")):
+        with pytest.raises(BadParameter, match="made of texts"):
+            released(item=item)
+    with pytest.raises(BadParameter, match="known list cannot be combined"):
+        released(known=["the"])
 
 
 def test_a_new_format_is_one_of_both_kinds_of_release(tmp_path, monkeypatch):
-    from dpunion.releases import WRITERS, Release
+    from dpunion.formats import WRITERS
 
     items = Release(("apple",), dpunion.plan(epsilon=1.0, delta=1e-6), guaranteed=True)
     for release in (released(), items):
@@ -82,16 +92,16 @@ def test_a_new_format_is_one_of_both_kinds_of_release(tmp_path, monkeypatch):
 
 def test_ngrams_never_cross_a_document():
     texts = [(f"user{i}", text) for i in range(400) for text in ("alpha beta", "gamma delta")]
-    assert "beta gamma" not in released(texts, settings=tiny_rate()).of_length(2)
+    assert "beta gamma" not in released(texts, algorithm=tiny_rate()).of_length(2)
     assert "beta gamma" in released(
-        [(f"user{i}", "alpha beta gamma delta") for i in range(400)], settings=tiny_rate()
+        [(f"user{i}", "alpha beta gamma delta") for i in range(400)], algorithm=tiny_rate()
     ).of_length(2)
 
 
 def test_ngrams_do_not_cross_sentences_when_asked():
     texts = [(f"user{i}", "One two. Three four") for i in range(400)]
-    assert "two three" in released(texts, settings=tiny_rate()).of_length(2)
-    assert "two three" not in released(texts, settings=tiny_rate(), sentences=True).of_length(2)
+    assert "two three" in released(texts, algorithm=tiny_rate()).of_length(2)
+    assert "two three" not in released(texts, algorithm=tiny_rate(), item=Words(sentences=True)).of_length(2)
 
 
 def tiny_rate():
@@ -114,7 +124,7 @@ def test_nothing_to_release_is_an_empty_release(source):
 
 
 def test_the_funnel_default_runs():
-    release = released(settings=Ngrams(longest=2))
+    release = released(algorithm=Ngrams(longest=2))
     assert "quick brown" in release.of_length(2)
     assert release.plan.first.algorithm.name == "funnel"
 
@@ -122,7 +132,7 @@ def test_the_funnel_default_runs():
 def test_a_longer_ngram_than_any_text_is_not_released_for_real():
     texts = [(f"user{i}", "alpha beta") for i in range(400)]
     settings = dataclasses.replace(CHEAP, spurious_rate=1e-6)
-    assert released(texts, settings=settings).of_length(3) == ()
+    assert released(texts, algorithm=settings).of_length(3) == ()
 
 
 def test_ngrams_kept_by_nobody_but_held_can_come_out_and_their_places_count(monkeypatch):
@@ -140,8 +150,8 @@ def test_ngrams_kept_by_nobody_but_held_can_come_out_and_their_places_count(monk
         return held
 
     monkeypatch.setattr(lengths, "mark_candidates", lambda candidates, chance, key, draw_round: everything)
-    monkeypatch.setattr(lengths.local, "select", passing_all_kept)
-    texts = lengths.LocalTexts(stream, KEY, positions)
+    monkeypatch.setattr(texts_module, "run_rounds", passing_all_kept)
+    texts = texts_module.LocalTexts(stream, KEY, positions)
     level, _ = lengths.next_level(plan, 0.01, texts, (tokens,), KEY)
     assert kept == [1]
     grams = [f"{words[p]} {words[s]}" for p, s in zip(level.prefixes, level.suffixes, strict=True)]
@@ -151,7 +161,7 @@ def test_ngrams_kept_by_nobody_but_held_can_come_out_and_their_places_count(monk
 
 def test_progress_names_the_lengths_only():
     told = []
-    released(progress=lambda stage, done: told.append(stage))
+    released(run=Run(progress=lambda stage, done: told.append(stage)))
     assert dict.fromkeys(told) == dict.fromkeys(
         ["reading", "selecting length 1", "selecting length 2", "selecting length 3", "writing"]
     )
@@ -188,17 +198,17 @@ def test_sentences_end_at_marks_and_lines():
 
 def test_a_function_is_a_tokeniser_and_its_tokens_are_normalised():
     texts = [(f"user{i}", "Caf\u0065\u0301-LATTE") for i in range(400)]
-    release = released(texts, tokenizer=lambda text: text.split("-"))
+    release = released(texts, item=Words(tokenizer=lambda text: text.split("-")))
     assert release.of_length(1) == ("café", "latte")
-    exact = released(texts, tokenizer=lambda text: text.split("-"), normalize="exact")
+    exact = released(texts, item=Words(tokenizer=lambda text: text.split("-")), normalize="exact")
     assert set(exact.of_length(1)) == {"LATTE", "Cafe\u0301"}
 
 
 def test_a_function_may_not_return_tokens_with_spaces_or_leak_by_its_errors():
     with pytest.raises(BadParameter, match="white space"):
-        released(tokenizer=lambda text: [text])
+        released(item=Words(tokenizer=lambda text: [text]))
     with pytest.raises(BadParameter, match="KeyError") as caught:
-        released(tokenizer=lambda text: {}[text])
+        released(item=Words(tokenizer=lambda text: {}[text]))
     assert "canary" not in str(caught.value)
     assert caught.value.__cause__ is None
     assert caught.value.__context__ is None
@@ -228,12 +238,12 @@ def test_a_missing_library_is_named_before_any_data_is_read(tokenizer, library, 
         yield
 
     with pytest.raises(BadParameter, match="pip install"):
-        released(unread(), tokenizer=tokenizer)
+        released(unread(), item=Words(tokenizer=tokenizer))
 
 
 def test_unknown_tokenisers_are_refused():
     with pytest.raises(BadParameter, match="words, whitespace"):
-        released(tokenizer="sentencepiece")
+        released(item=Words(tokenizer="sentencepiece"))
     with pytest.raises(BadParameter, match="name or a function"):
         check_splitting(Splitting(3))
 
@@ -407,13 +417,14 @@ def test_the_statement_says_what_may_be_spurious():
     assert f"at most {release.results[1].spurious:.3g} of {release.results[1].released} at length 2" in text
     assert "written by nobody" in text
     assert "Every part of a listed n-gram is listed too." in text
-    words = dataclasses.replace(released(settings=Ngrams(longest=1, first=WeightedGaussian())), guaranteed=True)
+    words = dataclasses.replace(released(algorithm=Ngrams(longest=1, first=WeightedGaussian())), guaranteed=True)
     assert "all texts of one person" in words.statement
     assert "spurious" not in words.statement
 
 
 def test_sensitive_objects_show_nothing():
-    from dpunion.ngrams.lengths import LocalTexts, Positions
+    from dpunion.engines.local.texts import LocalTexts
+    from dpunion.ngrams.lengths import Positions
     from dpunion.sets.streams import TokenStream
 
     assert repr(Positions(np.arange(2), np.arange(3, dtype=np.int32))) == "Positions(<sensitive>)"

@@ -15,9 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpunion import tokens
-from dpunion.kernels.reference_words import reference_words
 from dpunion.kernels.words import LONG, LONG_RUN, survey, tables
 from dpunion.normal_forms import combining_classes, long_runs, nfc, with_sorted_marks
+from twins.words import reference_words
 
 # Marks of many classes, what consists of two of them or of a letter and marks, letters that join, and none of these.
 MARKS = "\u0301\u0323\u0327\u0345\u0344\u0338\u3099\u05b0\u0f71\u0f73\u0f81\u1dce\U0001d165\U0001e8d0"
@@ -82,6 +82,7 @@ print("done")
 """
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("case", HOSTILE)
 def test_no_tokenizer_hangs_on_a_hostile_text(case: str) -> None:
     """Sorting these runs by swapping neighbours takes a quarter of an hour each."""

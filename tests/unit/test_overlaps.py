@@ -124,7 +124,7 @@ def test_a_database_is_not_overwritten(place):
 
 
 def test_the_same_in_the_library(place):
-    options = {"user": "user", "epsilon": 1.0, "delta": 1e-6, "overwrite": True}
+    options = {"user": "user", "epsilon": 1.0, "delta": 1e-6, "run": dpunion.Run(overwrite=True)}
     before = contents()
     with pytest.raises(CannotWrite, match=REFUSED):
         dpunion.release(["s.csv"], item="item", out="hard.csv", **options)

@@ -8,6 +8,7 @@ import pytest
 import dpunion
 from dpunion.reading import QueryMixesPeople
 from dpunion.reading.queries import mixing_clauses, warn_of_mixing
+from dpunion.requests import SparkSource
 
 MIXING = {
     "select u, v from t order by ts desc limit 1000": "LIMIT",
@@ -101,11 +102,10 @@ def test_releases_from_a_database_warn(posts):
 
 def test_a_query_of_spark_warns():
     """Before Spark starts: its text is enough."""
-    from dpunion.engines.spark.frames import SparkSource
     from dpunion.engines.spark.sources import check_names
 
     with pytest.warns(QueryMixesPeople, match="JOIN"):
-        check_names(SparkSource(("t",)), "table", "select * from source join other using (x)")
+        check_names(SparkSource(("t",), format="table"), "select * from source join other using (x)")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        check_names(SparkSource(("t",)), "table", "select * from source")
+        check_names(SparkSource(("t",), format="table"), "select * from source")

@@ -23,8 +23,9 @@ from hypothesis import strategies as st
 import dpunion
 from dpunion import randomness
 from dpunion.errors import BadParameter, InternalError
-from dpunion.kernels import reference_hashing, sampling
+from dpunion.kernels import sampling
 from dpunion.randomness import ClosureKey, Purpose, RunKey
+from twins import hashing as twin
 
 KEY = RunKey.for_tests(1)
 NAMES = [f"item {i}".encode() for i in range(200)] + [b"", "naïve 東京".encode(), b"x" * 300]
@@ -180,7 +181,7 @@ def test_digests_are_keyed_blake2b_of_the_bytes():
 
 def test_words_are_the_first_bytes_of_the_chacha_block_of_the_digest():
     words, subkey = KEY.words(Purpose.COIN, 3, DIGESTS), KEY.subkey(Purpose.COIN, 3)
-    blocks = [reference_hashing.chacha20_block(subkey, row.astype("<u8").tobytes()) for row in DIGESTS]
+    blocks = [twin.chacha20_block(subkey, row.astype("<u8").tobytes()) for row in DIGESTS]
     assert [row.astype("<u8").tobytes() for row in words] == [block[:16] for block in blocks]
     whole = KEY.blocks(Purpose.COIN, 3, DIGESTS)
     assert [row.astype("<u8").tobytes() for row in whole] == blocks
@@ -278,10 +279,10 @@ def test_coin_boundary_is_exact(probability: float):
 @settings(max_examples=300, deadline=None)
 @given(st.floats(0.0, 1.0), st.integers(0, 2**64 - 1), st.integers(0, 2**64 - 1), st.integers(-2, 2))
 def test_coin_equals_its_twin(probability: float, high: int, low: int, near: int):
-    assert sampling.hits(probability, np.uint64(high), np.uint64(low)) == reference_hashing.hits(probability, high, low)
+    assert sampling.hits(probability, np.uint64(high), np.uint64(low)) == twin.hits(probability, high, low)
     edge = min(max(Fraction(probability) * 2**128 // 1 + near, 0), 2**128 - 1)
     words = split(edge)
-    assert sampling.hits(probability, *words) == reference_hashing.hits(probability, int(words[0]), int(words[1]))
+    assert sampling.hits(probability, *words) == twin.hits(probability, int(words[0]), int(words[1]))
 
 
 def test_certain_and_impossible_coins():

@@ -21,7 +21,7 @@ from dpunion.files import atomic_file
 from dpunion.formats import SIGNS, WRITERS, check_target, defuse_formula, escape_controls, restore_formula
 from dpunion.ngrams.plans import Ngrams, plan_ngrams
 from dpunion.reading.known import read_known
-from dpunion.releases import NOT_PRIVATE, Release
+from dpunion.releases import NOT_PRIVATE, Release, statement
 from making import ngram_release
 
 # What breaks naive writers: formulas, quotes, separators, line ends, escapes, NUL, other planes, line separators.
@@ -184,7 +184,7 @@ def test_escaped_lines_are_printable_and_unambiguous(text):
 
 
 def test_the_most_items_of_one_group_change_nothing(tmp_path, monkeypatch):
-    monkeypatch.setattr("dpunion.releases.ROWS_PER_GROUP", 4)
+    monkeypatch.setattr("dpunion.formats.ROWS_PER_GROUP", 4)
     release = made(f"item{i:03}" for i in range(11))
     parquet, arrow = (release.write(tmp_path / f"out{suffix}") for suffix in (".parquet", ".arrow"))
     assert pq.ParquetFile(parquet).num_row_groups == 3
@@ -364,3 +364,9 @@ def test_items_are_sorted_by_their_bytes():
     items = ["Z", "a", "é", "中", "😀", "\uffff"]
     released = dpunion.release({f"user{i}": items for i in range(100)}, epsilon=5.0, delta=1e-3, unsafe_test_key=1)
     assert list(released.items) == sorted(items, key=lambda item: item.encode())
+
+
+def test_the_statement_says_who_is_protected_and_what_is_not_covered():
+    text = statement(PLAN, guaranteed=True)
+    assert "all rows of one person" in text
+    assert "does not cover running time or memory use" in text

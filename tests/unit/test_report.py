@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 import dpunion
 from dpunion.algorithms import ALGORITHMS
 from dpunion.budget import Budget, guarantee
-from dpunion.lab.curves import MOST_HOLDERS, Company, Curve, holders_between, release_curve, saturation
 from dpunion.ngrams.plans import LengthResult, Ngrams, plan_ngrams
 from dpunion.releases import NOT_PRIVATE, Release
 from dpunion.report import (
@@ -35,6 +34,7 @@ from dpunion.report import (
     write_page,
 )
 from dpunion.report import charts as charts_module
+from dpunion.report.curves import MOST_HOLDERS, Company, Curve, holders_between, release_curve, saturation
 from dpunion.report.pages import behind, embedded
 from dpunion.report.tables import number, percent
 from making import ngram_release as make_ngrams
@@ -242,7 +242,9 @@ def test_a_damaged_plan_still_has_a_page():
 
 
 def pages(ngram_release, planning):
-    hostile = make_ngrams(tuple((text, 2) for text in HOSTILE), ngram_release.plan, ngram_release.results, True)
+    hostile = make_ngrams(
+        tuple((text, 2) for text in HOSTILE), ngram_release.plan, ngram_release.results, guaranteed=True
+    )
     yield release_page(made(HOSTILE))
     yield release_page(made(HOSTILE, guaranteed=False))
     yield release_page(hostile)
@@ -455,6 +457,7 @@ def modelled_rows(holders, company):
         yield from ((f"single{item}-{user}", f"p{item}") for item in range(SIZE - 1) for user in range(200))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("company", Company)
 @pytest.mark.parametrize("algorithm", MODELLED, ids=lambda one: f"{one.name}-{getattr(one, 'rounds', 1)}")
 def test_curves_agree_with_the_real_thing(algorithm, company):
@@ -472,6 +475,7 @@ def test_curves_agree_with_the_real_thing(algorithm, company):
     assert abs(share - chance) < 3.5 * math.sqrt(chance * (1.0 - chance) / COPIES) + 0.015
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("company", Company)
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_more_holders_more_chance(name, company):

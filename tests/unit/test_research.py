@@ -4,7 +4,13 @@ import numpy as np
 import pytest
 
 from dpunion.kernels.descent import descend_l2
-from dpunion.research import Greedy, GreedyByOwnCounts, L1DescentL2Budget, study_weights
+from dpunion.lab.study import descend_l1_with_l2_budget, fill_greedily, fill_in_order
+
+
+def weights_by(update, offsets, items, item_count, cutoff):
+    weights = np.zeros(item_count)
+    update(offsets, items, weights, cutoff, 1.0)
+    return weights
 
 
 def groups_and_an_extra_user(extra: bool):
@@ -23,24 +29,17 @@ def distance(policy_weights):
 
 
 def test_l1_descent_with_an_l2_budget_moves_neighbours_1_697_apart():
-    moved = distance(lambda o, i: study_weights(L1DescentL2Budget(), o, i, 90, 6.0 + 1.0 / 3.0))
+    moved = distance(lambda o, i: weights_by(descend_l1_with_l2_budget, o, i, 90, 6.0 + 1.0 / 3.0))
     assert 1.69 <= moved <= 1.70
 
 
 def test_l2_descent_does_not():
-    def weights(offsets, items):
-        histogram = np.zeros(90)
-        descend_l2(offsets, items, histogram, 6.0 + 1.0 / 3.0, 1.0)
-        return histogram
-
-    assert distance(weights) <= 1.0
+    assert distance(lambda o, i: weights_by(descend_l2, o, i, 90, 6.0 + 1.0 / 3.0)) <= 1.0
 
 
 def test_one_step_of_l1_descent_with_an_l2_budget_expands():
     """x = (9.3, 0), x' = (9.4, 0.1): 0.141 apart before the update, 0.186 after, with the cutoff at 10."""
     offsets, items = np.array([0, 2], np.int64), np.array([0, 1], np.int32)
-    from dpunion.kernels.study import descend_l1_with_l2_budget
-
     after = [np.array([9.3, 0.0]), np.array([9.4, 0.1])]
     for histogram in after:
         descend_l1_with_l2_budget(offsets, items, histogram, 10.0, 1.0)
@@ -54,7 +53,7 @@ def test_greedy_redirects_every_later_user():
     def weights(extra):
         users = ([[1]] if extra else []) + [[0, 1]] * later
         offsets = np.concatenate([[0], np.cumsum([len(items) for items in users])]).astype(np.int64)
-        return study_weights(Greedy(), offsets, np.array([i for u in users for i in u], np.int32), 2, 10.0)
+        return weights_by(fill_greedily, offsets, np.array([i for u in users for i in u], np.int32), 2, 10.0)
 
     assert np.abs(weights(extra=True) - weights(extra=False)).sum() == pytest.approx(2 * later + 1)
 
@@ -65,7 +64,7 @@ def test_gw_exposes_items_of_others():
     def support(extra):
         users = ([[0], [0]] if extra else []) + [[0, 1], [0, 2], [0, 3]]
         offsets = np.concatenate([[0], np.cumsum([len(items) for items in users])]).astype(np.int64)
-        weights = study_weights(GreedyByOwnCounts(), offsets, np.array([i for u in users for i in u], np.int32), 4, 2.0)
+        weights = weights_by(fill_in_order, offsets, np.array([i for u in users for i in u], np.int32), 4, 2.0)
         return set(np.flatnonzero(weights).tolist())
 
     assert support(extra=True) - support(extra=False) == {1, 2}

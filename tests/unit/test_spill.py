@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import dpunion
 from dpunion.algorithms import UserOrder
 from dpunion.randomness import RunKey
-from dpunion.requests import Run
+from dpunion.requests import Run, SparkSource, Words
 from dpunion.sets import spill
 from dpunion.sets.encoding import Normalization, encode
 
@@ -125,18 +125,16 @@ def test_bad_limits_are_refused(text):
         spill.as_bytes(text)
 
 
-@pytest.mark.parametrize("options", [{"ngrams": "1-2"}, {"tokenizer": "whitespace"}, {"drop_urls": True}])
+@pytest.mark.parametrize("options", [{"lengths": "1-2"}, {"tokenizer": "whitespace"}, {"drop_urls": True}])
 def test_a_limit_that_would_not_be_kept_is_refused(options):
     source = pa.table({"user": ["u"], "text": ["some words"]})
-    common = {"user": "user", "text": "text", "epsilon": 1.0, "delta": 1e-6, "memory_limit": "200MB"}
+    common = {"user": "user", "epsilon": 1.0, "delta": 1e-6, "run": Run(memory_limit="200MB")}
     with pytest.raises(dpunion.BadParameter, match="memory limit cannot be kept"):
-        dpunion.release(source, **common, **options)
-    assert len(dpunion.release(source, **common)) == 0
+        dpunion.release(source, item=Words("text", **options), **common)
+    assert len(dpunion.release(source, text="text", **common)) == 0
 
 
 def test_a_limit_is_refused_on_spark_before_it_starts():
-    from dpunion.engines.spark.frames import SparkSource
-
     options = {"user": "user", "item": "item", "epsilon": 1.0, "delta": 1e-6}
     with pytest.raises(dpunion.BadParameter, match="memory limit cannot be kept on Spark"):
         dpunion.release(SparkSource(("none.parquet",), "local[1]", ()), run=Run(memory_limit="200MB"), **options)

@@ -1,12 +1,11 @@
 """Policies searched for flaws, releases audited empirically: evidence beside the proofs, never a release.
 
 search.py      search_policy: pairs that move apart, users who move too far, sequences that differ too much
-  policies.py    what is searched; steps.py and sequences.py: the attacks; shrinking.py: small examples
+  policies.py    what is searched; attacks.py: where it looks; examples.py: what it found, made small; text.py: drawn
 empirical.py   audit_release: lower bounds on epsilon and delta from many trials of the real code
-  worlds.py      worst-case neighbours; trials.py: many trials in one run; binomial.py: Clopper-Pearson
+  neighbours.py  worst-case neighbours; runs.py: many trials in one run; binomial.py: Clopper-Pearson
 exact.py       the whole law of the output on tiny databases, without sampling
-checks.py      what must hold besides; mutants.py: releases with a known mistake, which the checks must notice
-drawing.py     all of it as text; draws.py: where attacks look
+invariants.py  what must hold besides; mutants.py: releases with a known mistake, which the checks must notice
 """
 
 from __future__ import annotations

@@ -18,9 +18,9 @@ import numpy.typing as npt
 
 from dpunion.algorithms import ALGORITHMS, Algorithm, Funnel, OptimalSingleItem, check_real, check_whole
 from dpunion.audit.binomial import lower_bound, upper_bound
-from dpunion.audit.drawing import table
-from dpunion.audit.trials import System, outcomes
-from dpunion.audit.worlds import NeighbourPair, neighbour_pairs
+from dpunion.audit.neighbours import NeighbourPair, neighbour_pairs
+from dpunion.audit.runs import System, outcomes
+from dpunion.audit.text import table
 from dpunion.budget import Budget
 from dpunion.contributions import Int64s
 from dpunion.plans import Plan

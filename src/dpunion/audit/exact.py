@@ -14,17 +14,17 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from dpunion.algorithms import ALGORITHMS, Algorithm, DpSips, Funnel, OptimalSingleItem
-from dpunion.audit.drawing import table
+from dpunion.audit.neighbours import User
+from dpunion.audit.text import table
 from dpunion.budget import Budget
-from dpunion.contributions import Bools, Contributions, Float64s, Int32s, Int64s, ItemTable, Uint64s
+from dpunion.calibration.gaussian import gaussian_chances
+from dpunion.calibration.laplace import laplace_chances
+from dpunion.contributions import Bools, Contributions, Float64s, ItemTable, Uint64s, offsets_of
 from dpunion.errors import BadParameter
-from dpunion.kernels.normal import upper_tail
 from dpunion.mechanisms import State, mechanism_for
 from dpunion.plans import Plan, plan_release
 from dpunion.randomness import KEY_BYTES, RunKey
 from dpunion.sets.narrowing import Sets
-
-User = tuple[int, ...]
 
 # Gauss-Legendre points in each piece, and pieces per standard deviation of a score.
 POINTS = 6
@@ -38,17 +38,12 @@ def hockey_stick(one: Float64s, other: Float64s, epsilon: float) -> float:
     return float(np.maximum(0.0, one - math.exp(epsilon) * other).sum())
 
 
-def csr(users: tuple[User, ...]) -> tuple[Int64s, Int32s]:
-    """Return the users as offsets int64[users+1] and items int32[pairs]."""
-    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum([len(items) for items in users], dtype=np.int64)])
-    return offsets.astype(np.int64), np.array([item for items in users for item in sorted(items)], np.int32)
-
-
 def database(users: tuple[User, ...], size: int, limit: int) -> Contributions:
     """Return contributions of these users in this order; only what weighing looks at is there."""
     if any(len(items) > limit or len(set(items)) < len(items) for items in users):
         raise BadParameter("A user of an exact audit holds too many items, or one twice.", "Use smaller users.")
-    offsets, items = csr(users)
+    offsets = offsets_of(np.array([len(items) for items in users], np.int64))
+    items = np.array([item for items in users for item in sorted(items)], np.int32)
     nameless = ItemTable(np.zeros(size + 1, np.int64), np.empty(0, np.uint8), np.zeros((size, 2), np.uint64))
     return Contributions(offsets, items, nameless, np.zeros((len(users), 2), np.uint64), limit)
 
@@ -63,18 +58,6 @@ def coin_laws(chances: Float64s) -> Float64s:
         chance = chances[:, item : item + 1]
         laws = np.concatenate([laws * (1.0 - chance), laws * chance], axis=1)
     return laws
-
-
-def gaussian_chances(weights: Float64s, threshold: float, stddev: float) -> Float64s:
-    """Return Pr[weight + N(0, stddev^2) > threshold] for each weight, in the same shape."""
-    chances = np.array([upper_tail((threshold - weight) / stddev) for weight in weights.ravel().tolist()])
-    return chances.reshape(weights.shape)
-
-
-def laplace_chances(weights: Float64s, threshold: float, scale: float) -> Float64s:
-    """Return Pr[weight + Laplace(scale) > threshold] for each weight."""
-    tails = 0.5 * np.exp(-np.abs(weights - threshold) / scale)
-    return np.where(weights > threshold, 1.0 - tails, tails)
 
 
 class NotingKey(RunKey):
@@ -189,9 +172,7 @@ def funnel_law(plan: Plan, users: tuple[User, ...], size: int) -> Float64s:
     return np.asarray(masses @ coin_laws(chances))
 
 
-def _score_grid(
-    plan: Plan, means: Float64s, stddev: float, held: np.typing.NDArray[np.bool_]
-) -> tuple[Float64s, Float64s, np.typing.NDArray[np.bool_]]:
+def _score_grid(plan: Plan, means: Float64s, stddev: float, held: Bools) -> tuple[Float64s, Float64s, Bools]:
     """Return scores float64[points, items], their masses float64[points] and which are alive bool[points, items].
 
     Each item is below the keep line (one point with all that mass) or at a Gauss-Legendre point above it; pieces end
@@ -220,8 +201,9 @@ def _score_grid(
             each.append((np.zeros(1), np.ones(1)))
             continue
         scaled = (np.array(places) - mean) / stddev
+        below = gaussian_chances(np.array([-mean]), -line, stddev)
         density = np.exp(-0.5 * scaled**2) / (math.sqrt(2.0 * math.pi) * stddev) * np.array(lengths)
-        each.append((np.r_[0.0, places], np.r_[upper_tail((mean - line) / stddev), density]))
+        each.append((np.r_[0.0, places], np.r_[below, density]))
     index = np.stack(np.meshgrid(*[np.arange(len(one[0])) for one in each], indexing="ij"), axis=-1)
     index = index.reshape(-1, len(each))
     scores = np.stack([one[0][index[:, i]] for i, one in enumerate(each)], axis=1)

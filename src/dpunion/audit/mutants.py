@@ -19,19 +19,26 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dpunion import coins, mechanisms, pipeline
-from dpunion.algorithms import Algorithm, Funnel, OptimalSingleItem, PolicyGaussian, Sensitivity, WeightedGaussian
-from dpunion.audit.checks import failed_checks
-from dpunion.audit.drawing import table
-from dpunion.audit.trials import Batch, Patch, System, make_release, select_for, write_release
+from dpunion.algorithms import (
+    MAX_ITEMS,
+    Algorithm,
+    Funnel,
+    OptimalSingleItem,
+    PolicyGaussian,
+    Sensitivity,
+    WeightedGaussian,
+)
+from dpunion.audit.invariants import failed_checks
+from dpunion.audit.runs import Batch, Patch, System, encode_for, make_release, select_for, write_release
+from dpunion.audit.text import table
 from dpunion.budget import Budget
 from dpunion.calibration import optimal
 from dpunion.calibration.laplace import laplace_quantile_above
 from dpunion.charging import Entry, charged
-from dpunion.contributions import Bools, Contributions, Float64s, Int32s, Int64s, ItemTable, Uint64s
+from dpunion.contributions import Bools, Contributions, Float64s, Int64s, ItemTable, Uint64s, offsets_of
 from dpunion.engines.local import engine
-from dpunion.kernels.descent import descend_ball
 from dpunion.ledger import Reservation
-from dpunion.mechanisms import Weights
+from dpunion.mechanisms import FunnelMechanism, Weights
 from dpunion.plans import Plan, plan_release
 from dpunion.randomness import Purpose, RunKey
 from dpunion.sets.encoding import encode, listed
@@ -40,6 +47,7 @@ from dpunion.sets.strings import string_buffers
 
 BUDGET = Budget(1.0, 0.01)
 # Mistakes in numbers are seen by the exact layer and, independently, in the outcomes.
+VISIT = FunnelMechanism.visit
 NUMBERS = ("numbers are certified", "odds hold")
 
 
@@ -79,11 +87,10 @@ def wrong_tail(algorithm: Algorithm, budget: Budget) -> Plan:
     return dataclasses.replace(plan, threshold=1.0 + laplace_quantile_above(budget.delta, 1.0 / budget.epsilon))
 
 
-def plain_encode(plan: Plan, batches: Iterable[Batch], key: RunKey, *, distinct: bool, bounded: bool) -> Contributions:
-    """Group rows by user in the plainest way, with or without dropping duplicates, with or without a bound.
+def plain_encode(plan: Plan, batches: Iterable[Batch], key: RunKey, *, distinct: bool) -> Contributions:
+    """Group rows by user in the plainest way, with or without dropping duplicates.
 
-    What is kept beyond the bound is what comes first; users stand in the random order of their digests. The result
-    claims the plan's bound in any case.
+    Of too many items those that come first are kept; users stand in the random order of their digests.
     """
     users, items = (pa.concat_arrays(column) for column in zip(*batches, strict=True))
     owners, user_digests = _numbered(users, key, Purpose.USER)
@@ -94,19 +101,16 @@ def plain_encode(plan: Plan, batches: Iterable[Batch], key: RunKey, *, distinct:
         new = np.r_[True, (owner[1:] != owner[:-1]) | (number[1:] != number[:-1])]
         owner, number = owner[new], number[new]
     limit = plan.algorithm.max_items_per_user
-    if bounded:
-        place = np.arange(len(owner)) - np.searchsorted(owner, owner)
-        owner, number = owner[place < limit], number[place < limit]
+    kept = np.arange(len(owner)) - np.searchsorted(owner, owner) < limit
+    owner, number = owner[kept], number[kept]
     sizes = np.bincount(owner, minlength=len(user_digests)).astype(np.int64)
     order = np.lexsort((user_digests[:, 1], user_digests[:, 0]))
     rank = np.empty(len(order), np.int64)
     rank[order] = np.arange(len(order))
     rows = np.argsort(rank[owner], kind="stable")
-    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes[order])])
-    names = _distinct(items)
-    name_offsets, data = string_buffers(names)
+    name_offsets, data = string_buffers(_distinct(items))
     table = ItemTable(name_offsets.astype(np.int64), data, item_digests)
-    return Contributions(offsets, number[rows].astype(np.int32), table, user_digests[order], limit)
+    return Contributions(offsets_of(sizes[order]), number[rows].astype(np.int32), table, user_digests[order], limit)
 
 
 def _distinct(strings: pa.Array) -> Any:
@@ -122,12 +126,13 @@ def _numbered(strings: pa.Array, key: RunKey, purpose: Purpose) -> tuple[Int64s,
 
 def keep_duplicates(plan: Plan, batches: Iterable[Batch], key: RunKey) -> Contributions:
     """Forget to drop repeated rows."""
-    return plain_encode(plan, batches, key, distinct=False, bounded=True)
+    return plain_encode(plan, batches, key, distinct=False)
 
 
 def keep_everything(plan: Plan, batches: Iterable[Batch], key: RunKey) -> Contributions:
-    """Forget to bound the items of a user."""
-    return plain_encode(plan, batches, key, distinct=True, bounded=False)
+    """Forget to bound the items of a user; the plan's bound is claimed all the same."""
+    unbounded = encode_for(plan, batches, key, limit=MAX_ITEMS)
+    return dataclasses.replace(unbounded, max_items_per_user=plan.algorithm.max_items_per_user)
 
 
 class SameNoiseKey(RunKey):
@@ -153,21 +158,21 @@ def seeded_key() -> RunKey:
     return RunKey.for_tests(42)
 
 
-def write_in_row_order(plan: Plan, batches: list[Batch], key: RunKey, path: Path) -> None:
+def write_in_row_order(algorithm: Algorithm, budget: Budget, rows: Batch, test_key: int | None, path: Path) -> None:
     """Write the right items in the order in which they first appeared in the rows."""
-    chosen = make_release(plan, batches, key)
-    order = [str(item) for _, items in batches for item in items.unique().to_pylist()]
-    path.write_text("item\n" + "".join(f"{item}\n" for item in order if item in set(chosen.items)))
+    chosen = set(make_release(algorithm, budget, rows, test_key).items)
+    order = [str(item) for item in rows[1].unique().to_pylist()]
+    path.write_text("item\n" + "".join(f"{item}\n" for item in order if item in chosen))
 
 
-def write_with_dictionary(plan: Plan, batches: list[Batch], key: RunKey, path: Path) -> None:
+def write_with_dictionary(algorithm: Algorithm, budget: Budget, rows: Batch, test_key: int | None, path: Path) -> None:
     """Write the right items by filtering a dictionary column: its dictionary keeps all the others."""
     if path.suffix != ".parquet":
-        write_release(plan, batches, key, path)
+        write_release(algorithm, budget, rows, test_key, path)
         return
-    chosen = make_release(plan, batches, key)
-    column: Any = pa.chunked_array([items for _, items in batches]).unique().dictionary_encode()
-    keep = [item in set(chosen.items) for item in column.to_pylist()]
+    chosen = set(make_release(algorithm, budget, rows, test_key).items)
+    column: Any = rows[1].unique().dictionary_encode()
+    keep = [item in chosen for item in column.to_pylist()]
     pq.write_table(pa.table({"item": column.filter(pa.array(keep))}), path)
 
 
@@ -199,9 +204,9 @@ def other_odds(budget: Budget) -> tuple[Float64s, Bools]:
     return np.array([chance for chance, _ in odds]), np.array([side for _, side in odds])
 
 
-def larger_ball(offsets: Int64s, items: Int32s, gaps: Float64s, radius: float) -> None:
+def visit_too_far(mechanism: FunnelMechanism, part: Part, gaps: Float64s, budget: float) -> None:
     """Let each user move a round's weights a tenth further than the round's budget."""
-    descend_ball(offsets, items, gaps, 1.1 * radius)
+    VISIT(mechanism, part, gaps, 1.1 * budget)
 
 
 def drop_known_last(batches: Iterable[Batch], key: RunKey, *, known: Sequence[str], **options: Any) -> Contributions:
@@ -245,7 +250,7 @@ def mutants() -> list[Mutant]:
         Mutant("charge given back", patched(Reservation, "start_reading", keep_quiet), weighted, paid),
         Mutant("any sensitivity", other_sensitivity, weighted, ("sensitivity is compared",)),
         Mutant("odds of another delta", patched(coins, "optimal_odds", other_odds), OptimalSingleItem(), exact),
-        Mutant("larger ball", patched(mechanisms, "descend_ball", larger_ball), two_rounds, exact),
+        Mutant("larger ball", patched(FunnelMechanism, "visit", visit_too_far), two_rounds, exact),
         Mutant("known list after bounding", patched(engine, "encode", drop_known_last), weighted, first),
         Mutant("redrawn noise", System(select=redraw_noise), weighted, keyed),
         Mutant("redrawn noise, funnel", System(select=redraw_noise), funnel, keyed),

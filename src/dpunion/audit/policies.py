@@ -1,34 +1,47 @@
 """What the contraction search looks at: one user's update of a histogram, and what is claimed about it.
 
 A policy is any function (weights float64[n], items int32[k]) -> new weights float64[n]: the user holding `items`
-comes along. The shipped and the research policies are the mechanisms and kernels themselves, one user at a time.
+comes along. The shipped and the research policies are the mechanisms themselves, one user at a time.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import importlib.util
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
-from dpunion.algorithms import Norm, PolicyGaussian, PolicyLaplace, as_choice, check_real, check_whole
+from dpunion.algorithms import (
+    Algorithm,
+    Funnel,
+    Norm,
+    PolicyGaussian,
+    PolicyLaplace,
+    as_choice,
+    check_real,
+    check_whole,
+)
 from dpunion.budget import Budget
-from dpunion.contributions import Float64s, Int32s, Int64s
+from dpunion.contributions import Float64s, Int32s
 from dpunion.errors import BadParameter, InternalError, refuse_choice
-from dpunion.kernels.descent import descend_ball
-from dpunion.kernels.study import descend_l1_with_l2_budget, fill_greedily
-from dpunion.mechanisms import DescentMechanism, mechanism_for
+from dpunion.lab.study import Greedy, L1DescentL2Budget, ResearchPolicy, plan_study, study_mechanism
+from dpunion.mechanisms import DescentMechanism, FunnelMechanism, mechanism_for
 from dpunion.plans import plan_release
 from dpunion.sets.narrowing import Part
 
 Policy = Callable[[Float64s, Int32s], Float64s]
 Builder = Callable[[float, int], Policy]
+M = TypeVar("M", DescentMechanism, FunnelMechanism)
 
 DEFAULT_CUTOFF = 10.0
+# Of policies only the cutoff matters, and that is chosen: any budget will do.
+BUDGET = Budget(1.0, 1e-6)
 MOST_TARGETS = 20_000
 NOBODY = np.zeros((0, 2), np.uint64)
 GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
@@ -67,8 +80,8 @@ class Subject:
         return weights
 
 
-def _one_user(items: Int32s) -> Int64s:
-    return np.array([0, len(items)], np.int64)
+def _one_user(items: Int32s) -> Part:
+    return Part(np.array([0, len(items)], np.int64), items, NOBODY)
 
 
 def descent(mechanism: DescentMechanism) -> Policy:
@@ -76,31 +89,38 @@ def descent(mechanism: DescentMechanism) -> Policy:
 
     def policy(weights: Float64s, items: Int32s) -> Float64s:
         moved = weights.copy()
-        mechanism.visit(Part(_one_user(items), items, NOBODY), moved, mechanism.cutoff, 1.0)
+        mechanism.visit(_one_user(items), moved, mechanism.cutoff, 1.0)
         return moved
 
     return policy
 
 
-def planned_descent(algorithm: type[PolicyLaplace | PolicyGaussian]) -> Builder:
-    """Return what builds the policy of an algorithm for a cutoff: its mechanism, whatever the budget."""
-
-    def build(cutoff: float, max_items: int) -> Policy:
-        plan = plan_release(algorithm(max_items_per_user=max_items), Budget(1.0, 1e-6))
-        mechanism = mechanism_for(dataclasses.replace(plan, cutoff=cutoff))
-        if not isinstance(mechanism, DescentMechanism):
-            raise InternalError("a policy that does not descend")
-        return descent(mechanism)
-
-    return build
+def planned(algorithm: Algorithm, cutoff: float, kind: type[M]) -> M:
+    """Return the mechanism of an algorithm with this cutoff, whatever the budget."""
+    plan = plan_release(algorithm, BUDGET)
+    mechanism = mechanism_for(dataclasses.replace(plan, cutoff=cutoff))
+    if not isinstance(mechanism, kind):
+        raise InternalError("a policy of another mechanism")
+    return mechanism
 
 
-def funnel_round(cutoff: float, *, spread_targets: bool) -> Policy:
+def l2_descent(cutoff: float, max_items: int) -> Policy:
+    """The policy of PolicyGaussian."""
+    return descent(planned(PolicyGaussian(max_items_per_user=max_items), cutoff, DescentMechanism))
+
+
+def l1_descent(cutoff: float, max_items: int) -> Policy:
+    """The policy of PolicyLaplace."""
+    return descent(planned(PolicyLaplace(max_items_per_user=max_items), cutoff, DescentMechanism))
+
+
+def funnel_round(cutoff: float, max_items: int, *, spread_targets: bool) -> Policy:
     """One round of Funnel: to the same target for all items, or to a different one for each.
 
     The targets of a later round are arbitrary numbers; here item i's is cutoff times the fraction of i times the
     golden section, and every seventh item's is 0, as for an item that needs nothing more.
     """
+    mechanism = planned(Funnel(max_items_per_user=max_items, rounds=1, first_share=1.0), cutoff, FunnelMechanism)
     numbers = np.arange(MOST_TARGETS)
     targets = np.full(MOST_TARGETS, cutoff)
     if spread_targets:
@@ -109,40 +129,33 @@ def funnel_round(cutoff: float, *, spread_targets: bool) -> Policy:
     def policy(weights: Float64s, items: Int32s) -> Float64s:
         gaps = np.maximum(0.0, targets[: len(weights)] - weights)
         left = gaps.copy()
-        descend_ball(_one_user(items), items, left, 1.0)
+        mechanism.visit(_one_user(items), left, 1.0)
         moved: Float64s = weights + (gaps - left)
         return moved
 
     return policy
 
 
-def l1_descent_l2_budget(cutoff: float, _max_items: int) -> Policy:
-    """The "Policy Gaussian l1" of arXiv 2002.09745, Alg. 8: NOT a contraction."""
-
-    def policy(weights: Float64s, items: Int32s) -> Float64s:
-        moved = weights.copy()
-        descend_l1_with_l2_budget(_one_user(items), items, moved, cutoff, 1.0)
-        return moved
-
-    return policy
-
-
-def greedy(cutoff: float, _max_items: int) -> Policy:
+def greedy(cutoff: float, max_items: int) -> Policy:
     """Fill the smallest gap first (ICML 2020, supplement E): NOT a contraction."""
+    return studied(Greedy(max_items_per_user=max_items), cutoff)
 
-    def policy(weights: Float64s, items: Int32s) -> Float64s:
-        moved = weights.copy()
-        fill_greedily(_one_user(items), items, moved, cutoff, 1.0)
-        return moved
 
-    return policy
+def l1_descent_l2_budget(cutoff: float, max_items: int) -> Policy:
+    """The "Policy Gaussian l1" of arXiv 2002.09745, Alg. 8: NOT a contraction."""
+    return studied(L1DescentL2Budget(max_items_per_user=max_items), cutoff)
+
+
+def studied(policy: ResearchPolicy, cutoff: float) -> Policy:
+    """Return a policy of the lab with this cutoff."""
+    return descent(study_mechanism(policy, dataclasses.replace(plan_study(policy, BUDGET), cutoff=cutoff)))
 
 
 SHIPPED: dict[str, tuple[Norm, Builder]] = {
-    "l2-descent": (Norm.L2, planned_descent(PolicyGaussian)),
-    "l1-descent": (Norm.L1, planned_descent(PolicyLaplace)),
-    "funnel-first-round": (Norm.L2, lambda cutoff, _: funnel_round(cutoff, spread_targets=False)),
-    "funnel-later-round": (Norm.L2, lambda cutoff, _: funnel_round(cutoff, spread_targets=True)),
+    "l2-descent": (Norm.L2, l2_descent),
+    "l1-descent": (Norm.L1, l1_descent),
+    "funnel-first-round": (Norm.L2, functools.partial(funnel_round, spread_targets=False)),
+    "funnel-later-round": (Norm.L2, functools.partial(funnel_round, spread_targets=True)),
 }
 RESEARCH: dict[str, tuple[Norm, Builder]] = {
     "greedy": (Norm.L1, greedy),

@@ -13,15 +13,30 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from dpunion.algorithms import Norm, check_real, check_whole
-from dpunion.audit import drawing
-from dpunion.audit.draws import Generator, generator, new_seed
-from dpunion.audit.findings import Finding, PairFinding, SequenceFinding, StepFinding
+from dpunion.audit import text
+from dpunion.audit.attacks import (
+    Generator,
+    climbed_groups,
+    climbed_pair,
+    generator,
+    grown_sequence,
+    new_seed,
+    random_ladders,
+    random_pairs,
+    random_steps,
+)
+from dpunion.audit.examples import (
+    Example,
+    PairExample,
+    SequenceExample,
+    StepExample,
+    shrink_pair,
+    shrink_sequence,
+    shrink_step,
+)
 from dpunion.audit.policies import DEFAULT_CUTOFF, Policy, Subject, as_subject
-from dpunion.audit.sequences import climbed_groups, grown_sequence, random_ladders
-from dpunion.audit.shrinking import shrink_pair, shrink_sequence, shrink_step
-from dpunion.audit.steps import climbed_pair, random_pairs, random_steps
 
-Attack = Callable[[Generator, Subject, int], "list[PairFinding] | list[StepFinding] | list[SequenceFinding]"]
+Attack = Callable[[Generator, Subject, int], "list[PairExample] | list[StepExample] | list[SequenceExample]"]
 
 # What one turn of each attack may try; the attacks take turns until the time is up.
 ATTACKS: dict[str, tuple[Attack, int]] = {
@@ -46,36 +61,36 @@ class SearchReport:
     seed: int
     seconds: float = 0.0
     turns: dict[str, int] = field(default_factory=dict)
-    pair: PairFinding | None = None
-    step: StepFinding | None = None
-    sequence: SequenceFinding | None = None
-    small_pair: PairFinding | None = None
-    small_step: StepFinding | None = None
-    small_sequence: SequenceFinding | None = None
+    pair: PairExample | None = None
+    step: StepExample | None = None
+    sequence: SequenceExample | None = None
+    small_pair: PairExample | None = None
+    small_step: StepExample | None = None
+    small_sequence: SequenceExample | None = None
     first_violation: float | None = None
 
     @property
-    def violations(self) -> list[Finding]:
+    def violations(self) -> list[Example]:
         """Return what contradicts the claim."""
         worst = (self.pair, self.step, self.sequence)
-        return [finding for finding in worst if finding is not None and finding.violates(self.subject)]
+        return [example for example in worst if example is not None and example.violates(self.subject)]
 
     def text(self) -> str:
         """Return the report as plain text, with the examples drawn."""
-        return drawing.search_text(self)
+        return text.search_text(self)
 
-    def note(self, finding: Finding) -> None:
-        """Keep the finding when it is the worst of its kind."""
-        match finding:
-            case PairFinding():
-                if self.pair is None or finding.score > self.pair.score:
-                    self.pair = finding
-            case StepFinding():
-                if self.step is None or finding.score > self.step.score:
-                    self.step = finding
-            case SequenceFinding():
-                if self.sequence is None or finding.score > self.sequence.score:
-                    self.sequence = finding
+    def note(self, example: Example) -> None:
+        """Keep the example when it is the worst of its kind."""
+        match example:
+            case PairExample():
+                if self.pair is None or example.score > self.pair.score:
+                    self.pair = example
+            case StepExample():
+                if self.step is None or example.score > self.step.score:
+                    self.step = example
+            case SequenceExample():
+                if self.sequence is None or example.score > self.sequence.score:
+                    self.sequence = example
 
 
 def search_policy(
@@ -107,8 +122,8 @@ def search_policy(
     start = time.monotonic()
     while not _finished(report, goal, time.monotonic() - start, seconds):
         for name, (attack, tries) in ATTACKS.items():
-            for finding in attack(rng, subject, tries):
-                report.note(finding)
+            for example in attack(rng, subject, tries):
+                report.note(example)
             report.turns[name] += 1
             if report.first_violation is None and report.violations:
                 report.first_violation = time.monotonic() - start

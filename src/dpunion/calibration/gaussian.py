@@ -6,6 +6,9 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
+
+from dpunion.contributions import Float64s
 from dpunion.errors import InternalError
 from dpunion.kernels.certificates import unit_count_delta, unit_norm_delta
 from dpunion.kernels.normal import gaussian_delta, upper_tail
@@ -24,6 +27,12 @@ class Calibrated:
     threshold: float
     delta_used: float
     worst_novel: int
+
+
+def gaussian_chances(weights: Float64s, threshold: float, stddev: float) -> Float64s:
+    """Return Pr[weight + N(0, stddev^2) > threshold] for each weight, in the same shape."""
+    chances = np.array([upper_tail((threshold - weight) / stddev) for weight in weights.ravel().tolist()])
+    return chances.reshape(weights.shape)
 
 
 def smallest_passing(passes: Callable[[float], bool], low: float, high: float) -> float:

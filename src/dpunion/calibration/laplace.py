@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from dpunion.calibration.gaussian import GUARD, Calibrated, novel_tail
+from dpunion.contributions import Float64s
+
+
+def laplace_chances(weights: Float64s, threshold: float, scale: float) -> Float64s:
+    """Return Pr[weight + Laplace(scale) > threshold] for each weight, in the same shape."""
+    tails = 0.5 * np.exp(-np.abs(weights - threshold) / scale)
+    return np.where(weights > threshold, 1.0 - tails, tails)
 
 
 def laplace_quantile_above(tail: float, scale: float) -> float:

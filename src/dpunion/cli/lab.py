@@ -242,7 +242,7 @@ def generate_command(
     """Generate data."""
     refuse_ledger(ledger)
     from dpunion.lab.generators import AskRedditLike
-    from dpunion.lab.writing import write_generated
+    from dpunion.lab.results import write_generated
 
     with progress_bar() as show:
         show("generating", None)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dpunion.lab.comparison import Comparison
+from dpunion.lab.figures import Figure
 from dpunion.lab.published import missing
 from dpunion.lab.published import papers as citations
 from dpunion.lab.reproduction import Reproduction
-from dpunion.lab.tables import Figure, Table, written
-from dpunion.report import Axis, Chart, Kind, Scale, Section, Series, lab_page
-from dpunion.report import Table as PageTable
+from dpunion.report import Axis, Chart, Kind, Scale, Section, Series, Table, lab_page
+from dpunion.report.tables import write_cell
 
 MOST_BARS = 60
 
@@ -91,7 +91,7 @@ def _heading(title: str) -> str:
     return title.partition(" [")[0]
 
 
-def _table(table: Table) -> PageTable:
+def _table(table: Table) -> Table:
     """Return a table for a page, narrow enough for a phone: what a row holds is told in its first column."""
     columns, rows = table.columns, table.rows
     if columns[1] == "":
@@ -99,8 +99,8 @@ def _table(table: Table) -> PageTable:
         rows = tuple((row[0] or f"· {row[1]}", *row[2:]) for row in rows)
     # Where percentages stand among numbers all is written as text, so that the cells stand below each other.
     if any(isinstance(cell, str) for row in rows for cell in row[1:]):
-        rows = tuple(tuple(_kept_together(written(cell)) for cell in row) for row in rows)
-    return PageTable(table.title, columns, rows, table.note)
+        rows = tuple(tuple(_kept_together(write_cell(cell)) for cell in row) for row in rows)
+    return Table(table.title, columns, rows, table.note)
 
 
 def _kept_together(text: str) -> str:

@@ -307,10 +307,7 @@ class AlgorithmOptions(Group):
     def build(self) -> Any:
         """Return the algorithm; refuse what it does not have."""
         from dpunion.algorithms import algorithm_named
-        from dpunion.research import RESEARCH_POLICIES, refuse_research
 
-        if self.algorithm in RESEARCH_POLICIES:
-            refuse_research(RESEARCH_POLICIES[self.algorithm])
         given = {name: value for name in ALGORITHM_OPTIONS if (value := getattr(self, name)) is not None}
         for setting in self.settings or []:
             key, _, value = setting.partition("=")

@@ -1,4 +1,4 @@
-"""Compiled loops: arrays in, arrays out. What weighs, bounds or draws has a slow, readable twin in `reference*.py`."""
+"""Compiled loops: arrays in, arrays out. What weighs, bounds or draws has a slow, readable twin in the tests."""
 
 from __future__ import annotations
 

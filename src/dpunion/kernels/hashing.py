@@ -1,7 +1,7 @@
 """Keyed hashing as machine code: BLAKE2b (RFC 7693), ChaCha20 (RFC 8439), SipHash-2-4, and a table hash.
 
 The first three are pseudo-random functions and carry the privacy of a run; `table_hash` only spreads strings
-over hash tables. The readable twins are in `reference_hashing.py`.
+over hash tables. The readable twins are in tests/twins/hashing.py.
 
 subtle: numba turns uint64 combined with a signed integer into float64, so every constant is an np.uint64;
 indices are unsigned too, which also spares the test for negative ones.

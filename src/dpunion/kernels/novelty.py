@@ -10,7 +10,7 @@ from float rounding, which callers cover by an explicit factor). What makes each
 - all terms are nonnegative and the tails telescope against nondecreasing values, so that float errors stay
   relative (about 1e-13) however small the result is.
 
-Readable twins in plain numpy: `dpunion.kernels.reference_novelty`.
+Readable twins in plain numpy: tests/twins/novelty.py.
 """
 
 from __future__ import annotations

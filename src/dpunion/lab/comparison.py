@@ -13,13 +13,12 @@ from typing import Any
 from dpunion.calibration.optimal import ceiling
 from dpunion.errors import BadParameter, CannotWrite
 from dpunion.lab.data import LabData, load
+from dpunion.lab.figures import NOT_PRIVATE, share
 from dpunion.lab.grids import DEFAULT, grid
 from dpunion.lab.journals import Journal, open_journal
-from dpunion.lab.running import check_counts, plan_all, run_all
-from dpunion.lab.tables import NOT_PRIVATE, Table, share
-from dpunion.lab.trials import Setting, Trial
-from dpunion.lab.writing import check_results, write_results
-from dpunion.reading.overlaps import refuse_overwriting
+from dpunion.lab.results import check_results, refuse_replacing, write_results
+from dpunion.lab.trials import Setting, Trial, check_counts, plan_all, run_all
+from dpunion.report.tables import Table
 from dpunion.requests import Progress
 
 FORMAT = "dpunion-lab-comparison/1"
@@ -131,7 +130,7 @@ def compare(
 ) -> Comparison:
     """Run every setting of a grid on data for study. The result is NOT PRIVATE.
 
-    source: as in `dpunion.release`, with its reading options (user, item, text, ngrams, ...); or AskRedditLike(...).
+    source: as in `dpunion.release`, with its reading options (user, item, text, query, ...); or AskRedditLike(...).
     algorithms: names, research policies included, or algorithm objects. epsilon, delta and the parameters may be lists:
     all combinations are tried, each algorithm taking the parameters it has. parameters: any others, by name.
     trials: runs of each setting; trial n has the same randomness for all, and the same in every comparison.
@@ -149,7 +148,7 @@ def compare(
     settings = grid(algorithms, _several(epsilon), _several(delta), asked)
     tell = progress or (lambda _stage, _done: None)
     if out is not None:
-        refuse_overwriting([Path(out), journal_of(Path(out))], {"source": source})
+        refuse_replacing([Path(out), journal_of(Path(out))], source)
     with journal_beside(out, overwrite=overwrite) as journal:
         plans = plan_all(settings, tell)
         data = load(source, progress=progress, **reading)

@@ -6,7 +6,6 @@ Guarantees: none. What is measured on it is NOT PRIVATE, and its fingerprint is 
 from __future__ import annotations
 
 import hashlib
-import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,14 +13,11 @@ from typing import Any
 import numpy as np
 
 from dpunion.algorithms import MAX_ITEMS, Bounding
-from dpunion.contributions import Contributions, Int64s, offsets_of
-from dpunion.engines.local.engine import open_request, read_sets
-from dpunion.kernels.bounding import gather_users
+from dpunion.contributions import Contributions, Int64s
+from dpunion.engines.local.engine import LocalEngine, open_request, read_sets
 from dpunion.lab.generators import AskRedditLike
-from dpunion.randomness import Purpose, RunKey
-from dpunion.reading.databases import public_name
+from dpunion.randomness import RunKey
 from dpunion.requests import Progress, Request, Run
-from dpunion.sets.grouping import keep_of_heavy, visiting_order
 
 ENCODING_KEY = 0
 COVERAGE = (5, 10, 15, 20, 25)
@@ -69,7 +65,7 @@ def load(source: Any, *, progress: Progress | None = None, **asked: Any) -> LabD
     else:
         request = Request.of(source, **asked)
         shortest, longest = request.lengths
-        name = _name(source) + (f", n-grams {shortest}-{longest}" if longest > 1 else "")
+        name = _name(request) + (f", n-grams {shortest}-{longest}" if longest > 1 else "")
     with open_request(request, Run(progress=progress), None) as rows:
         return encoded(name, read_sets(request, rows, Bounding(MAX_ITEMS), RunKey.for_tests(ENCODING_KEY)))
 
@@ -84,28 +80,9 @@ def encoded(name: str, everything: Contributions) -> LabData:
     return LabData(name, everything, holders, digest.hexdigest())
 
 
-def bounded(data: LabData, bounding: Bounding, key: RunKey) -> Contributions:
-    """Return the set as a release with this key would see it: at most the limit of each user, in its order."""
-    everything, limit = data.everything, bounding.limit
-    # subtle: words of a digest under the trial's key are as good as digests of the name under it.
-    user_digests = key.words(Purpose.USER, 0, everything.user_digests)
-    starts, sizes, items = everything.offsets[:-1], np.diff(everything.offsets), everything.items
-    heavy = np.flatnonzero(sizes > limit)
-    if len(heavy):
-        items = items.copy()
-        heavy_keys = key.words(Purpose.BOUND, 0, user_digests[heavy])
-        keep_of_heavy(starts, items, sizes, heavy, heavy_keys, everything.table.digests, limit)
-    visited = visiting_order(sizes, user_digests, bounding.order)
-    offsets = offsets_of(sizes[visited])
-    kept = np.empty(int(offsets[-1]), np.int32)
-    gather_users(starts, items, visited, offsets, kept)
-    return Contributions(offsets, kept, everything.table, user_digests[visited], limit)
-
-
-def _name(source: Any) -> str:
+def _name(request: Request) -> str:
     """Return what a source may be called in public: no folders, no passwords."""
-    if isinstance(source, (list, tuple)) and source and all(isinstance(one, (str, os.PathLike)) for one in source):
-        return ", ".join(_name(one) for one in source)
-    if isinstance(source, str) and "://" in source:
-        return public_name(source)
-    return Path(source).name if isinstance(source, (str, os.PathLike)) else "data in memory"
+    if not request.is_named:
+        return "data in memory"
+    names = LocalEngine.for_run(Run(), None).name_sources(request)
+    return ", ".join(Path(name).name for name in names)

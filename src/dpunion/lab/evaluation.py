@@ -24,10 +24,11 @@ from dpunion.algorithms import (
 from dpunion.budget import Budget
 from dpunion.calibration.optimal import ceiling, release_odds, released_with
 from dpunion.lab.data import COVERAGE, LabData
+from dpunion.lab.figures import Figure, Line, deviation, share
 from dpunion.lab.published import PublishedTable, published_tables
-from dpunion.lab.tables import Cell, Figure, Line, Table, deviation, share
+from dpunion.lab.study import Greedy, L1DescentL2Budget, ResearchPolicy
 from dpunion.lab.trials import Setting, Trial
-from dpunion.research import Greedy, L1DescentL2Budget, ResearchPolicy
+from dpunion.report.tables import Cell, Table
 
 EPSILON, DELTA = 3.0, math.exp(-10.0)
 ITEMS = 100

@@ -10,8 +10,8 @@ from typing import Any
 from dpunion.algorithms import ALGORITHMS, Algorithm, Funnel, OptimalSingleItem
 from dpunion.budget import Budget
 from dpunion.errors import BadParameter, refuse_choice
+from dpunion.lab.study import RESEARCH_POLICIES, ResearchPolicy
 from dpunion.lab.trials import Setting
-from dpunion.research import RESEARCH_POLICIES, ResearchPolicy
 
 DEFAULT = ("funnel", "dp-sips", "policy-gaussian", "policy-laplace", "weighted-gaussian")
 MOST_SETTINGS = 10_000

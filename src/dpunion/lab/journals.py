@@ -15,7 +15,7 @@ from typing import Any
 
 from dpunion.errors import CannotWrite
 from dpunion.files import OWNER_ONLY, reason
-from dpunion.lab.tables import NOT_PRIVATE
+from dpunion.lab.figures import NOT_PRIVATE
 
 FORMAT = "dpunion-lab-journal/1"
 HEADER = json.dumps({"format": FORMAT, "warning": NOT_PRIVATE})

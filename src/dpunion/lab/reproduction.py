@@ -13,15 +13,14 @@ from dpunion.calibration.optimal import ceiling
 from dpunion.errors import BadParameter, CannotWrite
 from dpunion.lab import evaluation as papers
 from dpunion.lab.data import load
+from dpunion.lab.figures import NOT_PRIVATE, Figure
 from dpunion.lab.generators import AskRedditLike
 from dpunion.lab.journals import Journal, open_journal
 from dpunion.lab.published import missing
 from dpunion.lab.published import papers as citations
-from dpunion.lab.running import check_counts, plan_all, run_all
-from dpunion.lab.tables import NOT_PRIVATE, Cell, Figure, Table
-from dpunion.lab.trials import Setting, Trial
-from dpunion.lab.writing import write_results
-from dpunion.reading.overlaps import refuse_overwriting
+from dpunion.lab.results import refuse_replacing, write_results
+from dpunion.lab.trials import Setting, Trial, check_counts, plan_all, run_all
+from dpunion.report.tables import Cell, Table
 from dpunion.requests import Progress, Words
 
 FORMAT = "dpunion-lab-reproduction/1"
@@ -127,7 +126,7 @@ def reproduce(
     generator = AskRedditLike(users=scale.users if users is None else users, seed=seed)
     tell = progress or (lambda _stage, _done: None)
     if out is not None:
-        refuse_overwriting([Path(out) / name for name in (RESULTS, TRIALS, JOURNAL)], {"source": _texts(texts)})
+        refuse_replacing([Path(out) / name for name in (RESULTS, TRIALS, JOURNAL)], _texts(texts))
     with _journal_in(out, overwrite=overwrite) as journal:
         plans = plan_all(papers.all_settings(scale.limits, scale.epsilons, scale.margins), tell)
         data = load(generator, progress=progress)

@@ -1,38 +1,40 @@
-"""One trial of a study: an algorithm, private or not, run once on data for study; and its identity."""
+"""Trials of a study: an algorithm, private or not, run on data for study; many side by side, and each only once."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import enum
 import hashlib
 import json
+import threading
 import time
+from collections import defaultdict
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, assert_never
+from typing import Any
 
 import numpy as np
 
-from dpunion.algorithms import Algorithm, Calibration, PolicyGaussian, PolicyLaplace
+from dpunion.algorithms import Algorithm, Bounding, check_whole
 from dpunion.budget import Budget
-from dpunion.coins import coins_for
-from dpunion.contributions import Contributions, Int64s
+from dpunion.contributions import Contributions
 from dpunion.engines.local.rounds import run_rounds
-from dpunion.errors import BadParameter, InternalError
 from dpunion.lab.data import COVERAGE, LabData
+from dpunion.lab.journals import Journal
+from dpunion.lab.study import ResearchPolicy, plan_study, study_mechanism
 from dpunion.mechanisms import mechanism_for
 from dpunion.plans import Plan, plan_release
 from dpunion.randomness import RunKey
-from dpunion.research import (
-    RESEARCH_POLICIES,
-    Greedy,
-    GreedyByOwnCounts,
-    L1DescentL2Budget,
-    ResearchPolicy,
-    study_weights,
-)
-from dpunion.sets.narrowing import held_items
+from dpunion.sets.grouping import bound_again
+from dpunion.threads import Threads
 
 IDENTITY = "dpunion-lab-trial/1"
+MOST_TRIALS = 1000
+MOST_JOBS = 64
+
+OnTrial = Callable[[str, float], None]
+"""Told what was just finished and which part of all trials is done."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +47,7 @@ class Setting:
     @property
     def has_proof(self) -> bool:
         """Say whether the algorithm is private; research policies are not, whatever the budget says."""
-        return not isinstance(self.algorithm, tuple(RESEARCH_POLICIES.values()))
+        return not isinstance(self.algorithm, ResearchPolicy)
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -102,25 +104,9 @@ def identity(data: LabData, setting: Setting, number: int) -> str:
 def plan_setting(setting: Setting) -> Plan:
     """Return the numbers to run with; a research policy gets those of its private relative, without the proof."""
     algorithm = setting.algorithm
-    if not isinstance(algorithm, (Greedy, L1DescentL2Budget, GreedyByOwnCounts)):
-        return plan_release(algorithm, setting.budget)
-    shape: dict[str, Any] = {
-        "max_items_per_user": algorithm.max_items_per_user,
-        "cutoff_margin": algorithm.cutoff_margin,
-        "calibration": Calibration.PUBLISHED,
-    }
-    match algorithm:
-        case Greedy():
-            return plan_release(PolicyLaplace(**shape), setting.budget)
-        case L1DescentL2Budget():
-            return plan_release(PolicyGaussian(**shape), setting.budget)
-        case GreedyByOwnCounts():
-            raise BadParameter(
-                "gw fills items in the order of how often a user holds each, which sets do not tell.",
-                "Leave gw out; greedy is its relative on sets.",
-            )
-        case _:
-            assert_never(algorithm)
+    if isinstance(algorithm, ResearchPolicy):
+        return plan_study(algorithm, setting.budget)
+    return plan_release(algorithm, setting.budget)
 
 
 def trial_key(number: int) -> RunKey:
@@ -131,21 +117,113 @@ def trial_key(number: int) -> RunKey:
 def run_trial(data: LabData, setting: Setting, plan: Plan, contributions: Contributions, number: int) -> Trial:
     """Run once; `contributions` are the data bounded by the trial's key as the setting asks."""
     begun = time.perf_counter()
-    chosen = select(setting, plan, contributions, trial_key(number))
+    policy = setting.algorithm
+    mechanism = study_mechanism(policy, plan) if isinstance(policy, ResearchPolicy) else mechanism_for(plan)
+    chosen = run_rounds(mechanism, contributions, trial_key(number))
     seconds = time.perf_counter() - begun
     held = data.holders[chosen]
     covered = tuple(int(np.count_nonzero(held >= k)) for k in COVERAGE)
     return Trial(setting, number, len(chosen), covered, round(seconds, 4))
 
 
-def select(setting: Setting, plan: Plan, contributions: Contributions, key: RunKey) -> Int64s:
-    """Return the numbers of the items that come out: int64[released]."""
-    policy = setting.algorithm
-    if not isinstance(policy, (Greedy, L1DescentL2Budget, GreedyByOwnCounts)):
-        return run_rounds(mechanism_for(plan), contributions, key)
-    if plan.cutoff is None:
-        raise InternalError("a policy without a cutoff")
-    table = contributions.table
-    weights = study_weights(policy, contributions.offsets, contributions.items, len(table), plan.cutoff)
-    passed = coins_for(plan).toss(0, table.digests, weights, key)
-    return np.flatnonzero(passed & held_items(contributions))
+# --- many trials --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """Trials that see the same bounded sets, so that bounding is done once for all of them."""
+
+    number: int
+    bounding: Bounding
+    settings: tuple[Setting, ...]
+
+
+def check_counts(trials: int, jobs: int) -> None:
+    """Refuse numbers of trials or jobs that have no meaning."""
+    check_whole("a study", "trials", trials, 1, MOST_TRIALS)
+    check_whole("a study", "jobs", jobs, 1, MOST_JOBS)
+
+
+def plan_all(settings: Sequence[Setting], on_plan: OnTrial | None = None) -> dict[Setting, Plan]:
+    """Fix the numbers of every setting, before any data is read: what cannot be planned is refused here."""
+    plans: dict[Setting, Plan] = {}
+    for setting in settings:
+        if setting not in plans:
+            plans[setting] = plan_setting(setting)
+            if on_plan is not None:
+                on_plan("planning", len(plans) / len(settings))
+    return plans
+
+
+def run_all(
+    data: LabData,
+    plans: dict[Setting, Plan],
+    *,
+    trials: int,
+    jobs: int,
+    journal: Journal | None = None,
+    on_trial: OnTrial | None = None,
+) -> list[Trial]:
+    """Run `trials` trials of each setting, leaving out what the journal holds; return all, in order.
+
+    Trials run in threads, whose kernels hold no interpreter lock, over one copy of the data. When interrupted, the
+    trials under way are finished and kept, and no other is begun.
+    """
+    check_counts(trials, jobs)
+    known = {} if journal is None else journal.entries
+    done: dict[tuple[Setting, int], Trial] = {}
+    waiting: dict[tuple[int, Bounding], list[Setting]] = defaultdict(list)
+    for number in range(trials):
+        for setting in plans:
+            before = _trial_of(setting, number, known.get(identity(data, setting, number)))
+            if before is not None:
+                done[setting, number] = before
+            else:
+                waiting[number, setting.algorithm.bounding].append(setting)
+    groups = [_Group(*place, tuple(settings)) for place, settings in waiting.items()]
+    total = trials * len(plans)
+    stop, lock = threading.Event(), threading.Lock()
+
+    def run_group(group: _Group) -> None:
+        try:
+            run_settings(group)
+        except BaseException:
+            stop.set()
+            raise
+
+    def run_settings(group: _Group) -> None:
+        if stop.is_set():
+            return
+        contributions = bound_again(data.everything, group.bounding, trial_key(group.number))
+        for setting in group.settings:
+            if stop.is_set():
+                return
+            trial = run_trial(data, setting, plans[setting], contributions, group.number)
+            if journal is not None:
+                journal.add(identity(data, setting, group.number), trial.to_dict())
+            with lock:
+                done[setting, group.number] = trial
+                if on_trial is not None:
+                    on_trial(f"{setting.name}, trial {group.number + 1}", len(done) / total)
+
+    # The largest groups first, so that the last ones to end are short.
+    groups.sort(key=lambda group: len(group.settings), reverse=True)
+    with Threads(jobs) as threads:
+        running = [threads.submit(run_group, group) for group in groups]
+        try:
+            for one in running:
+                one.result()
+        finally:
+            stop.set()
+            threads.finish()
+    return [done[setting, number] for setting in plans for number in range(trials)]
+
+
+def _trial_of(setting: Setting, number: int, entry: dict[str, Any] | None) -> Trial | None:
+    """Read a trial back from a journal; what does not read as one is run again."""
+    if entry is None:
+        return None
+    with contextlib.suppress(KeyError, TypeError, ValueError):
+        covered = tuple(int(entry[f"released_of_{k}_holders"]) for k in COVERAGE)
+        return Trial(setting, number, int(entry["released"]), covered, float(entry["seconds"]))
+    return None

@@ -195,7 +195,10 @@ def bounded_lists(lists: Any, limit: int) -> Iterator[tuple[int, Any]]:
 
 
 class Rows:
-    """An iterator of RowBatches, and a context manager that closes the files behind it (sensitive)."""
+    """An iterator of RowBatches, and a context manager that closes the files behind it (sensitive).
+
+    Guarantees: when the block ends, nothing more is read.
+    """
 
     def __init__(self, batches: Iterator[RowBatch]) -> None:
         self._batches = batches

@@ -140,7 +140,10 @@ class PostgreSQL:
 
 
 class PostgreSQLSession:
-    """A transaction on a PostgreSQL server."""
+    """A transaction on a PostgreSQL server.
+
+    Guarantees: those of `ask`.
+    """
 
     def __init__(self, connection: Any, where: str) -> None:
         self._connection = connection
@@ -219,6 +222,8 @@ class SQLiteSession:
 
     Each value has a type of its own, and the driver takes the column's type from the first batch. So each value is
     asked for as text, beside its type.
+
+    Guarantees: those of `ask`; no value is made another by the type of another row.
     """
 
     def __init__(self, connection: Any, where: str) -> None:
@@ -307,7 +312,10 @@ class DuckDB:
 
 
 class DuckDBSession:
-    """A connection to a DuckDB file."""
+    """A connection to a DuckDB file.
+
+    Guarantees: those of `ask`.
+    """
 
     def __init__(self, connection: Any, where: str) -> None:
         self._connection = connection

@@ -16,8 +16,8 @@ from typing import Any
 from dpunion.errors import BadParameter
 from dpunion.files import OWNER_ONLY, atomic_file, check_place
 from dpunion.releases import Release
-from dpunion.report import facts
 from dpunion.report.charts import Chart, Scale, drawings, load
+from dpunion.report.sections import STUDY, describe_release
 from dpunion.report.tables import Cell, Section, Table, number, percent
 
 SUFFIXES = (".html", ".htm")
@@ -32,27 +32,27 @@ def release_page(release: Release) -> str:
     - the page holds the released items, the plan and what follows from it, and nothing else;
     - items are data: none is ever parsed as HTML or run.
     """
-    words = facts.of_release(release)
+    text = describe_release(release)
     return _render(
-        title=words.title,
-        lead=words.lead,
-        facts=words.facts,
-        warning=words.warning,
-        guarantee=words.guarantee,
-        symbols=words.symbols,
-        items=words.items,
+        title=text.title,
+        lead=text.lead,
+        facts=text.facts,
+        warning=text.warning,
+        guarantee=text.guarantee,
+        symbols=text.symbols,
+        items=text.items,
         count=len(release),
-        noun=words.noun,
-        columns=words.columns,
-        data=embedded(words.items),
-        sections=[_shown(section) for section in words.sections],
+        noun=text.noun,
+        columns=text.columns,
+        data=embedded(text.items),
+        sections=[_shown(section) for section in text.sections],
     )
 
 
 def lab_page(title: str, sections: Sequence[Section], *, lead: str = "") -> str:
     """Return a page of a study: charts and tables, and the word that it is no release."""
     shown = [_shown(section) for section in sections]
-    return _render(title=title, lead=lead, facts=(), warning=facts.STUDY, sections=shown)
+    return _render(title=title, lead=lead, facts=(), warning=STUDY, sections=shown)
 
 
 def public_page(

@@ -8,11 +8,11 @@ from collections.abc import Iterable, Sequence
 from dpunion.algorithms import ALGORITHMS, Algorithm
 from dpunion.budget import Budget, guarantee
 from dpunion.errors import BadParameter
-from dpunion.lab.curves import Company, Curve, holders_between, release_curve, saturation
 from dpunion.plans import Plan, plan_release
-from dpunion.report import facts
 from dpunion.report.charts import Chart, Series
+from dpunion.report.curves import Company, Curve, holders_between, release_curve, saturation
 from dpunion.report.pages import public_page
+from dpunion.report.sections import CHANCE, HOLDERS, SET_SIZES, key_facts, plan_section, warning
 from dpunion.report.tables import Cell, Section, Table, number
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0)
@@ -29,7 +29,7 @@ def plan_page(
     planned: Plan,
     *,
     epsilons: Sequence[float] = EPSILONS,
-    set_sizes: Sequence[int] = facts.SET_SIZES,
+    set_sizes: Sequence[int] = SET_SIZES,
     algorithms: Iterable[str] = COMPARED,
 ) -> str:
     """Return the page of a plan: the chance of release by holders, for several budgets and algorithms; no data."""
@@ -40,15 +40,15 @@ def plan_page(
     return public_page(
         title="Planning a release",
         lead="What this budget can do. No data was read: everything here follows from public numbers.",
-        key_facts=facts.key_facts(planned),
-        warning=facts.warning(planned.budget, guaranteed=True),
+        key_facts=key_facts(planned),
+        warning=warning(planned.budget, guaranteed=True),
         sections=(
             needed_section(by_algorithm, set_sizes),
             budget_section(by_budget, set_sizes),
             algorithm_section(by_algorithm),
             model_section(),
             Section("What would be guaranteed", guarantee(planned.budget, subject="A list made by this plan")),
-            facts.plan_section(planned),
+            plan_section(planned),
         ),
     )
 
@@ -113,8 +113,8 @@ def budget_section(plans: Sequence[Plan], set_sizes: Sequence[int]) -> Section:
     charts = tuple(
         Chart(
             f"Chance of release, people with {_things(size)}",
-            facts.HOLDERS,
-            facts.CHANCE,
+            HOLDERS,
+            CHANCE,
             _series(names, _curves(plans, size, Company.RARE)),
             short=_things(size),
             smooth=True,
@@ -136,8 +136,8 @@ def algorithm_section(plans: Sequence[Plan]) -> Section:
     charts = tuple(
         Chart(
             f"Chance of release, {TYPICAL} items per person, the others {short}",
-            facts.HOLDERS,
-            facts.CHANCE,
+            HOLDERS,
+            CHANCE,
             _series(names, _curves(plans, TYPICAL, company)),
             note=f"Here {note}.",
             short=short,

@@ -1,24 +1,38 @@
-"""What pages are made of besides charts: tables, sections, and numbers as people write them."""
+"""Tables as plain values and as text, sections of pages, and numbers as people write them."""
 
 from __future__ import annotations
 
 import math
+import textwrap
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dpunion.report.charts import Chart
 
 Cell = str | int | float | None
+SHORTEST_LINE = 80
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows under named columns; the first column names the row. Numbers are written by `number`, None as a dash."""
+    """Rows under named columns; the first column names the row. None is written as a dash.
+
+    Pages write numbers by `number`, texts by `write_cell`.
+    """
 
     title: str
     columns: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
     note: str = ""
+
+    def text(self) -> str:
+        """Return the table for a terminal: words to the left, numbers to the right."""
+        left = [any(_is_word(row[at]) for row in self.rows) for at in range(len(self.columns))]
+        head, *rest = lay_out([self.columns, *[tuple(map(write_cell, row)) for row in self.rows]], left)
+        rule = "-" * len(head)
+        note = textwrap.fill(self.note, max(len(rule), SHORTEST_LINE))
+        return "\n".join(part for part in (self.title, rule, head, rule, *rest, rule, note) if part)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,3 +75,34 @@ def percent(value: float) -> str:
     if 0.9995 < value < 1.0:
         return "> 99.9 %"
     return f"{100.0 * value:.1f}".removesuffix(".0") + " %"
+
+
+def write_cell(cell: Cell) -> str:
+    """Write a cell for a terminal: thousands apart, and no powers of ten."""
+    if cell is None:
+        return "–"
+    if isinstance(cell, str):
+        return cell
+    return f"{cell:,}" if isinstance(cell, int) else f"{cell:,.0f}" if abs(cell) >= 100.0 else f"{cell:,.4g}"
+
+
+def lay_out(rows: Sequence[Sequence[str]], left: Sequence[bool]) -> list[str]:
+    """Return the rows as lines whose cells stand below each other; left: which columns begin at the left."""
+    widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
+    return [
+        "  ".join(
+            cell.ljust(width) if words else cell.rjust(width)
+            for cell, width, words in zip(row, widths, left, strict=True)
+        )
+        for row in rows
+    ]
+
+
+def _is_word(cell: Cell) -> bool:
+    """Say whether a cell is text that is no number."""
+    if not isinstance(cell, str):
+        return False
+    try:
+        return not math.isfinite(float(cell.removesuffix(" %").replace(",", "")))
+    except ValueError:
+        return True

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from dpunion.algorithms import UserOrder
+from dpunion.algorithms import Bounding, UserOrder
 from dpunion.contributions import Bools, Contributions, Int32s, Int64s, ItemTable, Uint64s, offsets_of
 from dpunion.kernels.bounding import drop_items, gather_users, keep_random
 from dpunion.kernels.grouping import count_blocks, group_block, has_ties, pack_rows
@@ -88,10 +88,7 @@ def bounded_rows(
         part_starts, part_sizes, grouped = group_part(part, len(user_digests[mine]), renumbered, len(table))
         if unwanted is not None:
             drop_items(part_starts, grouped, part_sizes, unwanted)
-        heavy = np.flatnonzero(part_sizes > max_items)
-        heavy_keys = key.words(Purpose.BOUND, 0, user_digests[mine][heavy])
-
-        keep_of_heavy(part_starts, grouped, part_sizes, heavy, heavy_keys, table.digests, max_items)
+        bound_sets(part_starts, grouped, part_sizes, user_digests[mine], table, key, max_items)
         if part.stride == 1:
             return part_starts, part_sizes, grouped
         if not pieces:
@@ -103,22 +100,39 @@ def bounded_rows(
     return starts, sizes, np.concatenate(pieces)
 
 
-def keep_of_heavy(
+def bound_again(everything: Contributions, bounding: Bounding, key: RunKey) -> Contributions:
+    """Bound whole sets as a release with this key would, and lay them out in visiting order; they stay as they are.
+
+    Guarantees: those of group_rows.
+    """
+    # subtle: words of a digest under this key are as good as digests of the name under it.
+    user_digests = key.words(Purpose.USER, 0, everything.user_digests)
+    starts, sizes, items = everything.offsets[:-1], np.diff(everything.offsets), everything.items
+    if int(sizes.max(initial=0)) > bounding.limit:
+        items = items.copy()
+        bound_sets(starts, items, sizes, user_digests, everything.table, key, bounding.limit)
+    order, offsets, kept = laid_out(starts, sizes, items, user_digests, bounding.order)
+    return Contributions(offsets, kept, everything.table, user_digests[order], bounding.limit)
+
+
+def bound_sets(
     starts: Int64s,
     grouped: Int32s,
     sizes: Int64s,
-    heavy: Int64s,
-    heavy_keys: Uint64s,
-    item_digests: Uint64s,
+    user_digests: Uint64s,
+    table: ItemTable,
+    key: RunKey,
     max_items: int,
 ) -> None:
-    """Keep random items of the users who hold too many, on both cores.
+    """Keep random items of the users who hold too many, on both cores; in place on `grouped` and `sizes`.
 
-    Guarantees: those of keep_random.
+    Guarantees: those of keep_random; what a user keeps depends on that user's own items and the key alone.
     """
+    heavy = np.flatnonzero(sizes > max_items)
+    heavy_keys = key.words(Purpose.BOUND, 0, user_digests[heavy])
 
     def keep(some: slice) -> None:
-        keep_random(starts, grouped, sizes, heavy[some], heavy_keys[some], item_digests, max_items)
+        keep_random(starts, grouped, sizes, heavy[some], heavy_keys[some], table.digests, max_items)
 
     in_threads(keep, halves(len(heavy)))
 

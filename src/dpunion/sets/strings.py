@@ -14,7 +14,10 @@ from dpunion.kernels.interning import FULL, intern_rows, refill_slots
 
 
 class StringTable:
-    """Distinct strings numbered in order of first appearance; exact, growing, seeded by the run key."""
+    """Distinct strings numbered in order of first appearance; exact, growing, seeded by the run key.
+
+    Guarantees: two strings have the same number when they have the same bytes, and only then; none shows in the repr.
+    """
 
     def __init__(self, seed: np.uint64, capacity: int = 1 << 15) -> None:
         self.seed = seed

@@ -1,6 +1,6 @@
 """The kernels of `dpunion.kernels.novelty` once more, slowly and as the formulas are written.
 
-Only tests use this module: a kernel and its twin must agree on every input.
+A kernel and its twin must agree on every input.
 """
 
 from __future__ import annotations

@@ -11,11 +11,11 @@ from typing import Any
 from dpunion.algorithms import DpSips, Funnel, PolicyGaussian, PolicyLaplace
 from dpunion.budget import Budget, Strength, guarantee
 from dpunion.errors import BadParameter
-from dpunion.lab.curves import Company, holders_between, release_curve, saturation
 from dpunion.ngrams.plans import LengthResult, NgramPlan
 from dpunion.plans import Noise, Plan
 from dpunion.releases import NOT_PRIVATE, Release
 from dpunion.report.charts import Axis, Chart, Kind, Scale, Series
+from dpunion.report.curves import Company, holders_between, release_curve, saturation
 from dpunion.report.tables import Cell, Section, Table, number, percent
 
 STUDY = "A study, not a release: these numbers are not differentially private. Study public or generated data only."
@@ -36,7 +36,7 @@ NAMES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
+class PageText:
     """Everything a release's page says.
 
     symbols: None when nothing is guaranteed. items: texts, (text, number of tokens), or keys, one text for each of
@@ -55,16 +55,16 @@ class Words:
     columns: tuple[str, ...] = ()
 
 
-def of_release(release: Release) -> Words:
+def describe_release(release: Release) -> PageText:
     """Say everything about a release."""
     if isinstance(release.plan, NgramPlan):
-        return _of_ngrams(release, release.plan)
-    return _of_items(release, release.plan)
+        return _describe_ngrams(release, release.plan)
+    return _describe_items(release, release.plan)
 
 
-def _of_items(release: Release, plan: Plan) -> Words:
+def _describe_items(release: Release, plan: Plan) -> PageText:
     count = len(release)
-    return Words(
+    return PageText(
         title=f"{count:,} {'item' if count == 1 else 'items'} released",
         lead=f"By {plan.algorithm.name}{PROMISE if release.guaranteed else TESTED}.",
         noun="items",
@@ -78,9 +78,9 @@ def _of_items(release: Release, plan: Plan) -> Words:
     )
 
 
-def _of_ngrams(release: Release, plan: NgramPlan) -> Words:
+def _describe_ngrams(release: Release, plan: NgramPlan) -> PageText:
     count = len(release)
-    return Words(
+    return PageText(
         title=f"{count:,} {'n-gram' if count == 1 else 'n-grams'} released",
         lead=f"Of up to {plan.settings.longest} tokens{PROMISE if release.guaranteed else TESTED}.",
         noun="n-grams",

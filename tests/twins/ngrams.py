@@ -1,6 +1,6 @@
 """The readable twin of `ngrams`: documents are lists of tokens, n-grams are tuples.
 
-Nothing here is used by a release; property tests hold the kernels and the counting of candidates equal to it.
+Property tests hold the kernels and the counting of candidates equal to it.
 """
 
 from __future__ import annotations

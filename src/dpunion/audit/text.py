@@ -1,4 +1,4 @@
-"""Findings and audits as plain text: small tables and bars that read well in a terminal and in a bug report."""
+"""Examples and audits as plain text: small tables and bars that read well in a terminal and in a bug report."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpunion.audit.findings import PairFinding, SequenceFinding, StepFinding, histograms
+from dpunion.audit.examples import PairExample, SequenceExample, StepExample, histograms
 from dpunion.audit.policies import Subject
 from dpunion.contributions import Int32s
+from dpunion.report.tables import lay_out
 
 if TYPE_CHECKING:
     from dpunion.audit.search import SearchReport
@@ -22,14 +23,7 @@ LISTED_ITEMS = 40
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Lay out rows under a head: first column to the left, the others to the right."""
-    cells = [list(head), *[list(row) for row in rows]]
-    widths = [max(len(row[i]) for row in cells) for i in range(len(head))]
-    lines = [
-        "  ".join(
-            [row[0].ljust(widths[0]), *[cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)]]
-        ).rstrip()
-        for row in cells
-    ]
+    lines = [line.rstrip() for line in lay_out([head, *rows], [at == 0 for at in range(len(head))])]
     lines.insert(1, "-" * max(len(line) for line in lines))
     return "\n".join(lines)
 
@@ -70,15 +64,15 @@ def users_text(users: Sequence[Int32s]) -> str:
     )
 
 
-def pair_text(subject: Subject, finding: PairFinding) -> str:
+def pair_text(subject: Subject, example: PairExample) -> str:
     """Draw a pair of histograms before and after the update."""
-    one, other = subject.policy(finding.one, finding.items), subject.policy(finding.other, finding.items)
+    one, other = subject.policy(example.one, example.items), subject.policy(example.other, example.items)
     apart = np.abs(one - other)
     rows = [
         [
-            item_name(i) + (" *" if i in finding.items else ""),
-            f"{finding.one[i]:.4g}",
-            f"{finding.other[i]:.4g}",
+            item_name(i) + (" *" if i in example.items else ""),
+            f"{example.one[i]:.4g}",
+            f"{example.other[i]:.4g}",
             f"{one[i]:.4f}",
             f"{other[i]:.4f}",
             bar(float(other[i] - one[i]), float(apart.max())).ljust(BAR),
@@ -87,30 +81,30 @@ def pair_text(subject: Subject, finding: PairFinding) -> str:
     ]
     norm = subject.norm.value
     return (
-        f"Two histograms that move apart: {finding.before:.4f} before, {finding.after:.4f} after ({norm}; "
-        f"{finding.score:.3f} times as far), found by {finding.attack}; the user holds the items marked *.\n"
+        f"Two histograms that move apart: {example.before:.4f} before, {example.after:.4f} after ({norm}; "
+        f"{example.score:.3f} times as far), found by {example.attack}; the user holds the items marked *.\n"
         + table(["item", "H", "H'", "H after", "H' after", "H' - H after".ljust(BAR)], rows)
     )
 
 
-def step_text(subject: Subject, finding: StepFinding) -> str:
+def step_text(subject: Subject, example: StepExample) -> str:
     """Draw one update that went too far."""
-    moved = subject.policy(finding.weights, finding.items)
+    moved = subject.policy(example.weights, example.items)
     rows = [
-        [item_name(i) + (" *" if i in finding.items else ""), f"{finding.weights[i]:.4g}", f"{moved[i]:.4f}"]
+        [item_name(i) + (" *" if i in example.items else ""), f"{example.weights[i]:.4g}", f"{moved[i]:.4f}"]
         for i in range(len(moved))
     ]
     return (
-        f"One user moves a histogram by {finding.moved:.4f} ({subject.norm.value}) where {subject.budget:g} is "
-        f"claimed, found by {finding.attack}; the user holds the items marked *.\n"
+        f"One user moves a histogram by {example.moved:.4f} ({subject.norm.value}) where {subject.budget:g} is "
+        f"claimed, found by {example.attack}; the user holds the items marked *.\n"
         + table(["item", "H", "H after"], rows)
     )
 
 
-def sequence_text(subject: Subject, finding: SequenceFinding) -> str:
+def sequence_text(subject: Subject, example: SequenceExample) -> str:
     """Draw a sequence of users and the two histograms it ends in; items with equal weights share a row."""
-    with_extra, without = histograms(subject, finding.before, finding.extra, finding.after, finding.size)
-    held = np.unique(np.concatenate([*finding.before, finding.extra, *finding.after]))
+    with_extra, without = histograms(subject, example.before, example.extra, example.after, example.size)
+    held = np.unique(np.concatenate([*example.before, example.extra, *example.after]))
     weights = np.round(np.stack([with_extra[held], without[held]], axis=1), 9)
     kinds, members = np.unique(weights, axis=0, return_inverse=True)
     gaps = kinds[:, 0] - kinds[:, 1]
@@ -121,14 +115,14 @@ def sequence_text(subject: Subject, finding: SequenceFinding) -> str:
         rows.append(
             [name, f"{one:.4f}", f"{other:.4f}", bar(float(gaps[number]), float(np.abs(gaps).max())).ljust(BAR)]
         )
-    extra = user_name(finding.extra) if len(finding.extra) <= 20 else f"one user with {len(finding.extra)} items"
+    extra = user_name(example.extra) if len(example.extra) <= 20 else f"one user with {len(example.extra)} items"
     return (
-        f"One user changes the histogram by {finding.distance:.4f} ({subject.norm.value}) where {subject.budget:g} is "
-        f"claimed: {finding.users} users, {len(held)} items, at most {finding.largest} per user, found by "
-        f"{finding.attack}.\n"
-        f"  first:          {users_text(finding.before)}\n"
+        f"One user changes the histogram by {example.distance:.4f} ({subject.norm.value}) where {subject.budget:g} is "
+        f"claimed: {example.users} users, {len(held)} items, at most {example.largest} per user, found by "
+        f"{example.attack}.\n"
+        f"  first:          {users_text(example.before)}\n"
         f"  then, or not:   {extra}\n"
-        f"  then:           {users_text(finding.after)}\n"
+        f"  then:           {users_text(example.after)}\n"
         + table(["item", "with", "without", "difference".ljust(BAR)], rows)
     )
 

@@ -11,14 +11,20 @@ from typing import IO, Any
 from dpunion.algorithms import check_whole
 from dpunion.errors import BadParameter
 from dpunion.files import OWNER_ONLY, atomic_file, check_place
+from dpunion.lab.figures import NOT_PRIVATE
 from dpunion.lab.generators import AskRedditLike
-from dpunion.lab.tables import NOT_PRIVATE
 from dpunion.lab.trials import Trial
+from dpunion.publishing import Outputs
 
 SUFFIXES = (".json", ".parquet")
 DATA_SUFFIXES = (".parquet", ".csv")
 MOST_USERS = 2**30
 STAMP = {"dpunion": "NOT PRIVATE", "warning": NOT_PRIVATE}
+
+
+def refuse_replacing(targets: list[Path], source: Any) -> None:
+    """Refuse results that would replace what is studied."""
+    Outputs.of(targets, overwrite=True).check_apart(source=source, known=None, charge=None)
 
 
 def check_results(path: str | os.PathLike[str], *, overwrite: bool) -> Path:

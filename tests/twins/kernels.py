@@ -1,6 +1,6 @@
-"""The kernels once more, slow and readable, written like the papers' pseudo-code.
+"""The kernels that number, group, bound, share and descend once more, slowly: like the papers' pseudo-code.
 
-Nothing here is used by a release; property tests hold each kernel equal to its twin.
+Property tests hold each kernel equal to its twin.
 Users are lists of item numbers; histograms are plain lists of floats.
 """
 
@@ -66,7 +66,7 @@ def descend_ball(users: Iterable[Sequence[int]], gaps: list[float], radius: floa
 def descend_l1_with_l2_budget(
     users: Iterable[Sequence[int]], weights: list[float], cutoff: float, budget: float
 ) -> None:
-    """Twin of study.descend_l1_with_l2_budget (NOT private): sum min(G, lambda)^2 = budget^2."""
+    """Twin of lab.study.descend_l1_with_l2_budget (NOT private): sum min(G, lambda)^2 = budget^2."""
     for items in users:
         gaps = [cutoff - weights[item] for item in items]
         raise_by = _common_raise(gaps, budget, power=2)
@@ -75,7 +75,7 @@ def descend_l1_with_l2_budget(
 
 
 def fill_greedily(users: Iterable[Sequence[int]], weights: list[float], cutoff: float, budget: float) -> None:
-    """Twin of study.fill_greedily (NOT private)."""
+    """Twin of lab.study.fill_greedily (NOT private)."""
     for items in users:
         left = budget
         for item in sorted(items, key=lambda item: cutoff - weights[item]):
@@ -85,7 +85,7 @@ def fill_greedily(users: Iterable[Sequence[int]], weights: list[float], cutoff: 
 
 
 def fill_in_order(users: Iterable[Sequence[int]], weights: list[float], cutoff: float, budget: float) -> None:
-    """Twin of study.fill_in_order (NOT private)."""
+    """Twin of lab.study.fill_in_order (NOT private)."""
     for items in users:
         left = budget
         for item in items:

@@ -4,8 +4,8 @@ The trials are disjoint copies: every copy has its own users and its own items. 
 on that copy alone: bounding and visiting order are keyed by the user's name and compare users of the same copy only
 where their items meet; a policy's update touches the user's own items; every coin and every normal is a keyed
 function of the item's name. So one run over n copies is n runs, through `encode` and `run_rounds` as a release
-goes, at millions of coins per second. That draws of different items are independent is itself a check (`checks.py`),
-not an assumption.
+goes, at millions of coins per second. That draws of different items are independent is itself a check
+(`invariants.py`), not an assumption.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ import numpy as np
 import pyarrow as pa
 
 from dpunion.algorithms import Algorithm
-from dpunion.audit.worlds import TRACKED, User
+from dpunion.audit.neighbours import TRACKED, User
 from dpunion.budget import Budget
 from dpunion.contributions import Contributions, Int64s, Uint8s
-from dpunion.engines.local.engine import texts_of
 from dpunion.engines.local.rounds import run_rounds
 from dpunion.mechanisms import mechanism_for
+from dpunion.pipeline import release
 from dpunion.plans import Plan, plan_release
 from dpunion.randomness import RunKey
-from dpunion.releases import Release, with_items
+from dpunion.releases import Release
 from dpunion.sets.encoding import Normalization, encode
 
 Batch = tuple[pa.Array, pa.Array]
@@ -43,12 +43,12 @@ ROWS_PER_RUN = 2_000_000
 MOST_COUNTED = 3
 
 
-def encode_for(plan: Plan, batches: Iterable[Batch], key: RunKey) -> Contributions:
-    """Encode rows as `dpunion.release` does."""
+def encode_for(plan: Plan, batches: Iterable[Batch], key: RunKey, *, limit: int | None = None) -> Contributions:
+    """Encode rows as `dpunion.release` does; limit: another one than the plan's."""
     return encode(
         batches,
         key,
-        max_items_per_user=plan.algorithm.bounding.limit,
+        max_items_per_user=limit or plan.algorithm.bounding.limit,
         user_order=plan.algorithm.bounding.order,
         normalization=Normalization.NFC,
         split_words=False,
@@ -60,16 +60,24 @@ def select_for(plan: Plan, contributions: Contributions, key: RunKey) -> Int64s:
     return run_rounds(mechanism_for(plan), contributions, key)
 
 
-def write_release(plan: Plan, batches: list[Batch], key: RunKey, path: Path) -> None:
-    """Make a release and write it, as `dpunion release` does."""
-    make_release(plan, batches, key).write(path)
+def make_release(algorithm: Algorithm, budget: Budget, rows: Batch, test_key: int | None, **options: Any) -> Release:
+    """Make a release of rows, by `dpunion.release` itself."""
+    return release(
+        pa.table({"user": rows[0], "item": rows[1]}),
+        user="user",
+        item="item",
+        epsilon=budget.epsilon,
+        delta=budget.delta,
+        weak_budget=True,
+        algorithm=algorithm,
+        unsafe_test_key=test_key,
+        **options,
+    )
 
 
-def make_release(plan: Plan, batches: list[Batch], key: RunKey) -> Release:
-    """Make a release of rows, as `dpunion.release` does."""
-    contributions = encode_for(plan, batches, key)
-    chosen = texts_of(contributions.table, select_for(plan, contributions, key))
-    return with_items(Release((), plan, not key.is_test), chosen)
+def write_release(algorithm: Algorithm, budget: Budget, rows: Batch, test_key: int | None, path: Path) -> None:
+    """Make a release and have it written."""
+    make_release(algorithm, budget, rows, test_key, out=path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +100,7 @@ class System:
     encode: Callable[[Plan, Iterable[Batch], RunKey], Contributions] = encode_for
     select: Callable[[Plan, Contributions, RunKey], Int64s] = select_for
     new_key: Callable[[], RunKey] = RunKey.fresh
-    write: Callable[[Plan, list[Batch], RunKey, Path], None] = write_release
+    write: Callable[[Algorithm, Budget, Batch, int | None, Path], None] = write_release
     patches: tuple[Patch, ...] = ()
 
     @contextlib.contextmanager

@@ -29,11 +29,12 @@ from dpunion.algorithms import (
     check_whole,
 )
 from dpunion.calibration import optimal
+from dpunion.calibration.gaussian import gaussian_chances
+from dpunion.calibration.laplace import laplace_chances
 from dpunion.contributions import Float64s, Int64s
 from dpunion.errors import BadParameter
-from dpunion.kernels.normal import upper_tail
-from dpunion.lab.funnel_model import Company, funnel_chances
 from dpunion.plans import Noise, Plan
+from dpunion.report.funnel_model import Company, funnel_chances
 
 __all__ = ["Company", "Curve", "holders_between", "release_curve", "saturation"]
 
@@ -146,16 +147,8 @@ def _cutoff(plan: Plan) -> float:
 
 def _passing(plan: Plan, weights: Float64s) -> Float64s:
     """Return the chance that weight and noise exceed the threshold; nothing without weight."""
-    if plan.noise is Noise.GAUSSIAN:
-        chances = _upper_tails((plan.threshold - weights) / plan.scale)
-    else:
-        steps = (plan.threshold - weights) / plan.scale
-        chances = np.where(steps > 0.0, 0.5 * np.exp(-np.abs(steps)), 1.0 - 0.5 * np.exp(-np.abs(steps)))
-    return np.where(weights > 0.0, chances, 0.0)
-
-
-def _upper_tails(steps: Float64s) -> Float64s:
-    return np.array([upper_tail(float(step)) for step in steps])
+    chances = gaussian_chances if plan.noise is Noise.GAUSSIAN else laplace_chances
+    return np.where(weights > 0.0, chances(weights, plan.threshold, plan.scale), 0.0)
 
 
 def _policy_gaussian(plan: Plan, size: int, company: Company, most: float) -> Chances:
@@ -256,7 +249,6 @@ def _sips_round(threshold: float, stddev: float, size: int, algorithm: DpSips, c
     drawn = min(size, algorithm.max_items_per_user)
 
     def chances(keepers: Float64s) -> Float64s:
-        tails = _upper_tails((threshold - keepers / math.sqrt(drawn)) / stddev)
-        return np.where(keepers > 0.0, tails, 0.0)
+        return np.where(keepers > 0.0, gaussian_chances(keepers / math.sqrt(drawn), threshold, stddev), 0.0)
 
     return float(_mixed(chances, np.array([count]), drawn / size)[0])

@@ -1,4 +1,4 @@
-"""The readable twins of `hashing.py` and `sampling.py`: bytes, integers and fractions, as in the papers."""
+"""The readable twins of the kernels that hash and draw: bytes, integers and fractions, as in the papers."""
 
 from __future__ import annotations
 

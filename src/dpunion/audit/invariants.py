@@ -19,8 +19,8 @@ import pyarrow as pa
 from dpunion.algorithms import Algorithm, DpSips, Funnel, Sensitivity
 from dpunion.audit.empirical import ERROR, AlgorithmResult, audit_pair
 from dpunion.audit.exact import largest_divergence, lone_user_delta
-from dpunion.audit.trials import Batch, System, chosen_names, copies
-from dpunion.audit.worlds import NeighbourPair, neighbour_pairs, singles
+from dpunion.audit.neighbours import NeighbourPair, neighbour_pairs, singles
+from dpunion.audit.runs import Batch, System, chosen_names, copies
 from dpunion.budget import Budget
 from dpunion.calibration.funnel import certificate
 from dpunion.errors import BudgetExhausted, SensitivityMismatch
@@ -135,7 +135,7 @@ def items_are_independent(system: System, algorithm: Algorithm, budget: Budget, 
     return None
 
 
-def canary_rows() -> tuple[pa.Array, pa.Array]:
+def canary_rows() -> Batch:
     """Return items of many users, and items of one user each that a release has no right to show."""
     pairs = [(f"user{number}", f"popular{number % 4}") for number in range(CANARIES)]
     pairs += [(user, f"canary-of-{user}") for user, _ in pairs]
@@ -146,23 +146,20 @@ def canary_rows() -> tuple[pa.Array, pa.Array]:
 
 def order_is_canonical(system: System, algorithm: Algorithm, budget: Budget, _trials: int) -> str | None:
     """The same rows in another order give the same bytes."""
-    plan = system.plan(algorithm, Budget(budget.epsilon, 1e-9))
+    careful = Budget(budget.epsilon, 1e-9)
     users, items = canary_rows()
-    reverse = pa.array(range(len(users) - 1, -1, -1))
-    key = system.new_key()
     files = [
-        written(system, plan, rows, key, ".csv")
-        for rows in ((users, items), (users.take(reverse), items.take(reverse)))
+        written_bytes(system, algorithm, careful, rows, 1, ".csv")
+        for rows in ((users, items), (users[::-1], items[::-1]))
     ]
     return None if files[0] == files[1] else "the order of rows shows in the file"
 
 
 def files_hold_the_release_only(system: System, algorithm: Algorithm, budget: Budget, _trials: int) -> str | None:
     """No written file holds a canary; the chance that one is rightly released is below 1e-6."""
-    plan = system.plan(algorithm, Budget(budget.epsilon, 1e-9))
-    key = system.new_key()
+    careful = Budget(budget.epsilon, 1e-9)
     for suffix in SUFFIXES:
-        content = written(system, plan, canary_rows(), key, suffix)
+        content = written_bytes(system, algorithm, careful, canary_rows(), None, suffix)
         if b"canary" in content:
             return f"a {suffix} file holds items that were not released"
         if b"popular" not in content:
@@ -170,11 +167,13 @@ def files_hold_the_release_only(system: System, algorithm: Algorithm, budget: Bu
     return None
 
 
-def written(system: System, plan: Plan, rows: Batch, key: RunKey, suffix: str) -> bytes:
+def written_bytes(
+    system: System, algorithm: Algorithm, budget: Budget, rows: Batch, test_key: int | None, suffix: str
+) -> bytes:
     """Return the bytes of a released file."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"release{suffix}"
-        system.write(plan, [rows], key, path)
+        system.write(algorithm, budget, rows, test_key, path)
         return path.read_bytes()
 
 

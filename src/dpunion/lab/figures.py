@@ -1,42 +1,17 @@
-"""What a study shows: tables and figures as plain values, and their text for a terminal."""
+"""What a study shows besides tables: figures as plain values, and the warning on all of it."""
 
 from __future__ import annotations
 
-import math
-import textwrap
 from dataclasses import dataclass
+
+from dpunion.report.tables import Cell, Table
 
 NOT_PRIVATE = (
     "NOT PRIVATE: a study, not a release. How much an algorithm releases from data says something about the people in "
     "it. Study public or generated data only."
 )
 
-Cell = str | int | float | None
 FEW_LINES = 3
-SHORTEST_LINE = 80
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """Rows under named columns. None is written as a dash: for a published number it means not available to us."""
-
-    title: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[Cell, ...], ...]
-    note: str = ""
-
-    def text(self) -> str:
-        """Return the table for a terminal: words to the left, numbers to the right."""
-        lines = [tuple(map(written, row)) for row in self.rows]
-        widths = [max(map(len, cells)) for cells in zip(self.columns, *lines, strict=True)]
-        left = [
-            any(isinstance(row[at], str) and not _is_number(row[at]) for row in self.rows) for at in range(len(widths))
-        ]
-        body = "\n".join(_line(cells, widths, left) for cells in (self.columns, *lines))
-        head, _, rest = body.partition("\n")
-        rule = "-" * len(head)
-        note = textwrap.fill(self.note, max(len(rule), SHORTEST_LINE))
-        return "\n".join(part for part in (self.title, rule, head, rule, rest, rule, note) if part)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,30 +65,5 @@ def deviation(measured: float | None, published: float | None) -> str | None:
     return None if measured is None or not published else f"{100.0 * (measured / published - 1.0):+.1f} %"
 
 
-def written(cell: Cell) -> str:
-    """Write a cell for people."""
-    if cell is None:
-        return "–"
-    if isinstance(cell, str):
-        return cell
-    return f"{cell:,}" if isinstance(cell, int) else f"{cell:,.0f}" if abs(cell) >= 100.0 else f"{cell:,.4g}"
-
-
 def _short(value: float) -> str:
     return f"{value:,.0f}" if value >= 10_000.0 or float(value).is_integer() else f"{value:g}"
-
-
-def _is_number(cell: Cell) -> bool:
-    text = written(cell).removesuffix(" %").replace(",", "")
-    try:
-        return math.isfinite(float(text))
-    except ValueError:
-        return cell is None
-
-
-def _line(cells: tuple[str, ...], widths: list[int], left: list[bool]) -> str:
-    padded = (
-        cell.ljust(width) if words else cell.rjust(width)
-        for cell, width, words in zip(cells, widths, left, strict=True)
-    )
-    return "  ".join(padded)
