@@ -5,8 +5,6 @@ Run it with Python 3.11, whose `unicodedata` is Unicode 14.0: python3.11 tools/m
 characters (Unicode's normalisation stability policy), and nothing else is asked of the running Python.
 """
 
-# ruff: noqa: INP001
-
 from __future__ import annotations
 
 import sys

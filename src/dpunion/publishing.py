@@ -53,7 +53,10 @@ class Outputs:
 
 
 def draft_release(plan: Plan | NgramPlan, request: Request, engine: Engine, entry: Entry, key: RunKey) -> Release:
-    """Return the release without its items: what is public before anything was read."""
+    """Return the release without its items.
+
+    Guarantees: it holds what is public before anything was read.
+    """
     columns = (NGRAM_COLUMN,) if isinstance(plan, NgramPlan) else request.columns
     notes = (*engine.notes, *request.notes(), *entry.notes, *request.known_notes())
     return Release((), plan, not key.is_test, notes, columns)

@@ -30,7 +30,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LocalEngine:
-    """One machine; memory_limit: the bytes beyond which rows wait on disk."""
+    """One machine; memory_limit: the bytes beyond which rows wait on disk.
+
+    Guarantees: those of the Protocol; what is read stays in this process, or in its nameless files.
+    """
 
     run: Run
     memory_limit: int | None
