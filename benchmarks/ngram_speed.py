@@ -32,7 +32,7 @@ WORD = r"[\p{L}\p{M}\p{N}_]+(?:['’][\p{L}\p{M}\p{N}_]+)*"
 
 
 def generate(path: Path, megabytes: float) -> None:
-    """Write about so many megabytes of text."""
+    """Write about this many megabytes of text."""
     random = np.random.default_rng(1)
     letters = np.array(list("etaoinshrdlucmfwypvbgkjqxz"))
     lengths = np.clip(random.poisson(3 + np.log10(np.arange(1, VOCABULARY + 1)), VOCABULARY), 1, 14)

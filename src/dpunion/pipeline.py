@@ -78,7 +78,7 @@ def release(
     run          Run(...): memory, shards, progress, overwriting: nothing there changes what is guaranteed
     unsafe_test_key  fixes the randomness, for tests; the result is stamped NOT PRIVATE
 
-    Yours to mind: a query, view or frame may keep, drop or change a row by that row, or by the same person's rows,
+    Your part: a query, view or frame may keep, drop or change a row by that row, or by the same person's rows,
     alone (no LIMIT, no join); and types must be public: read with explicit types, never inferred ones.
 
     Guarantees:

@@ -40,7 +40,7 @@ class OnOneMachine:
 
 
 class OnSpark:
-    """Releases from the same tables as DataFrames of Spark, in so many parts."""
+    """Releases from the same tables as DataFrames of Spark, in this many parts."""
 
     name = "spark"
 
