@@ -118,10 +118,13 @@ class SparkSource:
     master, settings: where Spark runs, and its settings; the active session, or one machine, when left out.
     """
 
-    names: tuple[str, ...]
+    names: str | Sequence[str]
     master: str | None = None
     settings: tuple[tuple[str, str], ...] = ()
     format: str | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "names", (self.names,) if isinstance(self.names, str) else tuple(self.names))
 
 
 @dataclass(frozen=True, slots=True)
