@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -32,12 +33,12 @@ class SparkEngine:
 
     run: Run
     shards: int
-    folder: Folder | None
+    folder: str | None
 
     @classmethod
     def for_run(cls, run: Run, folder: Folder | None) -> SparkEngine:
         """Return the engine for a run."""
-        return cls(run, check_shards(run.shards), folder)
+        return cls(run, check_shards(run.shards), None if folder is None else check_path(folder))
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -81,7 +82,7 @@ class SparkEngine:
 
         frame, check_rows = open_frame(request)
         if self.folder is not None and not self.run.overwrite:
-            check_folder(frame, self.folder.path)
+            check_folder(frame, self.folder)
         self.run.tell("reading on Spark" if isinstance(plan, NgramPlan) else "reading and selecting on Spark")
         start_reading()
         check_rows()
@@ -118,8 +119,8 @@ class SparkEngine:
 
         if self.folder is None:
             return None
-        written(as_columns(chosen.frame, columns), self.folder.path, overwrite=self.run.overwrite)
-        return self.folder.path
+        written(as_columns(chosen.frame, columns), self.folder, overwrite=self.run.overwrite)
+        return self.folder
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -157,6 +158,13 @@ def check_shards(shards: int | None) -> int:
             "Leave it out, or take about one for every ten million pairs.",
         )
     return chosen
+
+
+def check_path(folder: Folder) -> str:
+    """Return where a folder is; refuse what is no path, which Spark would find out after the charge."""
+    if not isinstance(folder.path, (str, os.PathLike)) or not os.fspath(folder.path):
+        raise BadParameter("A Folder needs a place.", "Name one folder for Spark to write: Folder(...).")
+    return os.fspath(folder.path)
 
 
 def check_scores_of(plan: Plan | NgramPlan, shards: int) -> None:
