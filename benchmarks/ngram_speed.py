@@ -67,7 +67,7 @@ def part(name: str, path: Path) -> dict[str, Any]:
         before = time.perf_counter()
         word_buffers(texts)
     else:
-        from dpunion.ngrams import release_ngrams
+        from dpunion import release_ngrams
 
         before = time.perf_counter()
         release_ngrams(path, user="user", text="text", longest=3, epsilon=3.0, delta=1e-6)

@@ -100,7 +100,7 @@ class Run:
 class Folder:
     """A folder for Spark to write the items into, as Parquet; they do not come to the driver."""
 
-    path: str
+    path: PathLike
 
 
 @dataclass(frozen=True, slots=True)
