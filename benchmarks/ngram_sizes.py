@@ -26,13 +26,17 @@ import pyarrow.parquet as pq
 
 from dpunion.algorithms import Funnel, PolicyGaussian, WeightedGaussian
 from dpunion.budget import Budget
-from dpunion.ngrams.plans import Ngrams, plan_ngrams, published_dpne
+from dpunion.engines.local.engine import texts_of
+from dpunion.engines.local.rounds import run_rounds
+from dpunion.engines.local.texts import LocalTexts
+from dpunion.mechanisms import mechanism_for
+from dpunion.ngrams.lengths import select_ngrams
+from dpunion.ngrams.plans import LengthResult, NgramPlan, Ngrams, plan_ngrams, published_dpne
 from dpunion.plans import plan_release
 from dpunion.randomness import RunKey
 from dpunion.sets.encoding import Normalization
-from dpunion.sets.streams import encode_ngrams, read_tokens
+from dpunion.sets.streams import TokenStream, encode_ngrams, read_tokens
 from dpunion.tokens import Splitting
-from making import publish, publish_ngrams
 
 E10 = math.exp(-10)
 
@@ -64,16 +68,21 @@ def together(path: Path, budget: Budget, longest: int, runs: int) -> list[dict[s
     for name, settings in compared(longest):
         plan = plan_ngrams(settings, budget)
         before = time.perf_counter()
-        made = [publish_ngrams(plan, stream, key) for stream, key in zip(streams, keys, strict=True)]
+        made = [results_of(plan, stream, key) for stream, key in zip(streams, keys, strict=True)]
         seconds = (time.perf_counter() - before) / runs
-        sizes = [statistics.fmean(one.results[k].released for one in made) for k in range(longest)]
-        spurious = [statistics.fmean(one.results[k].spurious for one in made) for k in range(longest)]
+        sizes = [statistics.fmean(one[k].released for one in made) for k in range(longest)]
+        spurious = [statistics.fmean(one[k].spurious for one in made) for k in range(longest)]
         rows.append({"method": name, "sizes": sizes, "spurious": spurious, "seconds": seconds})
         shown = "".join(f"{size:>10,.0f}" for size in sizes)
         print(
             f"  {name:32}{shown}   spurious{''.join(f'{s:>6.0f}' for s in spurious[1:])}{seconds:>7.1f} s", flush=True
         )
     return rows
+
+
+def results_of(plan: NgramPlan, stream: TokenStream, key: RunKey) -> tuple[LengthResult, ...]:
+    """Release length by length; return what is known about each length."""
+    return select_ngrams(plan, LocalTexts(stream, key), key, lambda _: None)[1]
 
 
 def alone(path: Path, budget: Budget, longest: int, runs: int) -> list[dict[str, Any]]:
@@ -107,7 +116,7 @@ def union(path: Path, plan: Any, shortest: int, longest: int) -> tuple[str, ...]
         user_order=plan.algorithm.user_order,
         splitting=Splitting(),
     )
-    return publish(plan, items, key).items
+    return texts_of(items.table, run_rounds(mechanism_for(plan), items, key))
 
 
 def main() -> None:

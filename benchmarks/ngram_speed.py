@@ -32,7 +32,7 @@ WORD = r"[\p{L}\p{M}\p{N}_]+(?:['’][\p{L}\p{M}\p{N}_]+)*"
 
 
 def generate(path: Path, megabytes: float) -> None:
-    """Write about so many megabytes of text."""
+    """Write about this many megabytes of text."""
     random = np.random.default_rng(1)
     letters = np.array(list("etaoinshrdlucmfwypvbgkjqxz"))
     lengths = np.clip(random.poisson(3 + np.log10(np.arange(1, VOCABULARY + 1)), VOCABULARY), 1, 14)
@@ -67,7 +67,7 @@ def part(name: str, path: Path) -> dict[str, Any]:
         before = time.perf_counter()
         word_buffers(texts)
     else:
-        from dpunion.ngrams import release_ngrams
+        from dpunion import release_ngrams
 
         before = time.perf_counter()
         release_ngrams(path, user="user", text="text", longest=3, epsilon=3.0, delta=1e-6)

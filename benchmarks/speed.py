@@ -146,7 +146,7 @@ def compare(name: str, path: Path, repeats: int, *, limit: str | None = None, pe
 
 
 def generated(folder: Path, name: str, users: int) -> Path:
-    """Return the set with so many users, rows grouped by user, made when it is not there."""
+    """Return the set with this many users, rows grouped by user, made when it is not there."""
     path = folder / f"{name}.parquet"
     if not path.exists():
         AskRedditLike(users=users).write_parquet(path.with_suffix(".tmp"))
@@ -173,7 +173,7 @@ def as_csv(path: Path) -> Path:
 
 
 def shuffled(folder: Path, name: str, users: int) -> Path:
-    """Return the set with so many users, rows in random order."""
+    """Return the set with this many users, rows in random order."""
     path = folder / f"{name}-shuffled.parquet"
     if path.exists():
         return path

@@ -1,7 +1,7 @@
 """Turns the docstrings of this project, which are plain sentences, into paragraphs and lists for the API pages.
 
-A docstring is one sentence; then perhaps `name: what it is.` for parameters, each on a line or several in a row; then
-perhaps `Guarantees:` with a list. Nothing in it is markup but backquotes.
+A docstring is one sentence; then perhaps `name: what it is.` for parameters, each on a line or several in a row, or a
+table of names and what they are; then perhaps `Guarantees:` with a list. Nothing in it is markup but backquotes.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 # A parameter's description: at the beginning of a line, or after the end of a sentence.
 DESCRIBED = re.compile(r"(?:^|(?<=[.;]) )([a-z_]+(?:, [a-z_]+)*): (?=\S)")
+# A row of a table: the name, and behind two spaces or more what it is; a line that is indented goes on with it.
+ROW = re.compile(r"([a-z_]+) {2,}(\S.*)")
 GUARANTEES = re.compile(r"Guarantees:\s*(.*)", re.DOTALL)
 DRAWN = re.compile(r"[│├└]|^ {4}\S", re.MULTILINE)
 
@@ -34,6 +36,9 @@ def _paragraph(text: str, names: set[str]) -> list[str]:
         return ["**Guarantees**", "", *_list(promised[1])]
     if text.lstrip().startswith("- "):
         return _list(text)
+    rows = _rows(text, names)
+    if rows:
+        return [f"- **{name}**: {escaped(' '.join(what.split()))}" for name, what in rows]
     joined = " ".join(text.split())
     places = [found for found in DESCRIBED.finditer(joined) if set(found[1].split(", ")) <= names]
     if not places:
@@ -45,6 +50,20 @@ def _paragraph(text: str, names: set[str]) -> list[str]:
         for found, end in zip(places, ends, strict=True)
     ]
     return [*([escaped(opening), ""] if opening else []), *items]
+
+
+def _rows(text: str, names: set[str]) -> list[tuple[str, str]]:
+    """Return the rows of a table of described names; none when the text is something else."""
+    rows: list[tuple[str, str]] = []
+    for line in text.splitlines():
+        found = ROW.fullmatch(line)
+        if found is not None and found[1] in names:
+            rows.append((found[1], found[2]))
+        elif rows and line.startswith("  "):
+            rows[-1] = (rows[-1][0], f"{rows[-1][1]} {line.strip()}")
+        else:
+            return []
+    return rows
 
 
 def _list(text: str) -> list[str]:

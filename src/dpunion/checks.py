@@ -96,3 +96,34 @@ def _refuse(owner: str, name: str, wanted: str, got: object, remedy: str) -> NoR
 def _shown(value: object) -> str:
     """Return a refused value for an error; Python does not write whole numbers of thousands of digits."""
     return "a number of many digits" if isinstance(value, int) and abs(value) > LARGEST_SHOWN else repr(value)
+
+
+REFUSED_POLICIES: dict[str, str] = {
+    "greedy": (
+        "its sensitivity is unbounded (Gopi et al., ICML 2020, supplement E): one user can redirect every later one"
+    ),
+    "gw": (
+        "its threshold (Carvalho et al. 2022) covers one newly exposed item, but several items that the user does not "
+        "own can become exposed through one user"
+    ),
+    "l1-descent-l2-budget": (
+        "it is not a contraction: the proof of arXiv 2002.09745, Prop. 5.1 is wrong, and with 90 items of one user "
+        "two neighbouring histograms end 1.697 apart where 1 is claimed"
+    ),
+}
+"""Policies of the papers that are NOT private, and what is wrong with each. `dpunion.lab` has them, for study."""
+
+
+def refuse_policy(name: str) -> None:
+    """Refuse a policy that is known not to be private, with the reason: every release path does."""
+    if name in REFUSED_POLICIES:
+        raise NotPrivate(
+            f"{name} cannot be released: {REFUSED_POLICIES[name]}.",
+            "Use it for study only, and choose one of dpunion's algorithms, for example PolicyGaussian().",
+        )
+
+
+def refuse_algorithm(name: str, known: list[str]) -> NoReturn:
+    """Refuse the name of no algorithm: with the reason where it is a policy that is not private."""
+    refuse_policy(name)
+    refuse_choice("algorithm", name, known)

@@ -53,7 +53,7 @@ def release(
     query: str | None = None,
     known: Any = None,
     null_users: str = "refuse",
-    normalize: str = "nfc",
+    normalize: str | None = None,
     out: PathLike | Sequence[PathLike] | Folder = (),
     charge: Charge | None = None,
     run: Run = Run(),  # noqa: B008 - frozen
@@ -72,13 +72,13 @@ def release(
     known        a public list (a file, an earlier Release, texts) to leave out, so that the budget finds new items;
                  Known(list, include=True) adds it to the result
     null_users   "refuse" or "drop" rows that do not say whose they are
-    normalize    "nfc", "nfc-lower" or "exact", applied to items before duplicates are dropped
+    normalize    "nfc", "nfc-lower" (default for n-grams) or "exact": done to items before duplicates are dropped
     out          files to write, by suffix; or Folder(...) for Spark to write
     charge       Charge(ledger, dataset): paid before reading; the same release is not made twice in silence
     run          Run(...): memory, shards, progress, overwriting: nothing there changes what is guaranteed
     unsafe_test_key  fixes the randomness, for tests; the result is stamped NOT PRIVATE
 
-    Yours to mind: a query, view or frame may keep, drop or change a row by that row, or by the same person's rows,
+    Your part: a query, view or frame may keep, drop or change a row by that row, or by the same person's rows,
     alone (no LIMIT, no join); and types must be public: read with explicit types, never inferred ones.
 
     Guarantees:
@@ -89,6 +89,7 @@ def release(
     planned = plan(algorithm, epsilon=epsilon, delta=delta, weak_budget=weak_budget)
     if isinstance(planned, NgramPlan) and item is None:
         item, text = Words(text), None
+    normalize = normalize or ("nfc-lower" if isinstance(planned, NgramPlan) else "nfc")
     request = Request.of(
         source, user=user, item=item, text=text, query=query, known=known, null_users=null_users, normalize=normalize
     )
@@ -110,6 +111,6 @@ def release(
     return made
 
 
-def release_ngrams(source: Any, *, longest: int = 3, normalize: str = "nfc-lower", **options: Any) -> Release:
+def release_ngrams(source: Any, *, longest: int = 3, **options: Any) -> Release:
     """Release n-grams of 1 to `longest` tokens: `release` with algorithm=Ngrams(longest=...) and the same options."""
-    return release(source, algorithm=Ngrams(longest=longest), normalize=normalize, **options)
+    return release(source, algorithm=Ngrams(longest=longest), **options)

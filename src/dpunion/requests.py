@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, NoReturn
 
-from dpunion.checks import as_choice
+from dpunion.checks import as_choice, check_whole
 from dpunion.errors import BadParameter
 from dpunion.formats import COLUMN
 from dpunion.ngrams.plans import NgramPlan
@@ -20,6 +20,7 @@ from dpunion.sets.encoding import Normalization
 from dpunion.tokens import SplitFunction, Splitting, Tokenizer, check_splitting
 
 LONGEST_NGRAM = 10
+MOST_THREADS = 1024
 PLAIN = Splitting()
 
 PathLike = str | os.PathLike[str]
@@ -74,14 +75,20 @@ class Run:
     """How a release is run. Nothing here changes what is guaranteed.
 
     memory_limit: bytes, or text like "2GB" (a share of the machine when left out); beyond it rows wait in nameless
-    private files. shards: on Spark, among how many a policy's users are spread. progress: is told the stage. overwrite:
-    outputs may be replaced.
+    private files. threads: how many work at a time, one for each usable core when left out; they change nothing.
+    shards: on Spark, among how many a policy's users are spread. progress: is told the stage. overwrite: outputs may be
+    replaced.
     """
 
     memory_limit: int | str | None = None
+    threads: int | None = None
     shards: int | None = None
     progress: Progress | None = None
     overwrite: bool = False
+
+    def __post_init__(self) -> None:
+        if self.threads is not None:
+            check_whole("", "threads", self.threads, 1, MOST_THREADS, "Leave it out to use every core.")
 
     def tell(self, stage: str, done: float | None = None) -> None:
         """Tell the stage."""
@@ -93,7 +100,7 @@ class Run:
 class Folder:
     """A folder for Spark to write the items into, as Parquet; they do not come to the driver."""
 
-    path: str
+    path: PathLike
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,10 +118,13 @@ class SparkSource:
     master, settings: where Spark runs, and its settings; the active session, or one machine, when left out.
     """
 
-    names: tuple[str, ...]
+    names: str | Sequence[str]
     master: str | None = None
     settings: tuple[tuple[str, str], ...] = ()
     format: str | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "names", (self.names,) if isinstance(self.names, str) else tuple(self.names))
 
 
 @dataclass(frozen=True, slots=True)

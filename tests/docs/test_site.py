@@ -166,6 +166,22 @@ def test_docstrings_become_paragraphs_and_lists():
     ]
 
 
+def test_tables_in_docstrings_become_lists():
+    table = ["how    quickly, or", "       slowly", "where  `here`"]
+    assert plain_docstrings.as_markup(table, {"how", "where"}) == [
+        "- **how**: quickly, or slowly",
+        "- **where**: ``here``",
+        "",
+    ]
+    assert plain_docstrings.as_markup(table, {"how"})[0].startswith("how quickly")
+
+
+def test_the_parameters_of_a_release_are_listed(pages):
+    text = pages["api.html"].text
+    for name in ("source", "known", "charge", "run"):
+        assert f"{name} :" in text, name
+
+
 def test_the_notebook_is_shown_with_what_it_printed(pages):
     text = pages["notebooks/walkthrough.html"].text
     assert "-differentially private for adding or removing one user" in text

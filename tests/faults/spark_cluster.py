@@ -21,16 +21,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import dpunion
-from dpunion import pipeline
-from dpunion.engines.spark import engine, sessions
+from dpunion.engines.spark import engine, frames, rounds, sessions
 from dpunion.engines.spark.tasks import Weigh
 from dpunion.lab.generators import AskRedditLike
 from dpunion.randomness import RunKey
-from dpunion.requests import Folder
+from dpunion.requests import Folder, Run
 
-KEY = 7
+KEY, SHARDS = 7, 4
 BUDGET = {"epsilon": 3.0, "delta": 1e-4, "user": "user", "item": "item"}
-WEIGHTED, FUNNEL = {"algorithm": "weighted-gaussian"}, {"algorithm": "funnel", "shards": 4}
+WEIGHTED, FUNNEL = {"algorithm": "weighted-gaussian"}, {"algorithm": "funnel", "run": Run(shards=SHARDS)}
 RARE, OWNER = "RareCanary", "UserCanary"
 # Long enough for a closure above a megabyte, which Spark would write to a file by default.
 KNOWN = ["word1", "word2", *(f"known item {number}" for number in range(70_000))]
@@ -150,9 +149,13 @@ def driver(*arguments, log):
 
 def guarded_by(wrapper):
     """Put a wrapper around every task that the engine hands to Spark."""
-    real = engine.guarded
-    engine.guarded = lambda task: real(wrapper(task))
-    return lambda: setattr(engine, "guarded", real)
+    real = rounds.guarded
+    rounds.guarded = frames.guarded = lambda task: real(wrapper(task))
+
+    def undo():
+        rounds.guarded = frames.guarded = real
+
+    return undo
 
 
 def waiting(folder):
@@ -243,14 +246,14 @@ def watched(folder):
         dpunion.release(frame, out=Folder(f"{folder}/out"), **FUNNEL, **options)
         found["written"] = pq.read_table(f"{folder}/out")["item"].to_pylist()
     holes = frame.selectExpr(f"case when item like '{RARE[:4]}%7' then null else user end as user", "item")
-    for source, changed in ((holes, {}), (frame, {"PartitionReader": Broken})):
-        before = {name: getattr(pipeline, name) for name in changed}
-        vars(pipeline).update(changed)
+    for source, changed in ((holes, {}), (frame, {"ReadSets": Broken})):
+        before = {name: getattr(engine, name) for name in changed}
+        vars(engine).update(changed)
         try:
             dpunion.release(source, **WEIGHTED, **options)
         except Exception as error:  # noqa: BLE001 - what it says is what is tested
             found["errors"].append([type(error).__name__, "".join(traceback.format_exception(error))])
-        vars(pipeline).update(before)
+        vars(engine).update(before)
     session.sparkContext.setLogLevel("WARN")
     files = [path for path in Path(folder, "local").rglob("*") if path.is_file()]
     secret = RunKey.for_tests(KEY)._secret
@@ -272,20 +275,23 @@ class Broken:
 @contextlib.contextmanager
 def explained(path):
     """Write down every plan whose rows are collected or stored."""
-    real = {name: getattr(engine, name) for name in ("collected", "written", "materialize")}
+    actions = [(frames, "collected"), (frames, "written"), (rounds, "materialize")]
+    before = [getattr(module, name) for module, name in actions]
 
-    def told(name):
+    def told(real):
         def call(items, *given, **options):
-            done = real[name](items, *given, **options)
+            done = real(items, *given, **options)
             with path.open("a") as file:
                 file.write(items._jdf.queryExecution().toString() + "\n")
             return done
 
         return call
 
-    vars(engine).update({name: told(name) for name in real})
+    for (module, name), real in zip(actions, before, strict=True):
+        setattr(module, name, told(real))
     yield
-    vars(engine).update(real)
+    for (module, name), real in zip(actions, before, strict=True):
+        setattr(module, name, real)
 
 
 def tell(folder, found):

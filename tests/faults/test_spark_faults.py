@@ -11,7 +11,7 @@ import re
 
 import pytest
 import spark_cluster
-from spark_cluster import BUDGET, FUNNEL, KEY, KNOWN, OWNER, RARE, WEIGHTED
+from spark_cluster import BUDGET, FUNNEL, KEY, KNOWN, OWNER, RARE, SHARDS, WEIGHTED
 
 import dpunion
 from dpunion.engines.spark import sessions
@@ -100,7 +100,7 @@ def test_a_killed_worker_changes_nothing(tmp_path):
 def in_shards_without_faults():
     """What the same tasks release here, one after the other, without Spark."""
     plan = dpunion.plan(FUNNEL["algorithm"], epsilon=BUDGET["epsilon"], delta=BUDGET["delta"])
-    return sorted(by_rounds(plan, database_of(spark_cluster.rows()), RunKey.for_tests(KEY), FUNNEL["shards"]))
+    return sorted(by_rounds(plan, database_of(spark_cluster.rows()), RunKey.for_tests(KEY), SHARDS))
 
 
 # --- tasks fail, and everything is watched ------------------------------------------------------------------

@@ -571,10 +571,10 @@ def follow(jobs, say):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--interrupts", type=int, default=2000)
-    parser.add_argument("--fresh", type=int, default=300, help="so many of the interrupts meet a fresh process")
+    parser.add_argument("--fresh", type=int, default=300, help="this many of the interrupts meet a fresh process")
     parser.add_argument("--kills", type=int, default=300)
     parser.add_argument("--fuzz", type=int, default=10_000)
-    parser.add_argument("--spark", type=int, default=300, help="so many of the damaged inputs are read by Spark")
+    parser.add_argument("--spark", type=int, default=300, help="this many of the damaged inputs are read by Spark")
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--keep", help="where the files of failures go")
     parser.add_argument("--job", help=argparse.SUPPRESS)

@@ -17,7 +17,7 @@ from dpunion.errors import AlreadyReleased, NullUsers
 from dpunion.lab.generators import AskRedditLike
 from dpunion.ledger import Ledger
 from dpunion.randomness import RunKey
-from dpunion.requests import Folder, Run
+from dpunion.requests import Charge, Folder, Known, Run
 from dpunion.samples import debian_depends
 from spark_in_process import by_rounds, database_of
 
@@ -40,7 +40,7 @@ class OnOneMachine:
 
 
 class OnSpark:
-    """Releases from the same tables as DataFrames of Spark, in so many parts."""
+    """Releases from the same tables as DataFrames of Spark, in this many parts."""
 
     name = "spark"
 
@@ -54,8 +54,9 @@ class OnSpark:
             table = self.session.read.parquet(str(table))
         return table if parts is None else table.repartition(parts)
 
-    def release(self, table, *, shards=None, parts=None, **options):
-        return dpunion.release(self.frame(table, parts), unsafe_test_key=KEY, run=Run(shards=shards), **options)
+    def release(self, table, *, shards=None, parts=None, overwrite=False, **options):
+        run = Run(shards=shards, overwrite=overwrite)
+        return dpunion.release(self.frame(table, parts), unsafe_test_key=KEY, run=run, **options)
 
 
 @pytest.fixture(params=["local", pytest.param("spark", marks=pytest.mark.full)])
@@ -236,7 +237,7 @@ def test_known_items_are_left_out_before_bounding(engine):
     assert wanted
     assert not set(wanted) & set(known)
     assert engine.release(small(), user="user", item="item", known=known, **QUICK).items == wanted
-    both = engine.release(small(), user="user", item="item", known=known, include_known=True, **QUICK).items
+    both = engine.release(small(), user="user", item="item", known=Known(known, include=True), **QUICK).items
     assert set(both) == {*wanted, *known}
 
 
@@ -302,9 +303,9 @@ def with_canaries():
 
 def test_the_folder_is_the_same_whatever_the_partitions(on_spark, tmp_path):
     found, contents = {}, {}
-    options = {"user": "user", "item": "item", "collect": False, **QUICK}
+    options = {"user": "user", "item": "item", **QUICK}
     for name, parts in (("one", 1), ("many", 11)):
-        found[name] = on_spark.release(with_canaries(), parts=parts, out=tmp_path / name, **options)
+        found[name] = on_spark.release(with_canaries(), parts=parts, out=Folder(tmp_path / name), **options)
         files = parts_of(tmp_path / name)
         contents[name] = [path.read_bytes() for path in files]
         assert {path.name.split("-")[0] for path in files} == {"part"}
@@ -325,7 +326,7 @@ def test_the_folder_is_the_same_whatever_the_partitions(on_spark, tmp_path):
 
 
 def test_no_unreleased_item_is_in_the_folder(on_spark, tmp_path):
-    on_spark.release(with_canaries(), user="user", item="item", shards=2, collect=False, out=tmp_path / "a", **BUDGET)
+    on_spark.release(with_canaries(), user="user", item="item", shards=2, out=Folder(tmp_path / "a"), **BUDGET)
     files = parts_of(tmp_path / "a")
     assert files
     for path in (tmp_path / "a").rglob("*"):
@@ -343,11 +344,9 @@ def test_no_unreleased_item_is_in_the_folder(on_spark, tmp_path):
 
 
 def test_many_items_are_cut_into_files_of_a_fixed_number(on_spark, tmp_path, monkeypatch):
-    from dpunion.engines.spark import engine
-
-    monkeypatch.setattr(engine, "ROWS_PER_FILE", 10)
-    options = {"user": "user", "item": "item", "collect": False, **QUICK}
-    on_spark.release(small(), parts=6, out=tmp_path / "a", **options)
+    monkeypatch.setattr("dpunion.engines.spark.frames.ROWS_PER_FILE", 10)
+    options = {"user": "user", "item": "item", **QUICK}
+    on_spark.release(small(), parts=6, out=Folder(tmp_path / "a"), **options)
     wanted = pairs_released(rows_of(small()), **QUICK)
     sizes = [pq.read_metadata(path).num_rows for path in parts_of(tmp_path / "a")]
     assert sizes == [10] * (len(wanted) // 10) + ([len(wanted) % 10] if len(wanted) % 10 else [])
@@ -357,14 +356,14 @@ def test_many_items_are_cut_into_files_of_a_fixed_number(on_spark, tmp_path, mon
 
 def test_keys_are_written_as_their_columns(on_spark, tmp_path):
     options = {"user": "who", "item": ["a.place", "year"], **QUICK}
-    on_spark.release(keyed(), collect=False, out=tmp_path / "a", **options)
+    on_spark.release(keyed(), out=Folder(tmp_path / "a"), **options)
     table = pq.read_table(tmp_path / "a")
     assert table.column_names == ["a.place", "year"]
     assert tuple(rows_of(table)) == OnOneMachine().release(keyed(), **options).items
 
 
 def test_an_empty_release_is_written_with_its_column(on_spark, tmp_path):
-    on_spark.release(small().slice(0, 0), user="user", item="item", collect=False, out=tmp_path / "a", **QUICK)
+    on_spark.release(small().slice(0, 0), user="user", item="item", out=Folder(tmp_path / "a"), **QUICK)
     table = pq.read_table(tmp_path / "a")
     assert table.schema.names == ["item"]
     assert table.num_rows == 0
@@ -372,7 +371,7 @@ def test_an_empty_release_is_written_with_its_column(on_spark, tmp_path):
 
 
 def test_a_folder_that_exists_is_kept_unless_overwriting_is_allowed(on_spark, tmp_path):
-    options = {"user": "user", "item": "item", "collect": False, "out": tmp_path / "a", **QUICK}
+    options = {"user": "user", "item": "item", "out": Folder(tmp_path / "a"), **QUICK}
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "old").write_text("old")
     with pytest.raises(dpunion.CannotWrite, match="exists"):
@@ -386,7 +385,7 @@ def test_a_folder_that_exists_is_kept_unless_overwriting_is_allowed(on_spark, tm
 def test_what_can_be_refused_is_refused_before_reading(on_spark, tmp_path, monkeypatch):
     (tmp_path / "taken").mkdir()
     frame = on_spark.frame(pa.table({"user": ["a"], "item": ["b"]}))
-    monkeypatch.setattr("dpunion.engines.spark.engine.selected", lambda *_, **__: pytest.fail("the data was read"))
+    monkeypatch.setattr("dpunion.engines.spark.rounds.selected", lambda *_, **__: pytest.fail("the data was read"))
     columns = {"user": "user", "item": "item", "epsilon": 3.0, "delta": 1e-5}
     with pytest.raises(dpunion.CannotWrite, match="exists"):
         dpunion.release(frame, out=Folder(tmp_path / "taken"), **columns)
@@ -399,7 +398,7 @@ def test_a_ledger_tells_frames_of_other_files_apart(on_spark, tmp_path):
     book = Ledger.open(ledger, create=True)
     book.create_dataset("people", 10.0, 0.1)
     book.close()
-    options = {"user": "user", "item": "item", "ledger": ledger, "dataset": "people", **QUICK}
+    options = {"user": "user", "item": "item", "charge": Charge(ledger, "people"), **QUICK}
     for name in ("a", "b"):
         pq.write_table(small(), tmp_path / f"{name}.parquet")
     frames = [on_spark.frame(tmp_path / f"{name}.parquet") for name in ("a", "b")]
@@ -411,11 +410,12 @@ def test_a_ledger_tells_frames_of_other_files_apart(on_spark, tmp_path):
 
 
 def test_a_place_is_needed_for_what_is_not_collected(on_spark, tmp_path):
-    options = {"user": "user", "item": "item", "collect": False, **QUICK}
-    with pytest.raises(dpunion.BadParameter, match="place"):
-        on_spark.release(small(), **options)
+    options = {"user": "user", "item": "item", **QUICK}
+    for nowhere in (None, "", [tmp_path / "a"]):
+        with pytest.raises(dpunion.BadParameter, match="place"):
+            on_spark.release(small(), out=Folder(nowhere), **options)
     with pytest.raises(dpunion.BadParameter, match="known"):
-        on_spark.release(small(), known=["a"], include_known=True, out=tmp_path / "a", **options)
+        on_spark.release(small(), known=Known(["a"], include=True), out=Folder(tmp_path / "a"), **options)
 
 
 def test_what_spark_says_of_a_value_is_not_repeated(on_spark):

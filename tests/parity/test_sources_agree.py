@@ -189,7 +189,7 @@ def test_a_real_postgres(
 
 FROM_INPUT = """
 import json, sys
-sys.path.insert(0, sys.argv[1])
+sys.path[:0] = sys.argv[1:]
 from test_sources_agree import released
 print(json.dumps(released("-")))
 """
@@ -198,9 +198,9 @@ print(json.dumps(released("-")))
 @pytest.mark.parametrize("name", ["rows.csv.gz", "rows.arrows"])
 def test_standard_input(tmp_path: Path, rows: pa.Table, expected: tuple[str, ...], name: str) -> None:
     FILES[name](rows, tmp_path / name)
-    folder = str(Path(__file__).parent)
+    folder = Path(__file__).parent
     done = subprocess.run(
-        [sys.executable, "-c", FROM_INPUT, folder],
+        [sys.executable, "-c", FROM_INPUT, str(folder), str(folder.parent)],
         input=(tmp_path / name).read_bytes(),
         stdout=subprocess.PIPE,
         check=True,

@@ -2,6 +2,7 @@
 
 import json
 import os
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -13,15 +14,15 @@ import dpunion
 from dpunion.algorithms import Funnel, PolicyGaussian, WeightedGaussian
 from dpunion.budget import Budget
 from dpunion.cli import app
+from dpunion.engines.local.texts import LocalTexts
 from dpunion.engines.spark import texts as tasks
 from dpunion.engines.spark.tasks import Secret
 from dpunion.errors import BadParameter, InternalError, UnknownColumn
-from dpunion.ngrams.lengths import LocalTexts, next_level
+from dpunion.ngrams.lengths import next_level
 from dpunion.ngrams.plans import Ngrams, plan_ngrams
-from dpunion.pipeline import release
 from dpunion.randomness import RunKey
 from dpunion.reading import NullUserPolicy, ValueKind
-from dpunion.requests import Request, Run
+from dpunion.requests import Request, Run, Words
 from dpunion.samples import debian_depends
 from dpunion.sets.encoding import Normalization
 from dpunion.sets.streams import read_tokens
@@ -29,6 +30,7 @@ from dpunion.tokens import Splitting
 
 KEY = RunKey.for_tests(11)
 ROWS = 90_000
+WORDS = Words("body", "whitespace")
 WEIGHTED, POLICY = WeightedGaussian(max_items_per_user=20), PolicyGaussian(max_items_per_user=20)
 FUNNEL = Funnel(max_items_per_user=20, rounds=3, first_share=0.3)
 # A quarter of what comes out may be spurious, so that marks matter.
@@ -53,9 +55,9 @@ def frame(spark, corpus):
     return spark.createDataFrame(corpus)
 
 
-def released(source, settings, **options):
-    common = {"user": "who", "text": "body", "epsilon": 3.0, "delta": 1e-4, "tokenizer": "whitespace"}
-    return release(source, unsafe_test_key=7, algorithm=settings, normalize="nfc-lower", **common | options)
+def released(source, settings, *, words=WORDS, shards=None, **options):
+    common = {"user": "who", "epsilon": 3.0, "delta": 1e-4, "normalize": "nfc-lower", "unsafe_test_key": 7}
+    return dpunion.release(source, item=words, algorithm=settings, run=Run(shards=shards), **common | options)
 
 
 def same(there, here):
@@ -98,7 +100,7 @@ def test_spurious_ngrams_are_among_what_is_compared(corpus, settings):
 
 
 def test_a_set_union_of_all_lengths_gives_what_one_machine_gives(frame, corpus):
-    options = {"user": "who", "text": "body", "ngrams": "1-3", "tokenizer": "whitespace", "epsilon": 3.0}
+    options = {"user": "who", "item": replace(WORDS, lengths="1-3"), "epsilon": 3.0}
     options |= {"delta": 1e-4, "algorithm": "policy-gaussian", "unsafe_test_key": 7}
     here = dpunion.release(corpus, **options)
     assert any(" " in item for item in here.items)
@@ -110,10 +112,10 @@ def test_reviews_give_what_one_machine_gives(spark):
     if not folder:
         pytest.skip("DPUNION_DATA is not set: the larger data sets are not here")
     reviews = pq.read_table(f"{folder}/imdb_reviews_50k.parquet").slice(0, 2000).rename_columns(["who", "body"])
-    options = {"tokenizer": "words", "drop_urls": True, "sentences": True}
-    here = released(reviews, Ngrams(longest=2, first=POLICY), **options)
+    words = Words("body", drop_urls=True, sentences=True)
+    here = released(reviews, Ngrams(longest=2, first=POLICY), words=words)
     assert all(one.released > 50 for one in here.results)
-    there = released(spark.createDataFrame(reviews), Ngrams(longest=2, first=POLICY), shards=1, **options)
+    there = released(spark.createDataFrame(reviews), Ngrams(longest=2, first=POLICY), shards=1, words=words)
     assert same(there, here)
 
 
@@ -162,12 +164,12 @@ def test_a_function_splits_texts_on_the_executors_and_its_errors_tell_nothing(sp
     rows = [(None, "of-nobody"), *((f"user{i}", "Alpha-Beta") for i in range(300))]
     frame = spark.createDataFrame(rows, "who string, `the.body` string")
     settings = Ngrams(longest=2, first=WEIGHTED, later=WEIGHTED)
-    options = {"text": "the.body", "null_users": "drop"}
-    release = released(frame, settings, tokenizer=lambda text: text.split("-"), **options)
+    by_dash, failing = Words("the.body", lambda text: text.split("-")), Words("the.body", lambda text: {}[text])
+    release = released(frame, settings, words=by_dash, null_users="drop")
     assert release.of_length(1) == ("alpha", "beta")
     assert "alpha beta" in release.of_length(2)
     with pytest.raises(BadParameter, match="KeyError") as caught:
-        released(frame, settings, tokenizer=lambda text: {}[text], **options)
+        released(frame, settings, words=failing, null_users="drop")
     assert "Alpha" not in str(caught.value)
     assert caught.value.__cause__ is None
     assert caught.value.__context__ is None
@@ -176,12 +178,12 @@ def test_a_function_splits_texts_on_the_executors_and_its_errors_tell_nothing(sp
 def test_what_is_wrong_is_refused_before_any_data_is_read(spark, frame, monkeypatch):
     monkeypatch.setattr(tasks, "materialize", lambda _: pytest.fail("the data was read"))
     with pytest.raises(UnknownColumn):
-        released(frame, Ngrams(), text="bdy")
+        released(frame, Ngrams(), words=Words("bdy"))
     for shards in (0, 10**6):
         with pytest.raises(BadParameter, match="shards"):
             released(frame, Ngrams(), shards=shards)
-    with pytest.raises(BadParameter, match="'shards' is for Spark"):
-        released([("u", "a b")], Ngrams(), user=None, text=None, shards=2)
+    with pytest.raises(BadParameter, match="'shards' and Folder are for Spark"):
+        released([("u", "a b")], Ngrams(), user=None, words=Words(), shards=2)
 
 
 # --- the command line ---------------------------------------------------------------------------------------------
@@ -228,9 +230,7 @@ def test_streams_are_cut_into_parts_and_put_together_again(monkeypatch):
 
 
 def reading():
-    return Request(
-        None, "who", ValueKind.TEXT, "body", None, None, NullUserPolicy.REFUSE, splitting()[1], None, None, (1, 1)
-    )
+    return Request(None, "who", ValueKind.TEXT, "body", None, None, NullUserPolicy.REFUSE, splitting()[1])
 
 
 def splitting():

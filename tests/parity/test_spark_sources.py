@@ -17,14 +17,14 @@ from typer.testing import CliRunner
 import dpunion
 from dpunion.cli import app
 from dpunion.engines.spark import files
-from dpunion.engines.spark.frames import SparkSource, cleanly
+from dpunion.engines.spark.failures import cleanly
 from dpunion.engines.spark.sources import open_frame
 from dpunion.engines.spark.tasks import guarded
 from dpunion.errors import AlreadyReleased, BadSource, DpunionError
 from dpunion.ledger import Ledger
 from dpunion.reading import NullUserPolicy, ValueKind, open_rows
 from dpunion.reading.locate import data_file
-from dpunion.requests import Request
+from dpunion.requests import Charge, Request, SparkSource
 from dpunion.sets.encoding import Normalization
 
 KEY = 5
@@ -42,7 +42,7 @@ def _signals(monkeypatch):
 def reading(source, **options):
     plain = {"null_users": NullUserPolicy.REFUSE, "normalization": Normalization.EXACT, "known": None}
     plain |= {"user": "user", "value": "item", "kind": ValueKind.ITEM, "query": None, "input_format": None}
-    return Request(source=source, memory_limit=None, **(plain | options))
+    return Request(source=source, **(plain | options))
 
 
 def rows_of(source, **options):
@@ -275,7 +275,7 @@ def test_nothing_is_read_before_the_charge(tmp_path, monkeypatch, posts):
     place = tmp_path / "ledger.db"
     book = Ledger.open(place, create=True)
     book.create_dataset("people", 20.0, 0.5)
-    options = BUDGET | {"ledger": place, "dataset": "people"}
+    options = BUDGET | {"charge": Charge(place, "people")}
     bad = in_file(tmp_path / "bad.jsonl", '{"user": "a", "item": "x"}', "{")
     with pytest.raises(DpunionError):
         dpunion.release(SparkSource((str(bad),)), **options)

@@ -23,6 +23,7 @@ from strategies import ITEMS, USERS, databases
 
 import dpunion
 from dpunion.algorithms import ALGORITHMS, algorithm_named
+from dpunion.requests import Run, Words
 
 POLICIES = ("policy-laplace", "policy-gaussian")
 VARIANTS = [
@@ -207,3 +208,23 @@ def test_names_of_users_do_not_choose_items():
     one = sum(len(released(database, key)) for key in keys) / len(keys)
     other = sum(len(released(renamed, key)) for key in keys) / len(keys)
     assert abs(one - other) < 0.9
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+@pytest.mark.parametrize(
+    "item", ["item", Words("item"), Words("item", lengths="1-2")], ids=["items", "words", "n-grams"]
+)
+def test_the_number_of_threads_changes_nothing(threads, item):
+    rows = pa.table(
+        {"user": [f"u{i % 700}" for i in range(9000)], "item": [f"w{i % 31} w{i % 7}" for i in range(9000)]}
+    )
+    options = {"user": "user", "item": item, "epsilon": 3.0, "delta": 1e-4, "unsafe_test_key": 5}
+    plain = dpunion.release(rows, **options)
+    assert len(plain) > 5
+    assert dpunion.release(rows, run=Run(threads=threads), **options) == plain
+
+
+@pytest.mark.parametrize("threads", [0, -1, 1.5, True, "two", 10**6])
+def test_a_number_of_threads_that_makes_no_sense_is_refused(threads):
+    with pytest.raises(dpunion.BadParameter, match="threads"):
+        Run(threads=threads)

@@ -41,7 +41,6 @@ LONG_FUNCTIONS = {
     "cli/lab.py compare_command": 87,
     "cli/releasing.py release_command": 74,
     "kernels/interning.py intern_rows": 65,
-    "lab/trials.py run_all": 62,
     "pipeline.py release": 68,
 }
 RANDOM_HOMES = {"randomness.py"}

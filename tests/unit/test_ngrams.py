@@ -411,6 +411,13 @@ def test_files_hold_the_ngrams_and_nothing_of_anybody(suffix, tmp_path):
         release.write(path)
 
 
+def test_the_only_number_beside_an_ngram_is_its_length():
+    release = released()
+    assert release.header == ("ngram", "length")
+    assert [length for _, length in release.rows()] == [len(text.split(" ")) for text, _ in release.rows()]
+    assert {length for _, length in release.rows()} >= {1, 2}
+
+
 def test_the_statement_says_what_may_be_spurious():
     release = dataclasses.replace(released(), guaranteed=True)
     text = release.statement

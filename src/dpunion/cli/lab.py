@@ -147,7 +147,7 @@ def compare_command(
     delta: Annotated[list[str], _numbers("--delta", TUNING, "Budgets to try.", "-d")],
     source: Annotated[list[str] | None, typer.Argument(metavar="SOURCE...", help="Public data.")] = None,
     generate: Annotated[
-        int | None, typer.Option(help="Instead of a source: generate so many users.", rich_help_panel=DATA)
+        int | None, typer.Option(help="Instead of a source: generate this many users.", rich_help_panel=DATA)
     ] = None,
     seed: Annotated[int, typer.Option(help="Of the generated data.", rich_help_panel=DATA)] = 0,
     user: Annotated[str | None, typer.Option("--user", "-u", help="The users' column.", rich_help_panel=DATA)] = None,

@@ -58,7 +58,7 @@ CalibrationName = Annotated[
 CutoffMargin = Annotated[
     float | None,
     typer.Option(
-        help="Policies: the cutoff lies so many noise scales above the threshold.",
+        help="Policies: the cutoff lies this many noise scales above the threshold.",
         rich_help_panel=TUNING,
         show_default=False,
     ),
@@ -159,7 +159,7 @@ Master = Annotated[
 ]
 Shards = Annotated[
     int | None,
-    typer.Option("--shards", help="Policies on Spark: spread the users over so many (8).", rich_help_panel=SPARK),
+    typer.Option("--shards", help="Policies on Spark: spread the users over this many (8).", rich_help_panel=SPARK),
 ]
 SparkSettings = Annotated[
     list[str] | None,

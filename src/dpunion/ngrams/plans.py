@@ -44,7 +44,7 @@ class Ngrams:
 
     first: the algorithm for single tokens. later: the algorithm for lengths 2 and more, where it runs on the public
     candidates, or one for each of these lengths. spurious_rate: at each length, n-grams that nobody holds come out by
-    chance, about so many for each released n-gram one shorter; less costs a higher threshold. share_ratio: each
+    chance, about this many for each released n-gram one shorter; less costs a higher threshold. share_ratio: each
     length's share of the budget over that of the length before; 1 shares evenly, more favours long n-grams.
     """
 

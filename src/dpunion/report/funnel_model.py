@@ -52,7 +52,7 @@ def funnel_chances(plan: Plan, algorithm: Funnel, size: int, company: Company, k
 
 @functools.lru_cache(maxsize=8)
 def _spread_normals(rounds: int, trials: int) -> Float64s:
-    """Return points spread evenly under a normal distribution of so many dimensions: float64[rounds, trials].
+    """Return points spread evenly under a normal distribution of this many dimensions: float64[rounds, trials].
 
     An additive recurrence by powers of the generalised golden ratio, the root of x^(d+1) = x + 1 (Roberts 2018): far
     more even than random points, so that few of them are enough.

@@ -72,7 +72,7 @@ class LocalEngine:
             yield texts
         else:
             with open_request(request, self.run, start_reading) as rows:
-                sets = read_sets(request, rows, plan.algorithm.bounding, key, self.memory_limit)
+                sets = read_sets(request, rows, plan.algorithm.bounding, key, self.memory_limit, self.run.threads)
             yield sets
 
     def select(self, held: Any, plan: Plan | NgramPlan, key: RunKey) -> Chosen:
@@ -117,7 +117,12 @@ def open_request(request: Request, run: Run, start_reading: Callable[[], None] |
 
 
 def read_sets(
-    request: Request, rows: Rows, bounding: Bounding, key: RunKey, memory_limit: int | None = None
+    request: Request,
+    rows: Rows,
+    bounding: Bounding,
+    key: RunKey,
+    memory_limit: int | None = None,
+    threads: int | None = None,
 ) -> Contributions:
     """Read rows into everybody's bounded sets.
 
@@ -135,6 +140,7 @@ def read_sets(
             user_order=bounding.order,
             splitting=request.splitting,
             normalization=request.normalization,
+            threads=threads,
         )
     return encode(
         rows,
@@ -145,6 +151,7 @@ def read_sets(
         split_words=request.kind is ValueKind.TEXT,
         known=() if request.known is None else request.known.items,
         memory_limit=memory_limit,
+        threads=threads,
         read_ahead=request.is_named and request.query is None,
     )
 

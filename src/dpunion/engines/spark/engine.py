@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -33,12 +34,12 @@ class SparkEngine:
 
     run: Run
     shards: int
-    folder: Folder | None
+    folder: str | None
 
     @classmethod
     def for_run(cls, run: Run, folder: Folder | None) -> SparkEngine:
         """Return the engine for a run."""
-        return cls(run, check_shards(run.shards), folder)
+        return cls(run, check_shards(run.shards), None if folder is None else check_path(folder))
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -82,7 +83,7 @@ class SparkEngine:
 
         frame, check_rows = open_frame(request)
         if self.folder is not None and not self.run.overwrite:
-            check_folder(frame, self.folder.path)
+            check_folder(frame, self.folder)
         self.run.tell("reading on Spark" if isinstance(plan, NgramPlan) else "reading and selecting on Spark")
         start_reading()
         check_rows()
@@ -119,8 +120,8 @@ class SparkEngine:
 
         if self.folder is None:
             return None
-        written(as_columns(chosen.frame, columns), self.folder.path, overwrite=self.run.overwrite)
-        return self.folder.path
+        written(as_columns(chosen.frame, columns), self.folder, overwrite=self.run.overwrite)
+        return self.folder
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -154,6 +155,13 @@ def check_shards(shards: int | None) -> int:
     chosen = DEFAULT_SHARDS if shards is None else shards
     remedy = "Leave it out, or take about one for every ten million pairs."
     return check_whole("", "shards", chosen, 1, MOST_SHARDS, remedy)
+
+
+def check_path(folder: Folder) -> str:
+    """Return where a folder is; refuse what is no path, which Spark would find out after the charge."""
+    if not isinstance(folder.path, (str, os.PathLike)) or not os.fspath(folder.path):
+        raise BadParameter("A Folder needs a place.", "Name one folder for Spark to write: Folder(...).")
+    return os.fspath(folder.path)
 
 
 def check_scores_of(plan: Plan | NgramPlan, shards: int) -> None:
