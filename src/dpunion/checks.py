@@ -14,21 +14,6 @@ from dpunion.errors import BadParameter, NotPrivate
 
 LARGEST_SHOWN = 10**30
 
-REFUSED_POLICIES: dict[str, str] = {
-    "greedy": (
-        "its sensitivity is unbounded (Gopi et al., ICML 2020, supplement E): one user can redirect every later one"
-    ),
-    "gw": (
-        "its threshold (Carvalho et al. 2022) covers one newly exposed item, but several items that the user does not "
-        "own can become exposed through one user"
-    ),
-    "l1-descent-l2-budget": (
-        "it is not a contraction: the proof of arXiv 2002.09745, Prop. 5.1 is wrong, and with 90 items of one user "
-        "two neighbouring histograms end 1.697 apart where 1 is claimed"
-    ),
-}
-"""Policies of the papers that are NOT private, and what is wrong with each. `dpunion.lab` has them, for study."""
-
 E = TypeVar("E", bound=enum.Enum)
 
 
@@ -60,21 +45,6 @@ def as_choice(name: str, value: object, choices: type[E]) -> E:
 def refuse_choice(name: str, got: object, choices: Collection[str]) -> NoReturn:
     """Raise the one sentence every bad choice gets."""
     _refuse("", name, f"one of {', '.join(choices)}", got, f"Choose one of these for {name!r}.")
-
-
-def refuse_policy(name: str) -> None:
-    """Refuse a policy that is known not to be private, with the reason: every release path does."""
-    if name in REFUSED_POLICIES:
-        raise NotPrivate(
-            f"{name} cannot be released: {REFUSED_POLICIES[name]}.",
-            "Use it for study only, and choose one of dpunion's algorithms, for example PolicyGaussian().",
-        )
-
-
-def refuse_algorithm(name: str, known: list[str]) -> NoReturn:
-    """Refuse the name of no algorithm: with the reason where it is a policy that is not private."""
-    refuse_policy(name)
-    refuse_choice("algorithm", name, known)
 
 
 def check_suffix(what: str, target: Path, suffixes: Collection[str], remedy: str) -> str:
