@@ -7,8 +7,9 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -20,6 +21,7 @@ from dpunion.cli.options import (
     TUNING,
     AsJson,
     Force,
+    Group,
     InputFormat,
     NullUsersChoice,
     Query,
@@ -28,9 +30,7 @@ from dpunion.cli.options import (
     local_source,
     plain_value,
 )
-
-if TYPE_CHECKING:
-    from dpunion.requests import Words
+from dpunion.errors import BadParameter
 
 SECONDS_BETWEEN_LINES = 5.0
 
@@ -138,44 +138,95 @@ def reproduce_command(
         say(f"Results, NOT PRIVATE, are in {out}.")
 
 
+@dataclass(frozen=True)
+class StudyData(Group):
+    """What is studied: public data, or generated."""
+
+    source: Annotated[list[str] | None, typer.Argument(metavar="SOURCE...", help="Public data.")] = None
+    generate: Annotated[
+        int | None, typer.Option(help="Instead of a source: generate this many users.", rich_help_panel=DATA)
+    ] = None
+    seed: Annotated[int, typer.Option(help="Of the generated data.", rich_help_panel=DATA)] = 0
+    user: Annotated[str | None, typer.Option("--user", "-u", help="The users' column.", rich_help_panel=DATA)] = None
+    item: Annotated[
+        list[str] | None,
+        typer.Option("--item", "-i", help="The items' column or columns.", rich_help_panel=DATA, show_default=False),
+    ] = None
+    text: Annotated[str | None, typer.Option("--text", "-t", help="Instead: texts.", rich_help_panel=DATA)] = None
+    ngrams: Annotated[str | None, typer.Option(help="Texts: lengths, like 1-3.", rich_help_panel=DATA)] = None
+    query: Query = None
+    input_format: InputFormat = None
+    null_users: NullUsersChoice = "refuse"
+    normalize: Annotated[str, typer.Option(help="nfc, nfc-lower or exact.", rich_help_panel=DATA)] = "nfc"
+
+    def what_to_read(self, texts: TextOptions) -> tuple[Any, dict[str, Any]]:
+        """Return the source, or what generates it, and how it is read."""
+        from dpunion.lab.generators import AskRedditLike
+
+        texts.check_texts(self.text, self.ngrams)
+        if bool(self.source) == (self.generate is not None):
+            raise BadParameter("Give exactly one of SOURCE and --generate.", "Name public data, or say how many users.")
+        if self.generate is not None:
+            if self.user is not None or self.item or self.text is not None:
+                raise BadParameter("Generated data has columns of its own.", "Leave out --user, --item and --text.")
+            return AskRedditLike(users=self.generate, seed=self.seed), {}
+        if self.user is None or bool(self.item) == (self.text is not None):
+            raise BadParameter("A source needs --user and exactly one of --item and --text.", "Name its columns.")
+        item = self.item if self.text is None else texts.words(self.text, self.ngrams)
+        reading = {"query": self.query, "null_users": self.null_users, "normalize": self.normalize}
+        return local_source(self.source or [], self.input_format), {"user": self.user, "item": item} | reading
+
+
+@dataclass(frozen=True)
+class GridOptions(Group):
+    """Which settings are tried."""
+
+    epsilon: Annotated[list[str], _numbers("--epsilon", TUNING, "Budgets to try.", "-e")]
+    delta: Annotated[list[str], _numbers("--delta", TUNING, "Budgets to try.", "-d")]
+    algorithm: Annotated[
+        list[str] | None,
+        typer.Option("--algorithm", "-a", help="May be repeated.", rich_help_panel=TUNING, show_default="five"),
+    ] = None
+    max_items_per_user: Annotated[Numbers, _numbers("--max-items-per-user", TUNING, "Items that count.")] = None
+    cutoff_margin: Annotated[Numbers, _numbers("--cutoff-margin", TUNING, "Policies and Funnel.")] = None
+    passes: Annotated[Numbers, _numbers("--passes", TUNING, "Policies.")] = None
+    rounds: Annotated[Numbers, _numbers("--rounds", TUNING, "Funnel and DP-SIPS.")] = None
+    calibration: Annotated[Numbers, _numbers("--calibration", TUNING, "exact, published.")] = None
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=LIST", help="Any other parameter.", rich_help_panel=TUNING),
+    ] = None
+    trials: Annotated[int, typer.Option(help="Runs of each setting.", rich_help_panel=TUNING)] = 3
+    jobs: Jobs = 2
+
+    def grid(self) -> dict[str, Any]:
+        """Return the lists of numbers to try, as `compare` takes them."""
+        from dpunion.lab.grids import DEFAULT
+
+        parameters = {name: listed(name, values.split(",")) for name, values in map(_named, self.settings or [])}
+        if self.calibration:
+            parameters["calibration"] = listed("calibration", self.calibration)
+        return {
+            "algorithms": self.algorithm or DEFAULT,
+            "epsilon": listed("epsilon", self.epsilon, float),
+            "delta": listed("delta", self.delta, float),
+            "max_items_per_user": listed("max-items-per-user", self.max_items_per_user, int),
+            "cutoff_margin": listed("cutoff-margin", self.cutoff_margin, float),
+            "passes": listed("passes", self.passes, int),
+            "rounds": listed("rounds", self.rounds, int),
+            "parameters": parameters,
+            "trials": self.trials,
+            "jobs": self.jobs,
+        }
+
+
 @lab_app.command("compare", help=COMPARE_HELP)
 @answering
 @in_groups
 def compare_command(
+    data: StudyData,
     texts: TextOptions,
-    epsilon: Annotated[list[str], _numbers("--epsilon", TUNING, "Budgets to try.", "-e")],
-    delta: Annotated[list[str], _numbers("--delta", TUNING, "Budgets to try.", "-d")],
-    source: Annotated[list[str] | None, typer.Argument(metavar="SOURCE...", help="Public data.")] = None,
-    generate: Annotated[
-        int | None, typer.Option(help="Instead of a source: generate this many users.", rich_help_panel=DATA)
-    ] = None,
-    seed: Annotated[int, typer.Option(help="Of the generated data.", rich_help_panel=DATA)] = 0,
-    user: Annotated[str | None, typer.Option("--user", "-u", help="The users' column.", rich_help_panel=DATA)] = None,
-    item: Annotated[
-        list[str] | None,
-        typer.Option("--item", "-i", help="The items' column or columns.", rich_help_panel=DATA, show_default=False),
-    ] = None,
-    text: Annotated[str | None, typer.Option("--text", "-t", help="Instead: texts.", rich_help_panel=DATA)] = None,
-    ngrams: Annotated[str | None, typer.Option(help="Texts: lengths, like 1-3.", rich_help_panel=DATA)] = None,
-    query: Query = None,
-    input_format: InputFormat = None,
-    null_users: NullUsersChoice = "refuse",
-    normalize: Annotated[str, typer.Option(help="nfc, nfc-lower or exact.", rich_help_panel=DATA)] = "nfc",
-    algorithm: Annotated[
-        list[str] | None,
-        typer.Option("--algorithm", "-a", help="May be repeated.", rich_help_panel=TUNING, show_default="five"),
-    ] = None,
-    max_items_per_user: Annotated[Numbers, _numbers("--max-items-per-user", TUNING, "Items that count.")] = None,
-    cutoff_margin: Annotated[Numbers, _numbers("--cutoff-margin", TUNING, "Policies and Funnel.")] = None,
-    passes: Annotated[Numbers, _numbers("--passes", TUNING, "Policies.")] = None,
-    rounds: Annotated[Numbers, _numbers("--rounds", TUNING, "Funnel and DP-SIPS.")] = None,
-    calibration: Annotated[Numbers, _numbers("--calibration", TUNING, "exact, published.")] = None,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="NAME=LIST", help="Any other parameter.", rich_help_panel=TUNING),
-    ] = None,
-    trials: Annotated[int, typer.Option(help="Runs of each setting.", rich_help_panel=TUNING)] = 3,
-    jobs: Jobs = 2,
+    tuning: GridOptions,
     out: Annotated[
         Path | None,
         typer.Option("--out", "-o", help="Results: .parquet or .json.", rich_help_panel=OUTPUT, show_default=False),
@@ -187,37 +238,13 @@ def compare_command(
 ) -> None:
     """Compare algorithms on data for study."""
     refuse_ledger(ledger)
-    texts.check_texts(text, ngrams)
     from dpunion.lab.comparison import compare, journal_of
-    from dpunion.lab.grids import DEFAULT
 
-    words = None if text is None else texts.words(text, ngrams)
-    place, reading = _what_to_read(source, generate, seed, user, item, words, input_format)
-    if generate is None:
-        reading |= {"query": query, "null_users": null_users, "normalize": normalize}
+    place, reading = data.what_to_read(texts)
     journal = None if out is None else journal_of(out)
-    check_html(html, source, overwrite=force or (journal is not None and journal.exists()))
-    parameters = {name: listed(name, values.split(",")) for name, values in map(_named, settings or [])}
-    if calibration:
-        parameters["calibration"] = listed("calibration", calibration)
+    check_html(html, data.source, overwrite=force or (journal is not None and journal.exists()))
     with study(journal) as tell:
-        result = compare(
-            place,
-            algorithms=algorithm or DEFAULT,
-            epsilon=listed("epsilon", epsilon, float),
-            delta=listed("delta", delta, float),
-            max_items_per_user=listed("max-items-per-user", max_items_per_user, int),
-            cutoff_margin=listed("cutoff-margin", cutoff_margin, float),
-            passes=listed("passes", passes, int),
-            rounds=listed("rounds", rounds, int),
-            parameters=parameters,
-            trials=trials,
-            jobs=jobs,
-            out=out,
-            overwrite=force,
-            progress=tell,
-            **reading,
-        )
+        result = compare(place, out=out, overwrite=force, progress=tell, **tuning.grid(), **reading)
     if as_json:
         print_result(as_text(result.to_dict()))
     else:
@@ -252,8 +279,6 @@ def generate_command(
 
 def refuse_ledger(ledger: str | None) -> None:
     """Refuse to touch a ledger, with the reason."""
-    from dpunion.errors import BadParameter
-
     if ledger is not None:
         raise BadParameter(
             "The lab keeps no ledger: it makes no release, and what it measures on data is NOT PRIVATE at any budget.",
@@ -285,8 +310,6 @@ def study(journal: Path | None) -> Iterator[Callable[[str, float | None], None]]
 
 def listed(name: str, texts: list[str] | None, kind: type = str) -> tuple[Any, ...]:
     """Return the values of options that may be lists with commas; without a kind, numbers are told from words."""
-    from dpunion.errors import BadParameter
-
     words = [word.strip() for text in texts or [] for word in text.split(",")]
     if kind is str:
         return tuple(map(plain_value, words))
@@ -326,34 +349,7 @@ def as_text(values: dict[str, Any]) -> str:
 
 
 def _named(setting: str) -> tuple[str, str]:
-    from dpunion.errors import BadParameter
-
     name, equals, values = setting.partition("=")
     if not equals:
         raise BadParameter(f"--set {setting} has no value.", "Write NAME=VALUE, for example keep_margin=0.5,1.")
     return name.strip().replace("-", "_"), values
-
-
-def _what_to_read(
-    source: list[str] | None,
-    generate: int | None,
-    seed: int,
-    user: str | None,
-    item: list[str] | None,
-    words: Words | None,
-    input_format: str | None,
-) -> tuple[Any, dict[str, Any]]:
-    """Return the source, or what generates it, and how it is read."""
-    from dpunion.errors import BadParameter
-    from dpunion.lab.generators import AskRedditLike
-
-    if bool(source) == (generate is not None):
-        raise BadParameter("Give exactly one of SOURCE and --generate.", "Name public data, or say how many users.")
-    if generate is not None:
-        if user is not None or item or words is not None:
-            raise BadParameter("Generated data has columns of its own.", "Leave out --user, --item and --text.")
-        return AskRedditLike(users=generate, seed=seed), {}
-    if user is None or bool(item) == (words is not None):
-        raise BadParameter("A source needs --user and exactly one of --item and --text.", "Name its columns.")
-    columns: Any = item[0] if item and len(item) == 1 else item or None
-    return local_source(source or [], input_format), {"user": user, "item": columns if words is None else words}

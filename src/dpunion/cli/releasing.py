@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,6 +21,7 @@ from dpunion.cli.options import (
     Config,
     EngineOptions,
     Force,
+    Group,
     LedgerOptions,
     OutFolder,
     OutputOptions,
@@ -90,16 +92,10 @@ written by nobody; the statement says how many to expect.
 For all lengths as one set, without spurious ones: [cyan]dpunion release --text body --ngrams 1-3[/cyan]."""
 
 
-@answering
-@in_groups
-def release_command(
-    reading: ReadingOptions,
-    privacy: PrivacyOptions,
-    texts: TextOptions,
-    output: OutputOptions,
-    ledger: LedgerOptions,
-    tuning: AlgorithmOptions,
-    engine: EngineOptions,
+@dataclass(frozen=True)
+class ItemOptions(Group):
+    """What the items are."""
+
     item: Annotated[
         list[str] | None,
         typer.Option(
@@ -109,25 +105,58 @@ def release_command(
             rich_help_panel=DATA,
             show_default=False,
         ),
-    ] = None,
+    ] = None
     text: Annotated[
         str | None,
         typer.Option("--text", "-t", help="Instead: a column of texts, split into words.", rich_help_panel=DATA),
-    ] = None,
+    ] = None
     ngrams: Annotated[
         str | None,
         typer.Option("--ngrams", help="Texts: n-grams of these lengths, like 1-3, as one set.", rich_help_panel=DATA),
-    ] = None,
+    ] = None
     normalize: Annotated[
         str, typer.Option(help="nfc, nfc-lower or exact: what is done to items first.", rich_help_panel=DATA)
-    ] = "nfc",
+    ] = "nfc"
     known: Annotated[
         Path | None,
         typer.Option("--known", help="A public list to leave out, so that new items are found.", rich_help_panel=DATA),
-    ] = None,
+    ] = None
     include_known: Annotated[
         bool, typer.Option("--include-known", help="Add the known list to the result.", rich_help_panel=DATA)
-    ] = False,
+    ] = False
+
+    def check(self, texts: TextOptions) -> None:
+        """Refuse options that do not go together."""
+        if bool(self.item) == (self.text is not None):
+            raise BadParameter(
+                "Give exactly one of --item and --text.",
+                "Name the column of items, or the column of texts to split into words.",
+            )
+        if self.include_known and self.known is None:
+            raise BadParameter(
+                "There is no known list to include.", "Name it with 'known' (--known), or leave this out."
+            )
+        texts.check_texts(self.text, self.ngrams)
+
+    def asked(self, texts: TextOptions) -> dict[str, Any]:
+        """Return the items and the known list, as `release` takes them."""
+        from dpunion.requests import Known
+
+        known = None if self.known is None else Known(self.known, include=self.include_known)
+        return {"item": self.item if self.text is None else texts.words(self.text, self.ngrams), "known": known}
+
+
+@answering
+@in_groups
+def release_command(
+    reading: ReadingOptions,
+    items: ItemOptions,
+    privacy: PrivacyOptions,
+    texts: TextOptions,
+    output: OutputOptions,
+    ledger: LedgerOptions,
+    tuning: AlgorithmOptions,
+    engine: EngineOptions,
     memory_limit: Annotated[
         str | None,
         typer.Option(
@@ -142,29 +171,18 @@ def release_command(
     config: Config = None,
 ) -> None:
     """Release as many items as possible of the union of people's sets, privately."""
-    from dpunion.requests import Known
-
-    if bool(item) == (text is not None):
-        raise BadParameter(
-            "Give exactly one of --item and --text.",
-            "Name the column of items, or the column of texts to split into words.",
-        )
+    items.check(texts)
     if out_folder is not None and (output.out or output.as_json):
         raise BadParameter(
             "--out-folder leaves the items on the cluster.", "Leave out --out and --json, or use only them."
         )
-    if include_known and known is None:
-        raise BadParameter("There is no known list to include.", "Name it with 'known' (--known), or leave this out.")
-    texts.check_texts(text, ngrams)
-    own: dict[str, Any] = {"ngrams": ngrams, "normalize": normalize, "known": known, "include_known": include_known}
-    own |= {"item": item[0] if item and len(item) == 1 else item or None, "text": text, "memory_limit": memory_limit}
+    own = {"memory_limit": memory_limit, "unsafe_test_key": unsafe_test_key, "out_folder": out_folder}
     _make(
         (reading, privacy, texts, output, ledger, engine),
-        own | {"unsafe_test_key": unsafe_test_key, "out_folder": out_folder},
+        items.values() | own,
         config,
         algorithm=tuning.build(),
-        item=item if text is None else texts.words(text, ngrams),
-        known=None if known is None else Known(known, include=include_known),
+        **items.asked(texts),
     )
 
 
