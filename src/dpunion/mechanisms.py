@@ -38,14 +38,13 @@ from dpunion.algorithms import (
     WeightedLaplace,
 )
 from dpunion.coins import Coins, GaussianCoins, coins_for
-from dpunion.contributions import Bools, Float64s, Int64s, Uint64s, offsets_of
+from dpunion.contributions import Bools, Float64s, Int64s, Uint64s
 from dpunion.errors import InternalError, SensitivityMismatch
-from dpunion.kernels.bounding import gather_users, keep_random
 from dpunion.kernels.descent import descend_ball, descend_l1, descend_l2
 from dpunion.kernels.shares import add_shares
 from dpunion.plans import Plan, Round, rounds_of_funnel
-from dpunion.randomness import Purpose, RunKey
-from dpunion.sets.narrowing import Part, Sets
+from dpunion.randomness import RunKey
+from dpunion.sets.narrowing import Part, Sets, draw_items
 
 # Shares are whole multiples of this, so their sums are exact and order-free.
 SHARE_UNIT = 2.0**-32
@@ -371,22 +370,6 @@ def add_up_shares(sets: Sets, share_of_size: Int64s) -> Int64s:
     for part in sets:
         add_shares(part.offsets, part.items, share_of_size, units)
     return units
-
-
-def draw_items(part: Part, digests: Uint64s, limit: int, number: int, key: RunKey) -> Part:
-    """Draw at most `limit` items of each user for round `number`.
-
-    Guarantees: what one user draws depends on that user's own items and the key alone.
-    """
-    offsets = part.offsets - part.offsets[0]
-    drawn, starts, sizes = part.items[part.offsets[0] : part.offsets[-1]].copy(), offsets[:-1], np.diff(offsets)
-    heavy = np.flatnonzero(sizes > limit)
-    keys = key.words(Purpose.BOUND, number, part.user_digests[heavy])
-    keep_random(starts, drawn, sizes, heavy, keys, digests, limit)
-    new_offsets = offsets_of(sizes)
-    kept = np.empty(int(new_offsets[-1]), np.int32)
-    gather_users(starts, drawn, np.arange(len(sizes)), new_offsets, kept)
-    return Part(new_offsets, kept, part.user_digests)
 
 
 def check_sensitivity(weights: Weights, calibrated: Sensitivity) -> None:

@@ -36,7 +36,7 @@ UNASKED_ROOMS = {"audit", "kernels", "lab", "report"}
 CARRIERS = {"engines.spark.tasks.Secret"}
 MOST_LINES, LONGEST_FUNCTION = 400, 60
 # Longer than they should be: they may shrink, not grow; one that fits is taken off the list.
-LONG_MODULES = {"algorithms.py": 474, "mechanisms.py": 481, "tokens.py": 452}
+LONG_MODULES = {"algorithms.py": 411, "mechanisms.py": 464, "tokens.py": 446}
 LONG_FUNCTIONS = {
     "cli/lab.py compare_command": 87,
     "cli/releasing.py release_command": 74,
@@ -173,7 +173,7 @@ def test_guarantees_are_asked_of_the_right_functions():
     assert found >= {"sets.encoding.encode", "sets.grouping.group_rows", "sets.narrowing.Sets", "sets.spill.RowStore"}
     assert found >= {"reading.columnar.ParquetPart", "reading.delimited.DelimitedPart", "reading.objects.PairsPart"}
     assert found >= {"reading.cleaning.Cleaner", "reading.spelling.Column", "ngrams.lengths.next_level"}
-    assert found >= {"mechanisms.FunnelMechanism", "mechanisms.draw_items"}
+    assert found >= {"mechanisms.FunnelMechanism", "sets.narrowing.draw_items"}
 
 
 RECORDS = [

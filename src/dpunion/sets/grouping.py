@@ -93,7 +93,7 @@ def bound_rows(
         part_starts, part_sizes, grouped = group_part(part, len(user_digests[mine]), renumbered, len(table), threads)
         if unwanted is not None:
             drop_items(part_starts, grouped, part_sizes, unwanted)
-        bound_sets(part_starts, grouped, part_sizes, user_digests[mine], table, key, max_items, threads)
+        bound_sets(part_starts, grouped, part_sizes, user_digests[mine], table.digests, key, max_items, threads)
         if part.stride == 1:
             return part_starts, part_sizes, grouped
         if not pieces:
@@ -116,7 +116,7 @@ def bound_again(everything: Contributions, bounding: Bounding, key: RunKey) -> C
     threads = usable_cores()
     if int(sizes.max(initial=0)) > bounding.limit:
         items = items.copy()
-        bound_sets(starts, items, sizes, user_digests, everything.table, key, bounding.limit, threads)
+        bound_sets(starts, items, sizes, user_digests, everything.table.digests, key, bounding.limit, threads)
     order, offsets, kept = lay_out_users(starts, sizes, items, user_digests, bounding.order, threads)
     return Contributions(offsets, kept, everything.table, user_digests[order], bounding.limit)
 
@@ -126,13 +126,15 @@ def bound_sets(
     grouped: Int32s,
     sizes: Int64s,
     user_digests: Uint64s,
-    table: ItemTable,
+    digests: Uint64s,
     key: RunKey,
     max_items: int,
-    threads: int,
+    threads: int = 1,
     bound_round: int = 0,
 ) -> None:
     """Keep random items of the users who hold too many, in some threads; in place on `grouped` and `sizes`.
+
+    digests: uint64[items, 2], of all items.
 
     Guarantees: those of keep_random; what a user keeps depends on that user's own items and the key alone.
     """
@@ -141,7 +143,7 @@ def bound_sets(
 
     def keep(some: range) -> None:
         mine = slice(some.start, some.stop)
-        keep_random(starts, grouped, sizes, heavy[mine], heavy_keys[mine], table.digests, max_items)
+        keep_random(starts, grouped, sizes, heavy[mine], heavy_keys[mine], digests, max_items)
 
     work_in_threads(keep, even_ranges(len(heavy), threads))
 

@@ -10,7 +10,9 @@ from typing import NamedTuple
 import numpy as np
 
 from dpunion.contributions import Bools, Contributions, Int32s, Int64s, Uint64s, offsets_of
-from dpunion.kernels.bounding import mark_items, narrow_users
+from dpunion.kernels.bounding import gather_users, mark_items, narrow_users
+from dpunion.randomness import RunKey
+from dpunion.sets.grouping import bound_sets
 from dpunion.threads import Task, Threads
 
 PAIRS_PER_PART = 1 << 21
@@ -126,3 +128,17 @@ def narrow(part: Part, alive: Bools, *, in_place: bool = False) -> Part:
     sizes = np.empty(len(offsets) - 1, np.int64)
     total = narrow_users(offsets, items, alive, kept, sizes)
     return Part(offsets_of(sizes), kept[:total], user_digests)
+
+
+def draw_items(part: Part, digests: Uint64s, limit: int, number: int, key: RunKey) -> Part:
+    """Draw at most `limit` items of each user for round `number`.
+
+    Guarantees: what one user draws depends on that user's own items and the key alone.
+    """
+    offsets = part.offsets - part.offsets[0]
+    drawn, starts, sizes = part.items[part.offsets[0] : part.offsets[-1]].copy(), offsets[:-1], np.diff(offsets)
+    bound_sets(starts, drawn, sizes, part.user_digests, digests, key, limit, bound_round=number)
+    new_offsets = offsets_of(sizes)
+    kept = np.empty(int(new_offsets[-1]), np.int32)
+    gather_users(starts, drawn, np.arange(len(sizes)), new_offsets, kept)
+    return Part(new_offsets, kept, part.user_digests)

@@ -166,7 +166,7 @@ def bound_stream(
         lambda some: sort_unique(starts, grouped, sizes, some.start, some.stop), heavy_ranges(starts[1:], count)
     )
     bound_sets(
-        starts[:-1], grouped, sizes, stream.user_digests, table, key, max_items_per_user, count, bound_round=bound_round
+        starts[:-1], grouped, sizes, stream.user_digests, table.digests, key, max_items_per_user, count, bound_round
     )
     order, new_offsets, items = lay_out_users(starts, sizes, grouped, stream.user_digests, user_order, count)
     return Contributions(new_offsets, items, table, stream.user_digests[order], max_items_per_user)
