@@ -27,7 +27,6 @@ WITHOUT = {
     ),
     # What pa.array does at its first use, where pandas is installed.
     "texts become Arrow arrays without pandas": "import pandas\n",
-    "garbage is looked for seldom": "import gc\ngc.set_threshold = lambda *_: None\n",
     "libraries are not taken apart at the end": "import dpunion.cli\ndpunion.cli._leave = sys.exit\n",
     "compiled kernels are kept": "import os\nos.environ['XDG_CACHE_HOME'] = '/dev/null'\n",
 }
