@@ -114,7 +114,7 @@ def test_the_operating_system_is_asked_for_randomness_in_one_module_only():
     sources = sorted(Path(dpunion.__file__).parent.rglob("*.py"))
     asking = {p.name for p in sources if "urandom" in p.read_text(encoding="utf-8")}
     # The audit draws a public seed for its search.
-    assert asking == {"randomness.py", "draws.py"}
+    assert asking == {"randomness.py", "attacks.py"}
     assert "os.urandom" in inspect.getsource(RunKey.fresh)
 
 
