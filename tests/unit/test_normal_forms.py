@@ -113,14 +113,14 @@ def test_texts_that_are_mended_in_pieces_have_the_same_words(many: list[str], si
 def test_mending_a_long_text_takes_a_few_times_its_size(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     array = pa.array([text * 100_000])
     peaks: list[int] = []
-    kernel = tokens.split
+    kernel = tokens.split_words
 
     def split(*arguments: Any) -> Any:
         peaks.append(tracemalloc.get_traced_memory()[1])
         return kernel(*arguments)
 
     monkeypatch.setattr(tokens, "MENDED_AT_ONCE", 1 << 16)
-    monkeypatch.setattr(tokens, "split", split)
+    monkeypatch.setattr(tokens, "split_words", split)
     tokens.words(pa.array([text * 100]))  # loads what is loaded when first used
     tracemalloc.start()
     try:

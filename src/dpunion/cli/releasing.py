@@ -138,6 +138,10 @@ class ItemOptions(Group):
             )
         texts.check_texts(self.text, self.ngrams)
 
+    def values(self) -> dict[str, Any]:
+        """Return the options by their names, a single column as one text."""
+        return Group.values(self) | {"item": self.item[0] if self.item and len(self.item) == 1 else self.item}
+
     def asked(self, texts: TextOptions) -> dict[str, Any]:
         """Return the items and the known list, as `release` takes them."""
         from dpunion.requests import Known
