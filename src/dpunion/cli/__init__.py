@@ -12,6 +12,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import ctypes
+import gc
 import os
 import resource
 import signal
@@ -48,6 +49,8 @@ def main() -> NoReturn:
             signal.signal(number, _interrupt_outside)
     # An interrupt, or a fault, in a finaliser is not raised but printed, with a traceback and with what was at hand.
     sys.unraisablehook = lambda _unraisable: None
+    # Importing makes a hundred thousand objects that stay; looking through them for garbage finds none.
+    gc.set_threshold(100_000)
     _dump_no_core()
     _fill_closed_streams()
     code: object = 0

@@ -7,7 +7,6 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,18 +14,17 @@ import typer
 
 from dpunion.cli import INTERRUPTED
 from dpunion.cli.answers import answering, fail, print_result, progress_bar, say
+from dpunion.cli.groups import Group, in_groups, option_group
 from dpunion.cli.options import (
     DATA,
     OUTPUT,
     TUNING,
     AsJson,
     Force,
-    Group,
     InputFormat,
     NullUsersChoice,
     Query,
     TextOptions,
-    in_groups,
     local_source,
     plain_value,
 )
@@ -138,7 +136,7 @@ def reproduce_command(
         say(f"Results, NOT PRIVATE, are in {out}.")
 
 
-@dataclass(frozen=True)
+@option_group
 class StudyData(Group):
     """What is studied: public data, or generated."""
 
@@ -177,7 +175,7 @@ class StudyData(Group):
         return local_source(self.source or [], self.input_format), {"user": self.user, "item": item} | reading
 
 
-@dataclass(frozen=True)
+@option_group
 class GridOptions(Group):
     """Which settings are tried."""
 

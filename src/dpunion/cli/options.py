@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import inspect
 import re
 import typing
-from collections.abc import Callable
-from dataclasses import MISSING, dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from dpunion.cli.groups import Group, option_group
 from dpunion.errors import BadParameter
 
 if TYPE_CHECKING:
@@ -186,44 +184,7 @@ ALGORITHM_OPTIONS = ("max_items_per_user", "calibration", "cutoff_margin", "pass
 """The parameters of algorithms that have options of their own."""
 
 
-def in_groups(command: Callable[..., None]) -> Callable[..., None]:
-    """Return the command with the options of its groups in place of these, as flat options for the command line."""
-    hints = typing.get_type_hints(command, include_extras=True)
-    own = inspect.signature(command).parameters
-    groups = {name: hints[name] for name in own if is_dataclass(hints[name])}
-    flat: dict[str, inspect.Parameter] = {}
-    for name, parameter in own.items():
-        if name not in groups:
-            flat[name] = parameter.replace(annotation=hints[name], kind=inspect.Parameter.KEYWORD_ONLY)
-            continue
-        types = typing.get_type_hints(groups[name], include_extras=True)
-        for field in fields(groups[name]):
-            default = inspect.Parameter.empty if field.default is MISSING else field.default
-            flat[field.name] = inspect.Parameter(
-                field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=types[field.name]
-            )
-
-    def run(**values: Any) -> None:
-        packed = {
-            name: group(**{one.name: values.pop(one.name) for one in fields(group)}) for name, group in groups.items()
-        }
-        command(**packed, **values)
-
-    run.__name__, run.__doc__, run.__module__ = command.__name__, command.__doc__, command.__module__
-    run.__signature__ = inspect.Signature(list(flat.values()))  # type: ignore[attr-defined]
-    run.__annotations__ = {name: parameter.annotation for name, parameter in flat.items()}
-    return run
-
-
-class Group:
-    """Some options that belong together."""
-
-    def values(self) -> dict[str, Any]:
-        """Return the options by their names."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
-
-
-@dataclass(frozen=True)
+@option_group
 class PrivacyOptions(Group):
     """How much one person may show."""
 
@@ -232,7 +193,7 @@ class PrivacyOptions(Group):
     weak_budget: WeakBudget = False
 
 
-@dataclass(frozen=True)
+@option_group
 class ReadingOptions(Group):
     """What is read, beside the columns of values."""
 
@@ -243,7 +204,7 @@ class ReadingOptions(Group):
     null_users: NullUsersChoice = "refuse"
 
 
-@dataclass(frozen=True)
+@option_group
 class TextOptions(Group):
     """How texts are split."""
 
@@ -259,14 +220,14 @@ class TextOptions(Group):
 
     def check_texts(self, text: str | None, ngrams: str | None) -> None:
         """Refuse these options for ready items."""
-        if text is None and (ngrams is not None or self != TextOptions()):
+        if text is None and (ngrams is not None or self.values() != TextOptions().values()):
             raise BadParameter(
                 "n-grams and tokenizers are for texts.",
                 "Name the column of texts with 'text' (--text), or leave them out.",
             )
 
 
-@dataclass(frozen=True)
+@option_group
 class OutputOptions(Group):
     """Where the result goes."""
 
@@ -275,7 +236,7 @@ class OutputOptions(Group):
     as_json: AsJson = False
 
 
-@dataclass(frozen=True)
+@option_group
 class LedgerOptions(Group):
     """Where the budget is kept."""
 
@@ -292,7 +253,7 @@ class LedgerOptions(Group):
         return None if self.ledger is None else Charge(self.ledger, str(self.dataset), again=self.charge_again)
 
 
-@dataclass(frozen=True)
+@option_group
 class AlgorithmOptions(Group):
     """Which algorithm, and its parameters."""
 
@@ -318,7 +279,7 @@ class AlgorithmOptions(Group):
         return algorithm_named(self.algorithm, **given)
 
 
-@dataclass(frozen=True)
+@option_group
 class EngineOptions(Group):
     """Where the work is done."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,6 +10,7 @@ import typer
 
 from dpunion.cli.answers import answering, check_standard_output, print_json, print_result, progress_bar, say
 from dpunion.cli.delivering import answer_again, delivering, entry_of
+from dpunion.cli.groups import Group, in_groups, option_group
 from dpunion.cli.options import (
     ALGORITHM_HELP,
     DATA,
@@ -21,7 +21,6 @@ from dpunion.cli.options import (
     Config,
     EngineOptions,
     Force,
-    Group,
     LedgerOptions,
     OutFolder,
     OutputOptions,
@@ -29,7 +28,6 @@ from dpunion.cli.options import (
     ReadingOptions,
     TestKey,
     TextOptions,
-    in_groups,
 )
 from dpunion.cli.records import check_outputs, record_configuration, record_place
 from dpunion.errors import AlreadyReleased, BadParameter
@@ -92,7 +90,7 @@ written by nobody; the statement says how many to expect.
 For all lengths as one set, without spurious ones: [cyan]dpunion release --text body --ngrams 1-3[/cyan]."""
 
 
-@dataclass(frozen=True)
+@option_group
 class ItemOptions(Group):
     """What the items are."""
 
