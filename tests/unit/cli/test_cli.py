@@ -22,6 +22,8 @@ from dpunion.releases import FORMAT, NOT_PRIVATE, Release
 
 ITEMS = ["alpha", "beta", "gamma", "mañana", "line\nbreak", "=formula", "\x1b[31mred"]
 BUDGET = ("-e", "2", "-d", "1e-4")
+# In a process of its own the key is a real one: Funnel misses an item that everybody holds once in 350 releases.
+SURE = ("-a", "weighted-gaussian")
 COLUMNS = ("--user", "author", "--item", "word")
 E10 = "4.5399929762484854e-05"
 
@@ -199,7 +201,7 @@ def test_settings_of_numba_in_the_current_folder_are_not_obeyed(tmp_path, text):
 
 def test_settings_of_numba_do_not_print_into_a_release(posts, tmp_path):
     environment = os.environ | {"NUMBA_DEBUG": "1", "NUMBA_DUMP_BYTECODE": "1", "NUMBA_DISABLE_JIT": "1"}
-    done = process("release", posts, *COLUMNS, *BUDGET, env=environment | {"XDG_CACHE_HOME": str(tmp_path)})
+    done = process("release", posts, *COLUMNS, *BUDGET, *SURE, env=environment | {"XDG_CACHE_HOME": str(tmp_path)})
     assert done.returncode == 0, done.stderr
     assert len(done.stdout.splitlines()) == len(ITEMS)
 
@@ -294,7 +296,7 @@ PRINTED = ["=formula", "\\x1b[31mred", "alpha", "beta", "gamma", "line\\nbreak",
 
 
 def test_release_prints_the_items_and_nothing_else_to_stdout(posts):
-    done = process("release", posts, *COLUMNS, *BUDGET)
+    done = process("release", posts, *COLUMNS, *BUDGET, *SURE)
     assert done.returncode == 0
     # Bytewise by item; escapes are made afterwards.
     assert sorted(done.stdout.splitlines()) == sorted(PRINTED)
