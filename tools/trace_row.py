@@ -78,19 +78,27 @@ class Walk:
     def __init__(self, package: Path) -> None:
         self.package = str(package)
         self.called: dict[CodeType, bool] = {}
-        self.busy = False
+        self.errors: list[str] = []
+        self.own = threading.local()  # each thread's own: what one thread looks at does not hide another's calls
 
     def __call__(self, frame: FrameType, event: str, argument: Any) -> None:
         """Note a call, or what it returned or yielded."""
         code = frame.f_code
-        if event not in ("call", "return") or self.busy or not code.co_filename.startswith(self.package):
+        if (
+            event not in ("call", "return")
+            or getattr(self.own, "busy", False)
+            or not code.co_filename.startswith(self.package)
+        ):
             return
         if self.called.get(code):
             return
-        self.busy = True
-        with contextlib.suppress(Exception):
+        self.own.busy = True
+        try:
             self.called[code] = event == "return" and holds_row(argument)
-        self.busy = False
+        except Exception as error:  # noqa: BLE001 - raised here it would end the release; main tells of it
+            self.errors.append(f"{code.co_qualname}: {type(error).__name__}")
+        finally:
+            self.own.busy = False
 
     def names(self, *, everything: bool) -> list[tuple[str, str]]:
         """Return (module, function) of what handed the row on, or of all."""
@@ -122,6 +130,8 @@ def main() -> None:
             threading.setprofile(None)
         if ITEM not in target.read_text():
             raise SystemExit("the row was not released")
+    if walk.errors:
+        raise SystemExit("Not everything could be looked at: " + ", ".join(sorted(set(walk.errors))))
     found = walk.names(everything="--all" in sys.argv[1:])
     for module, function in found:
         print(f"{module:32} {function}")

@@ -75,7 +75,7 @@ def release(
     normalize    "nfc", "nfc-lower" (default for n-grams) or "exact": done to items before duplicates are dropped
     out          files to write, by suffix; or Folder(...) for Spark to write
     charge       Charge(ledger, dataset): paid before reading; the same release is not made twice in silence
-    run          Run(...): memory, shards, progress, overwriting: nothing there changes what is guaranteed
+    run          Run(...): memory, threads, shards, progress, overwriting: nothing there changes what is guaranteed
     unsafe_test_key  fixes the randomness, for tests; the result is stamped NOT PRIVATE
 
     Your part: a query, view or frame may keep, drop or change a row by that row, or by the same person's rows,
@@ -89,9 +89,9 @@ def release(
     planned = plan(algorithm, epsilon=epsilon, delta=delta, weak_budget=weak_budget)
     if isinstance(planned, NgramPlan) and item is None:
         item, text = Words(text), None
-    normalize = normalize or ("nfc-lower" if isinstance(planned, NgramPlan) else "nfc")
+    normal = normalize if normalize is not None else "nfc-lower" if isinstance(planned, NgramPlan) else "nfc"
     request = Request.of(
-        source, user=user, item=item, text=text, query=query, known=known, null_users=null_users, normalize=normalize
+        source, user=user, item=item, text=text, query=query, known=known, null_users=null_users, normalize=normal
     )
     request.check_for(planned)
     outputs = Outputs.of(out, overwrite=run.overwrite)

@@ -69,6 +69,7 @@ def publish(
 
     Guarantees: the items are sorted by bytes; nothing else of the input reaches the release.
     """
+    run.tell("writing")
     if outputs.folder is not None:
         return dataclasses.replace(draft, stored=engine.store(chosen, draft.columns)), []
     if isinstance(draft.plan, NgramPlan):
@@ -76,5 +77,4 @@ def publish(
     else:
         known = request.known.items if request.include_known and request.known is not None else ()
         made = with_items(draft, (*chosen.items, *known))
-    run.tell("writing")
     return made, [made.write(target, overwrite=outputs.overwrite) for target in outputs.files]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, NoReturn
 
 from dpunion.checks import as_choice, check_whole
@@ -63,9 +63,12 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Charge:
-    """Where the budget is kept; charged before reading. again: allow the same release once more, and charge it."""
+    """Where the budget is kept; charged before reading. again: allow the same release once more, and charge it.
 
-    ledger: PathLike
+    Guarantees: the address, which may hold a password, does not show in the repr.
+    """
+
+    ledger: PathLike = field(repr=False)
     dataset: str
     again: bool = False
 
@@ -116,11 +119,13 @@ class SparkSource:
 
     names: paths, folders and patterns as Spark knows them, or tables of its catalog (with format "table").
     master, settings: where Spark runs, and its settings; the active session, or one machine, when left out.
+
+    Guarantees: settings, which may hold passwords and keys, do not show in the repr.
     """
 
     names: str | Sequence[str]
     master: str | None = None
-    settings: tuple[tuple[str, str], ...] = ()
+    settings: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     format: str | None = None
 
     def __post_init__(self) -> None:
@@ -129,9 +134,12 @@ class SparkSource:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is read and how. Every field tells one release from another: together they are its fingerprint."""
+    """What is read and how. Every field tells one release from another: together they are its fingerprint.
 
-    source: Any
+    Guarantees: the source, which may be people's rows, does not show in the repr.
+    """
+
+    source: Any = field(repr=False)
     user: str | None
     kind: ValueKind
     value: str | tuple[str, ...] | None
@@ -215,7 +223,7 @@ class Request:
         """
         from dpunion.ledger.fingerprints import told
 
-        facts = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "source"}
+        facts = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "source"}
         return {name: told(value) for name, value in (facts | {"known": self.known and self.known.sha256}).items()}
 
     def notes(self) -> tuple[str, ...]:

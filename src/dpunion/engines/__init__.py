@@ -63,8 +63,19 @@ class Engine(Protocol):
         Guarantees: nothing but what is to be released comes out.
         """
 
-    def store(self, chosen: Chosen, columns: tuple[str, ...]) -> str | None:
-        """Write what was selected into the folder that was asked for; return where, None if none was."""
+    def store(self, chosen: Chosen, columns: tuple[str, ...]) -> str:
+        """Write what was selected into the folder that was asked for; return where."""
+
+
+def choose_ngrams(plan: NgramPlan, texts: Any, key: RunKey, run: Run) -> Chosen:
+    """Select n-grams length by length from texts wherever they are, and tell which length.
+
+    Guarantees: those of select_ngrams.
+    """
+    from dpunion.ngrams.lengths import select_ngrams
+
+    found, results = select_ngrams(plan, texts, key, lambda length: run.tell(f"selecting length {length}"))
+    return Chosen(ngrams=found, results=results)
 
 
 def engine_for(request: Request, run: Run, folder: Folder | None) -> Engine:

@@ -96,7 +96,7 @@ class Cleaner:
     def clean(self, users: Any, values: Any, where: str) -> Iterator[RowBatch]:
         """Yield the rows of two raw arrays of equal length, in batches of bounded length.
 
-        values: for a key of several columns, the structs that `keys.key_struct` makes of them.
+        values: for a key of several columns, the structs that `key_columns.key_struct` makes of them.
         """
         size = self.kind.rows_per_batch
         lists = self.values.lists(values, where) if is_list(values.type) else None

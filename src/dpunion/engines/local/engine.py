@@ -5,15 +5,15 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
 from dpunion.algorithms import Bounding
 from dpunion.contributions import Contributions, Int64s, ItemTable
-from dpunion.engines import Chosen
+from dpunion.engines import Chosen, choose_ngrams
 from dpunion.engines.local.rounds import run_rounds
-from dpunion.errors import BadParameter
+from dpunion.errors import BadParameter, InternalError
 from dpunion.mechanisms import mechanism_for
 from dpunion.ngrams.plans import NgramPlan
 from dpunion.plans import Plan
@@ -78,18 +78,16 @@ class LocalEngine:
     def select(self, held: Any, plan: Plan | NgramPlan, key: RunKey) -> Chosen:
         """Run the rounds, or those of each length."""
         if isinstance(plan, NgramPlan):
-            from dpunion.ngrams.lengths import select_ngrams
-
-            found, results = select_ngrams(plan, held, key, lambda length: self.run.tell(f"selecting length {length}"))
-            return Chosen(ngrams=found, results=results)
+            return choose_ngrams(plan, held, key, self.run)
         self.run.tell("selecting")
         return Chosen(items=texts_of(held.table, run_rounds(mechanism_for(plan), held, key)))
 
-    def store(self, chosen: Chosen, columns: tuple[str, ...]) -> None:
-        """Folders are Spark's."""
+    def store(self, chosen: Chosen, columns: tuple[str, ...]) -> NoReturn:  # noqa: ARG002 - as in the Protocol
+        """Folders are Spark's: `for_run` refuses them."""
+        raise InternalError("one machine was asked to store a release in a folder of Spark's")
 
 
-def refuse_memory_limit() -> None:
+def refuse_memory_limit() -> NoReturn:
     """Refuse a limit that would not be kept."""
     raise BadParameter(
         "A memory limit cannot be kept on Spark, with n-grams or with another tokenizer yet.",

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 from dpunion.algorithms import Bounding, Funnel
 from dpunion.checks import check_whole
 from dpunion.contributions import Contributions
-from dpunion.engines import Chosen
+from dpunion.engines import Chosen, choose_ngrams
 from dpunion.engines.local.engine import open_request, read_sets, refuse_memory_limit
-from dpunion.errors import BadParameter
+from dpunion.errors import BadParameter, InternalError
 from dpunion.mechanisms import mechanism_for
 from dpunion.ngrams.plans import NgramPlan
 from dpunion.plans import Plan
@@ -104,22 +104,19 @@ class SparkEngine:
         from dpunion.engines.spark.rounds import selected
 
         if isinstance(plan, NgramPlan):
-            from dpunion.ngrams.lengths import select_ngrams
-
-            found, results = select_ngrams(plan, held, key, lambda length: self.run.tell(f"selecting length {length}"))
-            return Chosen(ngrams=found, results=results)
+            return choose_ngrams(plan, held, key, self.run)
         reader = ReadSets(held.request, plan.algorithm.bounding)
         chosen = held.until_left.enter_context(selected(held.frame, mechanism_for(plan), reader, key, self.shards))
         if self.folder is not None:
             return Chosen(frame=chosen)
         return Chosen(items=tuple(name.decode() for name in collected(chosen)))
 
-    def store(self, chosen: Chosen, columns: tuple[str, ...]) -> str | None:
+    def store(self, chosen: Chosen, columns: tuple[str, ...]) -> str:
         """Have Spark write what was selected into the folder."""
         from dpunion.engines.spark.frames import as_columns, written
 
         if self.folder is None:
-            return None
+            raise InternalError("a release without a folder was to be stored in one")
         written(as_columns(chosen.frame, columns), self.folder, overwrite=self.run.overwrite)
         return self.folder
 
@@ -169,10 +166,11 @@ def check_scores_of(plan: Plan | NgramPlan, shards: int) -> None:
     from dpunion.engines.spark.targets import check_scores
     from dpunion.ngrams.plans import highest_threshold
 
-    first = plan.first if isinstance(plan, NgramPlan) else plan
-    if isinstance(first.algorithm, Funnel):
-        check_scores(first.scale, first.threshold, first.algorithm, shards)
-    for one in plan.lengths[1:] if isinstance(plan, NgramPlan) else ():
-        if isinstance(one.algorithm, Funnel):
-            threshold = 1.05 * highest_threshold(one.stddev, plan.algorithm.spurious_rate)  # type: ignore[union-attr]
-            check_scores(one.stddev, threshold, one.algorithm, shards)
+    if isinstance(plan, NgramPlan):
+        check_scores_of(plan.first, shards)
+        for one in plan.lengths[1:]:
+            if isinstance(one.algorithm, Funnel):
+                threshold = 1.05 * highest_threshold(one.stddev, plan.algorithm.spurious_rate)
+                check_scores(one.stddev, threshold, one.algorithm, shards)
+    elif isinstance(plan.algorithm, Funnel):
+        check_scores(plan.scale, plan.threshold, plan.algorithm, shards)
