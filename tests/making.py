@@ -27,7 +27,7 @@ def publish_ngrams(
     plan: NgramPlan, stream: TokenStream, key: RunKey, on_length: Callable[[int], None] = lambda _: None
 ) -> Release:
     """Select length by length and return the release."""
-    found, results = select_ngrams(plan, LocalTexts(stream, key), key, on_length)
+    _, found, results = select_ngrams(plan, LocalTexts(stream, key), key, on_length)
     return ngram_release(found, plan, results, guaranteed=not key.is_test)
 
 

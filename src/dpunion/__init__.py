@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         WeightedLaplace,
     )
     from dpunion.budget import Budget
+    from dpunion.counts import Counts
     from dpunion.errors import (
         AlreadyReleased,
         BadParameter,
@@ -52,6 +53,7 @@ _HOMES = {
     "BudgetExhausted": "errors",
     "CannotWrite": "errors",
     "Charge": "requests",
+    "Counts": "counts",
     "CountGaussian": "algorithms",
     "CountLaplace": "algorithms",
     "DpSips": "algorithms",
@@ -87,6 +89,7 @@ __all__ = [
     "Charge",
     "CountGaussian",
     "CountLaplace",
+    "Counts",
     "DpSips",
     "DpunionError",
     "Folder",

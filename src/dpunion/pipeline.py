@@ -4,6 +4,7 @@ plan      every number, from public parameters only                  plans, ngra
 charge    the ledger is charged before anything is read              charging, ledger
 read      rows -> each person's distinct items, at most this many     engines: read (reading, sets)
 select    rounds of weigh, decide, narrow                            engines: select (mechanisms, ngrams.lengths)
+count     when asked for: how many people hold each                  engines: count (counting)
 publish   the chosen items, sorted; written whole or not at all      releases, formats
 """
 
@@ -15,29 +16,44 @@ from typing import Any, overload
 from dpunion.algorithms import Algorithm, Funnel
 from dpunion.budget import budget_for_release
 from dpunion.charging import charged
+from dpunion.composing import plan_with_counts
+from dpunion.counts import Counts, as_counts
 from dpunion.engines import engine_for
 from dpunion.ngrams.plans import NgramPlan, Ngrams, plan_ngrams
 from dpunion.plans import Plan, plan_release
-from dpunion.publishing import Outputs, draft_release, publish
+from dpunion.publishing import Outputs, count_holders, draft_release, publish
 from dpunion.randomness import RunKey
 from dpunion.releases import Release
 from dpunion.requests import Charge, Folder, PathLike, Request, Run, Words
 
 
 @overload
-def plan(algorithm: Ngrams, *, epsilon: float, delta: float, weak_budget: bool = False) -> NgramPlan: ...
+def plan(
+    algorithm: Ngrams, *, epsilon: float, delta: float, weak_budget: bool = False, counts: bool | Counts = False
+) -> NgramPlan: ...
 @overload
 def plan(
-    algorithm: Algorithm | str | None = None, *, epsilon: float, delta: float, weak_budget: bool = False
+    algorithm: Algorithm | str | None = None,
+    *,
+    epsilon: float,
+    delta: float,
+    weak_budget: bool = False,
+    counts: bool | Counts = False,
 ) -> Plan: ...
 def plan(
-    algorithm: Algorithm | Ngrams | str | None = None, *, epsilon: float, delta: float, weak_budget: bool = False
+    algorithm: Algorithm | Ngrams | str | None = None,
+    *,
+    epsilon: float,
+    delta: float,
+    weak_budget: bool = False,
+    counts: bool | Counts = False,
 ) -> Plan | NgramPlan:
-    """Fix every number of a release, without data; weak_budget as in `release`."""
-    budget = budget_for_release(epsilon, delta, weak_budget=weak_budget)
+    """Fix every number of a release, without data; weak_budget and counts as in `release`."""
+    budget, asked = budget_for_release(epsilon, delta, weak_budget=weak_budget), as_counts(counts)
     if isinstance(algorithm, Ngrams):
-        return plan_ngrams(algorithm, budget)
-    return plan_release(Funnel() if algorithm is None else algorithm, budget)
+        return plan_ngrams(algorithm, budget, asked)
+    chosen = Funnel() if algorithm is None else algorithm
+    return plan_release(chosen, budget) if asked is None else plan_with_counts(chosen, budget, asked)
 
 
 def release(
@@ -50,11 +66,13 @@ def release(
     delta: float,
     weak_budget: bool = False,
     algorithm: Algorithm | Ngrams | str | None = None,
+    counts: bool | Counts = False,
     query: str | None = None,
     known: Any = None,
     null_users: str = "refuse",
     normalize: str | None = None,
     out: PathLike | Sequence[PathLike] | Folder = (),
+    sort: str | None = None,
     charge: Charge | None = None,
     run: Run = Run(),  # noqa: B008 - frozen
     unsafe_test_key: int | None = None,
@@ -69,11 +87,13 @@ def release(
     text         instead of item, a column of texts: the same as Words("body")
     weak_budget  leave for an epsilon above 10 or a delta above 0.001, which guarantee next to nothing
     algorithm    an algorithm or its name, Funnel() when left out; Ngrams() releases n-grams length by length
+    counts       True, or Counts(share=...): also say how many people hold each item, from the same budget
     known        a public list (a file, an earlier Release, texts) to leave out, so that the budget finds new items;
                  Known(list, include=True) adds it to the result
     null_users   "refuse" or "drop" rows that do not say whose they are
     normalize    "nfc", "nfc-lower" (default for n-grams) or "exact": done to items before duplicates are dropped
     out          files to write, by suffix; or Folder(...) for Spark to write
+    sort         "item" by their bytes, or "people", the most popular first: the default with counts
     charge       Charge(ledger, dataset): paid before reading; the same release is not made twice in silence
     run          Run(...): memory, threads, shards, progress, overwriting: nothing there changes what is guaranteed
     unsafe_test_key  fixes the randomness, for tests; the result is stamped NOT PRIVATE
@@ -86,7 +106,7 @@ def release(
     - a bad budget, algorithm, option or output is refused before any data is read;
     - with a charge, the budget is spent before any data is read, and a crash counts as spent.
     """
-    planned = plan(algorithm, epsilon=epsilon, delta=delta, weak_budget=weak_budget)
+    planned = plan(algorithm, epsilon=epsilon, delta=delta, weak_budget=weak_budget, counts=counts)
     if isinstance(planned, NgramPlan) and item is None:
         item, text = Words(text), None
     normal = normalize if normalize is not None else "nfc-lower" if isinstance(planned, NgramPlan) else "nfc"
@@ -94,19 +114,28 @@ def release(
         source, user=user, item=item, text=text, query=query, known=known, null_users=null_users, normalize=normal
     )
     request.check_for(planned)
-    outputs = Outputs.of(out, overwrite=run.overwrite)
-    engine = engine_for(request, run, outputs.folder)
-    engine.check(request, planned)
+    outputs = Outputs.of(out, overwrite=run.overwrite, sort=sort, counts=planned.counts is not None)
     outputs.check_apart(source=source, known=known, charge=charge)
-    key = RunKey.for_run(unsafe_test_key)
+    return fulfil(planned, request, outputs, charge, run, RunKey.for_run(unsafe_test_key))
 
-    with charged(charge, planned, request, engine, key) as entry:
+
+def fulfil(
+    plan: Plan | NgramPlan, request: Request, outputs: Outputs, charge: Charge | None, run: Run, key: RunKey
+) -> Release:
+    """Make the release that was asked for and planned: charge, read, select, count, publish.
+
+    Guarantees: those of `release`; what cannot be done is refused before the charge, and nothing is read before it.
+    """
+    engine = engine_for(request, run, outputs.folder)
+    engine.check(request, plan)
+    with charged(charge, plan, request, engine, key) as entry:
         # A release that was made before is found first; a bad output then gives the charge back.
         outputs.check()
-        with engine.read(request, planned, key, entry.start_reading) as held:
-            chosen = engine.select(held, planned, key)
-            draft = draft_release(planned, request, engine, entry, key)
-            made, written = publish(chosen, draft, request, engine, outputs, run)
+        with engine.read(request, plan, key, entry.start_reading) as held:
+            chosen = engine.select(held, plan, key)
+            counted = count_holders(engine, held, chosen, request, plan.counts, key)
+            draft = draft_release(plan, request, engine, entry, key)
+            made, written = publish(chosen, counted, draft, request, engine, outputs, run)
         entry.settle(made, written)
     return made
 

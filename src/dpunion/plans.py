@@ -31,6 +31,7 @@ from dpunion.calibration import gaussian, laplace, optimal, rounding
 from dpunion.calibration.gaussian import Calibrated
 from dpunion.calibration.hints import calibrate_with_hints
 from dpunion.checks import check_real, refuse_policy
+from dpunion.counts import CountsPlan
 from dpunion.errors import BadParameter
 from dpunion.foreign import ForeignErrors
 
@@ -66,7 +67,7 @@ class Plan:
     scale: the standard deviation of Gaussian or the scale of Laplace noise. threshold: what a noisy weight must
     exceed. cutoff: what a policy fills items up to (None: no policy). delta_used: what the certificate says the
     delta is, at most the budget's. rounding_slack: how much noise and threshold were raised for float64 rounding.
-    rounds: the rounds of an algorithm that has several.
+    rounds: the rounds of an algorithm that has several. counts: of a release with counts, how these are made.
     """
 
     algorithm: Algorithm
@@ -79,6 +80,7 @@ class Plan:
     delta_used: float
     rounding_slack: float
     rounds: tuple[Round, ...] = ()
+    counts: CountsPlan | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plan as plain values, for JSON and for people."""
@@ -101,6 +103,8 @@ class Plan:
         }
         if self.rounds:
             values["rounds"] = [dataclasses.asdict(one) for one in self.rounds]
+        if self.counts is not None:
+            values["counts"] = self.counts.to_dict()
         return values
 
     @classmethod
@@ -124,6 +128,7 @@ class Plan:
                     Round(real_in(one, "budget"), real_in(one, "stddev"), real_in(one, "threshold"))
                     for one in values.get("rounds", [])
                 ),
+                counts=CountsPlan.from_dict(values["counts"]) if "counts" in values else None,
             )
 
 
@@ -155,22 +160,22 @@ def plan_release(algorithm: object, budget: Budget) -> Plan:
 
 def _count_laplace(algorithm: CountLaplace, budget: Budget, epsilon: float, delta: float) -> Plan:
     found = laplace.published_count_laplace(epsilon, delta, algorithm.max_items_per_user)
-    return _shares_plan(algorithm, budget, Noise.LAPLACE, found)
+    return shares_plan(algorithm, budget, Noise.LAPLACE, found)
 
 
 def _weighted_laplace(algorithm: WeightedLaplace, budget: Budget, epsilon: float, delta: float) -> Plan:
     found = laplace.published_spread(epsilon, delta, algorithm.max_items_per_user)
-    return _shares_plan(algorithm, budget, Noise.LAPLACE, found)
+    return shares_plan(algorithm, budget, Noise.LAPLACE, found)
 
 
 def _count_gaussian(algorithm: CountGaussian, budget: Budget, epsilon: float, delta: float) -> Plan:
     published = algorithm.calibration is Calibration.PUBLISHED
     calibrate = gaussian.published_count_gaussian if published else gaussian.exact_count
-    return _shares_plan(algorithm, budget, Noise.GAUSSIAN, calibrate(epsilon, delta, algorithm.max_items_per_user))
+    return shares_plan(algorithm, budget, Noise.GAUSSIAN, calibrate(epsilon, delta, algorithm.max_items_per_user))
 
 
 def _weighted_gaussian(algorithm: WeightedGaussian, budget: Budget, epsilon: float, delta: float) -> Plan:
-    return _shares_plan(algorithm, budget, Noise.GAUSSIAN, unit_norm(algorithm, epsilon, delta))
+    return shares_plan(algorithm, budget, Noise.GAUSSIAN, unit_norm(algorithm, epsilon, delta))
 
 
 def _policy_laplace(algorithm: PolicyLaplace, budget: Budget, epsilon: float, delta: float) -> Plan:
@@ -214,17 +219,20 @@ def rounds_of_funnel(algorithm: Funnel, stddev: float, threshold: float) -> tupl
     return tuple(Round(share, stddev, line) for share, line in zip(algorithm.shares, lines, strict=True))
 
 
-def _sips_plan(algorithm: DpSips, budget: Budget, epsilon: float, delta: float) -> Plan:
-    """Plan DP-SIPS: half of delta for the noise of all rounds together, half shared out for novel items."""
+def sips_plan(algorithm: DpSips, budget: Budget, epsilon: float, delta: float, share: float = 1.0) -> Plan:
+    """Plan DP-SIPS: half of delta for the noise of all rounds together, half shared out for novel items.
+
+    share: its part of the squared budget; the rest is for Gaussian releases composed with it.
+    """
     half = delta / 2.0
-    calibrated = gaussian.gaussian_stddev(epsilon, half, 1.0)
+    calibrated = gaussian.gaussian_stddev(epsilon, half, 1.0) / math.sqrt(share)
     # Each round's coins round: by Minkowski the shifts of all rounds together count sqrt(rounds) times.
     slack = rounding.l2_coins_slack(calibrated * algorithm.rounds, 1.0)
     stddev = calibrated * (1.0 + slack)
     rounds = []
-    for share in algorithm.shares:
-        spread = stddev / math.sqrt(share)
-        threshold = gaussian.spread_threshold(spread, half * share, algorithm.max_items_per_user)
+    for part in algorithm.shares:
+        spread = stddev / math.sqrt(part)
+        threshold = gaussian.spread_threshold(spread, half * part, algorithm.max_items_per_user)
         rounds.append(Round(1.0, spread, threshold * (1.0 + slack)))
     return Plan(
         algorithm=algorithm,
@@ -256,7 +264,7 @@ def _optimal_plan(algorithm: OptimalSingleItem, budget: Budget, epsilon: float, 
     )
 
 
-def _shares_plan(algorithm: Algorithm, budget: Budget, noise: Noise, calibrated: Calibrated) -> Plan:
+def shares_plan(algorithm: Algorithm, budget: Budget, noise: Noise, calibrated: Calibrated) -> Plan:
     """Plan for weights that are exact integers: only the decision itself rounds."""
     bound, limit = algorithm.sensitivity.bound, algorithm.max_items_per_user
     if noise is Noise.GAUSSIAN:
@@ -309,7 +317,7 @@ PLANNERS: dict[type[Algorithm], Callable[[Any, Budget, float, float], Plan]] = {
     PolicyLaplace: _policy_laplace,
     PolicyGaussian: _policy_gaussian,
     Funnel: _funnel_plan,
-    DpSips: _sips_plan,
+    DpSips: sips_plan,
     OptimalSingleItem: _optimal_plan,
 }
 """How each algorithm is planned: a function of it, the budget, and the (epsilon, delta) to calibrate to."""

@@ -10,32 +10,43 @@ from pathlib import Path
 from typing import Any
 
 from dpunion.charging import Entry
-from dpunion.engines import Chosen, Engine
+from dpunion.checks import as_choice
+from dpunion.counts import Counted, CountsPlan
+from dpunion.engines import Chosen, Engine, Listed
 from dpunion.errors import BadParameter
 from dpunion.formats import check_target
 from dpunion.ngrams.plans import NgramPlan
 from dpunion.plans import Plan
 from dpunion.randomness import RunKey
 from dpunion.reading.overlaps import refuse_overwriting
-from dpunion.releases import NGRAM_COLUMN, Release, with_items, with_ngrams
+from dpunion.releases import NGRAM_COLUMN, Order, Release, with_items, with_ngrams
 from dpunion.requests import Charge, Folder, Known, PathLike, Request, Run, SparkSource
 
 
 @dataclass(frozen=True, slots=True)
 class Outputs:
-    """Where a release goes: files by their suffixes, or a folder for Spark to write."""
+    """Where a release goes: files by their suffixes, or a folder for Spark to write; and how it is sorted."""
 
     files: tuple[Path, ...]
     folder: Folder | None
     overwrite: bool
+    order: Order | None = None
 
     @classmethod
-    def of(cls, out: PathLike | Sequence[PathLike] | Folder, *, overwrite: bool) -> Outputs:
-        """Take what was asked for, unchecked."""
+    def of(
+        cls, out: PathLike | Sequence[PathLike] | Folder, *, overwrite: bool, sort: str | None = None, counts: bool
+    ) -> Outputs:
+        """Take what was asked for; refuse an order that there is not, other places are checked later."""
+        order = None if sort is None else as_choice("sort", sort, Order)
+        if order is Order.PEOPLE and not counts:
+            raise BadParameter(
+                "Items can only be sorted by people when people are counted.",
+                "Ask for counts (counts=True, --counts), or leave out 'sort' (--sort).",
+            )
         if isinstance(out, Folder):
-            return cls((), out, overwrite)
+            return cls((), out, overwrite, order)
         named = [out] if isinstance(out, (str, os.PathLike)) else out
-        return cls(tuple(map(Path, named)), None, overwrite)
+        return cls(tuple(map(Path, named)), None, overwrite, order)
 
     def check_apart(self, *, source: Any, known: Any, charge: Charge | None) -> None:
         """Refuse outputs that would replace what is read or kept, or be read the next time."""
@@ -62,19 +73,49 @@ def draft_release(plan: Plan | NgramPlan, request: Request, engine: Engine, entr
     return Release((), plan, not key.is_test, notes, columns)
 
 
+def list_chosen(chosen: Chosen, request: Request) -> Listed:
+    """Return the public list: what was selected, and the known list when it is included.
+
+    Guarantees: nothing of the input but what was selected is in it.
+    """
+    if chosen.levels:
+        return Listed((), (), tuple(length == 1 for _, length in chosen.ngrams), chosen.levels)
+    known = () if request.known is None else request.known.items
+    selected = set(chosen.items)
+    texts = sorted(selected.union(known) if request.include_known else selected)
+    return Listed(tuple(texts), () if request.include_known else known, tuple(text in selected for text in texts))
+
+
+def count_holders(
+    engine: Engine, held: Any, chosen: Chosen, request: Request, plan: CountsPlan | None, key: RunKey
+) -> Counted | None:
+    """Count the people who hold each of the list, when that was planned.
+
+    Guarantees: those of the engine's `count`.
+    """
+    return None if plan is None else engine.count(held, list_chosen(chosen, request), plan, key)
+
+
 def publish(
-    chosen: Chosen, draft: Release, request: Request, engine: Engine, outputs: Outputs, run: Run
+    chosen: Chosen,
+    counted: Counted | None,
+    draft: Release,
+    request: Request,
+    engine: Engine,
+    outputs: Outputs,
+    run: Run,
 ) -> tuple[Release, list[Path]]:
     """Turn what was selected, and the known list when it is included, into the release; return it and its files.
 
-    Guarantees: the items are sorted by bytes; nothing else of the input reaches the release.
+    Guarantees: the items are sorted; nothing else of the input reaches the release.
     """
     run.tell("writing")
-    if outputs.folder is not None:
-        return dataclasses.replace(draft, stored=engine.store(chosen, draft.columns)), []
     if isinstance(draft.plan, NgramPlan):
-        made = with_ngrams(draft, chosen.ngrams, chosen.results)
+        made = with_ngrams(draft, chosen.ngrams, chosen.results, counted, outputs.order)
+    elif outputs.folder is None or counted is not None:
+        made = with_items(draft, list_chosen(chosen, request).texts, counted, outputs.order)
     else:
-        known = request.known.items if request.include_known and request.known is not None else ()
-        made = with_items(draft, (*chosen.items, *known))
+        made = draft
+    if outputs.folder is not None:
+        return dataclasses.replace(draft, totals=made.totals, stored=engine.store(chosen, made)), []
     return made, [made.write(target, overwrite=outputs.overwrite) for target in outputs.files]

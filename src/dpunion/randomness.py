@@ -52,6 +52,8 @@ class Purpose(enum.Enum):
     """n-grams nobody holds."""
     SHARD = "shard"
     """Which shard a user belongs to."""
+    COUNT = "count"
+    """Gaussian noise of the numbers of people, for each step; its input is a place on the public list."""
 
 
 class RunKey:
@@ -168,7 +170,11 @@ class RunKey:
         - the draw of an item depends on the run key, the round and its digest alone;
         - tail probabilities are right to a relative 1.2·10⁻¹⁴, out to 13 standard deviations.
         """
-        return sampling.normals(self.words(Purpose.NOISE, round, digests))
+        return self.normals_of(Purpose.NOISE, round, digests)
+
+    def normals_of(self, purpose: Purpose, round: int, digests: Uint64s) -> Float64s:  # noqa: A002
+        """Return one standard normal for each digest, by the purpose and the round; as `normals`."""
+        return sampling.normals(self.words(purpose, round, digests))
 
     def decide_gaussian(
         self,

@@ -3,32 +3,40 @@
 from __future__ import annotations
 
 import contextlib
+import enum
 import hashlib
 import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from dpunion import formats, keys
-from dpunion.budget import guarantee
+from dpunion.checks import check_whole
+from dpunion.counts import MOST_PEOPLE, Counted, Totals
 from dpunion.errors import BadParameter
 from dpunion.files import atomic_file
 from dpunion.formats import COLUMN, check_target
 from dpunion.ngrams.plans import LengthResult, NgramPlan, read_length
 from dpunion.plans import Plan
+from dpunion.statements import statement
 
 FORMAT = "dpunion-release/2"
 NGRAM_FORMAT = "dpunion-ngrams/2"
 FIRST_FORMATS = {"dpunion-release/1": FORMAT, "dpunion-ngrams/1": NGRAM_FORMAT}
 """Formats that say 'private' for 'guaranteed', and those that followed them."""
 NGRAM_COLUMN, LENGTH = "ngram", "length"
-NOT_PRIVATE = "NOT PRIVATE: made with a fixed test key, so nothing is guaranteed. Never publish this."
-ASSUMPTIONS = (
-    "It assumes that one user id stands for one person, that the operator is trusted, and that the budget of all "
-    "releases from the same data is added up. It does not cover running time or memory use."
-)
+PEOPLE = "people"
+COUNTED = (PEOPLE, "low", "high")
+"""The columns of counts, as they are called in Counted."""
+
+
+class Order(enum.Enum):
+    """How a release is sorted: by the bytes of the items, or the most popular first."""
+
+    ITEM = "item"
+    PEOPLE = "people"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +52,12 @@ class Numbers:
 class Release:
     """What may be published.
 
-    items: sorted by their UTF-8 bytes: texts, or for keys of several columns tuples of texts. guaranteed: False when a
-    test key was used. notes: further public sentences of the statement: the ledger entry, the known list. columns: the
-    names with which the texts of an item are written. numbers: what stands beside each item: of n-grams the length.
-    results: of n-grams, what is known about each length. stored: the folder in which Spark wrote the items, which are
-    then not here.
+    items: texts, or for keys of several columns tuples; sorted by their UTF-8 bytes, or the most popular first.
+    guaranteed: False when a test key was used. notes: further public sentences of the statement: the ledger entry, the
+    known list. columns: the names with which the texts of an item are written. numbers: what stands beside each item:
+    of n-grams the length, with counts the people and the interval. results: of n-grams, what is known about each
+    length. stored: the folder in which Spark wrote the items, which are then not here. totals: with counts, what is
+    known about all people together.
     """
 
     items: tuple[Any, ...]
@@ -59,6 +68,7 @@ class Release:
     numbers: tuple[Numbers, ...] = ()
     results: tuple[LengthResult, ...] = ()
     stored: str | None = None
+    totals: Totals | None = None
 
     def __len__(self) -> int:
         self._refuse_if_stored()
@@ -80,7 +90,9 @@ class Release:
     @property
     def statement(self) -> str:
         """Say in plain words what was guaranteed."""
-        return statement(self.plan, guaranteed=self.guaranteed, notes=self.notes, results=self.results)
+        return statement(
+            self.plan, guaranteed=self.guaranteed, notes=self.notes, results=self.results, totals=self.totals
+        )
 
     @property
     def header(self) -> tuple[str, ...]:
@@ -110,10 +122,21 @@ class Release:
 
     def of_length(self, length: int) -> tuple[str, ...]:
         """Return the n-grams of one length."""
-        lengths = next((one.values for one in self.numbers if one.name == LENGTH), None)
-        if lengths is None:
-            raise BadParameter("The items of this release have no length.", "Release n-grams: algorithm=Ngrams().")
+        lengths = self._numbers(LENGTH, "The items of this release have no length.", "Release n-grams: Ngrams().")
         return tuple(item for item, size in zip(self.items, lengths, strict=True) if size == length)
+
+    @property
+    def people(self) -> dict[Any, int]:
+        """Return the estimated number of people who hold each item, in the order of the items."""
+        people = self._numbers(PEOPLE, "This release has no counts.", "Ask for them: counts=True (--counts).")
+        return dict(zip(self.items, people, strict=True))
+
+    def _numbers(self, name: str, problem: str, remedy: str) -> tuple[int, ...]:
+        self._refuse_if_stored()
+        for one in self.numbers:
+            if one.name == name:
+                return one.values
+        raise BadParameter(problem, remedy)
 
     @property
     def sha256(self) -> str:
@@ -140,8 +163,12 @@ class Release:
             "notes": list(self.notes),
             "plan": self.plan.to_dict(),
         }
+        if self.totals is not None:
+            values["totals"] = self.totals.to_dict()
+            values["numbers"] = {one.name: list(one.values) for one in self.numbers if one.name != LENGTH}
         if ngrams:
-            return values | {"results": [asdict(one) for one in self.results], "ngrams": [list(r) for r in self.rows()]}
+            rows = [list(row[:2]) for row in self.rows()]
+            return values | {"results": [asdict(one) for one in self.results], "ngrams": rows}
         items = [list(item) for item in self.items] if len(self.columns) > 1 else list(self.items)
         return values | {"columns": list(self.columns), "items": items}
 
@@ -153,7 +180,8 @@ class Release:
             values = _newest(json.loads(text))
         if isinstance(values, dict) and _is_whole(values):
             if values.get("format") == FORMAT and _has_items(values):
-                return _items_from(values)
+                with contextlib.suppress(KeyError, TypeError, ValueError):
+                    return _items_from(values)
             if values.get("format") == NGRAM_FORMAT and _has_ngrams(values):
                 with contextlib.suppress(KeyError, TypeError, ValueError):
                     return _ngrams_from(values)
@@ -173,29 +201,56 @@ class Release:
         return target
 
 
-def with_items(draft: Release, texts: Iterable[str]) -> Release:
+def with_items(
+    draft: Release, texts: Sequence[str], counted: Counted | None = None, order: Order | None = None
+) -> Release:
     """Return the release with these items, each one text: sorted, and keys of several columns in their parts.
 
-    Guarantees: the items depend on the set of the texts alone, not on their order.
+    texts: distinct. counted: how many people hold each of them.
+
+    Guarantees: what is returned depends on the set of the texts and what was counted of each, not on their order.
     """
-    sorted_items = sorted(set(texts)) if len(draft.columns) == 1 else sorted(map(keys.split_key, set(texts)))
-    return _replaced(draft, tuple(sorted_items), ())
+    items: list[Any] = list(texts) if len(draft.columns) == 1 else list(map(keys.split_key, texts))
+    return _with_rows(draft, items, (), counted, order)
 
 
-def with_ngrams(draft: Release, found: Sequence[tuple[str, int]], results: tuple[LengthResult, ...]) -> Release:
+def with_ngrams(
+    draft: Release,
+    found: Sequence[tuple[str, int]],
+    results: tuple[LengthResult, ...],
+    counted: Counted | None = None,
+    order: Order | None = None,
+) -> Release:
     """Return the release with these n-grams, each with its length, sorted.
 
-    Guarantees: the items depend on the set of the n-grams alone, not on their order.
+    Guarantees: what is returned depends on the set of the n-grams and what was counted of each, not on their order.
     """
-    rows = sorted(found)
-    lengths = Numbers(LENGTH, tuple(length for _, length in rows), 32)
-    return _replaced(draft, tuple(text for text, _ in rows), (lengths,), results)
+    lengths = Numbers(LENGTH, tuple(length for _, length in found), 32)
+    return _with_rows(draft, [text for text, _ in found], (lengths,), counted, order, results)
 
 
-def _replaced(
-    draft: Release, items: tuple[Any, ...], numbers: tuple[Numbers, ...], results: tuple[LengthResult, ...] = ()
+def _with_rows(
+    draft: Release,
+    items: list[Any],
+    numbers: tuple[Numbers, ...],
+    counted: Counted | None,
+    order: Order | None,
+    results: tuple[LengthResult, ...] = (),
 ) -> Release:
-    return Release(items, draft.plan, draft.guaranteed, draft.notes, draft.columns, numbers, results)
+    if counted is not None:
+        numbers = (*numbers, *(Numbers(name, getattr(counted, name)) for name in COUNTED))
+    chosen = order or (Order.ITEM if counted is None else Order.PEOPLE)
+    places = sorted(range(len(items)), key=items.__getitem__)
+    if counted is not None and chosen is Order.PEOPLE:
+        places.sort(key=lambda place: -counted.people[place])
+    sorted_numbers = tuple(replace(one, values=tuple(map(one.values.__getitem__, places))) for one in numbers)
+    return replace(
+        draft,
+        items=tuple(map(items.__getitem__, places)),
+        numbers=sorted_numbers,
+        results=results,
+        totals=None if counted is None else counted.totals,
+    )
 
 
 def _newest(values: Any) -> Any:
@@ -226,8 +281,24 @@ def _has_items(values: dict[str, Any]) -> bool:
 def _items_from(values: dict[str, Any]) -> Release:
     columns = tuple(values.get("columns", (COLUMN,)))
     items = values["items"] if len(columns) == 1 else map(tuple, values["items"])
-    notes = tuple(values.get("notes", []))
-    return Release(tuple(sorted(items)), Plan.from_dict(values["plan"]), values["guaranteed"], notes, columns)
+    notes, plan = tuple(values.get("notes", [])), Plan.from_dict(values["plan"])
+    counts = _counts_from(values, len(values["items"]))
+    ordered = tuple(items) if counts else tuple(sorted(items))
+    return replace(Release(ordered, plan, values["guaranteed"], notes, columns), **counts)
+
+
+def _counts_from(values: dict[str, Any], count: int) -> dict[str, Any]:
+    """Return the numbers of people and the totals that were written, or nothing."""
+    if "totals" not in values:
+        return {}
+    written = {name: values["numbers"][name] for name in COUNTED}
+    if any(len(one) != count for one in written.values()):
+        raise ValueError("another number of counts than of items")
+    for one in written.values():
+        for number in one:
+            check_whole("counts", "people", number, 0, MOST_PEOPLE)
+    numbers = tuple(Numbers(name, tuple(one)) for name, one in written.items())
+    return {"numbers": numbers, "totals": Totals.from_dict(values["totals"])}
 
 
 def _has_ngrams(values: dict[str, Any]) -> bool:
@@ -244,7 +315,13 @@ def _ngrams_from(values: dict[str, Any]) -> Release:
     results = tuple(LengthResult.from_dict(one) for one in values["results"])
     rows = [(ngram, read_length({"length": length})) for ngram, length in values["ngrams"]]
     plan, notes = NgramPlan.from_dict(values["plan"]), tuple(values.get("notes", []))
-    return with_ngrams(Release((), plan, values["guaranteed"], notes, (NGRAM_COLUMN,)), rows, results)
+    draft = Release((), plan, values["guaranteed"], notes, (NGRAM_COLUMN,))
+    counts = _counts_from(values, len(rows))
+    if not counts:
+        return with_ngrams(draft, rows, results)
+    lengths = Numbers(LENGTH, tuple(length for _, length in rows), 32)
+    items, numbers = tuple(text for text, _ in rows), (lengths, *counts["numbers"])
+    return replace(draft, items=items, numbers=numbers, results=results, totals=counts["totals"])
 
 
 def _are_texts(values: Any) -> bool:
@@ -252,37 +329,6 @@ def _are_texts(values: Any) -> bool:
     if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
         return False
     return formats.is_utf8("".join(values))
-
-
-def statement(
-    plan: Plan | NgramPlan, *, guaranteed: bool, notes: Sequence[str] = (), results: Sequence[LengthResult] = ()
-) -> str:
-    """Say in plain words what a release with this plan guarantees, and what it does not."""
-    if not guaranteed:
-        return NOT_PRIVATE
-    if isinstance(plan, NgramPlan):
-        lines = [*guarantee(plan.budget, covers="texts"), *_how_ngrams_were_made(plan, results)]
-    else:
-        limit = plan.algorithm.max_items_per_user
-        lines = [
-            *guarantee(plan.budget),
-            f"It was made by {plan.algorithm.name}, with at most {limit} items of each person taken into account, by "
-            "secret random decisions that were made once and not kept.",
-        ]
-    return "\n".join([*lines, ASSUMPTIONS, *notes])
-
-
-def _how_ngrams_were_made(plan: NgramPlan, results: Sequence[LengthResult]) -> list[str]:
-    """Say by what n-grams were released, and which of them may be spurious."""
-    lines = [f"Single tokens were released by {plan.first.algorithm.name}; all of them were written by somebody."]
-    if len(plan.lengths) > 1:
-        expected = (f"at most {r.spurious:.3g} of {r.released:,} at length {r.length}" for r in results if r.length > 1)
-        lines.append(
-            "Longer n-grams were released from those whose two parts one token shorter were released. Any of them may "
-            "be spurious, that is written by nobody; which ones, nobody can know. To be expected: "
-            f"{', '.join(expected)}."
-        )
-    return [*lines, "Every part of a listed n-gram is listed too."]
 
 
 def closed_under_parts(texts: Iterable[str]) -> tuple[str, ...]:

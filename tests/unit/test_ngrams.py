@@ -28,10 +28,11 @@ from dpunion.ngrams import lengths
 from dpunion.ngrams.plans import LengthPlan, Ngrams, plan_ngrams, published_dpne
 from dpunion.plans import plan_release
 from dpunion.randomness import RunKey
-from dpunion.releases import NOT_PRIVATE, Release, closed_under_parts
+from dpunion.releases import Release, closed_under_parts
 from dpunion.requests import Run, Words
 from dpunion.sets.encoding import Normalization
 from dpunion.sets.streams import read_tokens
+from dpunion.statements import NOT_PRIVATE
 from dpunion.tokens import Splitting, Tokenizer, check_splitting, documents
 
 E10 = math.exp(-10)

@@ -21,7 +21,8 @@ from dpunion.files import atomic_file
 from dpunion.formats import SIGNS, WRITERS, check_target, defuse_formula, escape_controls, restore_formula
 from dpunion.ngrams.plans import Ngrams, plan_ngrams
 from dpunion.reading.known import read_known
-from dpunion.releases import NOT_PRIVATE, Release, statement
+from dpunion.releases import Release
+from dpunion.statements import NOT_PRIVATE, statement
 from making import ngram_release
 
 # What breaks naive writers: formulas, quotes, separators, line ends, escapes, NUL, other planes, line separators.

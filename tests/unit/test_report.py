@@ -18,7 +18,7 @@ import dpunion
 from dpunion.algorithms import ALGORITHMS
 from dpunion.budget import Budget, guarantee
 from dpunion.ngrams.plans import LengthResult, Ngrams, plan_ngrams
-from dpunion.releases import NOT_PRIVATE, Release
+from dpunion.releases import Release
 from dpunion.report import (
     Axis,
     AxisScale,
@@ -37,6 +37,7 @@ from dpunion.report import charts as charts_module
 from dpunion.report.curves import MOST_HOLDERS, Company, Curve, holders_between, release_curve, saturation
 from dpunion.report.pages import behind, embedded
 from dpunion.report.tables import number, percent
+from dpunion.statements import NOT_PRIVATE
 from making import ngram_release as make_ngrams
 
 HOSTILE = (

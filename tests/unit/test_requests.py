@@ -51,7 +51,7 @@ def test_a_folder_is_written_in_the_stage_of_writing():
 
     draft = Release((), dpunion.plan(**BUDGET), guaranteed=True)
     run = Run(progress=lambda stage, _done: told.append(stage))
-    outputs = Outputs.of(Folder("folder"), overwrite=False)
+    outputs = Outputs.of(Folder("folder"), overwrite=False, counts=False)
     made, files = publish(Chosen(), draft, Request.of([]), Engine(), outputs, run)
     assert told == ["writing", "stored"]
     assert (made.stored, files) == ("folder", [])
@@ -61,4 +61,4 @@ def test_one_machine_stores_no_folder():
     with pytest.raises(dpunion.BadParameter, match="for Spark"):
         dpunion.release([("u", "a")], out=Folder("folder"), **BUDGET)
     with pytest.raises(InternalError):
-        LocalEngine.for_run(Run(), None).store(Chosen(), ("item",))
+        LocalEngine.for_run(Run(), None).store(Chosen(), None)

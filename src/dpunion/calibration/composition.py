@@ -1,11 +1,11 @@
-"""One budget over several lengths of n-grams: noise per length, and the thresholds on public candidates.
+"""One budget over several releases: noise for each, and the thresholds on public candidates.
 
-Length 1 is a set union and pays for novel items. Lengths 2 and more are Gaussian mechanisms on a public set (the
-candidates that the released shorter n-grams leave), so they cost delta_G only: together with length 1 the squared
-distances add up (docs/ngrams.md, "Why it is private").
+The first is a set union and pays for novel items. Those after it, longer n-grams and counts, are Gaussian mechanisms on
+a public set (the candidates that the released shorter n-grams leave; the list), so they cost delta_G only: together
+with the first the squared distances add up (docs/ngrams.md and docs/counts.md, "Why it is private").
 
-Shares f_1 + ... + f_T = 1: every length has stddev_k = base / sqrt(f_k), so that the squared mu of all lengths is
-1/base^2, that of one Gaussian release with stddev `base`.
+Shares f_1 + ... + f_T = 1: every release has stddev_k = base / sqrt(f_k), so that the squared mu of all is 1/base^2,
+that of one Gaussian release with stddev `base`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ FEWEST_NODES = 160
 
 @dataclass(frozen=True, slots=True)
 class ComposedNoise:
-    """Noise of every length, and length 1's threshold with the delta that the whole release uses."""
+    """Noise of every release, and the first one's threshold with the delta that all of them use."""
 
     stddevs: tuple[float, ...]
     threshold: float
@@ -105,21 +105,41 @@ def _smallest(passes: Callable[[float], bool], low: float, high: float) -> float
 
 
 @functools.lru_cache(maxsize=64)
-def compose_funnel(epsilon: float, delta: float, shape: Funnel, shares: tuple[float, ...]) -> ComposedNoise:
+def compose_funnel(
+    epsilon: float,
+    delta: float,
+    shape: Funnel,
+    shares: tuple[float, ...],
+    gaussian_share: float = FUNNEL_GAUSSIAN_SHARE,
+) -> ComposedNoise:
     """Compose Funnel at length 1 with Gaussian releases on public candidates.
 
     Theorem A of docs/guarantees.md with mu^2 = (1 - c_1^2 t/max_items)/stddev_1^2 + sum_k 1/stddev_k^2.
     """
-    base = gaussian.gaussian_stddev(epsilon, FUNNEL_GAUSSIAN_SHARE * delta, 1.0)
+    base = gaussian.gaussian_stddev(epsilon, gaussian_share * delta, 1.0)
     found = calibrate_funnel(
         epsilon,
         delta,
         shape,
         extra_mu_squared=math.fsum(shares[1:]) / base**2,
-        gaussian_share=FUNNEL_GAUSSIAN_SHARE,
+        gaussian_share=gaussian_share,
     )
     later = tuple(base / math.sqrt(share) for share in shares[1:])
     return ComposedNoise((found.stddev, *later), found.threshold, found.delta_used)
+
+
+@functools.lru_cache(maxsize=64)
+def compose_count(
+    epsilon: float, delta: float, max_items: int, shares: tuple[float, ...], calibration: Calibration
+) -> ComposedNoise:
+    """Compose Count Gaussian, whose sensitivity is sqrt(max_items), with Gaussian releases of sensitivity 1."""
+    published = calibration is Calibration.PUBLISHED
+    calibrate = gaussian.published_count_gaussian if published else gaussian.exact_count
+    found = calibrate(epsilon, delta, max_items, shares[0])
+    base = found.scale * math.sqrt(shares[0] / max_items)
+    return ComposedNoise(
+        (found.scale, *(base / math.sqrt(one) for one in shares[1:])), found.threshold, found.delta_used
+    )
 
 
 def spurious_tail(rate: float, released: int, candidates: int) -> float:

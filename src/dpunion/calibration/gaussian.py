@@ -123,35 +123,38 @@ def exact_unit_norm(epsilon: float, delta: float, max_items: int, others: float 
             raise InternalError("the exact calibration does not converge")
 
 
-def published_count_gaussian(epsilon: float, delta: float, max_items: int) -> Calibrated:
-    """Return the papers' constants for weights of 1 on each of at most `max_items` items."""
-    stddev = gaussian_stddev(epsilon, delta / 2.0, math.sqrt(max_items))
+def published_count_gaussian(epsilon: float, delta: float, max_items: int, share: float = 1.0) -> Calibrated:
+    """Return the papers' constants for weights of 1 on each of at most `max_items` items; share as in exact_count."""
+    base = gaussian_stddev(epsilon, delta / 2.0, math.sqrt(max_items))
+    stddev, others = base / math.sqrt(share), (1.0 - share) * max_items / base**2
     tail = novel_tail(delta / 2.0 * (1.0 - GUARD), max_items)
     threshold = 1.0 + stddev * normal_quantile_above(tail)
-    used, worst = unit_count_delta(epsilon, stddev, threshold, max_items)
+    used, worst = unit_count_delta(epsilon, stddev, threshold, max_items, others)
     return Calibrated(stddev, threshold, used, worst)
 
 
-def exact_count(epsilon: float, delta: float, max_items: int) -> Calibrated:
+def exact_count(epsilon: float, delta: float, max_items: int, share: float = 1.0) -> Calibrated:
     """Return the smallest certified threshold over how delta is split (Wilkins et al. 2024, Thm 5.4).
 
     Here a mixed case can be the worst one, so the noise gets a little less than the whole delta; which part is
-    a public choice, and the one with the lowest threshold is taken.
+    a public choice, and the one with the lowest threshold is taken. share: its part of the squared budget, the rest of
+    which is for further Gaussian releases composed with this one.
     """
     allowed = delta * (1.0 - GUARD)
     best: Calibrated | None = None
     for part in (0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.93, 0.95, 0.97, 0.98, 0.99, 0.995, 1.0):
-        stddev = gaussian_stddev(epsilon, part * delta, math.sqrt(max_items))
+        base = gaussian_stddev(epsilon, part * delta, math.sqrt(max_items))
+        stddev, others = base / math.sqrt(share), (1.0 - share) * max_items / base**2
 
-        def certified(threshold: float, stddev: float = stddev) -> bool:
-            return unit_count_delta(epsilon, stddev, threshold, max_items)[0] <= allowed
+        def certified(threshold: float, stddev: float = stddev, others: float = others) -> bool:
+            return unit_count_delta(epsilon, stddev, threshold, max_items, others)[0] <= allowed
 
         start = 1.0 + stddev * normal_quantile_above(novel_tail(allowed, max_items))
         if not certified(10.0 * start + 100.0):
             continue
         threshold = smallest_passing(certified, 0.5 * start, start)
         if best is None or threshold < best.threshold:
-            best = Calibrated(stddev, threshold, *unit_count_delta(epsilon, stddev, threshold, max_items))
+            best = Calibrated(stddev, threshold, *unit_count_delta(epsilon, stddev, threshold, max_items, others))
     if best is None:
         raise InternalError("the exact count calibration found no threshold")
     return best

@@ -14,6 +14,7 @@ from dpunion.cli.groups import Group, option_group
 from dpunion.errors import BadParameter
 
 if TYPE_CHECKING:
+    from dpunion.counts import Counts
     from dpunion.requests import Charge, Run, Words
 
 CREDENTIALS = re.compile(r"secret|password|token|credential|access\W?key|account\.key", re.IGNORECASE)
@@ -172,6 +173,27 @@ OutFolder = Annotated[
         show_default=False,
     ),
 ]
+WithCounts = Annotated[
+    bool, typer.Option("--counts", help="Also say how many people hold each item.", rich_help_panel=OUTPUT)
+]
+CountShare = Annotated[
+    float | None,
+    typer.Option(
+        "--count-share",
+        help="The part of the budget for counts (0.1): more is more precise, and fewer items.",
+        rich_help_panel=OUTPUT,
+        show_default=False,
+    ),
+]
+Sort = Annotated[
+    str | None,
+    typer.Option(
+        "--sort",
+        help="item, or people: the most popular first (with counts the default).",
+        rich_help_panel=OUTPUT,
+        show_default=False,
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.", rich_help_panel=OUTPUT)]
 
 ALGORITHM_HELP = (
@@ -232,8 +254,27 @@ class OutputOptions(Group):
     """Where the result goes."""
 
     out: Out = None
+    sort: Sort = None
     force: Force = False
     as_json: AsJson = False
+
+
+@option_group
+class CountOptions(Group):
+    """Whether people are counted."""
+
+    counts: WithCounts = False
+    count_share: CountShare = None
+
+    def asked(self) -> Counts | bool:
+        """Return what is counted, as `release` takes it."""
+        from dpunion.counts import Counts
+
+        if self.count_share is None:
+            return self.counts
+        if not self.counts:
+            raise BadParameter("A share for counts was given, but no counts.", "Add --counts, or leave it out.")
+        return Counts(share=self.count_share)
 
 
 @option_group

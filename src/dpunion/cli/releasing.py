@@ -19,6 +19,7 @@ from dpunion.cli.options import (
     AlgorithmOptions,
     AsJson,
     Config,
+    CountOptions,
     EngineOptions,
     Force,
     LedgerOptions,
@@ -158,6 +159,7 @@ def release_command(
     output: OutputOptions,
     ledger: LedgerOptions,
     tuning: AlgorithmOptions,
+    counting: CountOptions,
     engine: EngineOptions,
     memory_limit: Annotated[
         str | None,
@@ -180,7 +182,7 @@ def release_command(
         )
     own = {"memory_limit": memory_limit, "unsafe_test_key": unsafe_test_key, "out_folder": out_folder}
     _make(
-        (reading, privacy, texts, output, ledger, engine),
+        (reading, privacy, texts, output, ledger, engine, counting),
         items.values() | own,
         config,
         algorithm=tuning.build(),
@@ -197,6 +199,7 @@ def ngrams_command(
     texts: TextOptions,
     output: OutputOptions,
     ledger: LedgerOptions,
+    counting: CountOptions,
     engine: EngineOptions,
     longest: Annotated[int, typer.Option(help="The longest n-grams.", rich_help_panel=DATA)] = 3,
     normalize: Annotated[
@@ -226,7 +229,7 @@ def ngrams_command(
     own = {"text": text, "normalize": normalize, "longest": longest, "first": first, "later": later}
     own |= {"spurious_rate": spurious_rate, "share_ratio": share_ratio, "unsafe_test_key": unsafe_test_key}
     _make(
-        (reading, privacy, texts, output, ledger, engine),
+        (reading, privacy, texts, output, ledger, engine, counting),
         own,
         config,
         algorithm=Ngrams(longest=longest, **named, spurious_rate=spurious_rate, share_ratio=share_ratio),
@@ -234,7 +237,7 @@ def ngrams_command(
     )
 
 
-Groups = tuple[ReadingOptions, PrivacyOptions, TextOptions, OutputOptions, LedgerOptions, EngineOptions]
+Groups = tuple[ReadingOptions, PrivacyOptions, TextOptions, OutputOptions, LedgerOptions, EngineOptions, CountOptions]
 
 
 def _make(groups: Groups, own: dict[str, Any], config: Path | None, *, algorithm: Any, **asked: Any) -> None:
@@ -245,7 +248,7 @@ def _make(groups: Groups, own: dict[str, Any], config: Path | None, *, algorithm
     from dpunion.pipeline import release
     from dpunion.requests import Folder
 
-    reading, privacy, texts, output, ledger, engine = groups
+    reading, privacy, texts, output, ledger, engine, counting = groups
     out_folder = own.get("out_folder")
     engine.check(out_folder)
     targets = output.out or []
@@ -264,10 +267,12 @@ def _make(groups: Groups, own: dict[str, Any], config: Path | None, *, algorithm
                 delta=privacy.delta,
                 weak_budget=privacy.weak_budget,
                 algorithm=algorithm,
+                counts=counting.asked(),
                 query=reading.query,
                 null_users=reading.null_users,
                 normalize=own["normalize"],
                 out=targets if out_folder is None else Folder(out_folder),
+                sort=output.sort,
                 charge=charge,
                 run=run,
                 unsafe_test_key=own["unsafe_test_key"],
@@ -276,8 +281,9 @@ def _make(groups: Groups, own: dict[str, Any], config: Path | None, *, algorithm
     except AlreadyReleased as already:
         answer_again(already, targets, overwrite=output.force, as_json=output.as_json)
     with delivering(made, [made.stored] if made.stored else targets):
-        recorded = [group.values() for group in (reading, privacy, texts, ledger, engine)]
-        options = {name: value for group in recorded for name, value in group.items()} | {"out": output.out} | own
+        recorded = [group.values() for group in (reading, privacy, texts, ledger, engine, counting)]
+        options = {name: value for group in recorded for name, value in group.items()}
+        options |= {"out": output.out, "sort": output.sort} | own
         record_configuration(place, options, None if made.results else algorithm)
         if made.stored is not None:
             say(f"Released to {made.stored}.\n{made.statement}")
@@ -290,6 +296,7 @@ def _make(groups: Groups, own: dict[str, Any], config: Path | None, *, algorithm
 def plan_command(
     privacy: PrivacyOptions,
     tuning: AlgorithmOptions,
+    counting: CountOptions,
     as_json: AsJson = False,
     html: Annotated[
         Path | None,
@@ -305,7 +312,7 @@ def plan_command(
     """Show every number of a release before any data is read."""
     from dpunion.pipeline import plan
 
-    planned = plan(tuning.build(), **privacy.values())
+    planned = plan(tuning.build(), **privacy.values(), counts=counting.asked())
     if html is not None:
         from dpunion.report import check_page, plan_page, write_page
 
@@ -375,12 +382,13 @@ def _print_plan(planned: Plan) -> None:
     from rich.table import Table
 
     from dpunion.budget import guarantee
+    from dpunion.statements import expected_precision
 
     values = planned.to_dict()
     parameters = values.pop("parameters")
     sensitivity = values.pop("sensitivity")
     table = Table(show_header=False, box=None, pad_edge=False)
-    rounds = values.pop("rounds", [])
+    rounds, _ = values.pop("rounds", []), values.pop("counts", None)
     for name, value in (values | {f"  {key}": value for key, value in parameters.items()}).items():
         table.add_row(name.replace("_", " "), f"{value:.6g}" if isinstance(value, float) else str(value))
     for number, one in enumerate(rounds, 1):
@@ -389,5 +397,7 @@ def _print_plan(planned: Plan) -> None:
     table.add_row("sensitivity", f"{sensitivity['norm']} norm at most {sensitivity['bound']:.6g}")
     console = Console(highlight=False)
     console.print(table)
+    if planned.counts is not None:
+        console.print("\n" + "\n".join(expected_precision(planned.counts)), markup=False)
     console.print("\n" + "\n".join(guarantee(planned.budget, subject="A list made by this plan")), markup=False)
     console.print("\nNo data was read. These numbers are public.", style="dim")

@@ -9,22 +9,45 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
+from dpunion.counts import Counted, CountsPlan
+from dpunion.ngrams.candidates import Level
 from dpunion.ngrams.plans import LengthResult, NgramPlan
 from dpunion.plans import Plan
 from dpunion.randomness import RunKey
+from dpunion.releases import Release
 from dpunion.requests import Folder, Request, Run, is_on_spark
+
+if TYPE_CHECKING:
+    from dpunion.counting.counted import Measure
 
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """What was selected: texts, n-grams with their lengths and what is known about each, or a frame of Spark's."""
+    """What was selected: texts, n-grams with their lengths and what is known about each, or a frame of Spark's.
+
+    levels: the n-grams as numbers, length by length in the order of `ngrams`.
+    """
 
     items: tuple[str, ...] = ()
     ngrams: tuple[tuple[str, int], ...] = ()
     results: tuple[LengthResult, ...] = ()
     frame: Any = None
+    levels: tuple[Level, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """The public list whose holders are counted: texts, or the levels of n-grams in order.
+
+    known: a public list that is not part of it. sure: for each of the list, whether somebody is sure to hold it.
+    """
+
+    texts: tuple[str, ...]
+    known: tuple[str, ...]
+    sure: tuple[bool, ...]
+    levels: tuple[Level, ...] = ()
 
 
 class Engine(Protocol):
@@ -63,8 +86,14 @@ class Engine(Protocol):
         Guarantees: nothing but what is to be released comes out.
         """
 
-    def store(self, chosen: Chosen, columns: tuple[str, ...]) -> str:
-        """Write what was selected into the folder that was asked for; return where."""
+    def count(self, held: Any, listed: Listed, plan: CountsPlan, key: RunKey) -> Counted:
+        """Count the people who hold each item of a public list, in its order.
+
+        Guarantees: those of count_people; nothing but noisy sums comes out of people's sets.
+        """
+
+    def store(self, chosen: Chosen, made: Release) -> str:
+        """Write what was selected, or with counts the release made of it, into the folder asked for; return where."""
 
 
 def choose_ngrams(plan: NgramPlan, texts: Any, key: RunKey, run: Run) -> Chosen:
@@ -74,8 +103,22 @@ def choose_ngrams(plan: NgramPlan, texts: Any, key: RunKey, run: Run) -> Chosen:
     """
     from dpunion.ngrams.lengths import select_ngrams
 
-    found, results = select_ngrams(plan, texts, key, lambda length: run.tell(f"selecting length {length}"))
-    return Chosen(ngrams=found, results=results)
+    levels, found, results = select_ngrams(plan, texts, key, lambda length: run.tell(f"selecting length {length}"))
+    return Chosen(ngrams=found, results=results, levels=levels)
+
+
+def count_listed(listed: Listed, plan: CountsPlan, measure: Measure) -> Counted:
+    """Count the people who hold each of a list, wherever they are.
+
+    Guarantees: those of count_people.
+    """
+    import numpy as np
+
+    from dpunion.counting.counted import count_people
+    from dpunion.ngrams.holdings import ngram_parts
+
+    parts = ngram_parts(listed.levels) if len(listed.levels) > 1 else None
+    return count_people(plan, np.array(listed.sure, np.bool_), measure, parts)
 
 
 def engine_for(request: Request, run: Run, folder: Folder | None) -> Engine:

@@ -50,16 +50,20 @@ def unit_norm_delta(
 
 
 @kernel
-def unit_count_delta(epsilon: float, stddev: float, threshold: float, max_items: int) -> tuple[float, int]:
+def unit_count_delta(
+    epsilon: float, stddev: float, threshold: float, max_items: int, others: float
+) -> tuple[float, int]:
     """Return (delta, worst t) when a user adds exactly 1 to each of at most `max_items` items.
 
-    Wilkins et al. 2024: t novel items, max_items - t shared ones.
+    Wilkins et al. 2024: t novel items, max_items - t shared ones. `others` as in unit_norm_delta.
     """
     worst = 0.0
     worst_t = 0
     log_quiet_one = log_upper_tail((1.0 - threshold) / stddev)
     for t in range(max_items + 1):
-        delta = mixed_delta(epsilon, t * log_quiet_one, math.sqrt(max_items - t) / stddev)
+        delta = mixed_delta(
+            epsilon, t * log_quiet_one, math.hypot(math.sqrt(max_items - t) / stddev, math.sqrt(others))
+        )
         if delta > worst:
             worst = delta
             worst_t = t

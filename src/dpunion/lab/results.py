@@ -23,7 +23,7 @@ STAMP = {"dpunion": "NOT PRIVATE", "warning": NOT_PRIVATE}
 
 def refuse_replacing(targets: list[Path], source: Any) -> None:
     """Refuse results that would replace what is studied."""
-    Outputs.of(targets, overwrite=True).check_apart(source=source, known=None, charge=None)
+    Outputs.of(targets, overwrite=True, counts=False).check_apart(source=source, known=None, charge=None)
 
 
 def check_results(path: str | os.PathLike[str], *, overwrite: bool) -> Path:

@@ -75,8 +75,9 @@ class Texts(Protocol):
 
 def select_ngrams(
     plan: NgramPlan, texts: Texts, key: RunKey, on_length: Callable[[int], None]
-) -> tuple[tuple[tuple[str, int], ...], tuple[LengthResult, ...]]:
-    """Select length by length from texts wherever they are: return the n-grams with their lengths, and the results.
+) -> tuple[tuple[Level, ...], tuple[tuple[str, int], ...], tuple[LengthResult, ...]]:
+    """Select length by length from texts wherever they are: return the levels, the n-grams with their lengths in the
+    order of the levels, and the results.
 
     Guarantees:
     - each length sees the users' texts and, of the lengths before, what was released;
@@ -94,7 +95,7 @@ def select_ngrams(
         found.extend((ngram, one.length) for ngram in here)
         levels = (*levels, level)
         results.append(result)
-    return tuple(found), tuple(results)
+    return levels, tuple(found), tuple(results)
 
 
 def _longer_texts(texts: tuple[str, ...], words: tuple[str, ...], level: Level) -> tuple[str, ...]:

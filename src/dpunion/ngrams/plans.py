@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,21 +16,16 @@ from dpunion.algorithms import (
 )
 from dpunion.budget import Budget
 from dpunion.calibration import rounding
-from dpunion.calibration.composition import (
-    ComposedNoise,
-    candidate_threshold,
-    compose_funnel,
-    compose_unit_norm,
-    geometric_shares,
-)
+from dpunion.calibration.composition import candidate_threshold, geometric_shares
 from dpunion.checks import check_real, check_whole
+from dpunion.composing import Gaussians, compose, counting_target, plan_first, plan_steps, slack_of
+from dpunion.counts import Counts, CountsPlan
 from dpunion.errors import BadParameter
 from dpunion.mechanisms import Mechanism, mechanism_on_candidates
-from dpunion.plans import Noise, Plan, Round, as_algorithm, real_in, rounds_of_funnel
+from dpunion.plans import Plan, as_algorithm, real_in
 
 LONGEST = 10
 MOST_NGRAMS = 2**63 - 1
-Gaussians = WeightedGaussian | PolicyGaussian | Funnel
 
 # On public candidates nothing is paid for novel items, so more rounds and a sharper line than Funnel's own are best
 # (tuned on public film reviews).
@@ -184,6 +178,7 @@ class NgramPlan:
     first: Plan
     lengths: tuple[LengthPlan, ...]
     delta_used: float
+    counts: CountsPlan | None = None
 
     @property
     def algorithm(self) -> Ngrams:
@@ -192,6 +187,7 @@ class NgramPlan:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plan as plain values, for JSON and for people."""
+        counts = {} if self.counts is None else {"counts": self.counts.to_dict()}
         return {
             "epsilon": self.budget.epsilon,
             "delta": self.budget.delta,
@@ -210,7 +206,7 @@ class NgramPlan:
                 for one in self.lengths
             ],
             "delta_used": self.delta_used,
-        }
+        } | counts
 
     @property
     def threshold_rule(self) -> str:
@@ -233,9 +229,9 @@ class NgramPlan:
                 for one in values["lengths"]
             )
             budget = Budget(values["epsilon"], values["delta"])
-            return cls(
-                settings, budget, Plan.from_dict(values["first"]), lengths, real_in(values, "delta_used", 0.0, 1.0)
-            )
+            counts = CountsPlan.from_dict(values["counts"]) if "counts" in values else None
+            first, used = Plan.from_dict(values["first"]), real_in(values, "delta_used", 0.0, 1.0)
+            return cls(settings, budget, first, lengths, used, counts)
         except (KeyError, TypeError, ValueError):
             problem = BadParameter("This is not a plan of dpunion.", "Pass what NgramPlan.to_dict returned.")
         raise problem
@@ -246,8 +242,8 @@ def read_length(values: Any, longest: int = LONGEST) -> int:
     return check_whole("n-grams", "length", values["length"], 1, longest)
 
 
-def plan_ngrams(settings: Ngrams, budget: Budget) -> NgramPlan:
-    """Fix every number of a release of n-grams."""
+def plan_ngrams(settings: Ngrams, budget: Budget, counts: Counts | None = None) -> NgramPlan:
+    """Fix every number of a release of n-grams, with counts when they are asked for."""
     # Twice the usual slack for each length: once for its coins, once for the chance of its spurious n-grams.
     epsilon, delta = budget.epsilon, budget.delta
     for _ in range(2 * settings.longest):
@@ -255,61 +251,21 @@ def plan_ngrams(settings: Ngrams, budget: Budget) -> NgramPlan:
     for length in range(1, settings.longest + 1):
         if isinstance(settings.algorithm_at(length), Funnel):
             delta = rounding.funnel_target(budget.epsilon, delta)
-    first = settings.first
-    if isinstance(first, Funnel):
-        composed = compose_funnel(epsilon, delta, first, settings.shares)
-    else:
-        composed = compose_unit_norm(epsilon, delta, first.max_items_per_user, settings.shares, first.calibration)
-    opening = _first_plan(first, budget, composed)
-    lengths = [LengthPlan(1, settings.shares[0], first, opening.scale, opening.rounding_slack)]
+    shares = settings.shares
+    if counts is not None:
+        epsilon, delta = counting_target(budget, epsilon, delta)
+        shares = (*((1.0 - counts.share) * one for one in shares), *counts.shares)
+    composed = compose(settings.first, epsilon, delta, shares)
+    opening = plan_first(settings.first, budget, composed)
+    lengths = [LengthPlan(1, shares[0], settings.first, opening.scale, opening.rounding_slack)]
     for length in range(2, settings.longest + 1):
         algorithm, stddev = settings.algorithm_at(length), composed.stddevs[length - 1]
-        slack = _slack(algorithm, stddev, highest_threshold(stddev, settings.spurious_rate))
-        lengths.append(LengthPlan(length, settings.shares[length - 1], algorithm, stddev * (1.0 + slack), slack))
-    return NgramPlan(settings, budget, opening, tuple(lengths), composed.delta_used)
+        slack = slack_of(algorithm, stddev, highest_threshold(stddev, settings.spurious_rate))
+        lengths.append(LengthPlan(length, shares[length - 1], algorithm, stddev * (1.0 + slack), slack))
+    steps = None if counts is None else plan_steps(counts, composed)
+    return NgramPlan(settings, budget, opening, tuple(lengths), composed.delta_used, steps)
 
 
 def highest_threshold(stddev: float, rate: float) -> float:
     """Return what no threshold on candidates can exceed: |S|/|V| is at least 1/|S| >= 1/MAX_ITEMS."""
     return candidate_threshold(stddev, rate / MAX_ITEMS)
-
-
-def _slack(algorithm: Gaussians, stddev: float, threshold: float) -> float:
-    """Return how much rounding can add to the sensitivity, for a threshold at most 5 % above this one."""
-    limit = algorithm.max_items_per_user
-    match algorithm:
-        case WeightedGaussian():
-            return rounding.l2_coins_slack(stddev, 1.0)
-        case PolicyGaussian():
-            highest = 1.05 * (threshold + algorithm.cutoff_margin * stddev)
-            return rounding.l2_descent_slack(highest, limit, algorithm.passes, stddev)
-        case Funnel():
-            return rounding.funnel_slack(stddev, threshold, algorithm)
-
-
-def _first_plan(algorithm: Gaussians, budget: Budget, composed: ComposedNoise) -> Plan:
-    """Plan length 1 with its part of the noise and the threshold of the whole composition."""
-    slack = _slack(algorithm, composed.stddevs[0], composed.threshold)
-    stddev, threshold = composed.stddevs[0] * (1.0 + slack), composed.threshold * (1.0 + slack)
-    margin = getattr(algorithm, "cutoff_margin", None)
-    rounds: tuple[Round, ...] = ()
-    if isinstance(algorithm, Funnel):
-        rounds = rounds_of_funnel(algorithm, stddev, threshold)
-    cutoff = None if margin is None else threshold + margin * stddev
-    if not threshold > 0.0 or not math.isfinite(threshold):
-        raise BadParameter(
-            "This budget is so large that the threshold of length 1 is not positive.",
-            "Choose a smaller 'delta', well below one over the number of people.",
-        )
-    return Plan(
-        algorithm=algorithm,
-        budget=budget,
-        noise=Noise.GAUSSIAN,
-        scale=stddev,
-        threshold=threshold,
-        cutoff=cutoff,
-        sensitivity=algorithm.sensitivity,
-        delta_used=composed.delta_used,
-        rounding_slack=slack,
-        rounds=rounds,
-    )

@@ -13,10 +13,11 @@ from dpunion.budget import Budget, Strength, guarantee
 from dpunion.errors import BadParameter
 from dpunion.ngrams.plans import LengthResult, NgramPlan
 from dpunion.plans import Noise, Plan
-from dpunion.releases import NOT_PRIVATE, Release
+from dpunion.releases import Release
 from dpunion.report.charts import Axis, AxisScale, Chart, ChartKind, Series
 from dpunion.report.curves import Company, holders_between, release_curve, saturation
 from dpunion.report.tables import Cell, Section, Table, number, percent
+from dpunion.statements import NOT_PRIVATE
 
 STUDY = "A study, not a release: these numbers are not differentially private. Study public or generated data only."
 PROMISE = ", with differential privacy for each person as a whole"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 
 import numpy as np
@@ -112,13 +113,29 @@ def bound_again(everything: Contributions, bounding: Bounding, key: RunKey) -> C
     """
     # subtle: words of a digest under this key are as good as digests of the name under it.
     user_digests = key.words(Purpose.USER, 0, everything.user_digests)
-    starts, sizes, items = everything.offsets[:-1], np.diff(everything.offsets), everything.items
-    threads = usable_cores()
-    if int(sizes.max(initial=0)) > bounding.limit:
+    return bound_further(dataclasses.replace(everything, user_digests=user_digests), bounding, key)
+
+
+def bound_further(
+    looser: Contributions,
+    bounding: Bounding,
+    key: RunKey,
+    unwanted: Bools | None = None,
+    threads: int | None = None,
+) -> Contributions:
+    """Leave out what is unwanted, bound sets to fewer items, and lay them out in visiting order; they stay as they are.
+
+    Guarantees: those of group_rows; of sets read with this key, what is kept is what reading them so would have kept.
+    """
+    count = threads or usable_cores()
+    starts, sizes, items = looser.offsets[:-1], np.diff(looser.offsets), looser.items
+    if unwanted is not None or int(sizes.max(initial=0)) > bounding.limit:
         items = items.copy()
-        bound_sets(starts, items, sizes, user_digests, everything.table.digests, key, bounding.limit, threads)
-    order, offsets, kept = lay_out_users(starts, sizes, items, user_digests, bounding.order, threads)
-    return Contributions(offsets, kept, everything.table, user_digests[order], bounding.limit)
+        if unwanted is not None:
+            drop_items(starts, items, sizes, unwanted)
+        bound_sets(starts, items, sizes, looser.user_digests, looser.table.digests, key, bounding.limit, count)
+    order, offsets, kept = lay_out_users(starts, sizes, items, looser.user_digests, bounding.order, count)
+    return Contributions(offsets, kept, looser.table, looser.user_digests[order], bounding.limit)
 
 
 def bound_sets(

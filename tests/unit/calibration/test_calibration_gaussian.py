@@ -142,7 +142,7 @@ def test_mixed_delta_bounds_the_true_divergence(t, part, stddev, epsilon, thresh
 def test_count_certificate_sees_the_mixed_cases():
     """With unit weights a user with some new and some shared items can be the worst one."""
     worst = [
-        unit_count_delta(e, gaussian.gaussian_stddev(e, d, math.sqrt(k)), th, k)
+        unit_count_delta(e, gaussian.gaussian_stddev(e, d, math.sqrt(k)), th, k, 0.0)
         for e, d, k, th in [(1.0, 1e-5, 50, 134.7), (3.0, E10, 50, 44.0)]
     ]
     assert all(value > 0.0 for value, _ in worst)

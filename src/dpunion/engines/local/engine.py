@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -11,7 +12,8 @@ import numpy as np
 
 from dpunion.algorithms import Bounding
 from dpunion.contributions import Contributions, Int64s, ItemTable
-from dpunion.engines import Chosen, choose_ngrams
+from dpunion.counts import MOST_COUNTED, Counted, CountsPlan
+from dpunion.engines import Chosen, Listed, choose_ngrams, count_listed
 from dpunion.engines.local.rounds import run_rounds
 from dpunion.errors import BadParameter, InternalError
 from dpunion.mechanisms import mechanism_for
@@ -20,8 +22,10 @@ from dpunion.plans import Plan
 from dpunion.randomness import RunKey
 from dpunion.reading import Rows, ValueKind, open_rows
 from dpunion.reading.databases import name_database
+from dpunion.releases import Release
 from dpunion.requests import Folder, Request, Run
-from dpunion.sets.encoding import encode
+from dpunion.sets.encoding import encode, mark_known
+from dpunion.sets.grouping import bound_further
 from dpunion.sets.spill import as_bytes
 
 if TYPE_CHECKING:
@@ -62,7 +66,7 @@ class LocalEngine:
     @contextlib.contextmanager
     def read(
         self, request: Request, plan: Plan | NgramPlan, key: RunKey, start_reading: Callable[[], None]
-    ) -> Iterator[Contributions | LocalTexts]:
+    ) -> Iterator[LocalSets | LocalTexts]:
         """Read the rows into arrays."""
         if isinstance(plan, NgramPlan):
             from dpunion.engines.local.texts import read_texts
@@ -72,19 +76,73 @@ class LocalEngine:
             yield texts
         else:
             with open_request(request, self.run, start_reading) as rows:
-                sets = read_sets(request, rows, plan.algorithm.bounding, key, self.memory_limit, self.run.threads)
-            yield sets
+                asked, bounding = asked_for_counts(request, plan)
+                whole = read_sets(asked, rows, bounding, key, self.memory_limit, self.run.threads)
+            yield LocalSets(whole, bounded_sets(whole, request, plan, key, self.run.threads))
 
     def select(self, held: Any, plan: Plan | NgramPlan, key: RunKey) -> Chosen:
         """Run the rounds, or those of each length."""
         if isinstance(plan, NgramPlan):
             return choose_ngrams(plan, held, key, self.run)
         self.run.tell("selecting")
-        return Chosen(items=texts_of(held.table, run_rounds(mechanism_for(plan), held, key)))
+        return Chosen(items=texts_of(held.bounded.table, run_rounds(mechanism_for(plan), held.bounded, key)))
 
-    def store(self, chosen: Chosen, columns: tuple[str, ...]) -> NoReturn:  # noqa: ARG002 - as in the Protocol
+    def count(self, held: Any, listed: Listed, plan: CountsPlan, key: RunKey) -> Counted:
+        """Count on the whole sets."""
+        from dpunion.counting.holdings import digests_of, holdings_of, number_items
+        from dpunion.counting.steps import Step, add_noise
+
+        self.run.tell("counting")
+        if listed.levels:
+            holdings = held.holdings(listed.levels)
+        else:
+            table = held.whole.table
+            numbers = number_items(table.digests, digests_of(listed.texts, key), digests_of(listed.known, key))
+            holdings = holdings_of(held.whole, numbers, key)
+
+        def measure(step: Step, stddev: float) -> Int64s:
+            return add_noise(step.add_up(holdings), step.sensitivity, stddev, step.number, key)
+
+        return count_listed(listed, plan, measure)
+
+    def store(self, chosen: Chosen, made: Release) -> NoReturn:  # noqa: ARG002 - as in the Protocol
         """Folders are Spark's: `for_run` refuses them."""
         raise InternalError("one machine was asked to store a release in a folder of Spark's")
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class LocalSets:
+    """Everybody's sets: bounded as planned, and, for counts, less so (the same, without counts).
+
+    Guarantees: nothing about them shows in the repr.
+    """
+
+    whole: Contributions
+    bounded: Contributions
+
+    def __repr__(self) -> str:
+        return "LocalSets(<sensitive>)"
+
+
+def asked_for_counts(request: Request, plan: Plan) -> tuple[Request, Bounding]:
+    """Return how sets are read: for counts, people's known and further items are kept too."""
+    bounding = plan.algorithm.bounding
+    if plan.counts is None:
+        return request, bounding
+    return dataclasses.replace(request, known=None), Bounding(max(bounding.limit, MOST_COUNTED), bounding.order)
+
+
+def bounded_sets(
+    whole: Contributions, request: Request, plan: Plan, key: RunKey, threads: int | None = None
+) -> Contributions:
+    """Return the sets bounded as planned, without known items.
+
+    Guarantees: those of bound_further.
+    """
+    if plan.counts is None:
+        return whole
+    unwanted = None if request.known is None else mark_known(whole.table, request.known.items, key)
+    return bound_further(whole, plan.algorithm.bounding, key, unwanted, threads)
 
 
 def refuse_memory_limit() -> NoReturn:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from dpunion.contributions import Uint64s
+from dpunion.counting.holdings import Holdings
 from dpunion.engines.local.rounds import run_rounds
 from dpunion.errors import InternalError
 from dpunion.kernels.ngrams import renumber
 from dpunion.mechanisms import mechanism_for
 from dpunion.ngrams.candidates import Level, places_in, unsupported
+from dpunion.ngrams.holdings import ngram_holdings
 from dpunion.ngrams.lengths import Positions, first_level, kept_ngrams, kept_tokens, longer
 from dpunion.ngrams.plans import LengthPlan
 from dpunion.plans import Plan
@@ -41,6 +43,13 @@ class LocalTexts:
 
     def __repr__(self) -> str:
         return "LocalTexts(<sensitive>)"
+
+    def holdings(self, levels: tuple[Level, ...]) -> Holdings:
+        """Return who wrote which of the released n-grams.
+
+        Guarantees: those of ngram_holdings.
+        """
+        return ngram_holdings(self._stream, levels, self._key)
 
     def first(self, plan: Plan) -> tuple[Level, tuple[str, ...]]:
         """Release single tokens.

@@ -12,13 +12,15 @@ from typing import TYPE_CHECKING, Any
 from dpunion.algorithms import Bounding, Funnel
 from dpunion.checks import check_whole
 from dpunion.contributions import Contributions
-from dpunion.engines import Chosen, choose_ngrams
+from dpunion.counts import Counted, CountsPlan
+from dpunion.engines import Chosen, Listed, choose_ngrams
 from dpunion.engines.local.engine import open_request, read_sets, refuse_memory_limit
 from dpunion.errors import BadParameter, InternalError
 from dpunion.mechanisms import mechanism_for
 from dpunion.ngrams.plans import NgramPlan
 from dpunion.plans import Plan
 from dpunion.randomness import RunKey
+from dpunion.releases import Release
 from dpunion.requests import Folder, Request, Run, SparkSource
 
 if TYPE_CHECKING:
@@ -111,13 +113,17 @@ class SparkEngine:
             return Chosen(frame=chosen)
         return Chosen(items=tuple(name.decode() for name in collected(chosen)))
 
-    def store(self, chosen: Chosen, columns: tuple[str, ...]) -> str:
+    def count(self, held: Any, listed: Listed, plan: CountsPlan, key: RunKey) -> Counted:
+        """Count on Spark."""
+        raise NotImplementedError
+
+    def store(self, chosen: Chosen, made: Release) -> str:
         """Have Spark write what was selected into the folder."""
         from dpunion.engines.spark.frames import as_columns, written
 
         if self.folder is None:
             raise InternalError("a release without a folder was to be stored in one")
-        written(as_columns(chosen.frame, columns), self.folder, overwrite=self.run.overwrite)
+        written(as_columns(chosen.frame, made.columns), self.folder, overwrite=self.run.overwrite)
         return self.folder
 
 

@@ -27,12 +27,12 @@ from dpunion.engines.spark.frames import by_user, collected
 from dpunion.engines.spark.partitions import WeighRows, renamed
 from dpunion.engines.spark.rounds import dropped_after, materialize
 from dpunion.engines.spark.tasks import Batches, Decide, Secret, guarded
-from dpunion.engines.spark.wire import digests_to_arrow, match, names_of
+from dpunion.engines.spark.wire import digests_to_arrow, names_of
 from dpunion.errors import InternalError
-from dpunion.kernels.ngrams import renumber
 from dpunion.mechanisms import Mechanism, mechanism_for
-from dpunion.ngrams.candidates import Level, places_in
-from dpunion.ngrams.lengths import Positions, kept_ngrams, kept_tokens, longer, pair_digests, pair_table
+from dpunion.ngrams.candidates import Level
+from dpunion.ngrams.holdings import positions_in
+from dpunion.ngrams.lengths import kept_ngrams, kept_tokens, longer, pair_digests, pair_table
 from dpunion.ngrams.plans import LengthPlan
 from dpunion.plans import Plan
 from dpunion.randomness import Purpose, RunKey
@@ -249,26 +249,9 @@ class PairReader:
         Guarantees: those of kept_ngrams.
         """
         stream = stream_from(source)
-        positions, pairs = longer(positions_in(stream, self.levels, key), key)
+        *_, last = positions_in(stream, self.levels, key)
+        positions, pairs = longer(last, key)
         return kept_ngrams(self.plan, stream, positions, pairs, self.levels, key)
-
-
-def positions_in(stream: TokenStream, levels: tuple[Level, ...], key: RunKey) -> Positions:
-    """Return where the n-grams of the last level start in the stream, found from the tokens on.
-
-    Guarantees: the numbers are those of the public levels, the same in every partition.
-    """
-    tokens = levels[0]
-    numbers = np.full(len(stream.table), -1, np.int32)
-    places, found = match(stream.table.digests, tokens.digests)
-    numbers[places] = found
-    codes = stream.tokens.astype(np.int32)
-    renumber(codes, numbers)
-    positions = Positions(stream.offsets, codes)
-    for level in levels[1:]:
-        positions, pairs = longer(positions, key)
-        renumber(positions.codes, places_in(level.pairs, pairs))
-    return positions
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,115 @@
+"""Who holds what of a public list: the sets that are counted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dpunion.contributions import Bools, Contributions, Int32s, Int64s, Uint64s, offsets_of
+from dpunion.counts import MOST_COUNTED
+from dpunion.kernels.counting import copy_listed
+from dpunion.randomness import Purpose, RunKey
+from dpunion.sets.grouping import bound_sets
+
+UNLISTED, KNOWN = -1, -2
+
+
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class Holdings:
+    """Each user's listed items: user u holds items[offsets[u]:offsets[u+1]], places on the list (sensitive).
+
+    offsets: int64[users+1]; items: int32[pairs]; anything, others: bool[users], whether the user holds anything at all,
+    and anything that is neither listed nor known.
+
+    Guarantees:
+    - what is here of a user depends on the user's own items, the key and public lists alone;
+    - at most MOST_COUNTED of a user's items were looked at;
+    - nothing about the values shows in the repr.
+    """
+
+    offsets: Int64s
+    items: Int32s
+    anything: Bools
+    others: Bools
+
+    def __repr__(self) -> str:
+        return "Holdings(<sensitive>)"
+
+
+def digests_of(texts: Sequence[str], key: RunKey) -> Uint64s:
+    """Return the digests of public texts: uint64[texts, 2].
+
+    Guarantees: those of RunKey.digests; no text of the data comes in here.
+    """
+    encoded = [text.encode() for text in texts]
+    offsets = offsets_of(np.fromiter(map(len, encoded), np.int64, len(encoded)))
+    return key.digests(Purpose.ITEM, offsets, np.frombuffer(b"".join(encoded) or b"\0", np.uint8))
+
+
+def number_items(digests: Uint64s, listed: Uint64s, known: Uint64s) -> Int32s:
+    """Return the place of each item on the list, UNLISTED or KNOWN: int32[items].
+
+    digests: uint64[items, 2], rising by their first words; listed, known: uint64[n, 2], of public lists.
+
+    Guarantees: items are told apart by 128-bit keyed digests.
+    """
+    numbers = np.full(len(digests), UNLISTED, np.int32)
+    for wanted, names in ((known, np.full(len(known), KNOWN)), (listed, np.arange(len(listed)))):
+        places, found = find_digests(digests, wanted)
+        numbers[places] = names[found]
+    return numbers
+
+
+def find_digests(digests: Uint64s, wanted: Uint64s) -> tuple[Int64s, Int64s]:
+    """Return the places of the wanted digests that are there, and which of the wanted these are: int64[found] each.
+
+    digests: uint64[n, 2], distinct, rising by their first words; wanted: uint64[m, 2].
+    """
+    first = np.ascontiguousarray(digests[:, 0])
+    places = np.searchsorted(first, wanted[:, 0])
+    left = np.arange(len(wanted))
+    found: list[tuple[Int64s, Int64s]] = []
+    while len(left):
+        # One step for nearly all; a second word decides where first words are alike.
+        there = places[left] < len(first)
+        left = left[there]
+        left = left[first[places[left]] == wanted[left, 0]]
+        hit = digests[places[left], 1] == wanted[left, 1]
+        found.append((places[left[hit]], left[hit]))
+        left = left[~hit]
+        places[left] += 1
+    if not found:
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
+    return np.concatenate([one for one, _ in found]), np.concatenate([one for _, one in found])
+
+
+def holdings_of(contributions: Contributions, numbers: Int32s, key: RunKey) -> Holdings:
+    """Return who holds what of the list; numbers: as number_items gives them.
+
+    Guarantees: those of Holdings.
+    """
+    sets = bound_to_counted(contributions, key)
+    listed = np.empty(len(sets.items), np.int32)
+    sizes = np.empty(sets.users, np.int64)
+    anything, others = np.empty(sets.users, np.bool_), np.empty(sets.users, np.bool_)
+    total = copy_listed(sets.offsets, sets.items, numbers, listed, sizes, anything, others)
+    return Holdings(offsets_of(sizes), listed[:total], anything, others)
+
+
+def bound_to_counted(contributions: Contributions, key: RunKey) -> Contributions:
+    """Keep at most MOST_COUNTED random items of each user, the same as any other bounding with this key would keep.
+
+    Guarantees: what a user keeps depends on that user's own items and the key alone.
+    """
+    if contributions.max_items_per_user <= MOST_COUNTED:
+        return contributions
+    offsets, sizes, items = contributions.offsets, np.diff(contributions.offsets), contributions.items
+    if int(sizes.max(initial=0)) <= MOST_COUNTED:
+        return contributions
+    items = items.copy()
+    bound_sets(offsets[:-1], items, sizes, contributions.user_digests, contributions.table.digests, key, MOST_COUNTED)
+    places = np.arange(len(items)) - np.repeat(offsets[:-1], np.diff(offsets))
+    kept = items[places < np.repeat(sizes, np.diff(offsets))]
+    return Contributions(offsets_of(sizes), kept, contributions.table, contributions.user_digests, MOST_COUNTED)

@@ -1,0 +1,186 @@
+"""What a person adds when listed items are counted, and the noise: three steps, each a Gaussian mechanism.
+
+    rough   1/sqrt(k) to each of k listed items                       how popular is each, about?
+    spread  1 to the one bin in which the person's burdens add up      how much do people hold?
+    fine    a weight for each listed item, capped; and two totals      how many people hold each?
+
+A step holds public numbers only: the list, and what the steps before it released. In each, one person adds a vector of
+l2 norm at most 1, whatever the others hold (docs/counts.md, "Why it is private").
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
+
+import numpy as np
+
+from dpunion.algorithms import Norm, Sensitivity
+from dpunion.contributions import Int32s, Int64s
+from dpunion.counting.holdings import Holdings
+from dpunion.counts import MOST_COUNTED, TOTALS
+from dpunion.errors import InternalError, SensitivityMismatch
+from dpunion.kernels.counting import add_capped, add_spreads
+from dpunion.kernels.shares import add_shares
+from dpunion.randomness import Purpose, RunKey
+
+ONE = 2**24
+"""So many units are 1: what people add are whole units, so that sums are exact and order-free."""
+FINENESS = 2**12
+"""Noisy sums are rounded to this part of a standard deviation before anything else is done with them."""
+UNIT_NORM = Sensitivity(Norm.L2, 1.0)
+BINS_PER_OCTAVE = 2
+LOWEST_OCTAVE, HIGHEST_OCTAVE = -34, 14
+BINS = BINS_PER_OCTAVE * (HIGHEST_OCTAVE - LOWEST_OCTAVE)
+LEVELS = 6
+"""Levels of popularity, each four times as popular as the one before; the last has everything above."""
+BURDEN = 2**40
+"""So many units are a burden of 1; with MOST_COUNTED items it stays below 2^54."""
+
+
+class Step(Protocol):
+    """One step of counting.
+
+    number: 0, 1 or 2: which noise it takes. length: how many sums there are.
+    """
+
+    number: ClassVar[int]
+
+    @property
+    def length(self) -> int: ...
+
+    @property
+    def sensitivity(self) -> Sensitivity: ...
+
+    def add_up(self, holdings: Holdings) -> Int64s:
+        """Add up what the users give, in whole units: int64[length].
+
+        Guarantees: one user moves the sums by at most the sensitivity.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class RoughStep:
+    """Each user gives 1/sqrt(k) to each of the k listed items; items: how many are listed."""
+
+    number: ClassVar[int] = 0
+    sensitivity: ClassVar[Sensitivity] = UNIT_NORM
+
+    items: int
+
+    @property
+    def length(self) -> int:
+        """Return one sum for each item."""
+        return self.items
+
+    def add_up(self, holdings: Holdings) -> Int64s:
+        """Add up the shares.
+
+        Guarantees: k shares of at most 1/sqrt(k), rounded down, have norm at most 1.
+        """
+        shares = np.array([0] + [math.isqrt(ONE * ONE // k) for k in range(1, MOST_COUNTED + 1)], np.int64)
+        sums = np.zeros(self.items, np.int64)
+        add_shares(holdings.offsets, holdings.items, shares, sums)
+        return sums
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SpreadStep:
+    """Each user is in one bin, by the sum of the burdens of the listed items, and spreads 1 over their levels there.
+
+    burdens: int64[items], in units of 1/BURDEN; levels: int32[items], from 0 to LEVELS-1. The sums are those of the
+    first bin's levels, the second's, and so on.
+    """
+
+    number: ClassVar[int] = 1
+    sensitivity: ClassVar[Sensitivity] = UNIT_NORM
+
+    burdens: Int64s
+    levels: Int32s
+
+    @property
+    def length(self) -> int:
+        """Return the number of bins times that of levels."""
+        return BINS * LEVELS
+
+    @classmethod
+    def edges(cls) -> Int64s:
+        """Return the upper ends of all bins but the last, in units of 1/BURDEN, rising: int64[bins-1]."""
+        return np.ceil(BURDEN * 2.0 ** (LOWEST_OCTAVE + np.arange(1, BINS) / BINS_PER_OCTAVE)).astype(np.int64)
+
+    def add_up(self, holdings: Holdings) -> Int64s:
+        """Add up the users of each bin, by what they hold.
+
+        Guarantees: what a user adds sums up to at most 1, so its l2 norm is at most 1 too.
+        """
+        sums = np.zeros((BINS, LEVELS), np.int64)
+        add_spreads(holdings.offsets, holdings.items, self.burdens, self.levels, self.edges(), ONE, sums)
+        return sums.ravel()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FineStep:
+    """Each user gives every listed item its weight, or less where that is too much; and two totals.
+
+    weights: int64[items], in units, from 1 to ONE. The last two sums are of all users and of those with something that
+    is not listed.
+    """
+
+    number: ClassVar[int] = 2
+    sensitivity: ClassVar[Sensitivity] = UNIT_NORM
+
+    weights: Int64s
+
+    @property
+    def length(self) -> int:
+        """Return one sum for each item, and two."""
+        return len(self.weights) + 2
+
+    @property
+    def total_weight(self) -> int:
+        """Return what a user gives each of the two totals, in units."""
+        return math.isqrt(int(TOTALS * ONE * ONE))
+
+    @property
+    def room(self) -> int:
+        """Return what the squares of a user's weights may sum up to, in squared units."""
+        return ONE * ONE - 2 * self.total_weight**2
+
+    def add_up(self, holdings: Holdings) -> Int64s:
+        """Add up the weights, capped.
+
+        Guarantees: the squares of what one user adds sum up to at most 1, in whole numbers: `room` for the items and
+        the rest for the totals.
+        """
+        if len(self.weights) and not (self.weights.min() >= 1 and self.weights.max() <= ONE):
+            raise InternalError("a weight of an item is not within its bounds")
+        sums = np.zeros(self.length, np.int64)
+        most = int(np.diff(holdings.offsets).max(initial=0))
+        add_capped(holdings.offsets, holdings.items, self.weights, self.room, most, sums[:-2])
+        sums[-2] = self.total_weight * int(np.count_nonzero(holdings.anything))
+        sums[-1] = self.total_weight * int(np.count_nonzero(holdings.others))
+        return sums
+
+
+def add_noise(
+    sums: Int64s, sensitivity: Sensitivity, stddev: float, number: int, key: RunKey, places: Int64s | None = None
+) -> Int64s:
+    """Return the sums with Gaussian noise, rounded to a part of its standard deviation, in units: int64[n].
+
+    places: int64[n], which sums these are; all of them, in order, when left out.
+
+    Guarantees:
+    - refuses sums of another sensitivity than the noise is for;
+    - the noise of a sum is a function of the run key, the step and its place alone;
+    - sums and noise are whole numbers of units, so what comes out is a function of sum + normal, exactly.
+    """
+    if sensitivity != UNIT_NORM:
+        raise SensitivityMismatch("the sums and the noise assume different sensitivities")
+    spread = stddev * ONE
+    grid = max(1, math.floor(spread / FINENESS))
+    names = np.zeros((len(sums), 2), np.uint64)
+    names[:, 0] = np.arange(len(sums)) if places is None else places
+    normals = key.normals_of(Purpose.COUNT, number, names)
+    noisy = sums + np.rint(spread * normals).astype(np.int64)
+    return (noisy + grid // 2) // grid * grid

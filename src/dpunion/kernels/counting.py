@@ -1,0 +1,157 @@
+"""What one person gives to the listed items when they are counted: whole units, so that sums are exact and order-free.
+
+Users' listed items are numbers of the public list: user u holds items[offsets[u]:offsets[u+1]], distinct.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from dpunion.contributions import Bools, Float64s, Int32s, Int64s
+from dpunion.kernels.compiler import kernel
+
+
+@kernel
+def copy_listed(
+    offsets: Int64s, items: Int32s, numbers: Int32s, listed: Int32s, sizes: Int64s, anything: Bools, others: Bools
+) -> int:
+    """Copy the listed items of every user, as numbers of the list, to listed: int32[pairs]. Returns how many.
+
+    numbers: int32[items], public: the place on the list, -1 when not listed, -2 when known and not listed. sizes:
+    int64[users] gets how many; anything, others: bool[users] whether the user holds anything, and anything unlisted.
+    In-place use (listed is items) is fine: what is written is never ahead of what is read.
+
+    Guarantees: what is written about a user depends on the user's own items and the public numbers alone.
+    """
+    to = 0
+    for user in range(len(offsets) - 1):
+        before = to
+        other = False
+        for i in range(offsets[user], offsets[user + 1]):
+            number = numbers[items[i]]
+            if number >= 0:
+                listed[to] = number
+                to += 1
+            elif number == -1:
+                other = True
+        sizes[user] = to - before
+        anything[user] = offsets[user + 1] > offsets[user]
+        others[user] = other
+    return to
+
+
+@kernel
+def add_spreads(
+    offsets: Int64s,
+    items: Int32s,
+    burdens: Int64s,
+    levels: Int32s,
+    edges: Int64s,
+    unit: int,
+    sums: npt.NDArray[np.int64],
+) -> None:
+    """Spread `unit` over the levels of the user's items, in the one bin where their burdens add up. In-place on sums.
+
+    burdens: int64[items], public and positive; levels: int32[items], public; edges: int64[bins-1], rising; sums:
+    int64[bins, levels].
+
+    Guarantees: a user with listed items adds at most `unit` in all, within one bin; others add nothing.
+    """
+    held = np.zeros(sums.shape[1], np.int64)
+    for user in range(len(offsets) - 1):
+        first, last = offsets[user], offsets[user + 1]
+        if first == last:
+            continue
+        burden = 0
+        held[:] = 0
+        for i in range(first, last):
+            burden += burdens[items[i]]
+            held[levels[items[i]]] += 1
+        place = np.searchsorted(edges, burden, side="right")
+        for level in range(len(held)):
+            sums[place, level] += unit * held[level] // (last - first)
+
+
+@kernel
+def add_capped(offsets: Int64s, items: Int32s, weights: Int64s, room: int, most: int, sums: Int64s) -> None:
+    """Add the weight of each listed item, capped so that the user's squares add up to at most `room`. In-place on sums.
+
+    weights: int64[items], public, at most 2^24; most: at least the largest set; sums: int64[items].
+
+    Guarantees: whatever the weights, the squares of what one user adds sum up to at most room, in whole numbers.
+    """
+    squares = np.empty(most, np.int64)
+    for user in range(len(offsets) - 1):
+        first, last = offsets[user], offsets[user + 1]
+        total = 0
+        for i in range(first, last):
+            square = weights[items[i]] * weights[items[i]]
+            squares[i - first] = square
+            total += square
+        if total <= room:
+            for i in range(first, last):
+                sums[items[i]] += weights[items[i]]
+            continue
+        cap = cap_of(squares[: last - first], room)
+        for i in range(first, last):
+            sums[items[i]] += min(weights[items[i]], cap)
+
+
+@kernel
+def cap_of(squares: Int64s, room: int) -> int:
+    """Return the largest whole t whose squares min(square, t^2) sum up to at most room; squares: int64[n], reordered.
+
+    Guarantees: they do; all arithmetic is in whole numbers.
+    """
+    count = len(squares)
+    squares.sort()
+    used = 0
+    for place in range(count):
+        left = count - place
+        if squares[place] * left > room - used:
+            return whole_root((room - used) // left)
+        used += squares[place]
+    return whole_root(squares[count - 1])
+
+
+@kernel
+def whole_root(value: int) -> int:
+    """Return the whole square root of 0 <= value < 2^62, rounded down."""
+    root = int(np.sqrt(np.float64(value)))
+    while root * root > value:
+        root -= 1
+    while (root + 1) * (root + 1) <= value:
+        root += 1
+    return root
+
+
+@kernel
+def lower_to_parts(values: Float64s, variances: Float64s, parts: Int32s, sweeps: int, enough: float) -> None:
+    """Move values as little as possible, weighed by variances, so that none exceeds its parts. In-place on values.
+
+    parts: int32[n, 2], the places of the two parts, -1 where there is none. Hildreth's method, at most so many sweeps,
+    or until no step is larger than `enough` standard deviations.
+
+    Guarantees: only noisy, public values come in; it is the projection onto the values that obey all inequalities, so
+    no further from any such values than before.
+    """
+    pressure = np.zeros(parts.shape)
+    for _ in range(sweeps):
+        largest = 0.0
+        for child in range(len(values)):
+            for side in range(2):
+                parent = parts[child, side]
+                if parent < 0:
+                    continue
+                both = variances[child] + variances[parent]
+                before = pressure[child, side]
+                after = max(0.0, before + (values[child] - values[parent]) / both)
+                step = after - before
+                if step != 0.0:
+                    pressure[child, side] = after
+                    values[child] -= step * variances[child]
+                    values[parent] += step * variances[parent]
+                    largest = max(largest, abs(step) * np.sqrt(both))
+        if largest <= enough:
+            break

@@ -1,0 +1,88 @@
+"""What a release guarantees and what it does not, in plain words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dpunion.budget import guarantee
+from dpunion.counts import LEVEL, PLANNED_RATIOS, PLANNED_SIZES, CountsPlan, Totals
+from dpunion.ngrams.plans import LengthResult, NgramPlan
+from dpunion.plans import Plan
+
+NOT_PRIVATE = "NOT PRIVATE: made with a fixed test key, so nothing is guaranteed. Never publish this."
+ASSUMPTIONS = (
+    "It assumes that one user id stands for one person, that the operator is trusted, and that the budget of all "
+    "releases from the same data is added up. It does not cover running time or memory use."
+)
+
+
+def statement(
+    plan: Plan | NgramPlan,
+    *,
+    guaranteed: bool,
+    notes: Sequence[str] = (),
+    results: Sequence[LengthResult] = (),
+    totals: Totals | None = None,
+) -> str:
+    """Say in plain words what a release with this plan guarantees, and what it does not."""
+    if not guaranteed:
+        return NOT_PRIVATE
+    if isinstance(plan, NgramPlan):
+        lines = [*guarantee(plan.budget, covers="texts"), *_how_ngrams_were_made(plan, results)]
+    else:
+        limit = plan.algorithm.max_items_per_user
+        lines = [
+            *guarantee(plan.budget),
+            f"It was made by {plan.algorithm.name}, with at most {limit} items of each person taken into account, by "
+            "secret random decisions that were made once and not kept.",
+        ]
+    if plan.counts is not None:
+        lines += how_people_were_counted(plan.counts, totals)
+    return "\n".join([*lines, ASSUMPTIONS, *notes])
+
+
+def how_people_were_counted(plan: CountsPlan, totals: Totals | None) -> list[str]:
+    """Say in plain words what the numbers beside the items are."""
+    lines = [
+        "Beside each item stands an estimate of how many people hold it. The numbers are noisy: "
+        f"{100 * plan.share:.3g} % of the budget was spent on them, and about {round(100 * LEVEL)} of 100 intervals "
+        "(low to high) hold the true number. The guarantee above covers list and numbers together."
+    ]
+    if totals is not None:
+        lines.append(
+            f"About {totals.everybody} people hold anything, and {totals.others} something that is not listed."
+        )
+        if totals.cut > 0.0:
+            lines.append(
+                f"People with very many listed items, about {100 * totals.cut:.2g} % of all, did not count in full for "
+                f"each of them. The numbers of rare items were raised for that, at most {totals.corrected:.2f} times; "
+                "items that mostly such people hold may still be too low, and others too high."
+            )
+    return lines
+
+
+def _how_ngrams_were_made(plan: NgramPlan, results: Sequence[LengthResult]) -> list[str]:
+    """Say by what n-grams were released, and which of them may be spurious."""
+    lines = [f"Single tokens were released by {plan.first.algorithm.name}; all of them were written by somebody."]
+    if len(plan.lengths) > 1:
+        expected = (f"at most {r.spurious:.3g} of {r.released:,} at length {r.length}" for r in results if r.length > 1)
+        lines.append(
+            "Longer n-grams were released from those whose two parts one token shorter were released. Any of them may "
+            "be spurious, that is written by nobody; which ones, nobody can know. To be expected: "
+            f"{', '.join(expected)}."
+        )
+    return [*lines, "Every part of a listed n-gram is listed too."]
+
+
+def expected_precision(plan: CountsPlan) -> list[str]:
+    """Say how precise counts are to be expected, from the plan alone."""
+    lines = [f"Counts take {100 * plan.share:.3g} % of the budget. Expect numbers of people to be right to about"]
+    lines.append(f"  {'people':>9}" + "".join(f"{f'{ratio} for each':>16}" for ratio in PLANNED_RATIOS))
+    for people in PLANNED_SIZES:
+        widths = (plan.half_width(people, ratio) for ratio in PLANNED_RATIOS)
+        lines.append(f"  {people:>9,}" + "".join(f"{f'± {width:,.0f}':>16}" for width in widths))
+    return [
+        *lines,
+        f"in {round(100 * LEVEL)} of 100 cases, where there are so many people for each listed item, and few who hold",
+        f"very much. The number of all people will be right to ± {plan.total_width:,.0f}.",
+    ]
