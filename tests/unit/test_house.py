@@ -405,9 +405,6 @@ TESTED_THROUGH = {
     "counting.add_spreads": (
         "property/test_counting_property.py::test_the_spread_step_is_its_twin_and_moves_by_at_most_one"
     ),
-    "counting.between_marks": (
-        "property/test_counting_property.py::test_the_spread_step_is_its_twin_and_moves_by_at_most_one"
-    ),
     "bounding.drop_items": "unit/reading/test_keys.py::test_known_keys_are_left_out_or_added",
     "grouping.split_rows": "unit/sets/test_spill.py::test_spilling_changes_nothing",
     "interning.refill_slots": "unit/sets/test_encoding.py::test_strings_are_numbered_by_first_appearance",
