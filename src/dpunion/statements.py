@@ -52,13 +52,19 @@ def how_people_were_counted(plan: CountsPlan, totals: Totals | None) -> list[str
         lines.append(
             f"About {totals.everybody} people hold anything, and {totals.others} something that is not listed."
         )
-        if totals.cut > 0.0:
-            lines.append(
-                f"People with very many listed items, about {100 * totals.cut:.2g} % of all, did not count in full for "
-                f"each of them. The numbers of rare items were raised for that, at most {totals.corrected:.2f} times; "
-                "items that mostly such people hold may still be too low, and others too high."
-            )
+        lines += who_was_cut(totals)
     return lines
+
+
+def who_was_cut(totals: Totals) -> list[str]:
+    """Say in plain words whether people were cut, and what that did to the numbers."""
+    if not totals.cut > 0.0:
+        return []
+    return [
+        f"People with very many listed items, about {100 * totals.cut:.2g} % of all, did not count in full for each of "
+        f"them. The numbers of rare items were raised for that, at most {totals.corrected:.2f} times; items that "
+        "mostly such people hold may still be too low, and others too high."
+    ]
 
 
 def _how_ngrams_were_made(plan: NgramPlan, results: Sequence[LengthResult]) -> list[str]:
