@@ -5,9 +5,10 @@
 
 Every row is about whole releases with a tenth of the budget for counts, made by `dpunion.release` under test keys; the
 weights are chosen by the releases themselves, privately. Equal weights count the same released list with all of that
-tenth: at most so many random listed items of each person, each with the same weight, in one Gaussian release, rounded
-and at least 1 as dpunion's are. An item is uncut when everybody who holds it counted in full. "5+" is 5 to 14 holders,
-and so on. The AskReddit-like set is generated; the larger real sets are read from the folder that DPUNION_DATA names.
+tenth in one Gaussian release, rounded and at least 1 as dpunion's are: "30 drawn" is at most 30 random listed items of
+each person, "30 lowered" all of them, with less weight for people who hold more than 30. An item is uncut when
+everybody who holds it counted in full. "5+" is 5 to 14 holders, and so on. The AskReddit-like set is generated; the
+larger real sets are read from the folder that DPUNION_DATA names.
 """
 
 from __future__ import annotations
@@ -128,15 +129,28 @@ def cut_people(holdings: Holdings, step: FineStep) -> float:
     return float(np.mean(np.diff(squares[holdings.offsets]) > step.room))
 
 
-def weigh_equally(data: LabData, listed: Int64s, limit: int, plan: CountsPlan, key: int) -> Float64s:
-    """Return counts of the list by equal weights with the same budget, at most `limit` listed items of each person."""
+def weigh_equally(
+    source: Source, listed: Int64s, holdings: Holdings, plan: CountsPlan, key: int
+) -> dict[str, Float64s]:
+    """Return counts of the list by equal weights with the same budget, for each limit.
+
+    People with more listed items than the limit give it to that many, drawn at random, as other libraries do; or, what
+    is better, less to all of them.
+    """
+    data, stddev = source.data, 1.0 / math.sqrt(sum(one**-2 for one in (plan.rough, plan.spread, plan.fine)))
     unlisted = np.ones(len(data.holders), np.bool_)
     unlisted[listed] = False
-    kept = bound_further(data.everything, Bounding(limit), RunKey.for_tests(key), unlisted)
-    held = np.bincount(kept.items, minlength=len(data.holders))[listed]
-    stddev = 1.0 / math.sqrt(sum(one**-2 for one in (plan.rough, plan.spread, plan.fine)))
-    noise = np.random.default_rng((key, limit)).normal(0.0, stddev * math.sqrt(limit), len(listed))
-    return np.maximum(1.0, np.rint(held + noise))
+    sizes = np.diff(holdings.offsets)
+    found = {}
+    for limit in LIMITS:
+        kept = bound_further(data.everything, Bounding(limit), RunKey.for_tests(key), unlisted)
+        drawn = np.bincount(kept.items, minlength=len(data.holders))[listed]
+        parts = np.repeat(np.sqrt(np.minimum(1.0, limit / np.maximum(sizes, 1))), sizes)
+        lowered = np.bincount(holdings.items, parts, len(listed))
+        noise = np.random.default_rng((key, limit)).normal(0.0, stddev * math.sqrt(limit), len(listed))
+        for name, sums in ((f"equal, {limit} drawn", drawn), (f"equal, {limit} lowered", lowered)):
+            found[name] = np.maximum(1.0, np.rint(sums + noise))
+    return found
 
 
 def run_trial(source: Source, budget: Budget, key: int) -> Trial:
@@ -158,7 +172,7 @@ def run_trial(source: Source, budget: Budget, key: int) -> Trial:
         true=true,
         estimates={
             OURS: beside["people"].astype(np.float64),
-            **{equal_name(limit): weigh_equally(data, listed, limit, plan, key) for limit in LIMITS},
+            **weigh_equally(source, listed, holdings, plan, key),
         },
         low=beside["low"],
         high=beside["high"],
@@ -167,11 +181,6 @@ def run_trial(source: Source, budget: Budget, key: int) -> Trial:
         cut=cut_people(holdings, step),
         totals=tuple(zip(people, (made.totals.everybody, made.totals.others), strict=True)),
     )
-
-
-def equal_name(limit: int) -> str:
-    """Return what equal weights are called."""
-    return f"equal weights, {limit}"
 
 
 def by_band(true: Int64s, values: Float64s | Bools) -> list[float | None]:
@@ -255,13 +264,25 @@ def by_chance(covered: float, count: int) -> bool:
     )
 
 
+def show_covered(rows: list[dict[str, Any]]) -> None:
+    """Print how many items of all sets and budgets together lie in their intervals."""
+    print("\nall sets and budgets together")
+    for name, part, size in (("all", "covered", "items"), ("uncut", "covered_uncut", "items_uncut")):
+        counts = np.array([row[size] for row in rows])
+        inside = np.array([[value or 0.0 for value in row[part]] for row in rows]) * counts
+        whole = counts.sum(axis=0)
+        parts = [within / count if count else None for within, count in zip(inside.sum(axis=0), whole, strict=True)]
+        print(line(f"{name} items", whole.tolist(), "{:,}"))
+        print(line(f"in the interval, {name}", parts, "{:.1%}"))
+
+
 def judge(rows: list[dict[str, Any]]) -> None:
     """Print whether the figures are what is promised."""
     print()
     for row in rows:
         medians = {who: figures["median_relative"] for who, figures in row["contenders"].items()}
         best = min((value, who) for who, value in medians.items() if who != OURS)
-        said = f"median {medians[OURS]:.3f}, best equal weights {best[0]:.3f} ({best[1].split()[-1]})"
+        said = f"median {medians[OURS]:.3f}, best equal weights {best[0]:.3f} ({best[1]})"
         wrong = [] if medians[OURS] < best[0] else ["the median is not the lowest"]
         if row["epsilon"] == 3.0 and medians[OURS] > HIGHEST_MEDIANS.get(row["set"], math.inf):
             wrong.append(f"the median is above {HIGHEST_MEDIANS[row['set']]}")
@@ -300,6 +321,7 @@ def main() -> None:
             trials = [run_trial(source, budget, key) for key in range(1, arguments.keys + 1)]
             rows.append(sum_up(source.name, budget, trials))
             show(rows[-1])
+    show_covered(rows)
     judge(rows)
     if "DPUNION_DATA" not in os.environ:
         print("\nDPUNION_DATA is not set: the larger real sets were left out.", file=sys.stderr)
