@@ -113,13 +113,13 @@ def draw_rough(_rng: Generator, size: int) -> RoughStep:
 
 
 def draw_spread(rng: Generator, size: int) -> SpreadStep:
-    """Draw burdens, alike, anywhere, extreme or at an edge of a bin; and levels, alike, in turn or anywhere."""
-    edges = SpreadStep.edges()
+    """Draw burdens, alike, anywhere, extreme or at a mark; and levels, alike, in turn or anywhere."""
+    marks = SpreadStep.marks()
     burdens = (
         np.full(size, int(rng.integers(1, BURDEN + 1))),
         rng.integers(1, BURDEN + 1, size),
         rng.choice([1, BURDEN], size),
-        np.clip(rng.choice(edges, size) // size + rng.integers(-1, 2, size), 1, BURDEN),
+        np.clip(rng.choice(marks, size) // size + rng.integers(-1, 2, size), 1, BURDEN),
     )[int(rng.integers(4))]
     levels = (
         np.full(size, int(rng.integers(LEVELS))),
