@@ -58,12 +58,17 @@ class Popularity:
         """Return the second step: the burdens in whole units."""
         return SpreadStep(np.maximum(1, np.rint(self.burdens * BURDEN)).astype(np.int64), self.levels)
 
+    @property
+    def heaviest(self) -> float:
+        """Return the largest burden, which items have that cannot be told apart; 1 of an empty list."""
+        return float(self.burdens.max()) if len(self.burdens) else 1.0
+
     def level_burdens(self) -> Float64s:
         """Return the mean burden of what people hold of each level: float64[LEVELS]."""
         held = np.maximum(self.sums, 0.0)
         weighed = np.bincount(self.levels, held * self.burdens, minlength=LEVELS)
         whole = np.bincount(self.levels, held, minlength=LEVELS)
-        middle = self.burdens.max(initial=1.0) / 4.0 ** (np.arange(LEVELS) + 0.5)
+        middle = self.heaviest / 4.0 ** (np.arange(LEVELS) + 0.5)
         return np.where(whole > 0.0, weighed / np.maximum(whole, 1e-9), middle)
 
 
@@ -134,7 +139,7 @@ def choose_allowance(popularity: Popularity, spread: Spread, plan: CountsPlan) -
     """
     count = len(popularity.sums)
     if not count or not spread.people.any():
-        few = ROOM / (FEW * float(popularity.burdens.max(initial=1.0)))
+        few = ROOM / (FEW * popularity.heaviest)
         return Allowance(weights_at(few, popularity.burdens), np.ones(count), 0.0)
     some = np.argsort(popularity.burdens)[np.linspace(0, count - 1, min(SAMPLED, count)).astype(np.int64)]
     burdens = popularity.burdens[some]
