@@ -214,7 +214,7 @@ def test_sums_of_another_sensitivity_end_the_run(frame, monkeypatch):
         return run
 
     monkeypatch.setattr(counting, "AddUp", lambda *given: louder(add_up(*given)))
-    with pytest.raises(dpunion.DpunionError, match="sensitivit"):
+    with pytest.raises(dpunion.BadSource, match="SensitivityMismatch"):
         dpunion.release(frame, algorithm=WEIGHTED, **OPTIONS)
 
 
