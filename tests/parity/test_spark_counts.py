@@ -189,16 +189,13 @@ def test_only_noisy_sums_come_to_the_driver_and_no_cache_stays(spark, frame, mon
     assert not spark.sparkContext._jsc.getPersistentRDDs()
 
 
-class Quoting(counting.FindItems):
-    """Fails, and quotes what it reads."""
-
-    def __call__(self, batches, key):
-        raise ValueError(f"{CANARY} {next(batches).to_pylist()}")
-        yield
-
-
 def test_errors_of_counting_tell_nothing(spark, frame, monkeypatch):
-    monkeypatch.setattr(counting, "FindItems", Quoting)
+    canary = CANARY
+
+    def quoting(batches, _key):
+        raise ValueError(f"{canary} {next(batches).to_pylist()}")
+
+    monkeypatch.setattr(counting, "FindItems", lambda *_: quoting)
     with pytest.raises(dpunion.BadSource, match="failed with ValueError") as caught:
         dpunion.release(frame, algorithm=WEIGHTED, **OPTIONS)
     assert CANARY not in "".join(traceback.format_exception(caught.value))
@@ -206,19 +203,18 @@ def test_errors_of_counting_tell_nothing(spark, frame, monkeypatch):
     assert not spark.sparkContext._jsc.getPersistentRDDs()
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Loud(counting.AddUp):
-    """Says that people give more than the noise is for."""
-
-    def __call__(self, batches):
-        for batch in counting.AddUp.__call__(self, batches):
-            louder = pa.array([2.0] * batch.num_rows)
-            yield batch.set_column(2, "sensitivity", louder)
-
-
 def test_sums_of_another_sensitivity_end_the_run(frame, monkeypatch):
-    monkeypatch.setattr(counting, "AddUp", Loud)
-    with pytest.raises(dpunion.DpunionError, match="sensitivit"):
+    add_up = counting.AddUp
+
+    def louder(task):
+        def run(batches):
+            for batch in task(batches):
+                yield batch.set_column(2, "sensitivity", pa.array([2.0] * batch.num_rows))
+
+        return run
+
+    monkeypatch.setattr(counting, "AddUp", lambda *given: louder(add_up(*given)))
+    with pytest.raises(dpunion.BadSource, match="SensitivityMismatch"):
         dpunion.release(frame, algorithm=WEIGHTED, **OPTIONS)
 
 
