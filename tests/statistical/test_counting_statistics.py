@@ -255,11 +255,10 @@ def test_no_claim_about_counts_is_refuted_but_three_times_the_claim_is(algorithm
 
 
 def test_steps_come_near_their_claim_on_every_pair_where_one_person_moves_them_by_one():
-    """With novel items only the totals move; with more than are counted the burdens fall between two marks."""
+    """With novel items only the totals move."""
     system = System(new_key=repeatable_keys(2))
     for result in audit_steps(system, CLAIM, 60_000, 1e-6):
         assert not result.violated
         bounds = {one.pair.name: one.epsilon_bound for one in result.pairs}
         bounds.pop("novel items only", None)
-        assert bounds.pop("more than are counted") > 0.3
         assert min(bounds.values()) > 0.6, bounds
