@@ -35,7 +35,7 @@ from dpunion.contributions import Bools, Float64s, Int64s
 from dpunion.counting.counted import count_people
 from dpunion.counting.holdings import UNLISTED, Holdings, holdings_of
 from dpunion.counting.steps import FineStep, Step, add_noise
-from dpunion.counts import Counted, CountsPlan, Estimate
+from dpunion.counts import Counted, Counts, CountsPlan, Estimate
 from dpunion.engines.local.engine import texts_of
 from dpunion.lab.data import LabData, load
 from dpunion.lab.generators import AskRedditLike
@@ -67,7 +67,7 @@ class Source:
     data: LabData
     places: dict[str, int]
 
-    def release(self, budget: Budget, key: int, *, counts: bool) -> Release:
+    def release(self, budget: Budget, key: int, *, counts: bool | Counts) -> Release:
         """Make a release under a test key."""
         order = {"sort": "item"} if counts else {}
         asked = {"epsilon": budget.epsilon, "delta": budget.delta, "counts": counts, "unsafe_test_key": key}

@@ -28,10 +28,13 @@ from release_sizes import BUDGETS
 from dpunion.algorithms import Bounding
 from dpunion.budget import Budget
 from dpunion.contributions import Float64s, Int64s
+from dpunion.counts import Counts
 from dpunion.randomness import RunKey
 from dpunion.sets.grouping import bound_again
 
 TEST_KEY = 1
+# The usual part of the budget for counts, and one for people who want fewer keys and better counts, as the peer has it.
+SHARES = (0.1, 0.5)
 LIMITS = {"debian_depends": (3, 5, 10, 30, 100), "imdb_reviews_50k": (10, 30, 100, 300)}
 USUAL_LIMITS = (5, 10, 30, 100, 300)
 
@@ -69,36 +72,53 @@ def median_error(people: Float64s, true: Int64s) -> float | None:
     return float(np.median(np.abs(people / true - 1.0))) if len(true) else None
 
 
-def compare(python: Path, source: Source, budget: Budget, ways: list[str]) -> dict[str, Any]:
-    """Print both side by side, for each limit of the peer; return the figures."""
-    made = source.release(budget, TEST_KEY, counts=True)
+def release_ours(source: Source, budget: Budget, share: float) -> Float64s:
+    """Return dpunion's counts of all items, 0 of those that are not released."""
+    made = source.release(budget, TEST_KEY, counts=Counts(share=share))
     ours = np.zeros(len(source.data.holders))
     ours[[source.places[text] for text in made.items]] = list(made.people.values())
-    holders = source.data.holders
-    whole = median_error(ours[ours > 0.0], holders[ours > 0.0])
-    print(
-        f"\n{source.name}, epsilon {budget.epsilon:g}, delta {budget.delta:.3g}: dpunion releases {len(made):,} keys,"
-    )
-    print(f"median relative error of all of them {whole:.3f}")
-    print(f"  {'PipelineDP':28}{'keys':>8}{'in both':>10}{'PipelineDP':>13}{'dpunion':>13}{'seconds':>10}")
+    return ours
+
+
+def set_beside(ours: Float64s, items: Int64s, people: Float64s, holders: Int64s) -> dict[str, Any]:
+    """Return how many of the peer's keys dpunion has too, and both median errors on these."""
+    both = ours[items] > 0.0
+    shared, true = items[both], holders[items[both]]
+    return {"both": len(shared), "peer": median_error(people[both], true), "dpunion": median_error(ours[shared], true)}
+
+
+def compare(python: Path, source: Source, budget: Budget, ways: list[str]) -> dict[str, Any]:
+    """Print both side by side, for each limit of the peer; return the figures."""
+    holders, counts = source.data.holders, {share: release_ours(source, budget, share) for share in SHARES}
+    print(f"\n{source.name}, epsilon {budget.epsilon:g}, delta {budget.delta:.3g}")
+    released = []
+    for share, ours in counts.items():
+        listed = ours > 0.0
+        released.append({"share": share, "keys": int(listed.sum())})
+        released[-1]["median_relative"] = median_error(ours[listed], holders[listed])
+        print("  dpunion, {share:.0%} for counts: {keys:,} keys, median {median_relative:.3f}".format(**released[-1]))
+    heads = "".join(f"{'in both':>12}{'PipelineDP':>12}{f'dpunion {share:.0%}':>14}" for share in SHARES)
+    print(f"  {'PipelineDP':24}{'keys':>8}{heads}{'seconds':>9}")
     rows = []
     for limit in LIMITS.get(source.name, USUAL_LIMITS):
         for way in ways:
             items, people, seconds = run_peer(python, source, budget, limit, way)
-            both = ours[items] > 0.0
-            shared, true = items[both], holders[items[both]]
-            errors = {"peer": median_error(people[both], true), "dpunion": median_error(ours[shared], true)}
-            row = {"limit": limit, "way": way, "keys": len(items), "both": len(shared), "seconds": seconds}
-            rows.append(row | {"median_relative": errors})
-            shown = "".join(f"{'-' if error is None else f'{error:.3f}':>13}" for error in errors.values())
+            beside = [set_beside(ours, items, people, holders) for ours in counts.values()]
+            known = {"limit": limit, "way": way, "keys": len(items), "seconds": seconds}
+            rows.append(known | {"beside": [{"share": s} | one for s, one in zip(SHARES, beside, strict=True)]})
             name = f"{way}, limit {limit}"
-            print(f"  {name:28}{len(items):>8,}{len(shared):>10,}{shown}{seconds:>10.0f}", flush=True)
+            shown = "".join(f"{b['both']:>12,}{written(b['peer']):>12}{written(b['dpunion']):>14}" for b in beside)
+            print(f"  {name:24}{len(items):>8,}{shown}{seconds:>9.0f}", flush=True)
     best = max(rows, key=lambda row: row["keys"])
-    print(
-        f"  most keys at limit {best['limit']}: dpunion releases {len(made) / max(best['keys'], 1):.2f} times as many"
-    )
-    known = {"set": source.name, "epsilon": budget.epsilon, "delta": budget.delta}
-    return known | {"released": len(made), "median_relative": whole, "peer": rows}
+    times = released[0]["keys"] / max(best["keys"], 1)
+    print(f"  most keys at limit {best['limit']}: dpunion releases {times:.2f} times as many")
+    asked = {"set": source.name, "epsilon": budget.epsilon, "delta": budget.delta}
+    return asked | {"dpunion": released, "peer": rows}
+
+
+def written(error: float | None) -> str:
+    """Return an error as it is printed."""
+    return "-" if error is None else f"{error:.3f}"
 
 
 def main() -> None:
