@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test test-all java lint format docs reproduce audit torture benchmark benchmark-large benchmark-billion benchmark-spark benchmark-startup clean
+.PHONY: help demo test test-all java lint format docs reproduce audit torture benchmark benchmark-large benchmark-billion benchmark-counts benchmark-spark benchmark-startup clean
 
 help:  ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -56,6 +56,11 @@ benchmark-large: $(VENV)/.dev  ## The same with 77M pairs too, grouped and shuff
 
 benchmark-billion: $(VENV)/.dev  ## One billion pairs, dpunion alone
 	@$(BIN)/python benchmarks/speed.py --billion
+
+benchmark-counts: $(VENV)/.dev  ## Counts: errors and intervals beside equal weights, a peer's, and what they cost in time
+	@$(BIN)/python benchmarks/counts.py
+	@$(BIN)/python benchmarks/counts_speed.py
+	@$(BIN)/python benchmarks/counts_peer.py
 
 benchmark-startup: $(VENV)/.dev  ## What each trick is worth that makes the first release start sooner
 	@$(BIN)/python benchmarks/startup.py

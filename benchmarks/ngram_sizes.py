@@ -82,7 +82,7 @@ def together(path: Path, budget: Budget, longest: int, runs: int) -> list[dict[s
 
 def results_of(plan: NgramPlan, stream: TokenStream, key: RunKey) -> tuple[LengthResult, ...]:
     """Release length by length; return what is known about each length."""
-    return select_ngrams(plan, LocalTexts(stream, key), key, lambda _: None)[1]
+    return select_ngrams(plan, LocalTexts(stream, key), key, lambda _: None)[2]
 
 
 def alone(path: Path, budget: Budget, longest: int, runs: int) -> list[dict[str, Any]]:

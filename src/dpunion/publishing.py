@@ -112,10 +112,10 @@ def publish(
     run.tell("writing")
     if isinstance(draft.plan, NgramPlan):
         made = with_ngrams(draft, chosen.ngrams, chosen.results, counted, outputs.order)
-    elif outputs.folder is None or counted is not None:
-        made = with_items(draft, list_chosen(chosen, request).texts, counted, outputs.order)
-    else:
+    elif chosen.is_left:
         made = draft
+    else:
+        made = with_items(draft, list_chosen(chosen, request).texts, counted, outputs.order)
     if outputs.folder is not None:
-        return dataclasses.replace(draft, totals=made.totals, stored=engine.store(chosen, made)), []
+        return dataclasses.replace(made, items=(), numbers=(), stored=engine.store(chosen, made)), []
     return made, [made.write(target, overwrite=outputs.overwrite) for target in outputs.files]

@@ -52,13 +52,19 @@ def how_people_were_counted(plan: CountsPlan, totals: Totals | None) -> list[str
         lines.append(
             f"About {totals.everybody} people hold anything, and {totals.others} something that is not listed."
         )
-        if totals.cut > 0.0:
-            lines.append(
-                f"People with very many listed items, about {100 * totals.cut:.2g} % of all, did not count in full for "
-                f"each of them. The numbers of rare items were raised for that, at most {totals.corrected:.2f} times; "
-                "items that mostly such people hold may still be too low, and others too high."
-            )
+        lines += who_was_cut(totals)
     return lines
+
+
+def who_was_cut(totals: Totals) -> list[str]:
+    """Say in plain words whether people were cut, and what that did to the numbers."""
+    if not totals.cut > 0.0:
+        return []
+    return [
+        f"People with very many listed items, about {100 * totals.cut:.2g} % of all, did not count in full for each of "
+        f"them. The numbers of rare items were raised for that, at most {totals.corrected:.2f} times; items that "
+        "mostly such people hold may still be too low, and others too high."
+    ]
 
 
 def _how_ngrams_were_made(plan: NgramPlan, results: Sequence[LengthResult]) -> list[str]:
@@ -75,14 +81,20 @@ def _how_ngrams_were_made(plan: NgramPlan, results: Sequence[LengthResult]) -> l
 
 
 def expected_precision(plan: CountsPlan) -> list[str]:
-    """Say how precise counts are to be expected, from the plan alone."""
-    lines = [f"Counts take {100 * plan.share:.3g} % of the budget. Expect numbers of people to be right to about"]
-    lines.append(f"  {'people':>9}" + "".join(f"{f'{ratio} for each':>16}" for ratio in PLANNED_RATIOS))
-    for people in PLANNED_SIZES:
-        widths = (plan.half_width(people, ratio) for ratio in PLANNED_RATIOS)
-        lines.append(f"  {people:>9,}" + "".join(f"{f'± {width:,.0f}':>16}" for width in widths))
+    """Say how precise counts are to be expected, from the plan alone: lines of which the last is a paragraph."""
+    rows = [(f"{n:,}", *(f"± {plan.half_width(n, ratio):,.0f}" for ratio in PLANNED_RATIOS)) for n in PLANNED_SIZES]
+    head = ("the item", *(f"{ratio:,}" for ratio in PLANNED_RATIOS))
     return [
-        *lines,
-        f"in {round(100 * LEVEL)} of 100 cases, where there are so many people for each listed item, and few who hold",
-        f"very much. The number of all people will be right to ± {plan.total_width:,.0f}.",
+        f"Counts take {100 * plan.share:.3g} % of the budget. Expect these intervals around numbers of people:",
+        "  people who hold      people in all, for each listed item",
+        *(f"  {first:>15}" + "".join(f"{text:>13}" for text in more) for first, *more in (head, *rows)),
+        how_precise(plan),
     ]
+
+
+def how_precise(plan: CountsPlan) -> str:
+    """Say what the expected intervals mean, and how well the number of all people will be known."""
+    return (
+        f"About {round(100 * LEVEL)} of 100 intervals hold the true number, where few people hold very much. The "
+        f"number of all people will be right to ± {plan.total_width:,.0f}."
+    )

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from dpunion.counting.estimates import FEW, ROOM, TOLD_APART, Popularity, Spread, choose_allowance
-from dpunion.counting.steps import BINS, LEVELS, ONE
+from dpunion.counting.steps import LEVELS, MARKS, ONE
 from dpunion.counts import CountsPlan
 
 PLAN = CountsPlan(0.1, rough=40.0, spread=80.0, fine=15.0)
-NOBODY = Spread(np.zeros(BINS), np.zeros(BINS), np.zeros((BINS, LEVELS)))
+NOBODY = Spread(np.zeros(MARKS), np.zeros(MARKS), np.zeros((MARKS, LEVELS)))
 
 
 def popularity(*sums):

@@ -21,7 +21,8 @@ from dpunion.budget import (
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "dpunion"
-TEXTS = {name: (ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("guarantees.md", "guarantees-funnel.md")}
+PROOFS = ("guarantees.md", "guarantees-funnel.md", "guarantees-counts.md")
+TEXTS = {name: (ROOT / "docs" / name).read_text(encoding="utf-8") for name in PROOFS}
 REFERENCE = re.compile(r"`([\w./-]+\.py)(?:::([\w.]+))?`")
 
 

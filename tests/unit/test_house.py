@@ -399,6 +399,12 @@ def test_nothing_is_pickled_or_evaluated(source):
 
 # Kernels that no test calls itself, and a test that fails without each: it compares what their caller makes of them.
 TESTED_THROUGH = {
+    "counting.add_capped": (
+        "property/test_counting_property.py::test_the_fine_step_is_its_twin_and_moves_by_at_most_one"
+    ),
+    "counting.add_spreads": (
+        "property/test_counting_property.py::test_the_spread_step_is_its_twin_and_moves_by_at_most_one"
+    ),
     "bounding.drop_items": "unit/reading/test_keys.py::test_known_keys_are_left_out_or_added",
     "grouping.split_rows": "unit/sets/test_spill.py::test_spilling_changes_nothing",
     "interning.refill_slots": "unit/sets/test_encoding.py::test_strings_are_numbered_by_first_appearance",
@@ -466,12 +472,14 @@ ENGINE_FUNCTIONS = [
 ]
 # The same for engines: what needs a cluster is compared with one machine.
 ENGINES_TESTED_THROUGH = {
-    "engines.local.engine.read_sets": "golden/test_recorded.py::test_releases_and_plans_are_those_recorded",
     "engines.local.texts.read_texts": "golden/test_recorded.py::test_releases_and_plans_are_those_recorded",
-    "engines.spark.rounds.cut_into_pieces": (
+    "engines.spark.counting.measure_on": "parity/test_spark_counts.py::test_one_shard_counts_as_one_machine",
+    "engines.spark.engine.read_for_counts": "parity/test_spark_counts.py::test_one_shard_counts_as_one_machine",
+    "engines.spark.rounds.read_pieces": "parity/test_spark_counts.py::test_one_shard_counts_as_one_machine",
+    "engines.spark.rounds.run_rounds": "parity/test_engines_agree.py::test_the_sample_by_policies_in_one_shard",
+    "engines.spark.rounds.selected_from": (
         "parity/test_engines_agree.py::test_shards_of_policies_agree_with_themselves"
     ),
-    "engines.spark.rounds.run_rounds": "parity/test_engines_agree.py::test_the_sample_by_policies_in_one_shard",
     "engines.spark.rounds.selected": "parity/test_engines_agree.py::test_the_sample_by_policies_in_one_shard",
     "engines.spark.rounds.sums_of_rows": (
         "parity/test_engines_agree.py::test_the_sample_by_algorithms_that_add_shares"

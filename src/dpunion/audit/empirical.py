@@ -42,9 +42,10 @@ class PairResult:
 
 @dataclass(frozen=True, slots=True)
 class AlgorithmResult:
-    """The worst pairs of one algorithm, against its plan's claim."""
+    """The worst pairs of one algorithm, or of a part of one, against the claim. label: what it is called."""
 
-    plan: Plan
+    label: str
+    budget: Budget
     pairs: tuple[PairResult, ...]
 
     @property
@@ -58,7 +59,7 @@ class AlgorithmResult:
     @property
     def violated(self) -> bool:
         """Say whether a bound exceeds the claim, which has chance ERROR for a private release."""
-        budget = self.plan.budget
+        budget = self.budget
         return self.worst_epsilon.epsilon_bound > budget.epsilon or self.worst_delta.delta_bound > budget.delta
 
 
@@ -134,9 +135,15 @@ def audit_pair(system: System, plan: Plan, pair: NeighbourPair, trials: int, tai
     """Run both worlds of a pair and bound both directions."""
     with_extra = outcomes(system, plan, (*pair.rest, pair.extra), trials)
     without = outcomes(system, plan, pair.rest, trials)
-    forth = compare_outcomes(with_extra, without, plan.budget, tail)
-    back = compare_outcomes(without, with_extra, plan.budget, tail)
-    epsilon, delta = detectable(plan.budget, trials - trials // 2, tail)
+    return bound_pair(pair, with_extra, without, plan.budget, tail)
+
+
+def bound_pair(pair: NeighbourPair, with_extra: Int64s, without: Int64s, budget: Budget, tail: float) -> PairResult:
+    """Bound both directions, from one outcome code per trial of each world."""
+    trials = len(with_extra)
+    forth = compare_outcomes(with_extra, without, budget, tail)
+    back = compare_outcomes(without, with_extra, budget, tail)
+    epsilon, delta = detectable(budget, trials - trials // 2, tail)
     return PairResult(pair, max(forth[0], back[0]), max(forth[1], back[1]), epsilon, delta)
 
 
@@ -193,7 +200,9 @@ def audit_release(
         # Two worlds, two directions, two bounds of two probabilities each.
         tail = error / (8.0 * sum(map(len, pairs)))
         results = [
-            AlgorithmResult(plan, tuple(audit_pair(tested, plan, pair, trials, tail) for pair in some))
+            AlgorithmResult(
+                algorithm_label(plan), budget, tuple(audit_pair(tested, plan, pair, trials, tail) for pair in some)
+            )
             for plan, some in zip(plans, pairs, strict=True)
         ]
     return AuditReport(tuple(results), trials, error)
@@ -214,10 +223,10 @@ def audit_text(report: AuditReport) -> str:
     """Lay out an empirical audit."""
     rows = []
     for result in report.results:
-        budget, worst_e, worst_d = result.plan.budget, result.worst_epsilon, result.worst_delta
+        budget, worst_e, worst_d = result.budget, result.worst_epsilon, result.worst_delta
         rows.append(
             [
-                algorithm_label(result.plan),
+                result.label,
                 f"{worst_e.epsilon_bound:.3f}",
                 f"{budget.epsilon:g}",
                 f"{worst_d.delta_bound:.5f}",

@@ -17,9 +17,12 @@ import numpy as np
 import pyarrow as pa
 
 from dpunion.algorithms import Algorithm, DpSips, Funnel, Sensitivity
+from dpunion.audit.counting import counts_odds_hold
 from dpunion.audit.empirical import ERROR, AlgorithmResult, audit_pair
-from dpunion.audit.exact import largest_divergence, lone_user_delta
+from dpunion.audit.exact import counts_mu, gaussian_parts_delta, largest_divergence, lone_user_delta
 from dpunion.audit.neighbours import NeighbourPair, neighbour_pairs, singles
+from dpunion.audit.noise import counts_take_noise
+from dpunion.audit.reach import STEPS, search_reach
 from dpunion.audit.runs import Batch, System, chosen_names, copies
 from dpunion.budget import Budget
 from dpunion.calibration.funnel import certificate
@@ -33,6 +36,8 @@ from dpunion.requests import Charge
 BORDERLINE_ITEMS = 400
 KEYS = 20
 CANARIES = 600
+# How many examples of each step of counting are tried.
+REACHES = 400
 # How many known items a user holds for each item that is kept: a new one among them is hardly ever kept by chance.
 KNOWN_PER_KEPT = 100
 SUFFIXES = (".parquet", ".arrow", ".csv", ".json", ".jsonl", ".txt")
@@ -66,7 +71,7 @@ def odds_hold(system: System, algorithm: Algorithm, budget: Budget, trials: int)
 
 def refuted(system: System, plan: Plan, pair: NeighbourPair, trials: int, tail: float) -> str | None:
     """Return what one pair shows against the claim."""
-    result = AlgorithmResult(plan, (audit_pair(system, plan, pair, trials, tail),))
+    result = AlgorithmResult(pair.name, plan.budget, (audit_pair(system, plan, pair, trials, tail),))
     if not result.violated:
         return None
     worst = result.pairs[0]
@@ -76,17 +81,22 @@ def refuted(system: System, plan: Plan, pair: NeighbourPair, trials: int, tail: 
 def numbers_are_certified(system: System, algorithm: Algorithm, budget: Budget, _trials: int) -> str | None:
     """The plan's numbers, weighed and decided by the engine, give an exact delta within the budget.
 
-    On tiny databases, and for lone users. Of a Funnel with more than two rounds it is the certificate of Theorem A at
-    the plan's own numbers only (docs/guarantees-funnel.md).
+    On tiny databases, for lone users, and of the noise alone; with counts, together with these. Of a Funnel with more
+    than two rounds it is the certificate of Theorem A at the plan's own numbers only (docs/guarantees-funnel.md).
     """
     plan = system.plan(algorithm, budget)
     exact = 0.0
     if isinstance(algorithm, Funnel):
-        exact = certificate(budget.epsilon, budget.delta, plan.scale, plan.threshold, algorithm)[0]
+        others = counts_mu(plan) ** 2
+        exact = certificate(
+            budget.epsilon, budget.delta, plan.scale, plan.threshold, algorithm, extra_mu_squared=others
+        )[0]
     elif not isinstance(algorithm, DpSips):
         exact = max(lone_user_delta(plan, t) for t in range(1, algorithm.max_items_per_user + 1))
     if not isinstance(algorithm, Funnel) or algorithm.rounds <= 2:
         exact = max(exact, largest_divergence(plan, 2)[0])
+    if plan.counts is not None:
+        exact = max(exact, gaussian_parts_delta(plan))
     return f"the exact delta is {exact:.6f}" if exact > budget.delta else None
 
 
@@ -241,6 +251,15 @@ def known_items_are_set_aside_first(system: System, algorithm: Algorithm, budget
     return None if made.items == ("new",) else "known items take the place of new ones"
 
 
+def one_person_counts_once(_system: System, _algorithm: Algorithm, _budget: Budget, _trials: int) -> str | None:
+    """Nobody moves the sums of a step of counting by more than 1, whatever the public numbers."""
+    report = search_reach(seconds=1e6, tries=REACHES, seed=1)
+    if not report.violations:
+        return None
+    worst = max((report.furthest[name] for name in report.violations), key=lambda reach: reach.squared)
+    return f"one person moves the {STEPS[worst.step.number]} step by {worst.distance:.7f}"
+
+
 CHECKS: dict[str, Check] = {
     "numbers are certified": numbers_are_certified,
     "sensitivity is compared": sensitivity_is_compared,
@@ -251,6 +270,9 @@ CHECKS: dict[str, Check] = {
     "files hold the release only": files_hold_the_release_only,
     "budget is charged first": budget_is_charged_first,
     "known items are set aside first": known_items_are_set_aside_first,
+    "one person counts once": one_person_counts_once,
+    "counts take noise": counts_take_noise,
+    "odds of counts hold": counts_odds_hold,
     "odds hold": odds_hold,
 }
 

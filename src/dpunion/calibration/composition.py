@@ -19,7 +19,7 @@ import numpy as np
 
 from dpunion.algorithms import Calibration, Funnel
 from dpunion.calibration import gaussian
-from dpunion.calibration.funnel import calibrate_funnel
+from dpunion.calibration.hints import calibrate_with_hints
 from dpunion.contributions import Float64s
 from dpunion.errors import InternalError
 from dpunion.kernels.certificates import unit_norm_delta
@@ -117,7 +117,7 @@ def compose_funnel(
     Theorem A of docs/guarantees.md with mu^2 = (1 - c_1^2 t/max_items)/stddev_1^2 + sum_k 1/stddev_k^2.
     """
     base = gaussian.gaussian_stddev(epsilon, gaussian_share * delta, 1.0)
-    found = calibrate_funnel(
+    found = calibrate_with_hints(
         epsilon,
         delta,
         shape,

@@ -20,21 +20,31 @@ from dpunion.files import atomic_file
 from dpunion.kernels.compiler import cache_directory
 
 
-def calibrate_with_hints(epsilon: float, delta: float, shape: Funnel) -> FunnelCalibration:
+def calibrate_with_hints(
+    epsilon: float,
+    delta: float,
+    shape: Funnel,
+    *,
+    extra_mu_squared: float = 0.0,
+    gaussian_share: float | None = None,
+) -> FunnelCalibration:
     """Return the calibration of a funnel, starting from what an earlier process found."""
-    path = _place(epsilon, delta, shape)
+    path = _place(epsilon, delta, shape, extra_mu_squared, gaussian_share)
     known = _read(path)
-    found = calibrate_funnel(epsilon, delta, shape, hints=known)
+    found = calibrate_funnel(
+        epsilon, delta, shape, extra_mu_squared=extra_mu_squared, gaussian_share=gaussian_share, hints=known
+    )
     if path is not None and found.hints != known:
         _write(path, found.hints)
     return found
 
 
-def _place(epsilon: float, delta: float, shape: Funnel) -> Path | None:
+def _place(epsilon: float, delta: float, shape: Funnel, extra: float, share: float | None) -> Path | None:
     directory = cache_directory()
     if directory is None:
         return None
-    digest = hashlib.sha256(repr((epsilon, delta, astuple(shape))).encode()).hexdigest()[:32]
+    composed = () if share is None else (extra, share)
+    digest = hashlib.sha256(repr((epsilon, delta, astuple(shape), *composed)).encode()).hexdigest()[:32]
     return directory / f"funnel-{digest}.json"
 
 

@@ -36,6 +36,8 @@ RELEASE_HELP = """Audit releases empirically: lower bounds on epsilon and delta,
 
   [cyan]dpunion audit release --algorithm funnel --delta 0.001 --trials 1000000[/cyan]
 
+  [cyan]dpunion audit release --counts --algorithm funnel[/cyan]
+
   [cyan]dpunion audit release --mutants[/cyan]
 
 [bold]Exit codes[/bold]: 0 every claim holds (and every mutant is caught), 5 a claim is violated, 2 a bad option."""
@@ -86,21 +88,32 @@ def release_command(
     max_items: Annotated[int, typer.Option(help="Few items make a sharp audit.")] = 3,
     trials: Annotated[int, typer.Option(help="Of each world of each pair.")] = 100_000,
     exact: Annotated[bool, typer.Option(help="Also compute exact divergences of tiny databases.")] = True,
+    counts: Annotated[
+        bool, typer.Option(help="Audit releases with counts instead, and each step of counting.")
+    ] = False,
     mutants: Annotated[bool, typer.Option(help="Also check that known mistakes are caught.")] = False,
 ) -> None:
     """Audit releases empirically."""
     from dpunion.algorithms import algorithm_named
+    from dpunion.audit.counting import SHARE, audit_counts
     from dpunion.audit.empirical import audit_release
     from dpunion.audit.exact import exact_text
     from dpunion.audit.mutants import mutants_text, run_mutants
+    from dpunion.audit.reach import search_reach
+    from dpunion.counts import Counts
 
     limit = {"max_items_per_user": max_items}
     chosen = [algorithm_named(name, **({} if name == "optimal-single-item" else limit)) for name in algorithm or []]
-    report = audit_release(chosen or None, epsilon=epsilon, delta=delta, max_items_per_user=max_items, trials=trials)
+    audit = audit_counts if counts else audit_release
+    report = audit(chosen or None, epsilon=epsilon, delta=delta, max_items_per_user=max_items, trials=trials)
     print_result(report.text() + "\n\n")
     wrong = bool(report.violations)
+    if counts:
+        reach = search_reach()
+        print_result(reach.text() + "\n\n")
+        wrong |= bool(reach.violations)
     if exact:
-        text = exact_text(epsilon)
+        text = exact_text(epsilon, counts=Counts(share=SHARE) if counts else None)
         print_result(text + "\n\n")
         wrong |= "VIOLATED" in text
     if mutants:

@@ -1,20 +1,26 @@
-"""From a release to whoever asked for it: its ledger entry, what is lost when printing fails, what was made before."""
+"""From a release to whoever asked for it: as rows or JSON, with its ledger entry; and what was made before."""
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 import typer
 
-from dpunion.cli.answers import made_before, print_json, say
+from dpunion.cli.answers import made_before, print_json, print_result, say
 from dpunion.errors import AlreadyReleased, LedgerNote
+
+if TYPE_CHECKING:
+    from dpunion.releases import Release
 
 MADE_BEFORE = 6
 """The exit code of a release that was made before and is where it was asked for."""
+WIDEST = 48
+"""So many places a column of texts takes at most on a terminal; a longer text moves its own numbers to the right."""
 
 
 class Noted(Protocol):
@@ -48,6 +54,51 @@ def delivering(released: Noted, written: Sequence[object]) -> Iterator[None]:
                 )
             )
         raise
+
+
+def answer_release(made: Release, targets: Sequence[Path], *, as_json: bool) -> None:
+    """Print a release, or say where it was written."""
+    if as_json:
+        values = made.to_dict() | {"ledger": entry_of(made)}
+        if targets:
+            values.pop("numbers", None)  # they are in the files, beside the items
+            values["released"] = len(values.pop("ngrams" if made.results else "items"))
+            values["written"] = [str(target) for target in targets]
+        print_json(values)
+        return
+    if not targets:
+        print_result("".join(line + "\n" for line in _lines(made)))
+    places = " and ".join(str(target) for target in targets) or "standard output"
+    sizes = ", ".join(f"{one.released:,} of length {one.length}" for one in made.results)
+    what = f"n-grams ({sizes})" if sizes else "items"
+    say(f"Released {len(made):,} {what} to {places}.\n{made.statement}")
+
+
+def _lines(made: Release) -> Iterator[str]:
+    """Return the rows as they are printed: with tabs for programs; counts below each other for people."""
+    from dpunion.formats import text_line
+
+    if made.totals is not None and sys.stdout.isatty():
+        return screen_lines(made)
+    return map(text_line, made.rows())
+
+
+def screen_lines(made: Release) -> Iterator[str]:
+    """Yield the rows for a terminal, below the names of the columns: texts to the left, numbers to the right."""
+    from rich.cells import cell_len
+
+    from dpunion.formats import escape_controls
+
+    width = len(made.columns)
+    rows = ([*map(escape_controls, row[:width]), *(f"{number:,}" for number in row[width:])] for row in made.rows())
+    shown = [[*map(escape_controls, made.header)], *rows]
+    widths = [max(map(cell_len, cells)) for cells in zip(*shown, strict=True)]
+    for row in shown:
+        padding = (" " * (min(most, WIDEST) - cell_len(text)) for text, most in zip(row, widths, strict=True))
+        cells = [
+            text + gap if at < width else gap + text for at, (text, gap) in enumerate(zip(row, padding, strict=True))
+        ]
+        yield "  ".join(cells)
 
 
 def answer_again(already: AlreadyReleased, targets: Sequence[Path], *, overwrite: bool, as_json: bool) -> NoReturn:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dpunion.cli.answers import answering, check_standard_output, print_json, print_result, progress_bar, say
-from dpunion.cli.delivering import answer_again, delivering, entry_of
+from dpunion.cli.answers import answering, check_standard_output, progress_bar, say
+from dpunion.cli.delivering import answer_again, answer_release, delivering
 from dpunion.cli.groups import Group, in_groups, option_group
 from dpunion.cli.options import (
     ALGORITHM_HELP,
@@ -35,7 +35,6 @@ from dpunion.errors import AlreadyReleased, BadParameter
 
 if TYPE_CHECKING:
     from dpunion.plans import Plan
-    from dpunion.releases import Release
 
 FIRST_LINES = 12
 
@@ -54,6 +53,8 @@ Parquet files; a database (postgresql://..., SQLite or DuckDB file) with --query
 
   [cyan]dpunion release visits.csv -u id --item country --item device -e 1 -d 1e-6 --out keys.csv[/cyan]
 
+  [cyan]dpunion release searches.parquet -u uid -i query -e 1 -d 1e-6 --counts --out popular.csv[/cyan]
+
   [cyan]dpunion release hdfs:///logs --engine spark --master yarn -u uid -i query -e 1 -d 1e-9 --out-folder hdfs:///q[/cyan]
 
   [cyan]dpunion release new.csv -u id -i word -e 1 -d 1e-6 --known old.parquet --ledger budget.db --dataset posts[/cyan]
@@ -69,7 +70,7 @@ PLAN_HELP = f"""Show every number of a release before any data is read.
 
   [cyan]dpunion plan -e 1 -d 1e-6[/cyan]
 
-  [cyan]dpunion plan -e 1 -d 1e-6 --html budget.html[/cyan]
+  [cyan]dpunion plan -e 1 -d 1e-6 --counts --html budget.html[/cyan]
 
   [cyan]dpunion plan -e 3 -d 1e-5 --algorithm weighted-gaussian --calibration published --json[/cyan]
 
@@ -288,7 +289,7 @@ def _make(groups: Groups, own: dict[str, Any], config: Path | None, *, algorithm
         if made.stored is not None:
             say(f"Released to {made.stored}.\n{made.statement}")
         else:
-            _answer(made, targets, as_json=output.as_json)
+            answer_release(made, targets, as_json=output.as_json)
 
 
 @answering
@@ -357,24 +358,6 @@ def demo_command(
     console.print(f"  ... {len(released):,} items in all\n", markup=False)
     console.print(f"Written to {out}\n", markup=False, style="bold")
     console.print(released.statement, markup=False)
-
-
-def _answer(made: Release, targets: list[Path], *, as_json: bool) -> None:
-    from dpunion.formats import text_line
-
-    if as_json:
-        values = made.to_dict() | {"ledger": entry_of(made)}
-        if targets:
-            values["released"] = len(values.pop("ngrams" if made.results else "items"))
-            values["written"] = [str(target) for target in targets]
-        print_json(values)
-        return
-    if not targets:
-        print_result("".join(text_line(row) + "\n" for row in made.rows()))
-    places = " and ".join(str(target) for target in targets) or "standard output"
-    sizes = ", ".join(f"{one.released:,} of length {one.length}" for one in made.results)
-    what = f"n-grams ({sizes})" if sizes else "items"
-    say(f"Released {len(made):,} {what} to {places}.\n{made.statement}")
 
 
 def _print_plan(planned: Plan) -> None:

@@ -11,22 +11,35 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpunion.contributions import Bools, Float64s, Int32s, Int64s
-from dpunion.counting.steps import BINS, BINS_PER_OCTAVE, BURDEN, LEVELS, LOWEST_OCTAVE, ONE, FineStep, SpreadStep
+from dpunion.counting.steps import (
+    BURDEN,
+    LEVELS,
+    LOWEST_OCTAVE,
+    MARKS,
+    MARKS_PER_OCTAVE,
+    ONE,
+    FineStep,
+    SpreadStep,
+)
 from dpunion.counts import TOTALS, CountsPlan, Estimate, Totals, Z
 from dpunion.kernels.counting import lower_to_parts
 
 # Rough sums below so many of their standard deviations are not told apart.
 TOLD_APART = 1.4
-# A bin is read when it, or one near it, has more people than so many standard deviations of its noise.
+# A mark is read when it, or one near it, has more people than so many standard deviations of its noise.
 VISIBLE = 4.5
 NEAR = 2
-# What a bin's people hold is taken to be what all hold, as far as so many standard deviations of noise may mislead.
+# What a mark's people hold is taken to be what all hold, as far as so many standard deviations of noise may mislead.
 PRIOR = 3.0
 # The correction for people who were cut is taken to be wrong by this part of what it adds: in choosing the allowance,
 # and in the intervals.
 DOUBT = 0.4
 DOUBT_SHOWN = 0.5
 SAMPLED = 64
+# People are said to be cut when they count for less than this for their rarest items.
+IN_FULL = 0.95
+# A level with less than this part of all that people hold is taken for empty.
+EMPTY = 1e-3
 # When counts of n-grams are made to fit those of their parts: at most so many sweeps, or until this close.
 SWEEPS, CLOSE = 500, 1e-3
 # Where nobody is visible, everybody is taken to hold so many listed items.
@@ -39,12 +52,13 @@ class Popularity:
     """How popular items are, from the first step.
 
     sums: float64[items]. burdens: float64[items], their reciprocals, with which items weigh on the people who hold
-    them. levels: int32[items], of popularity.
+    them. levels: int32[items], of popularity. heaviest: the largest burden there can be.
     """
 
     sums: Float64s
     burdens: Float64s
     levels: Int32s
+    heaviest: float
 
     @classmethod
     def of(cls, noisy: Int64s, plan: CountsPlan) -> Popularity:
@@ -52,16 +66,12 @@ class Popularity:
         sums = noisy / ONE
         lowest = max(1.0, TOLD_APART * plan.rough)
         told = np.maximum(sums, lowest)
-        return cls(sums, 1.0 / told, np.minimum(LEVELS - 1, 0.5 * np.log2(told / lowest)).astype(np.int32))
+        levels = np.minimum(LEVELS - 1, 0.5 * np.log2(told / lowest)).astype(np.int32)
+        return cls(sums, 1.0 / told, levels, 1.0 / lowest)
 
     def step(self) -> SpreadStep:
         """Return the second step: the burdens in whole units."""
         return SpreadStep(np.maximum(1, np.rint(self.burdens * BURDEN)).astype(np.int64), self.levels)
-
-    @property
-    def heaviest(self) -> float:
-        """Return the largest burden, which items have that cannot be told apart; 1 of an empty list."""
-        return float(self.burdens.max()) if len(self.burdens) else 1.0
 
     def level_burdens(self) -> Float64s:
         """Return the mean burden of what people hold of each level: float64[LEVELS]."""
@@ -71,12 +81,16 @@ class Popularity:
         middle = self.heaviest / 4.0 ** (np.arange(LEVELS) + 0.5)
         return np.where(whole > 0.0, weighed / np.maximum(whole, 1e-9), middle)
 
+    def is_listed(self) -> Bools:
+        """Say of each level whether any item is of it: bool[LEVELS]."""
+        return np.bincount(self.levels, minlength=LEVELS) > 0
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Spread:
     """How much people hold and of which levels, from the second step.
 
-    people: float64[bins]; numbers: float64[bins], of items that each of a bin's people holds; mix: float64[bins,
+    people: float64[marks]; numbers: float64[marks], of items that each of a mark's people holds; mix: float64[marks,
     LEVELS], the part of each level in it.
     """
 
@@ -86,27 +100,27 @@ class Spread:
 
     @classmethod
     def of(cls, noisy: Int64s, popularity: Popularity, plan: CountsPlan) -> Spread:
-        """Read the noisy bins, where people can be made out."""
-        table = noisy.reshape(BINS, LEVELS) / ONE
-        people = visible_people(table.sum(axis=1), VISIBLE * plan.spread * math.sqrt(LEVELS))
+        """Read the noisy marks, where people can be made out."""
+        table = noisy.reshape(MARKS, LEVELS) / ONE * popularity.is_listed()
+        noise = plan.spread * math.sqrt(max(1, int(np.count_nonzero(popularity.is_listed()))))
+        people = visible_people(table.sum(axis=1), VISIBLE * noise)
         everything = np.maximum(table[people > 0.0].sum(axis=0), 0.0)
         prior = everything / max(float(everything.sum()), 1e-9)
-        # The fewer people a bin has, the more they are taken to hold what all hold.
-        doubt = (PRIOR * plan.spread * math.sqrt(LEVELS)) ** 2
-        trust = (people**2 / (people**2 + doubt))[:, None]
+        # The fewer people a mark has, the more they are taken to hold what all hold.
+        trust = (people**2 / (people**2 + (PRIOR * noise) ** 2))[:, None]
         mix = np.maximum(trust * table / np.maximum(people, 1e-9)[:, None] + (1.0 - trust) * prior, 0.0)
         mix /= np.maximum(mix.sum(axis=1, keepdims=True), 1e-9)
-        burdens = 2.0 ** (LOWEST_OCTAVE + (np.arange(BINS) + 0.5) / BINS_PER_OCTAVE)
+        burdens = 2.0 ** (LOWEST_OCTAVE + np.arange(MARKS) / MARKS_PER_OCTAVE)
         return cls(people, burdens / np.maximum(mix @ popularity.level_burdens(), 1e-300), mix)
 
     @property
     def pairs(self) -> Float64s:
-        """Return how many items of each level the people of each bin hold together: float64[bins, LEVELS]."""
+        """Return how many items of each level the people of each mark hold together: float64[marks, LEVELS]."""
         return (self.people * self.numbers)[:, None] * self.mix
 
 
 def visible_people(people: Float64s, least: float) -> Float64s:
-    """Return the people of bins that have at least so many, and of bins near these; 0 elsewhere."""
+    """Return the people of marks that have at least so many, and of marks near these; 0 elsewhere."""
     seen = np.flatnonzero(people >= least)
     near = (seen[:, None] + np.arange(-NEAR, NEAR + 1)[None, :]).ravel()
     within = np.zeros(len(people))
@@ -147,7 +161,7 @@ def choose_allowance(popularity: Popularity, spread: Spread, plan: CountsPlan) -
     whole = float(np.maximum(popularity.sums, 0.0).sum())
     holders = max(1.0, float(spread.pairs.sum()) / max(whole, 1e-9)) / burdens
     levels, visible = popularity.level_burdens(), spread.people > 0.0
-    octaves = LOWEST_OCTAVE + (np.flatnonzero(visible) + 0.5) / BINS_PER_OCTAVE
+    octaves = LOWEST_OCTAVE + np.flatnonzero(visible) / MARKS_PER_OCTAVE
     best, chosen = math.inf, 0.0
     for octave in np.arange(octaves.min() - 1.0, octaves.max() + 1.0, 0.25):
         allowance = ROOM / 2.0**octave
@@ -159,8 +173,9 @@ def choose_allowance(popularity: Popularity, spread: Spread, plan: CountsPlan) -
             best, chosen = error, allowance
     weights = weights_at(chosen, popularity.burdens)
     factors = correct(popularity.burdens, spread, levels, chosen)
-    over = spread.numbers * (spread.mix @ np.minimum(1.0, chosen * levels)) > ROOM
-    return Allowance(weights, factors, float(spread.people[over].sum() / spread.people.sum()))
+    squares = np.minimum(1.0, chosen * levels)
+    cut = caps_of(spread, squares) < IN_FULL * math.sqrt(squares[popularity.is_listed()].max())
+    return Allowance(weights, factors, float(spread.people[cut].sum() / spread.people.sum()))
 
 
 def weights_at(allowance: float, burdens: Float64s) -> Int64s:
@@ -181,15 +196,17 @@ def correct(burdens: Float64s, spread: Spread, levels: Float64s, allowance: floa
     counted = np.minimum(1.0, caps[:, None] / np.sqrt(squares)[None, :])
     pairs = spread.pairs
     whole = pairs.sum(axis=0)
-    factors = np.where(whole > 0.0, whole / np.maximum((pairs * counted).sum(axis=0), 1e-300), 1.0)
-    # More popular items never lose more than rarer ones.
+    held = whole > EMPTY * max(float(whole.sum()), 1e-300)
+    factors = np.where(held, whole / np.maximum((pairs * counted).sum(axis=0), 1e-300), np.inf)
+    # More popular items never lose more than rarer ones; what nobody holds says nothing.
     factors = np.minimum.accumulate(np.maximum(factors, 1.0))
+    factors = np.where(np.isfinite(factors), factors, factors.min())
     order = np.argsort(levels)
     return np.interp(np.log(burdens), np.log(levels[order]), factors[order])
 
 
 def caps_of(spread: Spread, squares: Float64s) -> Float64s:
-    """Return at which weight the people of each bin are cut, inf where they are not: float64[bins].
+    """Return at which weight the people of each mark are cut, inf where they are not: float64[marks].
 
     squares: float64[LEVELS], of the levels' weights, falling. Somebody is cut at the cap for which the squares of all
     capped weights sum up to the room.
@@ -197,14 +214,14 @@ def caps_of(spread: Spread, squares: Float64s) -> Float64s:
     rising, mix = squares[::-1], spread.mix[:, ::-1]
     low = np.cumsum(mix * rising, axis=1)
     rest = 1.0 - np.cumsum(mix, axis=1)
-    wanted = ROOM / np.maximum(spread.numbers, 1e-300)
+    wanted = ROOM / np.maximum(spread.numbers, 1e-9)
     caps = np.full(len(wanted), np.inf)
     for place in range(LEVELS - 1, -1, -1):
         # With the cap within this level, the levels below count in full and the others as the cap.
         full = low[:, place - 1] if place else np.zeros(len(wanted))
         capped = rest[:, place - 1] if place else np.ones(len(wanted))
         over = full + capped * rising[place] > wanted
-        caps = np.where(over, np.sqrt(np.maximum(wanted - full, 0.0) / np.maximum(capped, 1e-300)), caps)
+        caps = np.where(over, np.sqrt(np.maximum(wanted - full, 0.0) / np.maximum(capped, 1e-12)), caps)
     return caps
 
 

@@ -1,7 +1,7 @@
 """What a person adds when listed items are counted, and the noise: three steps, each a Gaussian mechanism.
 
     rough   1/sqrt(k) to each of k listed items                       how popular is each, about?
-    spread  1 to the one bin in which the person's burdens add up      how much do people hold?
+    spread  1 at the two marks between which the burdens add up        how much do people hold?
     fine    a weight for each listed item, capped; and two totals      how many people hold each?
 
 A step holds public numbers only: the list, and what the steps before it released. In each, one person adds a vector of
@@ -30,9 +30,9 @@ ONE = 2**24
 FINENESS = 2**12
 """Noisy sums are rounded to this part of a standard deviation before anything else is done with them."""
 UNIT_NORM = Sensitivity(Norm.L2, 1.0)
-BINS_PER_OCTAVE = 2
+MARKS_PER_OCTAVE = 2
 LOWEST_OCTAVE, HIGHEST_OCTAVE = -34, 14
-BINS = BINS_PER_OCTAVE * (HIGHEST_OCTAVE - LOWEST_OCTAVE)
+MARKS = MARKS_PER_OCTAVE * (HIGHEST_OCTAVE - LOWEST_OCTAVE)
 LEVELS = 6
 """Levels of popularity, each four times as popular as the one before; the last has everything above."""
 BURDEN = 2**40
@@ -87,10 +87,10 @@ class RoughStep:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SpreadStep:
-    """Each user is in one bin, by the sum of the burdens of the listed items, and spreads 1 over their levels there.
+    """Each user spreads 1 over the levels of the listed items, at the two marks between which their burdens add up.
 
     burdens: int64[items], in units of 1/BURDEN; levels: int32[items], from 0 to LEVELS-1. The sums are those of the
-    first bin's levels, the second's, and so on.
+    first mark's levels, the second's, and so on.
     """
 
     number: ClassVar[int] = 1
@@ -101,21 +101,21 @@ class SpreadStep:
 
     @property
     def length(self) -> int:
-        """Return the number of bins times that of levels."""
-        return BINS * LEVELS
+        """Return the number of marks times that of levels."""
+        return MARKS * LEVELS
 
     @classmethod
-    def edges(cls) -> Int64s:
-        """Return the upper ends of all bins but the last, in units of 1/BURDEN, rising: int64[bins-1]."""
-        return np.ceil(BURDEN * 2.0 ** (LOWEST_OCTAVE + np.arange(1, BINS) / BINS_PER_OCTAVE)).astype(np.int64)
+    def marks(cls) -> Int64s:
+        """Return the marks, in units of 1/BURDEN, rising: int64[MARKS]."""
+        return np.rint(BURDEN * 2.0 ** (LOWEST_OCTAVE + np.arange(MARKS) / MARKS_PER_OCTAVE)).astype(np.int64)
 
     def add_up(self, holdings: Holdings) -> Int64s:
-        """Add up the users of each bin, by what they hold.
+        """Add up the users at each mark, by what they hold.
 
         Guarantees: what a user adds sums up to at most 1, so its l2 norm is at most 1 too.
         """
-        sums = np.zeros((BINS, LEVELS), np.int64)
-        add_spreads(holdings.offsets, holdings.items, self.burdens, self.levels, self.edges(), ONE, sums)
+        sums = np.zeros((MARKS, LEVELS), np.int64)
+        add_spreads(holdings.offsets, holdings.items, self.burdens, self.levels, self.marks(), ONE, sums)
         return sums.ravel()
 
 

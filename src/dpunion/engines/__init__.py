@@ -25,16 +25,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """What was selected: texts, n-grams with their lengths and what is known about each, or a frame of Spark's.
+    """What was selected: texts, or n-grams with their lengths and what is known about each.
 
-    levels: the n-grams as numbers, length by length in the order of `ngrams`.
+    levels: the n-grams as numbers, length by length in the order of `ngrams`. frame: on Spark, one of the session that
+    selected; is_left: it holds what was selected, which is left there.
     """
 
     items: tuple[str, ...] = ()
     ngrams: tuple[tuple[str, int], ...] = ()
     results: tuple[LengthResult, ...] = ()
-    frame: Any = None
     levels: tuple[Level, ...] = ()
+    frame: Any = None
+    is_left: bool = False
 
 
 @dataclass(frozen=True, slots=True)

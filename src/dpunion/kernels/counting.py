@@ -6,10 +6,12 @@ Users' listed items are numbers of the public list: user u holds items[offsets[u
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from dpunion.contributions import Bools, Float64s, Int32s, Int64s
 from dpunion.kernels.compiler import kernel
+
+WHOLE = 2**16
+"""A way between two marks has so many parts."""
 
 
 @kernel
@@ -43,20 +45,14 @@ def copy_listed(
 
 @kernel
 def add_spreads(
-    offsets: Int64s,
-    items: Int32s,
-    burdens: Int64s,
-    levels: Int32s,
-    edges: Int64s,
-    unit: int,
-    sums: npt.NDArray[np.int64],
+    offsets: Int64s, items: Int32s, burdens: Int64s, levels: Int32s, marks: Int64s, unit: int, sums: Int64s
 ) -> None:
-    """Spread `unit` over the levels of the user's items, in the one bin where their burdens add up. In-place on sums.
+    """Spread `unit` over the levels of the user's items, at the two marks between which their burdens add up.
 
-    burdens: int64[items], public and positive; levels: int32[items], public; edges: int64[bins-1], rising; sums:
-    int64[bins, levels].
+    The nearer mark gets more: their mean is the user's burden. In-place on sums: int64[marks, levels]. burdens:
+    int64[items], public and positive; levels: int32[items], public; marks: int64[n], rising.
 
-    Guarantees: a user with listed items adds at most `unit` in all, within one bin; others add nothing.
+    Guarantees: a user with listed items adds at most `unit` in all; others add nothing.
     """
     held = np.zeros(sums.shape[1], np.int64)
     for user in range(len(offsets) - 1):
@@ -68,9 +64,28 @@ def add_spreads(
         for i in range(first, last):
             burden += burdens[items[i]]
             held[levels[items[i]]] += 1
-        place = np.searchsorted(edges, burden, side="right")
+        place, upper = between_marks(marks, burden)
         for level in range(len(held)):
-            sums[place, level] += unit * held[level] // (last - first)
+            given = unit * held[level] // (last - first)
+            above = given * upper // WHOLE
+            sums[place, level] += given - above
+            if upper > 0:
+                sums[place + 1, level] += above
+
+
+@kernel
+def between_marks(marks: Int64s, burden: int) -> tuple[int, int]:
+    """Return the mark below and how far the burden is on the way to the next, in parts of WHOLE.
+
+    marks: int64[n], rising. Below the first mark and above the last it is at these.
+    """
+    place = np.searchsorted(marks, burden, side="right") - 1
+    if place < 0:
+        return 0, 0
+    if place >= len(marks) - 1:
+        return len(marks) - 1, 0
+    way = (burden - marks[place]) / (marks[place + 1] - marks[place])
+    return int(place), int(WHOLE * way)
 
 
 @kernel

@@ -22,6 +22,9 @@ SCHEMA = "https://vega.github.io/schema/vega-lite/v5.json"
 SIZES = {"wide": (800, 340), "narrow": (350, 270)}
 BAR_HEIGHT = {"wide": 22, "narrow": 18}
 COLOURS = 8
+LINE, BAR, BAND = "line", "bar", "band"
+MARKS = {LINE: "00", BAR: "01", BAND: "02"}
+"""What is drawn in a series' colour: the class it gets, and what tells it from the others until then."""
 
 
 class ChartKind(enum.Enum):
@@ -50,11 +53,18 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """One line, or the bars of one colour: ys[i] at xs[i]."""
+    """One line, or the bars of one colour: ys[i] at xs[i]; a line may lie in a band, from lows[i] to highs[i]."""
 
     name: str
     xs: tuple[float | str, ...]
     ys: tuple[float, ...]
+    lows: tuple[float, ...] = ()
+    highs: tuple[float, ...] = ()
+
+    @property
+    def heights(self) -> tuple[float, ...]:
+        """All values that are drawn."""
+        return (*self.ys, *self.lows, *self.highs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +89,9 @@ class Chart:
                 raise BadParameter(
                     f"A series has {len(one.xs)} places for {len(one.ys)} values.", "Give one place for each value."
                 )
-            if not all(math.isfinite(y) for y in one.ys):
+            if not len(one.lows) == len(one.highs) in (0, len(one.xs)):
+                raise BadParameter("A series has a band for some of its values.", "Give it for all, or for none.")
+            if not all(math.isfinite(y) for y in one.heights):
                 raise BadParameter("A series has a value that is not a finite number.", "Leave such values out.")
         if len({one.name for one in self.series}) < len(self.series):
             raise BadParameter("Two series of a chart have the same name.", "Name each series differently.")
@@ -117,22 +129,14 @@ def specification(chart: Chart, screen: str) -> dict[str, Any]:
             "place": str(x) if chart.x.scale is AxisScale.NAMES else float(x),
             "order": places[x],
             "value": float(y),
+            "low": float(low),
+            "high": float(high),
             "series": at,
         }
         for at, one in enumerate(chart.series)
-        for x, y in zip(one.xs, one.ys, strict=True)
+        for x, y, low, high in zip(one.xs, one.ys, one.lows or one.ys, one.highs or one.ys, strict=True)
     ]
-    colour = {
-        "field": "series",
-        "type": "nominal",
-        "legend": None,
-        "scale": {
-            "domain": list(range(len(chart.series))),
-            "range": [_marker(at) for at in range(len(chart.series))],
-        },
-    }
     shape = _lines(chart, height) if chart.kind is ChartKind.LINE else _bars(chart, screen)
-    shape["encoding"]["color"] = colour
     return {
         "$schema": SCHEMA,
         "width": width,
@@ -148,22 +152,40 @@ def specification(chart: Chart, screen: str) -> dict[str, Any]:
     }
 
 
+def _colours(chart: Chart, mark: str) -> dict[str, Any]:
+    numbers = list(range(len(chart.series)))
+    scale = {"domain": numbers, "range": [_marker(at, mark) for at in numbers]}
+    return {"field": "series", "type": "nominal", "legend": None, "scale": scale}
+
+
 def _lines(chart: Chart, height: int) -> dict[str, Any]:
     places = [float(place) for place in chart.places]
-    values = [y for one in chart.series for y in one.ys]
-    return {
-        "height": height,
-        "mark": {"type": "line", "interpolate": "monotone" if chart.smooth else "linear"},
+    heights = [y for one in chart.series for y in one.heights]
+    along = {"field": "place", "type": "quantitative", **_axis(chart.x, places, grid=False)}
+    upward = {"type": "quantitative", **_axis(chart.y, heights, grid=True)}
+    interpolate = "monotone" if chart.smooth else "linear"
+    lines = {
+        "mark": {"type": "line", "interpolate": interpolate},
+        "encoding": {"x": along, "y": {"field": "value", **upward}, "color": _colours(chart, LINE)},
+    }
+    if not any(one.lows for one in chart.series):
+        return {"height": height, **lines}
+    bands = {
+        "mark": {"type": "area", "interpolate": interpolate},
         "encoding": {
-            "x": {"field": "place", "type": "quantitative", **_axis(chart.x, places, grid=False)},
-            "y": {"field": "value", "type": "quantitative", **_axis(chart.y, values, grid=True)},
+            "x": along,
+            "y": {"field": "low", **upward},
+            "y2": {"field": "high"},
+            "color": _colours(chart, BAND),
         },
     }
+    return {"height": height, "layer": [bands, lines], "resolve": {"scale": {"color": "independent"}}}
 
 
 def _bars(chart: Chart, screen: str) -> dict[str, Any]:
     place = {"field": "place", "type": "nominal", "sort": {"field": "order", "op": "min"}}
     encoding: dict[str, Any] = {
+        "color": _colours(chart, BAR),
         "y": {**place, "title": None, "axis": {"labelLimit": 130, "ticks": False, "domain": False, "labelPadding": 8}},
         "x": {
             "field": "value",
@@ -174,12 +196,11 @@ def _bars(chart: Chart, screen: str) -> dict[str, Any]:
     if len(chart.series) > 1:
         encoding["yOffset"] = {"field": "series", "type": "nominal"}
     step = BAR_HEIGHT[screen]
-    shape: dict[str, Any] = {
+    return {
         "height": {"step": step, "for": "offset"} if len(chart.series) > 1 else {"step": step * 1.6},
         "mark": {"type": "bar", "height": {"band": 0.7}},
         "encoding": encoding,
     }
-    return shape
 
 
 def _axis(axis: Axis, values: list[float], *, grid: bool) -> dict[str, Any]:
@@ -199,18 +220,18 @@ def _axis(axis: Axis, values: list[float], *, grid: bool) -> dict[str, Any]:
 
 
 def _round_numbers(values: list[float]) -> list[float]:
-    """Return 1, 2, 5, 10, ... as far as the values go; over more than four powers of ten, the powers alone."""
+    """Return 1, 2, 5, 10, ... as far as the values go; over more than three powers of ten, the powers alone."""
     low, high = min(values, default=1.0), max(values, default=1.0)
     if not low > 0.0:
         raise BadParameter("A logarithmic axis has values that are not above 0.", "Choose a linear axis.")
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    steps = (1, 2, 5) if high / low <= 1e4 else (1,)  # on a phone more labels would overlap
+    steps = (1, 2, 5) if high / low <= 1e3 else (1,)  # on a phone more labels would overlap
     return [step * 10.0**power for power in powers for step in steps if low <= step * 10.0**power <= high]
 
 
-def _marker(at: int) -> str:
-    """Return a colour that stands for series `at` until the page's own colours take its place."""
-    return f"#0000{at:02x}"
+def _marker(at: int, mark: str) -> str:
+    """Return a colour that stands for a mark of series `at` until the page's own colours take its place."""
+    return f"#00{MARKS[mark]}{at:02x}"
 
 
 def cleaned(svg: str, chart: Chart, screen: str) -> str:
@@ -221,9 +242,11 @@ def cleaned(svg: str, chart: Chart, screen: str) -> str:
     root = ET.fromstring(svg)  # noqa: S314 - our own converter's output
     for element in root.iter():
         element.tag = element.tag.rpartition("}")[2]
-    colours = {_marker(at): at for at in range(len(chart.series))}
+    colours = {_marker(at, mark): (at, mark) for at in range(len(chart.series)) for mark in MARKS}
     for parent, element in list(_pairs(root)):
-        if element.get("display") == "none" or element.get("class") == "background":
+        # A label that would overlap another is there, but not seen.
+        unseen = element.get("display") == "none" or element.get("opacity") == "0"
+        if unseen or element.get("class") == "background":
             parent.remove(element)
             continue
         _strip(element, colours)
@@ -250,14 +273,14 @@ def _pairs(root: ET.Element) -> Iterator[tuple[ET.Element, ET.Element]]:
 GEOMETRY = {"d", "transform", "x", "y", "x1", "x2", "y1", "y2", "width", "height", "text-anchor"}
 
 
-def _strip(element: ET.Element, colours: dict[str, int]) -> None:
+def _strip(element: ET.Element, colours: dict[str, tuple[int, str]]) -> None:
     """Keep an element's geometry and role; let its colour become a class."""
     roles = [word for word in element.get("class", "").split() if word.startswith("role-")]
     kept = {name: value for name, value in element.attrib.items() if name in GEOMETRY}
     for name in ("fill", "stroke"):
-        at = colours.get(element.get(name, ""))
-        if at is not None:
-            roles += ["line" if name == "stroke" else "bar", f"s{at % COLOURS}"] + ["dashed"] * (at >= COLOURS)
+        if (found := colours.get(element.get(name, ""))) is not None:
+            at, mark = found
+            roles += [mark, f"s{at % COLOURS}"] + ["dashed"] * (at >= COLOURS)
             kept["data-series"] = str(at)
     element.attrib.clear()
     element.attrib.update({name: _short(value) for name, value in kept.items()})

@@ -9,18 +9,21 @@ import importlib.resources
 import json
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from dpunion.checks import check_suffix
 from dpunion.files import OWNER_ONLY, atomic_file, check_place
+from dpunion.formats import escape_controls
 from dpunion.releases import Release
-from dpunion.report.charts import AxisScale, Chart, drawings, load_library
+from dpunion.report.charts import AxisScale, Chart, Series, drawings, load_library
 from dpunion.report.sections import STUDY, describe_release
-from dpunion.report.tables import Cell, Section, Table, number, percent
+from dpunion.report.tables import Cell, Fact, Section, Table, number, percent
 
 SUFFIXES = (".html", ".htm")
+FIRST_ROWS = 500
+"""So many rows with counts are in the page for readers without scripts."""
 # Inside a script block: what could end it or open a comment, and what is invisible or changes the direction of text.
 UNSAFE = re.compile("[<>&\x7f-\x9f\u00ad\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff\ufff9-\ufffb]")
 
@@ -44,9 +47,17 @@ def release_page(release: Release) -> str:
         count=len(release),
         noun=text.noun,
         columns=text.columns,
+        numbers=text.numbers,
+        width=len(text.columns) + len(text.numbers),
+        first=[_first_cells(row, len(text.columns)) for row in text.items[:FIRST_ROWS]] if text.numbers else (),
         data=embedded(text.items),
         sections=[_shown(section) for section in text.sections],
     )
+
+
+def _first_cells(row: Sequence[str | int], width: int) -> tuple[list[str], list[str]]:
+    """Return a row's texts and numbers as they show where no script runs."""
+    return [escape_controls(str(text)) for text in row[:width]], [number(value) for value in row[width:]]
 
 
 def lab_page(title: str, sections: Sequence[Section], *, lead: str = "") -> str:
@@ -56,7 +67,7 @@ def lab_page(title: str, sections: Sequence[Section], *, lead: str = "") -> str:
 
 
 def public_page(
-    *, title: str, lead: str, key_facts: Sequence[tuple[str, str]], warning: str | None, sections: Sequence[Section]
+    *, title: str, lead: str, key_facts: Sequence[Fact], warning: str | None, sections: Sequence[Section]
 ) -> str:
     """Return a page of charts and tables about public numbers, with the most important ones first."""
     shown = [_shown(section) for section in sections]
@@ -120,7 +131,14 @@ def _render(**context: Any) -> str:
         f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; img-src data:; "
         "base-uri 'none'; form-action 'none'"
     )
-    empty: dict[str, Any] = {"guarantee": None, "symbols": None, "items": None, "columns": (), "data": ""}
+    empty: dict[str, Any] = {
+        "guarantee": None,
+        "symbols": None,
+        "items": None,
+        "columns": (),
+        "numbers": (),
+        "data": "",
+    }
     page = _environment().get_template("page.html")
     return str(page.render(style=style, script=script, policy=policy, version=__version__, **(empty | context)))
 
@@ -144,10 +162,19 @@ def _drawn(chart: Chart) -> dict[str, Any]:
 def behind(chart: Chart) -> Table:
     """Return the table behind a chart: a row for each place on the x axis, a column for each series."""
     write = percent if chart.y.scale is AxisScale.PERCENT else number
-    known = [dict(zip(one.xs, one.ys, strict=True)) for one in chart.series]
     rows: list[tuple[Cell, ...]] = []
+    known = [dict(zip(one.xs, _written(one, write), strict=True)) for one in chart.series]
     for place in chart.places:
         label = place if isinstance(place, str) else number(int(place) if float(place).is_integer() else place)
-        rows.append((label, *[write(one[place]) if place in one else None for one in known]))
+        rows.append((label, *[one.get(place) for one in known]))
     columns = (chart.x.title, *[one.name for one in chart.series])
     return Table(chart.title, columns, tuple(rows))
+
+
+def _written(series: Series, write: Callable[[float], str]) -> list[str]:
+    """Return the values of a series in words, each with its band."""
+    values = list(map(write, series.ys))
+    if not series.lows:
+        return values
+    bands = zip(map(write, series.lows), map(write, series.highs), strict=True)
+    return [f"{value} ({low} to {high})" for value, (low, high) in zip(values, bands, strict=True)]

@@ -7,11 +7,14 @@ from collections.abc import Iterable, Sequence
 
 from dpunion.algorithms import ALGORITHMS, Algorithm
 from dpunion.budget import Budget, guarantee
+from dpunion.composing import plan_with_counts
+from dpunion.counts import Counts, CountsPlan
 from dpunion.errors import BadParameter
 from dpunion.plans import Plan, plan_release
 from dpunion.report.charts import Chart, Series
 from dpunion.report.curves import Company, Curve, holders_between, release_curve, saturation
 from dpunion.report.pages import public_page
+from dpunion.report.popularity import precision_section
 from dpunion.report.sections import CHANCE, HOLDERS, SET_SIZES, key_facts, plan_section, warning
 from dpunion.report.tables import Cell, Section, Table, number
 
@@ -46,9 +49,10 @@ def plan_page(
             needed_section(by_algorithm, set_sizes),
             budget_section(by_budget, set_sizes),
             algorithm_section(by_algorithm),
+            *(() if planned.counts is None else (precision_section(planned.counts),)),
             model_section(),
             Section("What would be guaranteed", guarantee(planned.budget, subject="A list made by this plan")),
-            plan_section(planned),
+            plan_section(planned, planned.counts),
         ),
     )
 
@@ -56,19 +60,21 @@ def plan_page(
 def _with_epsilon(planned: Plan, epsilon: float) -> Plan | None:
     if epsilon == planned.budget.epsilon:
         return planned
-    return _planned(planned.algorithm, Budget(epsilon, planned.budget.delta))
+    return _planned(planned.algorithm, Budget(epsilon, planned.budget.delta), planned.counts)
 
 
 def _with_algorithm(planned: Plan, name: str) -> Plan | None:
     if name == planned.algorithm.name:
         return planned
-    return _planned(ALGORITHMS[name](), planned.budget)
+    return _planned(ALGORITHMS[name](), planned.budget, planned.counts)
 
 
-def _planned(algorithm: Algorithm, budget: Budget) -> Plan | None:
-    """Return the plan; None where this budget has none."""
+def _planned(algorithm: Algorithm, budget: Budget, counts: CountsPlan | None) -> Plan | None:
+    """Return the plan, with as much for counts as another has; None where this budget or algorithm has none."""
     with contextlib.suppress(BadParameter):
-        return plan_release(algorithm, budget)
+        if counts is None:
+            return plan_release(algorithm, budget)
+        return plan_with_counts(algorithm, budget, Counts(share=counts.share))
     return None
 
 

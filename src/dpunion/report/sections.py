@@ -10,13 +10,15 @@ from typing import Any
 
 from dpunion.algorithms import DpSips, Funnel, PolicyGaussian, PolicyLaplace
 from dpunion.budget import Budget, Strength, guarantee
+from dpunion.counts import CountsPlan
 from dpunion.errors import BadParameter
 from dpunion.ngrams.plans import LengthResult, NgramPlan
 from dpunion.plans import Noise, Plan
 from dpunion.releases import Release
 from dpunion.report.charts import Axis, AxisScale, Chart, ChartKind, Series
 from dpunion.report.curves import Company, holders_between, release_curve, saturation
-from dpunion.report.tables import Cell, Section, Table, number, percent
+from dpunion.report.popularity import count_facts, counting_table, number_columns, popular_first, popularity_section
+from dpunion.report.tables import Cell, Fact, Section, Table, number, percent
 from dpunion.statements import NOT_PRIVATE
 
 STUDY = "A study, not a release: these numbers are not differentially private. Study public or generated data only."
@@ -41,19 +43,20 @@ class PageText:
     """Everything a release's page says.
 
     symbols: None when nothing is guaranteed. items: texts, (text, number of tokens), or keys, one text for each of
-    the columns.
+    the columns; with counts always texts of the columns, and numbers of theirs.
     """
 
     title: str
     lead: str
     noun: str
-    facts: tuple[tuple[str, str], ...]
+    facts: tuple[Fact, ...]
     guarantee: tuple[str, ...]
     symbols: dict[str, str] | None
     items: list[Any]
     sections: tuple[Section, ...]
     warning: str | None
     columns: tuple[str, ...] = ()
+    numbers: tuple[str, ...] = ()
 
 
 def describe_release(release: Release) -> PageText:
@@ -65,38 +68,53 @@ def describe_release(release: Release) -> PageText:
 
 def _describe_items(release: Release, plan: Plan) -> PageText:
     count = len(release)
+    counted = release.totals is not None
+    items = [item if isinstance(item, str) else list(item) for item in release.items]
     return PageText(
         title=f"{count:,} {'item' if count == 1 else 'items'} released",
         lead=f"By {plan.algorithm.name}{PROMISE if release.guaranteed else TESTED}.",
         noun="items",
-        facts=key_facts(plan, f"{count:,}", guaranteed=release.guaranteed),
+        facts=key_facts(
+            plan,
+            (Fact("items", f"{count:,}"), *count_facts(release.totals)),
+            guaranteed=release.guaranteed,
+        ),
         guarantee=tuple(release.statement.splitlines()),
         symbols=symbols(plan.budget) if release.guaranteed else None,
-        items=[item if isinstance(item, str) else list(item) for item in release.items],
-        sections=(spending(plan), *chances(plan), plan_section(plan)),
+        items=popular_first(release) if counted else items,
+        sections=(*popularity_section(release), spending(plan), *chances(plan), plan_section(plan, plan.counts)),
         warning=warning(plan.budget, guaranteed=release.guaranteed),
-        columns=release.columns if len(release.columns) > 1 else (),
+        columns=release.columns if counted or len(release.columns) > 1 else (),
+        numbers=number_columns(release),
     )
 
 
 def _describe_ngrams(release: Release, plan: NgramPlan) -> PageText:
     count = len(release)
+    counted = release.totals is not None
     return PageText(
         title=f"{count:,} {'n-gram' if count == 1 else 'n-grams'} released",
         lead=f"Of up to {plan.settings.longest} tokens{PROMISE if release.guaranteed else TESTED}.",
         noun="n-grams",
         facts=(
-            ("n-grams", f"{count:,}"),
-            ("epsilon, ε", number(plan.budget.epsilon)),
-            ("delta, δ", number(plan.budget.delta)),
-            ("guarantee", strength(plan.budget, guaranteed=release.guaranteed)),
-            ("longest", f"{plan.settings.longest} tokens"),
+            Fact("n-grams", f"{count:,}"),
+            *count_facts(release.totals),
+            Fact("epsilon, ε", number(plan.budget.epsilon)),
+            Fact("delta, δ", number(plan.budget.delta)),
+            Fact("guarantee", strength(plan.budget, guaranteed=release.guaranteed)),
+            Fact("longest", f"{plan.settings.longest} tokens"),
         ),
         guarantee=tuple(release.statement.splitlines()),
         symbols=symbols(plan.budget) if release.guaranteed else None,
-        items=[list(row) for row in release.rows()],
-        sections=(ngram_lengths(plan, release.results), plan_section(plan.first, title="The plan for single tokens")),
+        items=popular_first(release) if counted else [list(row) for row in release.rows()],
+        sections=(
+            *popularity_section(release),
+            ngram_lengths(plan, release.results),
+            plan_section(plan.first, plan.counts, title="The plan for single tokens"),
+        ),
         warning=warning(plan.budget, guaranteed=release.guaranteed),
+        columns=release.columns if counted else (),
+        numbers=number_columns(release),
     )
 
 
@@ -112,16 +130,15 @@ def strength(budget: Budget, *, guaranteed: bool) -> str:
     return budget.strength.value if guaranteed else "none"
 
 
-def key_facts(plan: Plan, count: str | None = None, *, guaranteed: bool = True) -> tuple[tuple[str, str], ...]:
-    """Return the few numbers that come first."""
-    first = () if count is None else (("items", count),)
+def key_facts(plan: Plan, found: tuple[Fact, ...] = (), *, guaranteed: bool = True) -> tuple[Fact, ...]:
+    """Return the few numbers that come first; found: those of a release."""
     return (
-        *first,
-        ("epsilon, ε", number(plan.budget.epsilon)),
-        ("delta, δ", number(plan.budget.delta)),
-        ("guarantee", strength(plan.budget, guaranteed=guaranteed)),
-        ("algorithm", plan.algorithm.name),
-        ("items per person, at most", number(plan.algorithm.max_items_per_user)),
+        *found,
+        Fact("epsilon, ε", number(plan.budget.epsilon)),
+        Fact("delta, δ", number(plan.budget.delta)),
+        Fact("guarantee", strength(plan.budget, guaranteed=guaranteed)),
+        Fact("algorithm", plan.algorithm.name),
+        Fact("items per person, at most", number(plan.algorithm.max_items_per_user)),
     )
 
 
@@ -143,31 +160,33 @@ def spending(plan: Plan) -> Section:
         ("noise and threshold raised for rounding, by", percent(plan.rounding_slack) if plan.rounding_slack else "0 %"),
     ]
     parts: list[Chart | Table] = [Table("The budget", ("what", "value"), tuple(rows))]
-    shares = round_shares(plan)
+    shares = budget_shares(plan)
     text = "All of it went into one round: each item's weight was compared with the threshold once."
     if len(shares) > 1:
-        names = tuple(f"round {at}" for at in range(1, len(shares) + 1))
         parts.append(
             Chart(
-                "How the rounds share the budget",
+                "How the rounds share the budget" if plan.counts is None else "How rounds and counts share the budget",
                 Axis("round", AxisScale.NAMES),
                 Axis("part of the (squared) budget", AxisScale.PERCENT),
-                (Series("share", names, shares),),
+                (Series("share", tuple(shares), tuple(shares.values())),),
                 kind=ChartKind.BAR,
             )
         )
+        rounds = len(shares) - (plan.counts is not None)
         text = (
-            f"It was shared by {len(shares)} rounds. Each round adds fresh noise to what people give to the items that "
-            "are still in play."
+            f"It was shared by {rounds} {'round' if rounds == 1 else 'rounds'}"
+            f"{'' if plan.counts is None else ' and the counts'}. Each round adds fresh noise to what people give to "
+            "the items that are still in play."
         )
     return Section("How the budget was spent", (text,), tuple(parts))
 
 
-def round_shares(plan: Plan) -> tuple[float, ...]:
-    """Return the part of the budget that each round takes; they sum to 1."""
-    if isinstance(plan.algorithm, DpSips):
-        return plan.algorithm.shares
-    return tuple(one.budget**2 for one in plan.rounds)
+def budget_shares(plan: Plan) -> dict[str, float]:
+    """Return the part of the budget that each round and the counts take, by name; they sum to 1."""
+    rounds = plan.algorithm.shares if isinstance(plan.algorithm, DpSips) else [one.budget**2 for one in plan.rounds]
+    counts = 0.0 if plan.counts is None else plan.counts.share
+    shares = {f"round {at}": (1.0 - counts) * share for at, share in enumerate(rounds or [1.0], 1)}
+    return shares | ({"counts": counts} if counts else {})
 
 
 def chances(plan: Plan) -> tuple[Section, ...]:
@@ -211,8 +230,8 @@ def is_sound(plan: Plan) -> bool:
     )
 
 
-def plan_section(plan: Plan, *, title: str = "The plan") -> Section:
-    """List every number of the plan."""
+def plan_section(plan: Plan, counts: CountsPlan | None, *, title: str = "The plan") -> Section:
+    """List every number of the plan, and of counting."""
     noise = {
         Noise.GAUSSIAN: "Gaussian, standard deviation",
         Noise.LAPLACE: "Laplace, scale",
@@ -235,6 +254,8 @@ def plan_section(plan: Plan, *, title: str = "The plan") -> Section:
         table = tuple((at, one["budget"], one["stddev"], one["threshold"]) for at, one in enumerate(numbers, 1))
         columns = ("round", "budget of a person", "standard deviation", "score to exceed")
         parts.append(Table("The rounds", columns, table))
+    if counts is not None:
+        parts.append(counting_table(counts))
     text = "All of it was fixed before any data was read, and is public."
     return Section(title, (text,), tuple(parts))
 
@@ -252,9 +273,9 @@ def ngram_lengths(plan: NgramPlan, results: Sequence[LengthResult]) -> Section:
     found_columns = ("released", "candidates", "expected spurious, at most")
     columns = ("tokens", "part of the budget", "algorithm", "standard deviation", *found_columns)
     text = (
-        f"The budget is shared by the lengths; the certificate says that δ is {number(plan.delta_used)} of the "
-        f"{number(plan.budget.delta)} granted. Spurious n-grams are ones that nobody wrote: part of what keeps the "
-        "others private."
+        f"The budget is shared by the lengths{'' if plan.counts is None else ' and the counts'}; the certificate "
+        f"says that δ is {number(plan.delta_used)} of the {number(plan.budget.delta)} granted. Spurious n-grams are "
+        "ones that nobody wrote: part of what keeps the others private."
     )
     parts: list[Chart | Table] = [Table("By length", columns, tuple(rows))]
     if results:

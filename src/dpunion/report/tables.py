@@ -6,6 +6,7 @@ import math
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from dpunion.report.charts import Chart
 
@@ -33,6 +34,14 @@ class Table:
         rule = "-" * len(head)
         note = textwrap.fill(self.note, max(len(rule), SHORTEST_LINE))
         return "\n".join(part for part in (self.title, rule, head, rule, *rest, rule, note) if part)
+
+
+class Fact(NamedTuple):
+    """One of the few numbers that come first on a page; note: a line in small letters below it."""
+
+    name: str
+    value: str
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)

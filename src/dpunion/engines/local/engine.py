@@ -142,6 +142,9 @@ def bounded_sets(
     if plan.counts is None:
         return whole
     unwanted = None if request.known is None else mark_known(whole.table, request.known.items, key)
+    limit = plan.algorithm.bounding.limit
+    if unwanted is None and int(np.diff(whole.offsets).max(initial=0)) <= limit:
+        return dataclasses.replace(whole, max_items_per_user=limit)
     return bound_further(whole, plan.algorithm.bounding, key, unwanted, threads)
 
 

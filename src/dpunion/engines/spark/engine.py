@@ -1,4 +1,4 @@
-"""Apache Spark: rows stay on the executors, and nothing but released items comes to the driver."""
+"""Apache Spark: rows stay on the executors; nothing but released items and noisy sums comes to the driver."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from dpunion.algorithms import Bounding, Funnel
 from dpunion.checks import check_whole
 from dpunion.contributions import Contributions
 from dpunion.counts import Counted, CountsPlan
-from dpunion.engines import Chosen, Listed, choose_ngrams
-from dpunion.engines.local.engine import open_request, read_sets, refuse_memory_limit
+from dpunion.engines import Chosen, Listed, choose_ngrams, count_listed
+from dpunion.engines.local.engine import asked_for_counts, bounded_sets, open_request, read_sets, refuse_memory_limit
 from dpunion.errors import BadParameter, InternalError
 from dpunion.mechanisms import mechanism_for
 from dpunion.ngrams.plans import NgramPlan
@@ -25,6 +25,8 @@ from dpunion.requests import Folder, Request, Run, SparkSource
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+    from dpunion.engines.spark.counting import FindItems
 
 DEFAULT_SHARDS = 8
 MOST_SHARDS = 1024
@@ -54,11 +56,6 @@ class SparkEngine:
 
         if self.run.memory_limit is not None:
             refuse_memory_limit()
-        if self.folder is not None and (request.include_known or isinstance(plan, NgramPlan)):
-            raise BadParameter(
-                "Known lists and n-grams are added to collected items only.",
-                "Leave out Folder (--out-folder), or the known list's include.",
-            )
         if isinstance(request.source, SparkSource):
             check_names(request.source, request.query)
         check_scores_of(plan, self.shards)
@@ -75,7 +72,9 @@ class SparkEngine:
     def read(
         self, request: Request, plan: Plan | NgramPlan, key: RunKey, start_reading: Callable[[], None]
     ) -> Iterator[Any]:
-        """Open the source as a DataFrame, and split texts into streams; sets are read by `select`, in its one action.
+        """Open the source as a DataFrame, and split texts into streams; with counts, cut sets into pieces.
+
+        Other sets are read by `select`, in its one action.
 
         Guarantees: columns, types, shards and the folder are checked before start_reading is called.
         """
@@ -86,45 +85,84 @@ class SparkEngine:
         frame, check_rows = open_frame(request)
         if self.folder is not None and not self.run.overwrite:
             check_folder(frame, self.folder)
-        self.run.tell("reading on Spark" if isinstance(plan, NgramPlan) else "reading and selecting on Spark")
+        reads_first = isinstance(plan, NgramPlan) or plan.counts is not None
+        self.run.tell("reading on Spark" if reads_first else "reading and selecting on Spark")
         start_reading()
         check_rows()
         with contextlib.ExitStack() as until_left:
             if isinstance(plan, NgramPlan):
                 yield until_left.enter_context(read_texts(frame, request, key, self.shards))
+                return
+            asked = dataclasses.replace(request, source=None)
+            if plan.counts is None:
+                yield SparkSets(frame, asked, until_left)
             else:
-                yield SparkSets(frame, dataclasses.replace(request, source=None), until_left)
+                yield until_left.enter_context(read_for_counts(frame, asked, plan, key, self.shards))
 
     def select(self, held: Any, plan: Plan | NgramPlan, key: RunKey) -> Chosen:
         """Run the rounds, or those of each length; bring here what was selected, or leave it for `store`.
 
         Guarantees:
         - one action makes the released items, so that they are never computed a second time from other data;
-        - nothing but released items comes to the driver, and these only without a folder to store them in.
+        - nothing but released items comes to the driver, and these only when there is no folder to store them in, or
+          something is to stand beside them there.
         """
         from dpunion.engines.spark.frames import collected
-        from dpunion.engines.spark.rounds import selected
+        from dpunion.engines.spark.rounds import selected, selected_from
 
         if isinstance(plan, NgramPlan):
-            return choose_ngrams(plan, held, key, self.run)
-        reader = ReadSets(held.request, plan.algorithm.bounding)
-        chosen = held.until_left.enter_context(selected(held.frame, mechanism_for(plan), reader, key, self.shards))
-        if self.folder is not None:
-            return Chosen(frame=chosen)
-        return Chosen(items=tuple(name.decode() for name in collected(chosen)))
+            return dataclasses.replace(choose_ngrams(plan, held, key, self.run), frame=held.streams)
+        if plan.counts is None:
+            reader = ReadSets(held.request, plan.algorithm.bounding)
+            selecting = selected(held.frame, mechanism_for(plan), reader, key, self.shards)
+        else:
+            self.run.tell("selecting on Spark")
+            selecting = selected_from(held.pieces, mechanism_for(plan), key, held.shards)
+        chosen = held.until_left.enter_context(selecting)
+        if self.folder is not None and plan.counts is None and not held.request.include_known:
+            return Chosen(frame=chosen, is_left=True)
+        return Chosen(items=tuple(name.decode() for name in collected(chosen)), frame=chosen)
 
     def count(self, held: Any, listed: Listed, plan: CountsPlan, key: RunKey) -> Counted:
-        """Count on Spark."""
-        raise NotImplementedError
+        """Count where people's sets and texts are.
+
+        Guarantees: those of measure_on.
+        """
+        from dpunion.engines.spark.counting import measure_on
+
+        self.run.tell("counting on Spark")
+        people, find = held.to_count(listed, key)
+        return count_listed(listed, plan, measure_on(people, find, key))
 
     def store(self, chosen: Chosen, made: Release) -> str:
-        """Have Spark write what was selected into the folder."""
-        from dpunion.engines.spark.frames import as_columns, written
+        """Have Spark write what was selected into the folder: where it is, or as it came out at last."""
+        from dpunion.engines.spark.frames import as_columns, by_item, rows_in_order, written
 
         if self.folder is None:
             raise InternalError("a release without a folder was to be stored in one")
-        written(as_columns(chosen.frame, made.columns), self.folder, overwrite=self.run.overwrite)
+        if chosen.is_left:
+            rows = by_item(as_columns(chosen.frame, made.columns))
+        else:
+            rows = rows_in_order(chosen.frame.sparkSession, made.table())
+        written(rows, self.folder, overwrite=self.run.overwrite)
         return self.folder
+
+
+@contextlib.contextmanager
+def read_for_counts(frame: DataFrame, request: Request, plan: Plan, key: RunKey, shards: int) -> Iterator[SparkPieces]:
+    """Read a DataFrame's rows once, into sets to select from and sets to count.
+
+    Guarantees: those of CutIntoPieces.
+    """
+    from dpunion.engines.spark.rounds import is_order_free, read_pieces
+
+    asked, bounding = asked_for_counts(request, plan)
+    # Where shards do not matter there is one, and users stay where they are.
+    count = 1 if is_order_free(mechanism_for(plan)) else shards
+    read, tighten = ReadSets(asked, bounding), TightenSets(request, plan)
+    with contextlib.ExitStack() as until_left:
+        pieces = until_left.enter_context(read_pieces(frame, bounding, read, tighten, key, count))
+        yield SparkPieces(pieces, request, count, until_left)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -139,6 +177,30 @@ class SparkSets:
         return "SparkSets(<sensitive>)"
 
 
+@dataclass(frozen=True, slots=True, repr=False)
+class SparkPieces:
+    """Everybody's sets as pieces, to select from and to count; until_left: what is dropped when the reading is left."""
+
+    pieces: DataFrame
+    request: Request
+    shards: int
+    until_left: contextlib.ExitStack
+
+    def __repr__(self) -> str:
+        return "SparkPieces(<sensitive>)"
+
+    def to_count(self, listed: Listed, key: RunKey) -> tuple[DataFrame, FindItems]:
+        """Return the people whose sets are counted, and what says what of the list they hold.
+
+        Guarantees: nothing is computed yet.
+        """
+        from dpunion.counting.holdings import digests_of
+        from dpunion.engines.spark.counting import FindItems
+
+        people = self.pieces.filter("shard is null and name is null").select("payload")
+        return people, FindItems(digests_of(listed.texts, key), digests_of(listed.known, key))
+
+
 @dataclass(frozen=True, slots=True)
 class ReadSets:
     """Reads one partition's rows in a worker of Spark, as one machine does."""
@@ -151,6 +213,18 @@ class ReadSets:
         request = self.request.of_rows(source)
         with open_request(request, Run(), None) as rows:
             return read_sets(request, rows, self.bounding, key)
+
+
+@dataclass(frozen=True, slots=True)
+class TightenSets:
+    """Bounds sets that were read for counting as planned, in a worker of Spark, as one machine does."""
+
+    request: Request
+    plan: Plan
+
+    def __call__(self, whole: Contributions, key: RunKey) -> Contributions:
+        """Bound the sets. Guarantees: those of `bounded_sets`."""
+        return bounded_sets(whole, self.request, self.plan, key)
 
 
 def check_shards(shards: int | None) -> int:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from dpunion import errors
 from dpunion.engines.spark.failures import cleanly
 from dpunion.engines.spark.partitions import SplitKeys
 from dpunion.engines.spark.tasks import guarded
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 ROWS_PER_FILE = 1_000_000
 
@@ -79,12 +80,24 @@ def collected(items: DataFrame) -> list[bytes]:
     return sorted(cleanly(items.toArrow).column(0).to_pylist())
 
 
-def written(items: DataFrame, path: str, *, overwrite: bool) -> None:
-    """Write the released items with Spark, as Parquet: one sorted run, cut into files of a million rows.
+def by_item(items: DataFrame) -> DataFrame:
+    """Return the released items as one sorted run."""
+    return items.repartition(1).sortWithinPartitions(*map(column_named, items.columns))
+
+
+def rows_in_order(session: SparkSession, rows: pa.Table) -> DataFrame:
+    """Return a release's rows, which are public, as one run in their order."""
+    names = [f"column{place}" for place in range(len(rows.column_names))]
+    numbered = rows.rename_columns(names).append_column("place", pa.array(range(len(rows)), pa.int64()))
+    frame = cleanly(lambda: session.createDataFrame(numbered))
+    return frame.repartition(1).sortWithinPartitions("place").drop("place").toDF(*rows.column_names)
+
+
+def written(ordered: DataFrame, path: str, *, overwrite: bool) -> None:
+    """Write one run of released items with Spark, as Parquet, cut into files of a million rows.
 
     Guarantees: how many files there are, and what is in which, follows from the released items alone.
     """
-    ordered = items.repartition(1).sortWithinPartitions(*map(column_named, items.columns))
     writer = ordered.write.mode("overwrite" if overwrite else "errorifexists")
     writer = writer.option("maxRecordsPerFile", ROWS_PER_FILE).option("compression", "zstd")
     cleanly(lambda: writer.parquet(path))

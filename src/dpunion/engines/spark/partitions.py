@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -12,6 +12,7 @@ import pyarrow as pa
 from dpunion import keys
 from dpunion.algorithms import Bounding
 from dpunion.contributions import Contributions
+from dpunion.counting.holdings import bound_to_counted
 from dpunion.engines.spark.tasks import Batches, Secret, sensitivity_number, slices
 from dpunion.engines.spark.wire import cut, digests_to_arrow, joined, names_of, pruned
 from dpunion.mechanisms import Mechanism, State
@@ -21,6 +22,9 @@ from dpunion.sets.narrowing import Sets
 ROWS_PER_READ = 1 << 20
 ROWS_PER_PART = 1 << 23
 PARTS_AT_ONCE = 8
+
+Tighten = Callable[[Contributions, RunKey], Contributions]
+"""Bounds sets that were read for counting as selecting wants them."""
 
 
 class Reader(Protocol):
@@ -124,22 +128,34 @@ class WeighRows:
 
 @dataclass(frozen=True)
 class CutIntoPieces:
-    """Rows of whole users -> pieces by shard (shard, payload), and the items' names (payload: digest, name)."""
+    """Rows of whole users -> pieces by shard (shard, payload), and the items' names (payload: digest, name).
+
+    tighten: with counts, what makes the sets of these pieces; the whole ones come out too, as pieces of no shard
+    (payload).
+    """
 
     read: Reader
     bounding: Bounding
     secret: Secret
     shards: int
+    tighten: Tighten | None = None
 
     def __call__(self, batches: Batches) -> Batches:
         """Run the task.
 
-        Guarantees: every user of the partition is in one piece, bounded, in the shard that the key says.
+        Guarantees: every user of the partition is in one piece, bounded, in the shard that the key says; and with
+        counts in one of those of no shard, with at most MOST_COUNTED items.
         """
         key = self.secret.key
-        contributions = read_partition(batches, self.read, key, self.bounding)
-        if contributions is not None:
-            yield from pieces_and_names(contributions, self.shards, key)
+        whole = read_partition(batches, self.read, key, self.bounding)
+        if whole is None:
+            return
+        if self.tighten is None:
+            yield from pieces_and_names(whole, self.shards, key)
+            return
+        yield from pieces_and_names(pruned(self.tighten(whole, key)), self.shards, key)
+        for _, piece in cut(bound_to_counted(whole, key), 1, key):
+            yield _rows(payload=pa.array([piece.to_bytes()], pa.binary()))
 
 
 def pieces_and_names(contributions: Contributions, shards: int, key: RunKey) -> Batches:

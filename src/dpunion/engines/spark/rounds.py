@@ -12,9 +12,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from dpunion import errors
+from dpunion.algorithms import Bounding
 from dpunion.engines.spark.failures import cleanly
 from dpunion.engines.spark.frames import by_user
-from dpunion.engines.spark.partitions import CutIntoPieces, Reader, Renamed, WeighRows
+from dpunion.engines.spark.partitions import CutIntoPieces, Reader, Renamed, Tighten, WeighRows
 from dpunion.engines.spark.tasks import SHARDS_PER_MASK, Decide, Secret, Weigh, by_name, guarded
 from dpunion.mechanisms import Mechanism
 from dpunion.randomness import RunKey
@@ -85,8 +86,29 @@ def _selected(
         decide = Decide(mechanism, secret, 0, 1, naming=by_name)
         yield sums_of_rows(rows, mechanism, read, secret).mapInArrow(guarded(decide), RELEASED).toDF("item")
         return
-    with cut_into_pieces(rows, mechanism, read, secret, shards) as pieces, dropped_after() as kept:
-        yield named(pieces, run_rounds(pieces, mechanism, secret, shards, kept))
+    task = CutIntoPieces(read, mechanism.bounding, secret, shards)
+    with cut_into_pieces(rows, task) as pieces, selected_from(pieces, mechanism, key, shards) as chosen:
+        yield chosen
+
+
+@contextlib.contextmanager
+def selected_from(pieces: DataFrame, mechanism: Mechanism, key: RunKey, shards: int) -> Iterator[DataFrame]:
+    """Run the rounds on pieces; give the released items as `selected` does."""
+    with dropped_after() as kept:
+        yield named(pieces, run_rounds(pieces, mechanism, Secret.of(key), shards, kept))
+
+
+@contextlib.contextmanager
+def read_pieces(
+    frame: DataFrame, bounding: Bounding, read: Reader, tighten: Tighten, key: RunKey, shards: int
+) -> Iterator[DataFrame]:
+    """Read rows whose first column is the user once: give pieces to select from, and those to count; drop them later.
+
+    bounding: that of what is counted; tighten: makes of it what is selected from.
+    """
+    task = CutIntoPieces(Renamed(read, tuple(frame.columns)), bounding, Secret.of(key), shards, tighten)
+    with closures_in_memory(frame.sparkSession), cut_into_pieces(by_user(frame), task) as pieces:
+        yield pieces
 
 
 def is_order_free(mechanism: Mechanism) -> bool:
@@ -95,12 +117,9 @@ def is_order_free(mechanism: Mechanism) -> bool:
 
 
 @contextlib.contextmanager
-def cut_into_pieces(
-    rows: DataFrame, mechanism: Mechanism, read: Reader, secret: Secret, shards: int
-) -> Iterator[DataFrame]:
+def cut_into_pieces(rows: DataFrame, task: CutIntoPieces) -> Iterator[DataFrame]:
     """Give everybody's sets as pieces by shard, computed once; drop them on leaving."""
-    task = guarded(CutIntoPieces(read, mechanism.bounding, secret, shards))
-    pieces = rows.mapInArrow(task, PIECES).persist()
+    pieces = rows.mapInArrow(guarded(task), PIECES).persist()
     with dropped_after(pieces):
         materialize(pieces)
         yield pieces
@@ -119,7 +138,10 @@ def run_rounds(
     released: DataFrame | None = None
     for number in range(mechanism.rounds):
         weigh = guarded(Weigh(mechanism, secret, number, shards))
-        parts = shard_inputs(pieces, shards, replies).mapInArrow(weigh, SUMS)
+        inputs = shard_inputs(pieces, replies)
+        # What users give by their own sets alone is added up where they are.
+        together = inputs if is_order_free(mechanism) else inputs.repartitionById(shards, "shard")
+        parts = together.mapInArrow(weigh, SUMS)
         goes_on = number + 1 < mechanism.rounds and not mechanism.tells_released
         decide = guarded(Decide(mechanism, secret, number, shards, replies=goes_on))
         decided = _sums(parts, shards if goes_on else 0).mapInArrow(decide, REPLIES if goes_on else RELEASED)
@@ -165,13 +187,12 @@ def materialize(frame: DataFrame) -> None:
     cleanly(lambda: frame.write.format("noop").mode("overwrite").save())
 
 
-def shard_inputs(pieces: DataFrame, shards: int, replies: DataFrame | None) -> DataFrame:
-    """Bring each shard's pieces, and what was replied to it, together in one partition."""
+def shard_inputs(pieces: DataFrame, replies: DataFrame | None) -> DataFrame:
+    """Return the shards' pieces, and what was replied to each: (shard, payload, score)."""
     from pyspark.sql import functions as F  # noqa: N812
 
     state = pieces.filter("shard is not null").select("shard", "payload", F.lit(None).cast("double").alias("score"))
-    inputs = state if replies is None else state.unionByName(replies)
-    return inputs.repartitionById(shards, "shard")
+    return state if replies is None else state.unionByName(replies)
 
 
 def _sums(parts: DataFrame, shards: int = 0) -> DataFrame:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -21,17 +21,19 @@ import pyarrow as pa
 
 from dpunion.algorithms import Bounding
 from dpunion.contributions import Contributions, ItemTable, Uint64s, offsets_of
+from dpunion.counting.holdings import Holdings
+from dpunion.engines import Listed
 from dpunion.engines.local.engine import open_request
 from dpunion.engines.spark import rounds
 from dpunion.engines.spark.frames import by_user, collected
-from dpunion.engines.spark.partitions import WeighRows, renamed
+from dpunion.engines.spark.partitions import CutIntoPieces, WeighRows, renamed
 from dpunion.engines.spark.rounds import dropped_after, materialize
 from dpunion.engines.spark.tasks import Batches, Decide, Secret, guarded
 from dpunion.engines.spark.wire import digests_to_arrow, names_of
 from dpunion.errors import InternalError
 from dpunion.mechanisms import Mechanism, mechanism_for
 from dpunion.ngrams.candidates import Level
-from dpunion.ngrams.holdings import positions_in
+from dpunion.ngrams.holdings import ngram_holdings, positions_in
 from dpunion.ngrams.lengths import kept_ngrams, kept_tokens, longer, pair_digests, pair_table
 from dpunion.ngrams.plans import LengthPlan
 from dpunion.plans import Plan
@@ -68,7 +70,7 @@ class SparkTexts:
     """
 
     def __init__(self, streams: DataFrame, key: RunKey, shards: int) -> None:
-        self._streams = streams
+        self.streams = streams
         self._key = key
         self._secret = Secret.of(key)
         self._shards = shards
@@ -76,13 +78,20 @@ class SparkTexts:
     def __repr__(self) -> str:
         return "SparkTexts(<sensitive>)"
 
+    def to_count(self, listed: Listed, key: RunKey) -> tuple[DataFrame, FindNgrams]:  # noqa: ARG002 - as for sets
+        """Return the people whose n-grams are counted, and what says which of the list they wrote.
+
+        Guarantees: nothing is computed yet.
+        """
+        return self.streams, FindNgrams(listed.levels)
+
     def first(self, plan: Plan) -> tuple[Level, tuple[str, ...]]:
         """Release single tokens.
 
         Guarantees: those of rounds.selected.
         """
         read = TokenReader(plan.algorithm.bounding)
-        with rounds.selected(self._streams, mechanism_for(plan), read, self._key, self._shards, grouped=True) as chosen:
+        with rounds.selected(self.streams, mechanism_for(plan), read, self._key, self._shards, grouped=True) as chosen:
             words = collected(chosen)
         return level_of_tokens(words, self._key), tuple(word.decode() for word in words)
 
@@ -94,19 +103,17 @@ class SparkTexts:
         - given the levels, one user moves the sums by at most 1 in l2 norm.
         """
         read, mechanism = PairReader(plan, levels), plan.mechanism(threshold)
-        spark = self._streams.sparkSession
+        spark = self.streams.sparkSession
         marked = spark.range(0, 1, 1, 1).mapInArrow(guarded(EmitMarks(marks, levels, self._secret)), MARKS)
         if rounds.is_order_free(mechanism):
             return pairs_of(collected(self._by_shares(mechanism, read, marked)))
-        with (
-            rounds.cut_into_pieces(self._streams, mechanism, read, self._secret, self._shards) as pieces,
-            dropped_after() as kept,
-        ):
+        task = CutIntoPieces(read, mechanism.bounding, self._secret, self._shards)
+        with rounds.cut_into_pieces(self.streams, task) as pieces, dropped_after() as kept:
             passed = rounds.run_rounds(pieces, mechanism, self._secret, self._shards, kept)
             return pairs_of(collected(with_marks(pieces, passed, marked)))
 
     def _by_shares(self, mechanism: Mechanism, read: PairReader, marked: DataFrame) -> DataFrame:
-        given = self._streams.mapInArrow(guarded(WeighRows(read, mechanism, self._secret)), rounds.GIVEN)
+        given = self.streams.mapInArrow(guarded(WeighRows(read, mechanism, self._secret)), rounds.GIVEN)
         # subtle: a mark weighs nothing, and every user's share is positive; so a sum of 0 is a mark that nobody keeps.
         both = given.unionByName(
             marked.selectExpr("name as item", "0L as units", "cast(null as double) as sensitivity")
@@ -211,7 +218,7 @@ def unpacked_stream(packed: bytes) -> TokenStream:
     return TokenStream(offsets, codes, ItemTable(starts, take("u1", data), digests), user_digests)
 
 
-def stream_from(source: pa.RecordBatchReader) -> TokenStream:
+def stream_from(source: Iterable[pa.RecordBatch]) -> TokenStream:
     """Put the parts of one partition's stream together."""
     parts: dict[int, bytes] = {}
     for batch in source:
@@ -252,6 +259,22 @@ class PairReader:
         *_, last = positions_in(stream, self.levels, key)
         positions, pairs = longer(last, key)
         return kept_ngrams(self.plan, stream, positions, pairs, self.levels, key)
+
+
+@dataclass(frozen=True)
+class FindNgrams:
+    """Reads the stream of one partition; levels: the public n-grams that are counted."""
+
+    levels: tuple[Level, ...]
+
+    def __call__(self, batches: Batches, key: RunKey) -> Iterator[Holdings]:
+        """Read the stream, if there is one.
+
+        Guarantees: those of ngram_holdings.
+        """
+        first = next(batches, None)
+        if first is not None:
+            yield ngram_holdings(stream_from(itertools.chain([first], batches)), self.levels, key)
 
 
 @dataclass(frozen=True)

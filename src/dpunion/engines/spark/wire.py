@@ -59,6 +59,19 @@ class Piece:
         codes = np.frombuffer(packed, "<i4", pairs, at + 20 * users + 16 * items)
         return cls(user_digests, sizes, digests, codes)
 
+    def sets(self, max_items: int) -> Contributions:
+        """Return the users' sets as they stand in the piece; max_items: to how many they were bounded.
+
+        Guarantees: nothing is added to what the piece holds; items have no texts.
+        """
+        return Contributions(
+            offsets_of(self.sizes.astype(np.int64)),
+            self.codes,
+            _nameless_table(self.digests),
+            self.user_digests,
+            max_items,
+        )
+
 
 def shard_of(user_digests: Uint64s, shards: int, key: RunKey) -> Int64s:
     """Return the shard of each user: int64[users].
@@ -185,8 +198,12 @@ def united(pieces: Sequence[Piece], user_order: UserOrder, max_items: int) -> Co
     offsets = offsets_of(sizes[order])
     laid_out = np.empty(len(items), np.int32)
     gather_users(offsets_of(sizes)[:-1], items, order, offsets, laid_out)
-    table = ItemTable(np.zeros(len(digests) + 1, np.int64), np.zeros(0, np.uint8), digests)
-    return Contributions(offsets, laid_out, table, user_digests[order], max_items)
+    return Contributions(offsets, laid_out, _nameless_table(digests), user_digests[order], max_items)
+
+
+def _nameless_table(digests: Uint64s) -> ItemTable:
+    """Return the table of items that are known by their digests alone."""
+    return ItemTable(np.zeros(len(digests) + 1, np.int64), np.zeros(0, np.uint8), digests)
 
 
 def _numbered(lists: Sequence[Uint64s]) -> tuple[Uint64s, list[Int32s]]:

@@ -14,16 +14,22 @@
   if (block) showItems(JSON.parse(block.textContent));
 
   function showItems(values) {
-    const list = byId("list"), where = byId("where");
-    const keyed = list.tagName === "TBODY", paired = !keyed && values.length > 0 && Array.isArray(values[0]);
-    // cells: the texts of an item, one for each column.
-    const cells = keyed ? values : values.map((one) => [paired ? one[0] : one]);
-    const tokens = paired ? values.map((one) => one[1]) : null;
+    const list = byId("list"), where = byId("where"), scale = byId("scale");
+    const table = list.tagName === "TBODY", counted = "counted" in list.dataset;
+    const width = table ? Number(list.dataset.texts) : 1;
+    // cells: the texts of an item, one for each column; beside: the numbers beside them, the last people, low, high.
+    const cells = values.map((one) => (Array.isArray(one) ? one.slice(0, width) : [one]));
+    const beside = values.map((one) => (Array.isArray(one) ? one.slice(width) : []));
     const noun = byId("count").textContent.trim().split(" ").pop();
     const search = byId("search"), sort = byId("sort");
     const collator = new Intl.Collator(undefined, { numeric: true });
     const orders = new Map();
+    const bars = counted ? popularityBars(beside.map((numbers) => numbers[numbers.length - 1])) : null;
     let lowered = null, shown = [], page = 0;
+
+    const heads = table ? [...list.parentElement.tHead.rows[0].cells] : [];
+    heads.forEach(sortable);
+    if (counted) list.parentElement.tHead.rows[0].append(bars.head);
 
     function order(name) {
       if (!orders.has(name)) orders.set(name, arrange(name));
@@ -33,9 +39,15 @@
       if (name === "a-z") return cells.map((_, at) => at).sort((a, b) => compare(cells[a], cells[b]) || a - b);
       const alphabetic = order("a-z");
       if (name === "z-a") return alphabetic.slice().reverse();
-      if (name === "most") return alphabetic.slice().sort((a, b) => tokens[b] - tokens[a]);
+      if (name === "most") return alphabetic.slice().sort((a, b) => beside[b][0] - beside[a][0]);
+      const [, way, column] = /^(up|down) (\d+)$/.exec(name) || [];
+      if (way) return alphabetic.slice().sort(byColumn(Number(column), way === "up" ? 1 : -1));
       const lengths = cells.map((texts) => [...texts.join("")].length), sign = name === "short" ? 1 : -1;
       return alphabetic.slice().sort((a, b) => sign * (lengths[a] - lengths[b]));
+    }
+    function byColumn(column, sign) {
+      if (column < width) return (a, b) => sign * collator.compare(cells[a][column], cells[b][column]);
+      return (a, b) => sign * (beside[a][column - width] - beside[b][column - width]);
     }
     function compare(one, other) {
       for (let at = 0; at < one.length; at += 1) {
@@ -65,14 +77,36 @@
       byId("previous").disabled = page === 0;
       byId("next").disabled = page + 1 >= pages;
       document.querySelector(".pages").hidden = pages === 1;
+      for (const head of heads) {
+        const way = { [`up ${head.cellIndex}`]: "ascending", [`down ${head.cellIndex}`]: "descending" }[sort.value];
+        head.setAttribute("aria-sort", way || "none");
+      }
+    }
+    // The head of a column sorts by it: texts rising at first, numbers falling.
+    function sortable(head) {
+      const button = make("button", "", head.textContent), column = head.cellIndex;
+      button.type = "button";
+      button.addEventListener("click", () => {
+        const first = column < width ? "up" : "down", other = first === "up" ? "down" : "up";
+        choose(`${sort.value === `${first} ${column}` ? other : first} ${column}`, button.textContent);
+      });
+      head.replaceChildren(button);
+    }
+    function choose(value, name) {
+      const known = [...sort.options].some((option) => option.value === value);
+      if (!known) sort.append(new Option(`${name}, ${value.startsWith("up") ? "rising" : "falling"}`, value));
+      sort.value = value;
+      update();
     }
     function fill(indices) {
       list.replaceChildren(...indices.map(row));
     }
     function row(at) {
-      if (!keyed) return filled(make("li"), cells[at][0], tokens && tokens[at]);
+      if (!table) return filled(make("li"), cells[at][0], beside[at].length ? beside[at][0] : null);
       const line = make("tr");
       line.append(...cells[at].map((text) => filled(make("td"), text, null)));
+      line.append(...beside[at].map((value, one) => make("td", heads[width + one].className, value.toLocaleString("en"))));
+      if (counted) line.append(bars.cell(...beside[at].slice(-3)));
       return line;
     }
     function filled(line, text, count) {
@@ -94,6 +128,7 @@
     search.addEventListener("input", update);
     sort.addEventListener("change", update);
     if (where) where.addEventListener("change", update);
+    if (scale) scale.addEventListener("change", () => { bars.measure(scale.value); draw(); });
     byId("previous").addEventListener("click", () => { page -= 1; draw(); });
     byId("next").addEventListener("click", () => { page += 1; draw(); });
     document.querySelector(".tools").addEventListener("submit", (event) => event.preventDefault());
@@ -101,6 +136,56 @@
     window.addEventListener("afterprint", draw);
     document.querySelector(".tools").hidden = false;
     update();
+  }
+
+  // Bars of people with their intervals, below an axis in the head of the table; highs: the ends of all intervals.
+  function popularityBars(highs) {
+    const LONG = 1000, most = highs.reduce((one, other) => Math.max(one, other), 2);
+    const head = make("th", "bars"), axis = make("div");
+    head.setAttribute("aria-hidden", "true");
+    head.append(axis);
+    let place = null, grid = "";
+
+    function measure(scale) {
+      const step = scale === "powers" ? 0 : roundStep(most / 4);
+      const count = step ? Math.floor(most / step) : Math.floor(Math.log10(most));
+      const marks = Array.from({ length: count + 1 }, (_, at) => (step ? at * step : 10 ** at));
+      place = (people) => LONG * (step ? people / most : Math.log10(Math.max(people, 1)) / Math.log10(most));
+      axis.replaceChildren(...marks.map((mark) => {
+        const label = make("span", "", short(mark));
+        label.style.left = `${place(mark) / 10}%`;
+        return label;
+      }));
+      grid = marks.map((mark) => `M${place(mark).toFixed(1)} 0V24`).join("");
+    }
+    function cell(people, low, high) {
+      const drawing = document.createElementNS("http://www.w3.org/2000/svg", "svg");
+      drawing.setAttribute("viewBox", `0 0 ${LONG} 24`);
+      drawing.setAttribute("preserveAspectRatio", "none");
+      const [at, from, to] = [people, low, high].map((one) => place(one).toFixed(1));
+      const paths = { grid, bar: `M0 7H${at}V17H0z`, interval: `M${from} 12H${to}M${from} 8V16M${to} 8V16` };
+      for (const [name, path] of Object.entries(paths)) {
+        const drawn = document.createElementNS("http://www.w3.org/2000/svg", "path");
+        drawn.setAttribute("class", name);
+        drawn.setAttribute("d", path);
+        drawing.append(drawn);
+      }
+      const holder = make("td", "bars");
+      holder.setAttribute("aria-hidden", "true");
+      holder.append(drawing);
+      return holder;
+    }
+    measure("powers");
+    return { head, cell, measure };
+  }
+  function roundStep(least) {
+    const power = 10 ** Math.floor(Math.log10(Math.max(least, 1)));
+    return [1, 2, 5, 10].map((one) => one * power).find((step) => step >= least) || power;
+  }
+  function short(value) {
+    if (value >= 1e9) return `${value / 1e9} B`;
+    if (value >= 1e6) return `${value / 1e6} M`;
+    return value >= 1e4 ? `${value / 1e3} k` : value.toLocaleString("en");
   }
 
   // Controls, invisible and direction-changing characters as escapes; joiners stay between letters that need them.

@@ -1,0 +1,332 @@
+"""Counts beside items: what is planned, counted, estimated, written and said."""
+
+import dataclasses
+import json
+import math
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+import dpunion
+from dpunion.algorithms import Norm, Sensitivity
+from dpunion.composing import plan_with_counts
+from dpunion.counting.estimates import Popularity, Spread, choose_allowance, estimate_people
+from dpunion.counting.holdings import bound_to_counted
+from dpunion.counting.steps import FINENESS, ONE, UNIT_NORM, FineStep, RoughStep, SpreadStep, add_noise
+from dpunion.counts import LEVEL, MOST_COUNTED, PARTS, TOTALS, Counts, CountsPlan, Z
+from dpunion.engines.local.engine import bounded_sets
+from dpunion.errors import BadParameter, SensitivityMismatch
+from dpunion.plans import Plan, plan_release
+from dpunion.randomness import RunKey
+from dpunion.releases import Release
+from dpunion.requests import Request
+from dpunion.samples import debian_depends
+from dpunion.statements import expected_precision, statement
+
+GAUSSIANS = [
+    dpunion.Funnel(),
+    dpunion.PolicyGaussian(),
+    dpunion.WeightedGaussian(),
+    dpunion.WeightedGaussian(calibration="published"),
+    dpunion.CountGaussian(),
+    dpunion.CountGaussian(calibration="published"),
+    dpunion.DpSips(),
+]
+BUDGET = dpunion.Budget(3.0, math.exp(-10))
+
+
+def released(**options):
+    asked = {"user": "user", "item": "item", "epsilon": 3.0, "delta": 1e-5, "unsafe_test_key": 5, "counts": True}
+    return dpunion.release(debian_depends(), **(asked | options))
+
+
+def true_holders(column=1):
+    table = pq.read_table(debian_depends())
+    held = set(zip(*(one.to_pylist() for one in table.select(["user", "item"]).columns), strict=True))
+    holders = {}
+    for pair in held:
+        holders[pair[column]] = holders.get(pair[column], 0) + 1
+    return holders
+
+
+# --- the plan ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("algorithm", GAUSSIANS, ids=lambda one: f"{one.name} {getattr(one, 'calibration', '')}")
+def test_selecting_and_counting_share_one_budget(algorithm):
+    """The squared mus of selecting and of the three steps add up to those of one release with the same noise part."""
+    plan, alone = plan_with_counts(algorithm, BUDGET, Counts()), plan_release(algorithm, BUDGET)
+    steps = (plan.counts.rough, plan.counts.spread, plan.counts.fine)
+    selecting = (algorithm.sensitivity.bound / plan.scale) ** 2
+    counting = sum(1.0 / stddev**2 for stddev in steps)
+    assert counting / (selecting + counting) == pytest.approx(0.1, rel=1e-3)
+    assert [counting * stddev**2 for stddev in steps] == pytest.approx([1.0 / part for part in PARTS], rel=1e-6)
+    assert plan.scale > alone.scale
+    assert plan.threshold > alone.threshold
+    assert plan.delta_used <= BUDGET.delta
+    assert Plan.from_dict(json.loads(json.dumps(plan.to_dict()))) == plan
+
+
+def test_a_larger_share_is_more_precise_and_costs_items():
+    small, large = (plan_with_counts(dpunion.Funnel(), BUDGET, Counts(share=share)) for share in (0.05, 0.3))
+    assert large.counts.fine < small.counts.fine
+    assert large.threshold > small.threshold
+
+
+def test_parts_and_totals_leave_nothing_over():
+    assert sum(PARTS) == pytest.approx(1.0)
+    assert 0.0 < TOTALS < 0.1
+    assert pytest.approx(math.sqrt(2) * _inverse_erf(LEVEL)) == Z
+
+
+def _inverse_erf(value):
+    low, high = 0.0, 5.0
+    for _ in range(200):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if math.erf(middle) < value else (low, middle)
+    return low
+
+
+@pytest.mark.parametrize("share", [0.0, -0.1, 0.95, math.nan, "a", None, True])
+def test_a_share_out_of_range_is_refused(share):
+    with pytest.raises(BadParameter, match="share"):
+        Counts(share=share)
+
+
+@pytest.mark.parametrize("counts", [1, 0.1, "yes", [Counts()]])
+def test_what_is_no_counts_is_refused(counts):
+    with pytest.raises(BadParameter, match="counts"):
+        dpunion.plan(epsilon=1.0, delta=1e-6, counts=counts)
+
+
+@pytest.mark.parametrize("name", ["policy-laplace", "weighted-laplace", "count-laplace", "optimal-single-item"])
+def test_other_noise_has_no_counts_and_nothing_is_read(name):
+    with pytest.raises(BadParameter, match=r"not Gaussian.*funnel"):
+        dpunion.release("no-such-file.csv", user="u", item="i", epsilon=1.0, delta=1e-6, algorithm=name, counts=True)
+
+
+def test_the_plan_says_what_precision_to_expect():
+    plan = plan_with_counts(dpunion.Funnel(), BUDGET, Counts())
+    values = plan.to_dict()["counts"]
+    assert {one["people"] for one in values["expected"]} == {20, 100, 1_000, 100_000}
+    widths = [plan.counts.half_width(people, 10) for people in (20, 100, 1_000, 100_000)]
+    assert widths == sorted(widths)
+    # An item that ten times as many people hold is told to sqrt(10) times the people.
+    assert widths[2] == pytest.approx(widths[1] * math.sqrt(10))
+    assert f"± {widths[0]:,.0f}" in "\n".join(expected_precision(plan.counts))
+
+
+# --- noise ------------------------------------------------------------------------------------------------------
+
+
+def test_noise_is_for_sums_that_one_person_moves_by_one():
+    with pytest.raises(SensitivityMismatch):
+        add_noise(np.zeros(3, np.int64), Sensitivity(Norm.L2, 2.0), 1.0, 0, RunKey.for_tests(1))
+    for step in (RoughStep(1), SpreadStep(np.ones(1, np.int64), np.zeros(1, np.int32)), FineStep(np.ones(1, np.int64))):
+        assert step.sensitivity == UNIT_NORM
+
+
+def test_the_noise_of_a_place_is_its_own_and_that_of_its_step():
+    key, sums = RunKey.for_tests(3), np.arange(10, dtype=np.int64) * ONE
+    whole = add_noise(sums, UNIT_NORM, 2.0, 0, key)
+    some = np.array([7, 2])
+    assert (add_noise(sums[some], UNIT_NORM, 2.0, 0, key, some) == whole[some]).all()
+    assert (add_noise(sums, UNIT_NORM, 2.0, 1, key) != whole).all()
+    assert (add_noise(sums, UNIT_NORM, 2.0, 0, RunKey.for_tests(4)) != whole).all()
+
+
+def test_noisy_sums_lie_on_the_grid():
+    noisy = add_noise(np.zeros(1000, np.int64), UNIT_NORM, 2.5, 0, RunKey.for_tests(3))
+    assert (noisy % math.floor(2.5 * ONE / FINENESS) == 0).all()
+    assert 2.2 * ONE < noisy.std() < 2.8 * ONE
+
+
+# --- whose items count ------------------------------------------------------------------------------------------
+
+
+def test_counting_looks_at_more_items_than_selecting():
+    """Everybody holds 400 items: selecting keeps 300 of them, and counting sees them all."""
+    pairs = [(f"u{user}", f"i{item}") for user in range(300) for item in range(400)]
+    made = dpunion.release(pairs, epsilon=10.0, delta=1e-3, counts=dpunion.Counts(share=0.5), unsafe_test_key=1)
+    people = np.array(list(made.people.values()))
+    assert len(made) > 350
+    assert abs(people.mean() - 300) < 12
+
+
+def test_selecting_keeps_what_it_would_without_counts():
+    table = pq.read_table(debian_depends())
+    request = Request.of(table, user="user", item="item")
+    from dpunion.engines.local.engine import asked_for_counts, open_request, read_sets
+    from dpunion.requests import Run
+
+    plan, key = plan_with_counts(dpunion.Funnel(max_items_per_user=5), BUDGET, Counts()), RunKey.for_tests(2)
+    sets = []
+    for asked, bounding in ((request, plan.algorithm.bounding), asked_for_counts(request, plan)):
+        with open_request(asked, Run(), None) as rows:
+            sets.append(read_sets(asked, rows, bounding, key))
+    again = bounded_sets(sets[1], request, plan, key)
+    for name in ("offsets", "items", "user_digests"):
+        assert (getattr(again, name) == getattr(sets[0], name)).all()
+    assert len(sets[1].items) > len(again.items)
+
+
+def test_a_known_list_is_left_out_of_selecting_and_counted_when_included():
+    holders = true_holders()
+    known = ["libc6", "no-such-package"]
+    included = released(known=dpunion.Known(known, include=True))
+    assert abs(included.people["libc6"] - holders["libc6"]) < 600
+    assert included.people["no-such-package"] < 60
+    left_out = released(known=known)
+    assert "libc6" not in left_out.people
+    # Who holds nothing but known and listed items holds nothing else.
+    assert left_out.totals.others.people <= included.totals.others.high + 100
+
+
+def test_at_most_so_many_items_of_a_person_are_counted():
+    from dpunion.contributions import Contributions, ItemTable
+
+    count = MOST_COUNTED + 50
+    digests = np.arange(2 * count, dtype=np.uint64).reshape(-1, 2)
+    table = ItemTable(np.zeros(count + 1, np.int64), np.zeros(0, np.uint8), digests)
+    items = np.concatenate([np.arange(count), np.arange(3)]).astype(np.int32)
+    users = np.array([[1, 1], [2, 2]], np.uint64)
+    whole = Contributions(np.array([0, count, count + 3]), items, table, users, count)
+    bounded = bound_to_counted(whole, RunKey.for_tests(1))
+    assert np.diff(bounded.offsets).tolist() == [MOST_COUNTED, 3]
+    kept = bounded.items[:MOST_COUNTED].tolist()
+    assert sorted(set(kept)) == kept
+
+
+# --- estimates --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("algorithm", GAUSSIANS[:5:2], ids=lambda one: one.name)
+def test_counts_are_right(algorithm):
+    made, holders = released(algorithm=algorithm, counts=dpunion.Counts(share=0.3)), true_holders()
+    table = made.table().to_pydict()
+    truth = np.array([holders[item] for item in table["item"]])
+    low, high = np.array(table["low"]), np.array(table["high"])
+    assert 0.85 < ((low <= truth) & (truth <= high)).mean() <= 1.0
+    assert np.median(np.abs(np.array(table["people"]) - truth) / truth) < 0.35
+    everybody = len(true_holders(0))
+    assert made.totals.everybody.low <= everybody <= made.totals.everybody.high
+    listed = set(table["item"])
+    others = pq.read_table(debian_depends()).to_pylist()
+    with_others = len({row["user"] for row in others if row["item"] not in listed})
+    assert made.totals.others.low <= with_others <= made.totals.others.high
+
+
+def test_numbers_are_whole_and_from_one_on():
+    made = released(epsilon=0.3)
+    for row in made.rows():
+        _, people, low, high = row
+        assert 1 <= low <= people <= high <= made.totals.everybody.high
+
+
+def test_nothing_is_listed_where_nothing_was_released():
+    made = dpunion.release([("a", "x"), ("b", "y")], epsilon=1.0, delta=1e-6, counts=True, unsafe_test_key=1)
+    assert made.items == ()
+    assert made.header == ("item", "people", "low", "high")
+    assert Release.from_json(made.to_json()) == made
+
+
+def test_the_correction_finds_what_people_lose():
+    """Half of all hold ten items of a hundred, half hold ninety; without noise the factors are what was lost."""
+    rng = np.random.default_rng(7)
+    from dpunion.contributions import offsets_of
+    from dpunion.counting.holdings import Holdings
+
+    sizes = np.where(np.arange(4000) % 2 == 0, 10, 90)
+    items = np.concatenate([np.sort(rng.choice(100, size, replace=False)) for size in sizes]).astype(np.int32)
+    held = Holdings(offsets_of(sizes), items, np.ones(4000, np.bool_), np.zeros(4000, np.bool_))
+    plan = CountsPlan(0.1, 1e-3, 1e-3, 100.0)
+    popularity = Popularity.of(RoughStep(100).add_up(held), plan)
+    spread = Spread.of(popularity.step().add_up(held), popularity, plan)
+    assert spread.people.sum() == pytest.approx(4000, rel=1e-3)
+    allowance = choose_allowance(popularity, spread, plan)
+    sums = allowance.step().add_up(held)
+    holders = np.bincount(items, minlength=100)
+    lost = holders / (sums[:-2] / allowance.weights)
+    assert lost.mean() > 1.02
+    assert allowance.factors.mean() == pytest.approx(lost.mean(), rel=0.05)
+    assert allowance.cut == pytest.approx(0.5, abs=0.01)
+    people, *_ = estimate_people(sums, allowance, dataclasses.replace(plan, fine=1e-3), np.ones(100, np.bool_))
+    assert people.sum() == pytest.approx(holders.sum(), rel=0.05)
+
+
+def test_ngrams_are_never_more_frequent_than_their_parts():
+    words = [f"w{i}" for i in range(12)]
+    rng = np.random.default_rng(3)
+    texts = [(f"u{u}", " ".join(rng.choice(words, 30))) for u in range(400)]
+    made = dpunion.release_ngrams(texts, longest=3, epsilon=4.0, delta=1e-4, counts=True, unsafe_test_key=3)
+    assert made.header == ("ngram", "length", "people", "low", "high")
+    people = made.people
+    for ngram, count in people.items():
+        tokens = ngram.split(" ")
+        if len(tokens) > 1:
+            assert count <= people[" ".join(tokens[:-1])]
+            assert count <= people[" ".join(tokens[1:])]
+    assert {len(ngram.split(" ")) for ngram in people} >= {1, 2}
+    truth = {ngram: sum(f" {ngram} " in f" {text} " for _, text in texts) for ngram in people}
+    inside = [low <= truth[item] <= high for item, _, _, low, high in made.rows()]
+    assert np.mean(inside) > 0.85
+    assert Release.from_json(made.to_json()) == made
+
+
+# --- order, files, words ----------------------------------------------------------------------------------------
+
+
+def test_the_most_popular_come_first_unless_asked_otherwise():
+    people = [row[1] for row in released().rows()]
+    assert people == sorted(people, reverse=True)
+    by_item = released(sort="item")
+    assert list(by_item.items) == sorted(by_item.items)
+    assert by_item.people == released().people
+
+
+def test_without_counts_there_is_no_order_by_people():
+    with pytest.raises(BadParameter, match="counts"):
+        released(counts=False, sort="people")
+    with pytest.raises(BadParameter, match="sort"):
+        released(sort="frequency")
+    assert list(released(counts=False).items) == sorted(released(counts=False).items)
+    with pytest.raises(BadParameter, match="counts"):
+        _ = released(counts=False).people
+
+
+def test_keys_of_several_columns_have_counts():
+    table = pq.read_table(debian_depends())
+    both = table.append_column("kind", table["item"])
+    made = dpunion.release(
+        both, user="user", item=["item", "kind"], epsilon=3.0, delta=1e-5, counts=True, unsafe_test_key=5
+    )
+    assert made.header == ("item", "kind", "people", "low", "high")
+    assert Release.from_json(made.to_json()) == made
+    assert all(left == right for left, right in made.people)
+
+
+def test_the_statement_says_what_the_numbers_are():
+    made = released()
+    said = statement(made.plan, guaranteed=True, totals=made.totals)
+    assert "covers list and numbers together" in said
+    assert f"{made.totals.everybody}" in said
+    assert "did not count in full" in said
+
+
+@pytest.mark.parametrize("damage", ["short", "negative", "text", "missing", "no numbers"])
+def test_damaged_counts_are_no_release(damage):
+    values = json.loads(released().to_json())
+    match damage:
+        case "short":
+            values["numbers"]["people"].pop()
+        case "negative":
+            values["numbers"]["low"][0] = -1
+        case "text":
+            values["totals"]["cut"] = "many"
+        case "missing":
+            del values["totals"]["everybody"]
+        case "no numbers":
+            del values["numbers"]
+    with pytest.raises(BadParameter, match="not a release"):
+        Release.from_json(json.dumps(values))
