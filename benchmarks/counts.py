@@ -300,6 +300,13 @@ def judge(rows: list[dict[str, Any]]) -> None:
         print("; ".join(wrong))
 
 
+def save(path: Path | None, rows: list[dict[str, Any]]) -> None:
+    """Write the numbers so far, when that is asked for."""
+    if path is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps({"warning": NOT_PRIVATE, "sets": rows}, indent=1) + "\n")
+
+
 def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -321,13 +328,11 @@ def main() -> None:
             trials = [run_trial(source, budget, key) for key in range(1, arguments.keys + 1)]
             rows.append(sum_up(source.name, budget, trials))
             show(rows[-1])
+            save(arguments.json, rows)
     show_covered(rows)
     judge(rows)
     if "DPUNION_DATA" not in os.environ:
         print("\nDPUNION_DATA is not set: the larger real sets were left out.", file=sys.stderr)
-    if arguments.json:
-        arguments.json.parent.mkdir(parents=True, exist_ok=True)
-        arguments.json.write_text(json.dumps({"warning": NOT_PRIVATE, "sets": rows}, indent=1) + "\n")
 
 
 if __name__ == "__main__":
