@@ -89,7 +89,7 @@ def contenders(session: Any, path: Path, out: Path, shards: int) -> dict[str, Ca
         counted = frame.groupBy("item").agg(F.count_distinct("user").alias("users"))
         counted.write.mode("overwrite").parquet(str(out))
 
-    def release(algorithm: str) -> None:
+    def release(algorithm: str, *, counts: bool = False) -> None:
         dpunion.release(
             frame,
             user="user",
@@ -97,6 +97,7 @@ def contenders(session: Any, path: Path, out: Path, shards: int) -> dict[str, Ca
             epsilon=float(EPSILON),
             delta=float(DELTA),
             algorithm=algorithm,
+            counts=counts,
             out=Folder(out),
             run=Run(shards=shards, overwrite=True),
         )
@@ -105,6 +106,8 @@ def contenders(session: Any, path: Path, out: Path, shards: int) -> dict[str, Ca
         "count distinct": count,
         "weighted-gaussian": lambda: release("weighted-gaussian"),
         "funnel": lambda: release("funnel"),
+        "weighted, counts": lambda: release("weighted-gaussian", counts=True),
+        "funnel, counts": lambda: release("funnel", counts=True),
     }
 
 

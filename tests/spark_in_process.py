@@ -1,10 +1,13 @@
 """The Spark engine's tasks, run here one after the other: shuffles and sums are done in plain Python."""
 
 import dataclasses
+import itertools
 
 import pyarrow as pa
 
-from dpunion.engines.spark.engine import ReadSets
+from dpunion.engines.local.engine import asked_for_counts
+from dpunion.engines.spark.counting import AddNoise, AddUp, in_places
+from dpunion.engines.spark.engine import ReadSets, TightenSets
 from dpunion.engines.spark.partitions import CutIntoPieces, WeighRows
 from dpunion.engines.spark.tasks import SHARDS_PER_MASK, Decide, Secret, Weigh, by_name, guarded
 from dpunion.mechanisms import mechanism_for
@@ -66,6 +69,16 @@ def cut_up(plan, lists, key, shards):
     return [piece for piece in pieces if piece["shard"] is not None], names
 
 
+def cut_for_counts(plan, lists, key, shards, **changes):
+    """Return the rows of pieces to select from, of names and of pieces to count, as the pipeline has them made."""
+    request = dataclasses.replace(READING, **changes)
+    asked, bounding = asked_for_counts(request, plan)
+    task = CutIntoPieces(ReadSets(asked, bounding), bounding, Secret.of(key), shards, TightenSets(request, plan))
+    rows = each(task, lists)
+    whole = [row for row in rows if row["shard"] is None and row["name"] is None]
+    return [row for row in rows if row["shard"] is not None], [row for row in rows if row["name"] is not None], whole
+
+
 def to_shards(pieces, replies=()):
     """Bring what belongs to a shard together; two shards share a partition."""
     rows = [*pieces, *replies]
@@ -120,3 +133,30 @@ def by_shares(plan, database, key, count):
     rows = each(WeighRows(reader(plan), mechanism, secret), partitions(database, count))
     decide = Decide(mechanism, secret, 0, 1, naming=by_name)
     return {row["payload"].decode() for row in each(decide, summed(rows, by="item"))}
+
+
+def measure_here(lists, find, key, noisy=None):
+    """Return what takes a step of counting, with sums and the places without any done here; noisy: gets what it gave.
+
+    lists: of each partition, the batches that `find` reads.
+    """
+
+    def measure(step, stddev):
+        given = each(AddUp(find, step, Secret.of(key)), lists)
+        zeros = [{"place": place, "units": 0, "sensitivity": 1.0} for place in range(step.length)]
+        noise, sums = AddNoise(step.number, stddev, Secret.of(key)), summed(given + zeros, by="place")
+        # Each sum by itself and backwards: what is drawn must not depend on what stands beside it.
+        rows = [[batch.slice(row, 1)] for [batch] in sums for row in reversed(range(batch.num_rows))]
+        table = pa.Table.from_pylist(each(noise, rows), pa.schema({"place": pa.int64(), "units": pa.int64()}))
+        found = in_places(table, step.length)
+        if noisy is not None:
+            noisy.append(found)
+        return found
+
+    return measure
+
+
+def spread_out(rows, count):
+    """Spread rows over partitions, one to a batch."""
+    batches = [batch_of([{"payload": row["payload"]}]) for row in rows]
+    return [list(itertools.islice(batches, part, None, count)) for part in range(count)]

@@ -101,7 +101,10 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """A folder for Spark to write the items into, as Parquet; they do not come to the driver."""
+    """A folder for Spark to write the release into, as Parquet; it is then not in the Release.
+
+    Items without anything beside them do not even come to the driver.
+    """
 
     path: PathLike
 

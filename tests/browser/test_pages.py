@@ -1,7 +1,9 @@
 """Pages in a real browser: complete, inert, and they do what they show. Needs chromium and its driver."""
 
 import json
+import math
 import os
+import re
 import shutil
 import time
 from pathlib import Path
@@ -9,8 +11,11 @@ from pathlib import Path
 import pytest
 
 import dpunion
-from dpunion.releases import Release
+from dpunion.counts import Counted, Estimate, Totals
+from dpunion.keys import join_key
+from dpunion.releases import Release, with_items
 from dpunion.report import Axis, AxisScale, Chart, ChartKind, Section, Series, Table, lab_page, plan_page, release_page
+from dpunion.report.pages import FIRST_ROWS
 
 FLAGS = (
     "--headless",
@@ -55,6 +60,15 @@ KEYS = tuple(
     )
 )
 PLAN = dpunion.plan("policy-gaussian", epsilon=1.0, delta=1e-6)
+COUNTED_PLAN = dpunion.plan("policy-gaussian", epsilon=1.0, delta=1e-6, counts=True)
+
+
+def counted_page(texts, people, columns=("item",)):
+    """Return the page of a release in which so many people hold each item, the numbers right to a third."""
+    numbers = tuple(people), tuple(max(1, one * 2 // 3) for one in people), tuple(one * 4 // 3 for one in people)
+    totals = Totals(Estimate(9_000, 8_800, 9_200), Estimate(400, 200, 600), 0.05, 1.2)
+    draft = Release((), COUNTED_PLAN, guaranteed=True, columns=columns)
+    return release_page(with_items(draft, texts, Counted(*numbers, totals)))
 
 
 @pytest.fixture(scope="module")
@@ -75,6 +89,10 @@ def pages(tmp_path_factory):
         "hostile": release_page(Release(tuple(sorted(HOSTILE)), PLAN, guaranteed=False)),
         "keys": release_page(Release(KEYS, PLAN, True, columns=COLUMNS)),
         "huge": release_page(Release(tuple(sorted(f"w{at * 7919 % 100_003}" for at in range(100_000))), PLAN, True)),
+        "counted": counted_page(WORDS, [3 + at * at // 100 for at in range(len(WORDS))]),
+        "counted-hostile": counted_page(HOSTILE, range(1, len(HOSTILE) + 1)),
+        "counted-keys": counted_page([*map(join_key, KEYS)], [at + 1 for at in range(len(KEYS))], COLUMNS),
+        "counted-huge": counted_page([f"w{at:06}" for at in range(100_000)], range(1, 100_001)),
         "plan": plan_page(PLAN, epsilons=(1.0, 2.0), set_sizes=(1, 10), algorithms=("weighted-gaussian", "dp-sips")),
         "lab": lab_page("A study", [Section("By algorithm", (), (bars, table))]),
     }
@@ -156,7 +174,7 @@ class Page:
         return self.run("return document.getElementById('tip').hidden ? '' : document.getElementById('tip').innerText")
 
 
-@pytest.mark.parametrize("name", ["release", "hostile", "huge", "plan", "lab"])
+@pytest.mark.parametrize("name", ["release", "hostile", "huge", "counted", "counted-hostile", "plan", "lab"])
 def test_no_console_message_and_no_request(browser, pages, name):
     page = Page(browser, pages / f"{name}.html")
     page.run("for (const e of document.querySelectorAll('details')) e.open = true")
@@ -222,10 +240,11 @@ def test_every_item_is_on_exactly_one_page(browser, pages):
     assert page.text("#place") == "page 4 of 5"
 
 
-def test_a_hundred_thousand_items_stay_smooth(browser, pages):
+@pytest.mark.parametrize(("name", "most"), [("huge", 3_000), ("counted-huge", 4_500)])
+def test_a_hundred_thousand_items_stay_smooth(browser, pages, name, most):
     started = time.monotonic()
-    page = Page(browser, pages / "huge.html")
-    assert len(page.shown()) == 200
+    page = Page(browser, pages / f"{name}.html")
+    assert len(page.shown() or shown_keys(page)) == 200
     assert time.monotonic() - started < 10.0
     code = (
         "const t = performance.now(), e = document.querySelector(arguments[0]); e.value = arguments[1];"
@@ -233,7 +252,7 @@ def test_a_hundred_thousand_items_stay_smooth(browser, pages):
     )
     for selector, value, event in [("#search", "99", "input"), ("#sort", "long", "change"), ("#search", "", "input")]:
         assert page.run(code, selector, value, event) < 1000.0
-    assert page.run("return document.querySelectorAll('*').length") < 3000
+    assert page.run("return document.querySelectorAll('*').length") < most
 
 
 def test_hostile_items_are_inert_and_visible(browser, pages):
@@ -286,9 +305,86 @@ def test_keys_are_found_by_any_column_or_by_one(browser, pages):
     assert shown_keys(page) == []
 
 
+def click_head(page, column):
+    page.find(f".keys th:nth-child({column + 1}) button").click()
+    heads = page.run("return [...document.querySelectorAll('.keys th[aria-sort]')].map(h => h.ariaSort)")
+    return [(at, way) for at, way in enumerate(heads) if way != "none"]
+
+
+def test_keys_are_sorted_by_the_head_of_each_column(browser, pages):
+    page = Page(browser, pages / "keys.html")
+    assert click_head(page, 2) == [(2, "ascending")]
+    assert [key[2] for key in shown_keys(page)[:5]] == ["query 0"] * 4 + ["query 1"]
+    assert click_head(page, 2) == [(2, "descending")]
+    assert [key[2] for key in shown_keys(page)[:5]] == ["query 79"] * 4 + ["query 78"]
+    assert click_head(page, 0) == [(0, "ascending")]
+    page.set("#sort", "z-a", "change")
+    assert shown_keys(page)[0][0] == "DE"
+    assert page.run("return document.querySelectorAll('[aria-sort=none]').length") == len(COLUMNS)
+
+
+def test_counts_are_sorted_by_any_column(browser, pages):
+    page = Page(browser, pages / "counted.html")
+    assert page.run("return document.getElementById('sort').value") == "down 1"
+    rows = shown_keys(page)
+    assert rows[0][:4] == [WORDS[-1], "9,983", "6,655", "13,310"]
+    people = [int(row[1].replace(",", "")) for row in rows]
+    assert people == sorted(people, reverse=True)
+    assert click_head(page, 1) == [(1, "ascending")]
+    assert [row[1] for row in shown_keys(page)[:3]] == ["3", "3", "3"]
+    assert click_head(page, 3) == [(3, "descending")]
+    assert shown_keys(page)[0][3] == "13,310"
+    assert page.run("return document.getElementById('sort').selectedOptions[0].text") == "high, falling"
+    assert click_head(page, 0) == [(0, "ascending")]
+    assert [row[0] for row in shown_keys(page)[:2]] == ["apple0", "apple1"]
+    page.find(".keys th:nth-child(2) button").send_keys("\ue007")  # the keyboard sorts too
+    assert shown_keys(page)[0][1] == "9,983"
+    page.find("#search").send_keys("apple24")
+    assert {row[0] for row in shown_keys(page)} == {f"apple{at}" for at in [24, *range(240, 250)]}
+
+
+BARS = """
+return [...document.querySelectorAll('#list tr')].slice(0, arguments[0]).map((row) =>
+  ['bar', 'interval'].map((name) => {
+    const box = row.querySelector('.' + name).getBBox();
+    return [box.x, box.x + box.width];
+  }))
+"""
+
+
+def test_bars_reach_to_the_estimate_and_lines_from_low_to_high(browser, pages):
+    page = Page(browser, pages / "counted.html")
+    most = 13_310
+    numbers = [[int(text.replace(",", "")) for text in row[1:4]] for row in shown_keys(page)]
+    for scale, place in (("powers", lambda one: math.log10(one) / math.log10(most)), ("even", lambda one: one / most)):
+        page.set("#scale", scale, "change")
+        for (bar, line), (people, low, high) in zip(page.run(BARS, 200), numbers, strict=True):
+            assert bar == pytest.approx([0.0, 1000 * place(people)], abs=0.2)
+            assert line == pytest.approx([1000 * place(low), 1000 * place(high)], abs=0.2)
+    labels = page.run("return [...document.querySelectorAll('.bars span')].map(s => [s.textContent, s.style.left])")
+    assert [text for text, _ in labels] == ["0", "5,000", "10 k"]
+    assert float(labels[1][1].removesuffix("%")) == pytest.approx(100 * 5_000 / most, abs=0.01)
+
+
+def test_hostile_items_with_counts_are_inert(browser, pages):
+    page = Page(browser, pages / "counted-hostile.html")
+    assert len(shown_keys(page)) == len(HOSTILE)
+    assert page.run("return window.hacked") is None
+    assert page.run("return document.querySelector('#list img, #list b, #list script, #injected')") is None
+
+
+def test_the_band_shows_in_the_values_under_the_pointer(browser, pages):
+    page = Page(browser, pages / "counted.html")
+    page.hover("#part-1 .drawing.wide", 0.99)
+    heading, name, value = page.tip().split("\n")
+    assert (heading, name) == ("1,000 rank", "people")
+    assert re.fullmatch(r"[\d.,]+ \([\d.,]+ to [\d.,]+\)", value)
+
+
 @pytest.mark.parametrize("size", [DESKTOP, PHONE])
-def test_a_table_of_keys_does_not_widen_the_page(browser, pages, size):
-    page = Page(browser, pages / "keys.html", size)
+@pytest.mark.parametrize("name", ["keys", "counted-keys"])
+def test_a_table_of_keys_does_not_widen_the_page(browser, pages, name, size):
+    page = Page(browser, pages / f"{name}.html", size)
     assert page.run("return document.documentElement.scrollWidth <= document.documentElement.clientWidth")
 
 
@@ -374,7 +470,7 @@ def test_one_chart_at_a_time_is_chosen(browser, pages):
     assert page.run(visible) == [True, True, True]
 
 
-@pytest.mark.parametrize("name", ["release", "hostile", "plan", "lab"])
+@pytest.mark.parametrize("name", ["release", "hostile", "counted", "counted-hostile", "plan", "lab"])
 def test_a_phone_needs_no_sideways_scrolling(browser, pages, name):
     page = Page(browser, pages / f"{name}.html", PHONE)
     page.run("for (const e of document.querySelectorAll('details')) e.open = true")
@@ -388,7 +484,7 @@ def test_a_phone_needs_no_sideways_scrolling(browser, pages, name):
         assert letters > 10.0
 
 
-@pytest.mark.parametrize("name", ["release", "plan", "lab"])
+@pytest.mark.parametrize("name", ["release", "counted", "plan", "lab"])
 def test_dark_mode_is_dark_and_readable(browser, pages, name):
     light, dark = {}, {}
     for colours, is_dark in ((light, False), (dark, True)):
@@ -397,7 +493,7 @@ def test_dark_mode_is_dark_and_readable(browser, pages, name):
             ("paper", "body", "backgroundColor"),
             ("ink", "body", "color"),
             ("axis", ".drawing.wide text", "fill"),
-            ("mark", ".drawing.wide .s0", "stroke" if name != "lab" else "fill"),
+            ("mark", ".drawing.wide .s0:not(.band)", "stroke" if name != "lab" else "fill"),
         ]:
             code = "return getComputedStyle(document.querySelector(arguments[0]))[arguments[1]]"
             found = page.run(code, selector, style)
@@ -421,14 +517,15 @@ def contrast(one, other):
     return (high + 0.05) / (low + 0.05)
 
 
-def test_print_shows_all_items_and_no_controls(browser, pages):
-    page = Page(browser, pages / "release.html", dark=True)
+@pytest.mark.parametrize(("name", "shown"), [("release", Page.shown), ("counted", shown_keys)])
+def test_print_shows_all_items_and_no_controls(browser, pages, name, shown):
+    page = Page(browser, pages / f"{name}.html", dark=True)
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
     page.run("window.dispatchEvent(new Event('beforeprint'))")
-    assert len(page.shown()) == len(WORDS)
+    assert len(shown(page)) == len(WORDS)
     assert not page.find(".tools").is_displayed()
     page.run("window.dispatchEvent(new Event('afterprint'))")
-    assert len(page.shown()) == 200
+    assert len(shown(page)) == 200
 
 
 def test_without_javascript_the_facts_are_there(browser, pages):
@@ -439,5 +536,10 @@ def test_without_javascript_the_facts_are_there(browser, pages):
         assert "needs JavaScript" in page.find("#items").text
         assert not page.find(".tools").is_displayed()
         assert page.find(".drawing.wide").is_displayed()
+        page = Page(browser, pages / "counted.html")
+        rows = page.browser.find_elements("css selector", "#list tr")
+        assert len(rows) == FIRST_ROWS
+        assert rows[0].text.split() == [*WORDS[-1].split(), "9,983", "6,655", "13,310"]
+        assert "The 500 most popular items are shown; all 1,000 are in this file" in page.find("#items").text
     finally:
         browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})

@@ -28,10 +28,16 @@ SHELL_SIGNS = re.compile(r"[|;&`]|\$\(|<")
 ELLIPSIS = "..."
 # A table has no room for the parts that are the same everywhere.
 ABRIDGED = " -e 1 -d 1e-6 --out out{number}.parquet"
-# How many items come out is random: such numbers may differ by this part, and by a few.
-COUNT = re.compile(r"(?<!at most )\b(\d[\d,]*) (?=(?:new )?(?:items|n-grams|of length)\b)")
-TOLERANCE, FEW = 0.3, 10
 HEX = re.compile(r"\b[0-9a-f]{16,64}\b")
+# How many items come out is random, and so are estimates of people: such numbers may differ by this part, and by a few.
+TOLERANCE, FEW = 0.3, 10
+NUMBER = r"\d[\d,]*"
+COUNT = rf"(?<!at most )\b{NUMBER}(?= (?:new )?(?:items|n-grams|of length)\b)"
+# An estimate is `people (low to high)`; a row of a table, which ends with these three, is read as one.
+ESTIMATE = rf"\b{NUMBER}(?= \({NUMBER} to {NUMBER}\))|(?<=\(){NUMBER}(?= to {NUMBER}\))|(?<= to ){NUMBER}(?=\))"
+ROW_END = re.compile(r"(?<=[, ])(\d+)[, ](\d+)[, ](\d+)$", re.MULTILINE)
+# What may differ between a page and what is printed.
+CHANCE = re.compile(rf"(?P<gap>\s*\.\.\.\s*)|(?P<hash>{HEX.pattern})|(?P<number>{COUNT}|{ESTIMATE})")
 
 
 @dataclass(frozen=True)
@@ -285,29 +291,44 @@ def difference(shown, printed, hashes=None):
     """Say how what was printed differs from what a page shows, or None.
 
     Words must match, line by line; `...` stands for anything, hashes for other hashes, and numbers of released items
-    for numbers that are close. `hashes` is told which hash was printed where another is shown, as later commands of the
-    page may name it.
+    and estimates of people for numbers that are close. `hashes` is told which hash was printed where another is shown,
+    as later commands of the page may name it.
     """
     if not shown.strip():
         return None
-    wanted, got = masked(shown), masked(printed)
-    pieces = [re.escape(part.strip()) for part in wanted.split(ELLIPSIS)]
-    match = re.fullmatch(HEX.sub(lambda _: f"({HEX.pattern})", ".*".join(pieces)), got, re.DOTALL)
+    wanted, got = tidied(shown), tidied(printed)
+    pattern, drawn = expected(wanted)
+    match = re.fullmatch(pattern, got, re.DOTALL)
     if match is None:
         return f"shown:\n{wanted}\nprinted:\n{got}"
+    pairs = [(kind, ours, theirs) for (kind, ours), theirs in zip(drawn, match.groups(), strict=True)]
     if hashes is not None:
-        hashes.update(zip(HEX.findall(wanted), match.groups(), strict=True))
-    pairs = zip(counts(shown), counts(printed), strict=False)
-    far = [(ours, theirs) for ours, theirs in pairs if abs(ours - theirs) > TOLERANCE * max(ours, theirs) + FEW]
+        hashes.update({ours: theirs for kind, ours, theirs in pairs if kind == "hash"})
+    far = [(ours, theirs) for kind, ours, theirs in pairs if kind == "number" and not are_close(ours, theirs)]
     return f"numbers that are far apart (shown, printed): {far}" if far else None
 
 
-def masked(text):
-    """Return a text without its empty lines, further spaces and numbers of items."""
+def tidied(text):
+    """Return a text without its empty lines and further spaces, and with estimates at the end of rows spelled out."""
     lines = [" ".join(line.split()) for line in text.splitlines()]
-    return COUNT.sub("N ", "\n".join(line for line in lines if line))
+    return ROW_END.sub(r"\1 (\2 to \3)", "\n".join(line for line in lines if line))
 
 
-def counts(text):
-    """Return the numbers of items in a text."""
-    return [int(number.replace(",", "")) for number in COUNT.findall(text)]
+def expected(shown):
+    """Return the pattern of what may be printed, and of each of its groups what kind it is and what is shown."""
+    parts, drawn, end = [], [], 0
+    for found in CHANCE.finditer(shown):
+        kind = found.lastgroup
+        parts += [
+            re.escape(shown[end : found.start()]),
+            {"gap": ".*", "hash": f"({HEX.pattern})"}.get(kind, f"({NUMBER})"),
+        ]
+        drawn += [] if kind == "gap" else [(kind, found[0])]
+        end = found.end()
+    return "".join([*parts, re.escape(shown[end:])]), drawn
+
+
+def are_close(ours, theirs):
+    """Say whether two numbers differ by no more than chance makes them."""
+    one, other = (int(number.replace(",", "")) for number in (ours, theirs))
+    return abs(one - other) <= TOLERANCE * max(one, other) + FEW

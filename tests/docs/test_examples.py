@@ -167,3 +167,14 @@ def test_words_must_match_and_chance_may_differ():
     assert difference(shown, printed.replace("861", "86")) is not None
     assert difference(shown, printed.replace("Released", "Found")) is not None
     assert difference(shown, printed.replace("The end.", "")) is not None
+
+
+def test_estimates_may_differ_by_chance_alone():
+    shown = "About 58,110 (57,826 to 58,394) people\nitem,people,low,high\nlibc6,21831,21108,22554\n...\n"
+    printed = "About 57,900 (57,616 to 58,184) people\nitem,people,low,high\nlibc6,21700,20987,22412\nperl,2,1,9\n"
+    assert difference(shown, printed) is None
+    assert difference(shown, printed.replace("58,184", "8,184")) is not None
+    assert difference(shown, printed.replace("20987", "987")) is not None
+    assert difference(shown, printed.replace("libc6", "libc5")) is not None
+    assert difference("libc6\t21831\t21108\t22554", "libc6\t21700\t20987\t22412") is None
+    assert difference("threshold 12", "threshold 13") is not None

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import dpunion
-from dpunion.engines.spark import engine, frames, rounds, sessions
+from dpunion.engines.spark import counting, engine, frames, rounds, sessions
 from dpunion.engines.spark.tasks import Weigh
 from dpunion.lab.generators import AskRedditLike
 from dpunion.randomness import RunKey
@@ -150,10 +150,10 @@ def driver(*arguments, log):
 def guarded_by(wrapper):
     """Put a wrapper around every task that the engine hands to Spark."""
     real = rounds.guarded
-    rounds.guarded = frames.guarded = lambda task: real(wrapper(task))
+    rounds.guarded = frames.guarded = counting.guarded = lambda task: real(wrapper(task))
 
     def undo():
-        rounds.guarded = frames.guarded = real
+        rounds.guarded = frames.guarded = counting.guarded = real
 
     return undo
 
@@ -242,6 +242,7 @@ def watched(folder):
         undo = guarded_by(flaky)
         found["weighted"] = dpunion.release(frame, known=KNOWN, **WEIGHTED, **options).items
         found["funnel"] = dpunion.release(frame, **FUNNEL, **options).items
+        found["counted"] = list(dpunion.release(frame, known=KNOWN, counts=True, **WEIGHTED, **options).rows())
         undo()
         dpunion.release(frame, out=Folder(f"{folder}/out"), **FUNNEL, **options)
         found["written"] = pq.read_table(f"{folder}/out")["item"].to_pylist()

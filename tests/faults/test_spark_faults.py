@@ -133,6 +133,9 @@ def test_tasks_that_fail_in_their_first_attempt_change_nothing(watched, found):
     wanted = dpunion.release(spark_cluster.rows(), unsafe_test_key=KEY, known=KNOWN, **WEIGHTED, **BUDGET).items
     assert tuple(found["weighted"]) == wanted
     assert found["funnel"] == found["written"] == in_shards_without_faults()
+    counts = dpunion.release(spark_cluster.rows(), unsafe_test_key=KEY, known=KNOWN, counts=True, **WEIGHTED, **BUDGET)
+    assert list(map(tuple, found["counted"])) == list(counts.rows())
+    assert len(counts) > 20
     assert 20 < len(found["funnel"]) < 5_000
     assert not any(RARE in item for item in found["funnel"])
     # Really failed, many times: mapping, summing and deciding tasks of all rounds.

@@ -362,6 +362,12 @@ def test_keys_are_written_as_their_columns(on_spark, tmp_path):
     assert tuple(rows_of(table)) == OnOneMachine().release(keyed(), **options).items
 
 
+def test_an_included_list_is_written_too(on_spark, tmp_path):
+    options = {"user": "user", "item": "item", "known": Known(["word1", "zzz", "a"], include=True), **QUICK}
+    on_spark.release(small(), out=Folder(tmp_path / "a"), **options)
+    assert tuple(pq.read_table(tmp_path / "a")["item"].to_pylist()) == OnOneMachine().release(small(), **options).items
+
+
 def test_an_empty_release_is_written_with_its_column(on_spark, tmp_path):
     on_spark.release(small().slice(0, 0), user="user", item="item", out=Folder(tmp_path / "a"), **QUICK)
     table = pq.read_table(tmp_path / "a")
@@ -414,8 +420,6 @@ def test_a_place_is_needed_for_what_is_not_collected(on_spark, tmp_path):
     for nowhere in (None, "", [tmp_path / "a"]):
         with pytest.raises(dpunion.BadParameter, match="place"):
             on_spark.release(small(), out=Folder(nowhere), **options)
-    with pytest.raises(dpunion.BadParameter, match="known"):
-        on_spark.release(small(), known=Known(["a"], include=True), out=Folder(tmp_path / "a"), **options)
 
 
 def test_what_spark_says_of_a_value_is_not_repeated(on_spark):

@@ -256,7 +256,7 @@ def test_places_are_found_again_from_the_levels_alone():
         2, (bigrams >> np.uint64(32)).astype(np.int32), bigrams.astype(np.int32), bigrams.astype(np.int32), bigrams
     )
     assert above.pairs.tolist() == bigrams.tolist()
-    found = tasks.positions_in(stream, (level, above), KEY)
+    *_, found = tasks.positions_in(stream, (level, above), KEY)
     names = ["a b", "b c", "x a"]
     assert sorted(names[code] for code in found.codes if code >= 0) == ["a b", "a b", "b c", "b c"]
 

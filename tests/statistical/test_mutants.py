@@ -32,6 +32,13 @@ WANTED = {
     "larger ball",
     "known list after bounding",
     "redrawn noise",
+    "noise of counts x 0.7",
+    "noise of counts reused",
+    "no cap",
+    "no room for totals",
+    "weights from the true counts",
+    "counts not charged",
+    "rough step not composed",
 }
 # A mistake that shows at once does not need many trials.
 TRIALS = {"no bound on items": 10_000, "noise x 0.7": 160_000}

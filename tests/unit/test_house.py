@@ -473,10 +473,13 @@ ENGINE_FUNCTIONS = [
 # The same for engines: what needs a cluster is compared with one machine.
 ENGINES_TESTED_THROUGH = {
     "engines.local.texts.read_texts": "golden/test_recorded.py::test_releases_and_plans_are_those_recorded",
-    "engines.spark.rounds.cut_into_pieces": (
+    "engines.spark.counting.measure_on": "parity/test_spark_counts.py::test_one_shard_counts_as_one_machine",
+    "engines.spark.engine.read_for_counts": "parity/test_spark_counts.py::test_one_shard_counts_as_one_machine",
+    "engines.spark.rounds.read_pieces": "parity/test_spark_counts.py::test_one_shard_counts_as_one_machine",
+    "engines.spark.rounds.run_rounds": "parity/test_engines_agree.py::test_the_sample_by_policies_in_one_shard",
+    "engines.spark.rounds.selected_from": (
         "parity/test_engines_agree.py::test_shards_of_policies_agree_with_themselves"
     ),
-    "engines.spark.rounds.run_rounds": "parity/test_engines_agree.py::test_the_sample_by_policies_in_one_shard",
     "engines.spark.rounds.selected": "parity/test_engines_agree.py::test_the_sample_by_policies_in_one_shard",
     "engines.spark.rounds.sums_of_rows": (
         "parity/test_engines_agree.py::test_the_sample_by_algorithms_that_add_shares"

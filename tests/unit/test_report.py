@@ -17,8 +17,11 @@ from hypothesis import strategies as st
 import dpunion
 from dpunion.algorithms import ALGORITHMS
 from dpunion.budget import Budget, guarantee
+from dpunion.counts import Counted, Estimate, Totals
+from dpunion.formats import is_utf8
+from dpunion.keys import join_key
 from dpunion.ngrams.plans import LengthResult, Ngrams, plan_ngrams
-from dpunion.releases import Release
+from dpunion.releases import Order, Release, with_items, with_ngrams
 from dpunion.report import (
     Axis,
     AxisScale,
@@ -30,12 +33,13 @@ from dpunion.report import (
     check_page,
     lab_page,
     plan_page,
+    popularity,
     release_page,
     write_page,
 )
 from dpunion.report import charts as charts_module
 from dpunion.report.curves import MOST_HOLDERS, Company, Curve, holders_between, release_curve, saturation
-from dpunion.report.pages import behind, embedded
+from dpunion.report.pages import FIRST_ROWS, behind, embedded
 from dpunion.report.tables import number, percent
 from dpunion.statements import NOT_PRIVATE
 from making import ngram_release as make_ngrams
@@ -112,6 +116,33 @@ def ngram_release():
 @pytest.fixture(scope="module")
 def planning():
     return plan_page(PLAN, epsilons=(1.0, 2.0), set_sizes=(1, 10), algorithms=("weighted-gaussian", "policy-gaussian"))
+
+
+COUNTED_PLAN = dpunion.plan("weighted-gaussian", epsilon=1.0, delta=1e-6, counts=True)
+TOTALS = Totals(Estimate(12_345, 12_061, 12_629), Estimate(6_789, 6_505, 7_073), 0.034, 1.21)
+
+
+def counted_release(items, people, *, plan=COUNTED_PLAN, columns=("item",), totals=TOTALS):
+    """Return a release in which so many people hold the items, each number right to a tenth."""
+    counted = Counted(
+        tuple(people), tuple(max(1, 9 * one // 10) for one in people), tuple(11 * one // 10 for one in people), totals
+    )
+    return with_items(Release((), plan, True, columns=columns), items, counted)
+
+
+@pytest.fixture(scope="module")
+def counted():
+    return counted_release(("apple", "pear", "<b>plum</b>"), (50, 2_000, 700))
+
+
+@pytest.fixture(scope="module")
+def counted_ngrams():
+    settings = Ngrams(longest=2, first=dpunion.PolicyGaussian(), later=(dpunion.WeightedGaussian(),))
+    results = (LengthResult(1, 2, None, None, 0.0), LengthResult(2, 1, 4, 9.5, 0.02))
+    plan = plan_ngrams(settings, Budget(1.0, 1e-6), dpunion.Counts())
+    numbers = Counted((400, 90, 500), (360, 60, 440), (440, 120, 560), TOTALS)
+    draft = Release((), plan, True, columns=("ngram",))
+    return with_ngrams(draft, (("of", 1), ("of the", 2), ("the", 1)), results, numbers)
 
 
 def studied(text="ε = 1"):
@@ -203,6 +234,97 @@ def test_the_page_of_n_grams(ngram_release):
     assert re.search(r" 2 50 % weighted-gaussian [\d.]+ 1 4 0\.02 ", words)
 
 
+def test_the_page_of_a_release_with_counts(counted):
+    page = Reader(release_page(counted))
+    words = page.words()
+    rows = [["pear", 2_000, 1_800, 2_200], ["<b>plum</b>", 700, 630, 770], ["apple", 50, 45, 55]]
+    assert json.loads(page.inside["script"][0]) == rows
+    assert "people in all, about 12,345 12,061 to 12,629 with something not listed 6,789 6,505 to 7,073" in words
+    assert "anything 12,345 12,061 12,629 something else 6,789 6,505 7,073" in words
+    assert "item people low high pear 2,000 1,800 2,200 <b>plum</b> 700 630 770 apple 50 45 55" in words
+    assert "about 3.4 % of all, did not count in full" in words
+    assert "at most 1.21 times" in words
+    assert "1 2,000 (1,800 to 2,200) 2 700 (630 to 770) 3 50 (45 to 55)" in words
+    assert "round 1 90 % counts 10 %" in words
+    assert f"noise of the counts: standard deviation {number(COUNTED_PLAN.counts.fine)}" in words
+    for sentence in counted.statement.splitlines():
+        assert sentence in words
+    assert "no counts" not in words
+    ways = [attrs["value"] for tag, attrs in page.tags if tag == "option"]
+    assert ways[:2] == ["down 1", "up 1"]
+
+
+def test_nobody_is_said_to_be_cut_where_nobody_was():
+    totals = Totals(Estimate(9, 1, 20), Estimate(0, 0, 11), 0.0, 1.0)
+    words = Reader(release_page(counted_release(("apple",), (5,), totals=totals))).words()
+    assert "did not count in full" not in words
+    assert "people in all, about 9 1 to 20" in words
+    assert "People by rank" not in words  # of one item there is no line
+
+
+def test_however_it_was_sorted_the_page_begins_with_the_most_popular():
+    by_item = with_items(
+        Release((), COUNTED_PLAN, True), ("b", "a"), Counted((9, 3), (1, 1), (20, 9), TOTALS), Order.ITEM
+    )
+    assert by_item.items == ("a", "b")
+    assert json.loads(Reader(release_page(by_item)).inside["script"][0]) == [["b", 9, 1, 20], ["a", 3, 1, 9]]
+
+
+def test_without_scripts_the_most_popular_are_a_plain_table():
+    count = FIRST_ROWS + 20
+    release = counted_release(tuple(f"w{at:04}" for at in range(count)), tuple(range(count, 0, -1)))
+    words = Reader(release_page(release)).words()
+    assert f"w{FIRST_ROWS - 1:04} {count - FIRST_ROWS + 1} " in words
+    assert f"w{FIRST_ROWS:04}" not in words
+    assert f"The {FIRST_ROWS} most popular items are shown; all {count} are in this file" in words
+
+
+def test_keys_with_counts_keep_their_columns():
+    keys = (join_key(("DE", "ios")), join_key(("AU", "web")))
+    page = Reader(release_page(counted_release(keys, (30, 80), columns=("country", "device"))))
+    assert json.loads(page.inside["script"][0]) == [["AU", "web", 80, 72, 88], ["DE", "ios", 30, 27, 33]]
+    assert "country device people low high AU web 80 72 88 DE ios 30 27 33" in page.words()
+    assert "In any column country device" in page.words()
+
+
+def test_n_grams_with_counts(counted_ngrams):
+    page = Reader(release_page(counted_ngrams))
+    words = page.words()
+    rows = [["the", 1, 500, 440, 560], ["of", 1, 400, 360, 440], ["of the", 2, 90, 60, 120]]
+    assert json.loads(page.inside["script"][0]) == rows
+    assert "ngram tokens people low high the 1 500 440 560" in words
+    assert "rank 1 token 2 tokens 1 500 (440 to 560) 90 (60 to 120) 2 400 (360 to 440) –" in words
+    assert "The budget is shared by the lengths and the counts" in words
+    assert re.search(r" 2 45 % weighted-gaussian", words)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 10, 999, 5_000])
+def test_ranks_begin_at_one_end_at_the_last_and_every_item_counts_once(count):
+    rows = [Estimate(people, max(1, people - 5), people + 5) for people in range(count, 0, -1)]
+    line = popularity._ranked("people", rows)
+    assert (line.xs[0], line.xs[-1]) == (1.0, float(count))
+    assert list(line.xs) == sorted(set(line.xs))
+    assert list(line.ys) == sorted(line.ys, reverse=True)
+    assert line.ys[0] == count
+    assert all(low <= y <= high for low, y, high in zip(line.lows, line.ys, line.highs, strict=True))
+    assert len(line.xs) <= 12 * math.log10(max(count, 2)) + 2
+
+
+def test_the_page_of_a_plan_with_counts():
+    page = plan_page(COUNTED_PLAN, epsilons=(2.0,), set_sizes=(1,), algorithms=("policy-laplace", "policy-gaussian"))
+    words = Reader(page).words()
+    assert "How precise the counts will be Counts take 10 % of the budget." in words
+    for people in (20, 100, 1_000, 100_000):
+        widths = (f"± {round(COUNTED_PLAN.counts.half_width(people, ratio)):,}" for ratio in (3, 10, 30))
+        assert f" {people:,} {' '.join(widths)} " in words
+    assert f"right to ± {COUNTED_PLAN.counts.total_width:,.0f}" in words
+    # With counts there is no plan by an algorithm whose noise is not Gaussian, and the others leave room for them.
+    assert "policy-laplace" not in words
+    with_room = dpunion.plan("policy-gaussian", epsilon=1.0, delta=1e-6, counts=True)
+    curve = release_curve(with_room, set_size=1, company=Company.RARE, holders=holders_between(1, MOST_HOLDERS))
+    assert f"policy-gaussian {curve.holders_for(0.5)} {curve.holders_for(0.9)} " in words
+
+
 def test_the_page_of_a_plan(planning):
     words = Reader(planning).words()
     assert "No data was read" in words
@@ -249,6 +371,7 @@ def pages(ngram_release, planning):
     yield release_page(made(HOSTILE))
     yield release_page(made(HOSTILE, guaranteed=False))
     yield release_page(hostile)
+    yield release_page(counted_release([text for text in HOSTILE if is_utf8(text)], range(1, len(HOSTILE))))
     yield planning
     for text in HOSTILE:
         if text.isprintable():
@@ -288,6 +411,17 @@ def test_hostile_items_are_data_only():
     assert len(page.inside["script"]) == 2
 
 
+def test_hostile_items_with_counts_are_data_and_text():
+    texts = [text for text in HOSTILE if is_utf8(text)]
+    page = Reader(release_page(counted_release(texts, range(1, len(texts) + 1))))
+    assert sorted(row[0] for row in json.loads(page.inside["script"][0])) == sorted(texts)
+    assert len(page.inside["script"]) == 2
+    words = page.words()
+    for text in ("<script>alert(1)</script>", "{{7*7}}", "\\x1b[31mred", "a\\u202eb\\u2066c"):
+        assert text in words
+    assert not set(words) & set("\x1b\u202e\u2066\u2028\x00")
+
+
 def test_hostile_words_of_a_study_are_text():
     words = Reader(studied("<img src=x onerror=alert(3)>")).words()
     assert words.count("<img src=x onerror=alert(3)>") >= 6
@@ -307,6 +441,8 @@ def test_pages_are_small(ngram_release, planning):
     items = [f"word{number}" for number in range(20_000)]
     page = release_page(made(items))
     assert len(page.encode()) - len(embedded(items).encode()) < 0.15 * MIB
+    counted = release_page(counted_release(items, range(1, 20_001)))
+    assert len(counted.encode()) - len(Reader(counted).inside["script"][0].encode()) < 0.2 * MIB
     assert len(planning.encode()) < 0.15 * MIB
 
 
@@ -321,6 +457,30 @@ def test_the_table_behind_a_chart_is_the_chart():
         (1, 1, "0", "0"),
         (1, 1, "1", "1"),
     ]
+
+
+def test_a_band_lies_behind_its_line():
+    series = (
+        Series("a", (1.0, 10.0, 100.0), (50.0, 20.0, 10.0), (40.0, 10.0, 1.0), (60.0, 40.0, 100.0)),
+        Series("b", (1.0,), (5.0,)),
+    )
+    chart = Chart("t", Axis("n", AxisScale.LOG), Axis("p", AxisScale.LOG), series)
+    assert behind(chart).rows[2] == ("100", "10 (1 to 100)", None)
+    assert behind(chart).rows[0] == ("1", "50 (40 to 60)", "5")
+    for drawing in charts_module.drawings(chart).values():
+        assert drawing.index('class="band s0"') < drawing.index('class="line s0"')
+        (band,) = re.findall(r'd="([^"]*)" data-series="0" class="band s0"', drawing)
+        heights = [float(place.split(",")[1]) for place in re.findall(r"[\d.]+,[\d.]+", band)]
+        assert min(heights) == 0.0  # as high as the axis goes, which ends at 100
+        assert max(heights) == max(float(text) for text in re.findall(r"translate\(0,([\d.]+)\)", drawing))
+
+
+def test_labels_that_would_overlap_are_left_out():
+    lines = (Series("a", (1.0, 900.0), (1.0, 2.0)),)
+    drawn = charts_module.drawings(Chart("t", Axis("n", AxisScale.LOG), Axis("p"), lines))
+    labels = {screen: set(re.findall(r">([\d,]+)</text>", drawing)) for screen, drawing in drawn.items()}
+    assert labels["narrow"] <= labels["wide"]
+    assert "opacity" not in drawn["narrow"]
 
 
 def test_a_smooth_line_passes_through_every_value():
@@ -348,6 +508,8 @@ def test_many_series_repeat_colours_with_dashes():
         ((Series("a", (1.0,), (1.0, 2.0)),), AxisScale.LINEAR, "1 places for 2 values"),
         ((Series("a", (1.0,), (math.nan,)),), AxisScale.LINEAR, "not a finite number"),
         ((Series("a", (), ()), Series("a", (), ())), AxisScale.LINEAR, "the same name"),
+        ((Series("a", (1.0,), (1.0,), (0.5,)),), AxisScale.LINEAR, "a band for some"),
+        ((Series("a", (1.0,), (1.0,), (0.5,), (math.inf,)),), AxisScale.LINEAR, "not a finite number"),
         ((Series("a", (0.0,), (1.0,)),), AxisScale.LOG, "not above 0"),
     ],
 )

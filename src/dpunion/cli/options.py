@@ -168,7 +168,7 @@ OutFolder = Annotated[
     str | None,
     typer.Option(
         "--out-folder",
-        help="Spark writes Parquet into this folder, on any of its file systems; nothing comes to this machine.",
+        help="Spark writes Parquet into this folder, on any of its file systems.",
         rich_help_panel=SPARK,
         show_default=False,
     ),

@@ -220,12 +220,12 @@ def _axis(axis: Axis, values: list[float], *, grid: bool) -> dict[str, Any]:
 
 
 def _round_numbers(values: list[float]) -> list[float]:
-    """Return 1, 2, 5, 10, ... as far as the values go; over more than four powers of ten, the powers alone."""
+    """Return 1, 2, 5, 10, ... as far as the values go; over more than three powers of ten, the powers alone."""
     low, high = min(values, default=1.0), max(values, default=1.0)
     if not low > 0.0:
         raise BadParameter("A logarithmic axis has values that are not above 0.", "Choose a linear axis.")
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    steps = (1, 2, 5) if high / low <= 1e4 else (1,)  # on a phone more labels would overlap
+    steps = (1, 2, 5) if high / low <= 1e3 else (1,)  # on a phone more labels would overlap
     return [step * 10.0**power for power in powers for step in steps if low <= step * 10.0**power <= high]
 
 
@@ -244,7 +244,9 @@ def cleaned(svg: str, chart: Chart, screen: str) -> str:
         element.tag = element.tag.rpartition("}")[2]
     colours = {_marker(at, mark): (at, mark) for at in range(len(chart.series)) for mark in MARKS}
     for parent, element in list(_pairs(root)):
-        if element.get("display") == "none" or element.get("class") == "background":
+        # A label that would overlap another is there, but not seen.
+        unseen = element.get("display") == "none" or element.get("opacity") == "0"
+        if unseen or element.get("class") == "background":
             parent.remove(element)
             continue
         _strip(element, colours)

@@ -62,7 +62,7 @@ def popularity_section(release: Release) -> tuple[Section, ...]:
 
 def totals_table(totals: Totals) -> Table:
     """Return the numbers of all people together."""
-    rows = {"anything": totals.everybody, "something unlisted": totals.others}
+    rows = {"anything": totals.everybody, "something else": totals.others}
     table = tuple((what, one.people, one.low, one.high) for what, one in rows.items())
     return Table("All people together", ("people who hold", *COUNTED), table)
 
@@ -108,7 +108,7 @@ def precision_section(plan: CountsPlan) -> Section:
         (people, *(f"± {number(round(plan.half_width(people, ratio)))}" for ratio in PLANNED_RATIOS))
         for people in PLANNED_SIZES
     )
-    columns = ("people who hold the item", *(f"{ratio} people for each listed item" for ratio in PLANNED_RATIOS))
+    columns = ("held by", *(f"{ratio} people per item" for ratio in PLANNED_RATIOS))
     text = (
         f"Counts take {percent(plan.share)} of the budget. How precise they are depends on how many people there are "
         "for each listed item: a person's part is bounded, and shared by all that the person holds."

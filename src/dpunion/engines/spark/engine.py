@@ -1,4 +1,4 @@
-"""Apache Spark: rows stay on the executors, and nothing but released items comes to the driver."""
+"""Apache Spark: rows stay on the executors; nothing but released items and noisy sums comes to the driver."""
 
 from __future__ import annotations
 

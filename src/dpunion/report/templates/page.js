@@ -105,7 +105,7 @@
       if (!table) return filled(make("li"), cells[at][0], beside[at].length ? beside[at][0] : null);
       const line = make("tr");
       line.append(...cells[at].map((text) => filled(make("td"), text, null)));
-      line.append(...beside[at].map((value) => make("td", "num", value.toLocaleString("en"))));
+      line.append(...beside[at].map((value, one) => make("td", heads[width + one].className, value.toLocaleString("en"))));
       if (counted) line.append(bars.cell(...beside[at].slice(-3)));
       return line;
     }
