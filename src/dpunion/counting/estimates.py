@@ -26,9 +26,12 @@ from dpunion.kernels.counting import lower_to_parts
 
 # Rough sums below so many of their standard deviations are not told apart.
 TOLD_APART = 1.4
-# A mark is read when it, or one near it, has more people than so many standard deviations of its noise.
-VISIBLE = 4.5
+# A mark is read when it, or one near it, has more people than so many standard deviations of its noise; more where
+# there are more marks that people can be at.
+VISIBLE, VISIBLE_MORE = 2.5, 0.5
 NEAR = 2
+# People who are not seen are noticed when this part of what people hold is missing, and so many standard deviations.
+MISSED, MISSED_NOISE = 0.1, 2.0
 # What a mark's people hold is taken to be what all hold, as far as so many standard deviations of noise may mislead.
 PRIOR = 3.0
 # The correction for people who were cut is taken to be wrong by this part of what it adds: in choosing the allowance,
@@ -81,6 +84,15 @@ class Popularity:
         middle = self.heaviest / 4.0 ** (np.arange(LEVELS) + 0.5)
         return np.where(whole > 0.0, weighed / np.maximum(whole, 1e-9), middle)
 
+    def can_add_up_to(self, burdens: Float64s) -> Bools:
+        """Say which of these burdens a person can have who holds anything listed, a half octave more or less."""
+        if not len(self.burdens):
+            return np.zeros(len(burdens), np.bool_)
+        half = math.sqrt(2.0)
+        lowest, highest = float(self.burdens.min()) / half, float(self.burdens.sum()) * half
+        possible: Bools = (burdens >= lowest) & (burdens <= highest)
+        return possible
+
     def is_listed(self) -> Bools:
         """Say of each level whether any item is of it: bool[LEVELS]."""
         return np.bincount(self.levels, minlength=LEVELS) > 0
@@ -103,20 +115,44 @@ class Spread:
         """Read the noisy marks, where people can be made out."""
         table = noisy.reshape(MARKS, LEVELS) / ONE * popularity.is_listed()
         noise = plan.spread * math.sqrt(max(1, int(np.count_nonzero(popularity.is_listed()))))
-        people = visible_people(table.sum(axis=1), VISIBLE * noise)
+        burdens = 2.0 ** (LOWEST_OCTAVE + np.arange(MARKS) / MARKS_PER_OCTAVE)
+        possible = popularity.can_add_up_to(burdens)
+        least = VISIBLE + VISIBLE_MORE * math.log10(max(1, int(np.count_nonzero(possible))))
+        people = visible_people(table.sum(axis=1), least * noise) * possible
         everything = np.maximum(table[people > 0.0].sum(axis=0), 0.0)
         prior = everything / max(float(everything.sum()), 1e-9)
         # The fewer people a mark has, the more they are taken to hold what all hold.
         trust = (people**2 / (people**2 + (PRIOR * noise) ** 2))[:, None]
         mix = np.maximum(trust * table / np.maximum(people, 1e-9)[:, None] + (1.0 - trust) * prior, 0.0)
         mix /= np.maximum(mix.sum(axis=1, keepdims=True), 1e-9)
-        burdens = 2.0 ** (LOWEST_OCTAVE + np.arange(MARKS) / MARKS_PER_OCTAVE)
-        return cls(people, burdens / np.maximum(mix @ popularity.level_burdens(), 1e-300), mix)
+        numbers = burdens / np.maximum(mix @ popularity.level_burdens(), 1e-300)
+        return cls(people + missed_people(people, numbers, possible, popularity, plan), numbers, mix)
 
     @property
     def pairs(self) -> Float64s:
         """Return how many items of each level the people of each mark hold together: float64[marks, LEVELS]."""
         return (self.people * self.numbers)[:, None] * self.mix
+
+
+def missed_people(
+    people: Float64s, numbers: Float64s, possible: Bools, popularity: Popularity, plan: CountsPlan
+) -> Float64s:
+    """Return people who are there but at no mark that was read: float64[marks], all at one mark.
+
+    Rough sums add up to the root of the number of listed items over all people. When much of that is missing, people
+    with much are taken to be there, an octave above all who were seen.
+    """
+    missed = np.zeros(len(people))
+    seen = np.flatnonzero(people)
+    if not len(seen):
+        return missed
+    roots = np.sqrt(numbers)
+    whole = float(popularity.sums.sum())
+    missing = whole - float(people @ roots)
+    if missing > max(MISSED * whole, MISSED_NOISE * plan.rough * math.sqrt(len(popularity.sums))):
+        place = min(int(seen[-1]) + MARKS_PER_OCTAVE, int(np.flatnonzero(possible)[-1]))
+        missed[place] = missing / roots[place]
+    return missed
 
 
 def visible_people(people: Float64s, least: float) -> Float64s:
