@@ -43,6 +43,7 @@ audit: $(VENV)/.dev  ## Search policies for flaws, audit releases, run mutants (
 	@$(BIN)/dpunion audit policy research --expect-violation
 	@$(BIN)/dpunion audit policy shipped --seconds 120
 	@$(BIN)/dpunion audit release --trials 100000 --mutants
+	@$(BIN)/dpunion audit release --trials 100000 --counts
 	@DPUNION_AUDIT_SCALE=16 $(BIN)/python -m pytest tests/statistical/test_funnel_novelty.py
 
 torture: $(VENV)/.dev java  ## 2,000 interrupts, 300 kills and 10,000 damaged inputs, at random (about 25 minutes)

@@ -55,6 +55,8 @@ OURS = "dpunion"
 HIGHEST_MEDIANS = {"askreddit-like": 0.32, "imdb_reviews_50k": 0.29}
 FEWEST_RELEASED = 0.96
 COVERED = (0.93, 0.97)
+# Of fewer items nothing can be said about intervals.
+ENOUGH = 30
 
 
 @dataclass(frozen=True)
@@ -291,13 +293,20 @@ def judge(rows: list[dict[str, Any]]) -> None:
         wrong += [
             f"{covered:.1%} of {count:,} uncut items of {least:,}+ in the interval"
             for least, covered, count in zip(BANDS, row["covered_uncut"], row["items_uncut"], strict=True)
-            if covered is not None and not by_chance(covered, count)
+            if count >= ENOUGH and not by_chance(covered, count)
         ]
         print(
             f"{row['set']}, epsilon {row['epsilon']:g}: {said}; {'NOT AS PROMISED: ' if wrong else 'as promised'}",
             end="",
         )
         print("; ".join(wrong))
+
+
+def save(path: Path | None, rows: list[dict[str, Any]]) -> None:
+    """Write the numbers so far, when that is asked for."""
+    if path is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps({"warning": NOT_PRIVATE, "sets": rows}, indent=1) + "\n")
 
 
 def main() -> None:
@@ -321,13 +330,11 @@ def main() -> None:
             trials = [run_trial(source, budget, key) for key in range(1, arguments.keys + 1)]
             rows.append(sum_up(source.name, budget, trials))
             show(rows[-1])
+            save(arguments.json, rows)
     show_covered(rows)
     judge(rows)
     if "DPUNION_DATA" not in os.environ:
         print("\nDPUNION_DATA is not set: the larger real sets were left out.", file=sys.stderr)
-    if arguments.json:
-        arguments.json.parent.mkdir(parents=True, exist_ok=True)
-        arguments.json.write_text(json.dumps({"warning": NOT_PRIVATE, "sets": rows}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

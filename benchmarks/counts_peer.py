@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from counts import NOT_PRIVATE, SETS, Source, open_sources
+from counts import NOT_PRIVATE, SETS, Source, open_sources, save
 from release_sizes import BUDGETS
 
 from dpunion.algorithms import Bounding
@@ -136,15 +136,12 @@ def main() -> None:
     find_peer(arguments.peer)
     print(f"{NOT_PRIVATE}\n\nKeys with counts at the same total budget; median relative errors on the keys in both")
     ways = ["threshold", "select"] if arguments.both else ["threshold"]
-    rows = [
-        compare(arguments.peer, source, budget, ways)
-        for source in open_sources(arguments.set or LIMITS, arguments.folder)
-        for budget in BUDGETS
-        if arguments.epsilon in {None, budget.epsilon}
-    ]
-    if arguments.json:
-        arguments.json.parent.mkdir(parents=True, exist_ok=True)
-        arguments.json.write_text(json.dumps({"warning": NOT_PRIVATE, "sets": rows}, indent=1) + "\n")
+    rows: list[dict[str, Any]] = []
+    for source in open_sources(arguments.set or LIMITS, arguments.folder):
+        for budget in BUDGETS:
+            if arguments.epsilon in {None, budget.epsilon}:
+                rows.append(compare(arguments.peer, source, budget, ways))
+                save(arguments.json, rows)
 
 
 if __name__ == "__main__":

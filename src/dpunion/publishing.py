@@ -80,8 +80,9 @@ def list_chosen(chosen: Chosen, request: Request) -> Listed:
     """
     if chosen.levels:
         return Listed((), (), tuple(length == 1 for _, length in chosen.ngrams), chosen.levels)
-    known = () if request.known is None else request.known.items
-    selected = set(chosen.items)
+    if request.known is None:
+        return Listed(tuple(sorted(chosen.items)), (), (True,) * len(chosen.items))
+    known, selected = request.known.items, set(chosen.items)
     texts = sorted(selected.union(known) if request.include_known else selected)
     return Listed(tuple(texts), () if request.include_known else known, tuple(text in selected for text in texts))
 

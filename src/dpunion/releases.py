@@ -118,7 +118,7 @@ class Release:
         self._refuse_if_stored()
         rows = self.items if len(self.columns) > 1 else [(item,) for item in self.items]
         texts = {name: formats.text_array([row[i] for row in rows]) for i, name in enumerate(self.columns)}
-        return pa.table(texts | {one.name: pa.array(one.values, f"int{one.bits}") for one in self.numbers})
+        return pa.table(texts | {one.name: formats.number_array(one.values, one.bits) for one in self.numbers})
 
     def of_length(self, length: int) -> tuple[str, ...]:
         """Return the n-grams of one length."""

@@ -16,6 +16,7 @@ from dpunion.plans import Plan
 from dpunion.reading.cleaning import NullUserPolicy, ValueKind
 from dpunion.reading.known import KnownItems, read_known
 from dpunion.reading.stdin import NAME as STANDARD_INPUT
+from dpunion.releases import COUNTED
 from dpunion.sets.encoding import Normalization
 from dpunion.tokens import SplitFunction, Splitting, Tokenizer, check_splitting
 
@@ -198,6 +199,12 @@ class Request:
             )
         if isinstance(plan, NgramPlan) and self.known is not None:
             refuse_known()
+        taken = set(COUNTED).intersection(self.columns)
+        if plan.counts is not None and taken:
+            raise BadParameter(
+                f"A column of the key has the name of a column of counts: {', '.join(sorted(taken))}.",
+                "Give it another name where it is read, or leave out 'counts' (--counts).",
+            )
 
     @property
     def columns(self) -> tuple[str, ...]:

@@ -60,5 +60,5 @@ def test_constants_are_those_of_the_code():
     assert f"{MOST_COUNTED:,} items of each person" in PAGE
     assert "({}, {} and {} %)".format(*(round(100 * part) for part in PARTS)) in PAGE
     assert f"about {round(100 * LEVEL)} of 100 such intervals" in PAGE
-    assert ("two fifths" in PAGE, "wrong by half of what it adds" in PAGE) == (USED == 0.4, DOUBT_SHOWN == 0.5)
+    assert ("two\nfifths" in PAGE, "wrong by half of what it adds" in PAGE) == (USED == 0.4, DOUBT_SHOWN == 0.5)
     assert f"| {dpunion.Counts().share} |" in PAGE

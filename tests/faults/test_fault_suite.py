@@ -51,6 +51,7 @@ PATIENCE = 100
 CLEAN = ["reserved", "started", "reading", "replaced", "settled"]
 OLD = b"the old file, whole"
 EXPECTED_COUNT = 250
+COUNTS = ("--counts", "--sort", "item")
 
 
 # --- the process that forks ---------------------------------------------------------------------------------
@@ -511,6 +512,13 @@ def death_faults():
     for stage, nth in (("reading", 1), ("reading", 2), ("reading", 3), ("selecting", 1), ("writing", 1)):
         yield Fault(f"SIGKILL while {stage} {nth}", (KILLED,), ("progress", stage, nth, "SIGKILL"))
         yield Fault(f"SIGINT while {stage} {nth}", INTERRUPTED, ("progress", stage, nth, "SIGINT"))
+    for what, codes in (("SIGKILL", (KILLED,)), ("SIGINT", INTERRUPTED)):
+        yield Fault(f"{what} while counting", codes, ("progress", "counting", 1, what), more=COUNTS)
+    for suffix in (".csv", ".parquet", ".json"):
+        for what, codes in (("SIGKILL", (KILLED,)), ("ENOSPC", (4,))):
+            yield Fault(
+                f"{what} half way through {suffix} with counts", codes, ("writer", what), suffix=suffix, more=COUNTS
+            )
     for suffix in (".txt", ".csv", ".jsonl", ".json", ".parquet", ".arrow"):
         yield Fault(f"SIGKILL half way through {suffix}", (KILLED,), ("writer", "SIGKILL"), suffix=suffix, old=True)
         yield Fault(f"ENOSPC half way through {suffix}", (4,), ("writer", "ENOSPC"), suffix=suffix, old=True)
@@ -548,6 +556,9 @@ def error_faults():
     for path in anywhere:
         yield Fault(f"no memory at {short(path)}", (3,), ("at", path, "before", 1, "MemoryError"))
         yield Fault(f"a quoting error at {short(path)}", (1,), ("at", path, "before", 1, "quoting"))
+    counting = ("at", f"{E}.count_listed", "before", 1)
+    yield Fault("no memory when counting", (3,), (*counting, "MemoryError"), more=COUNTS)
+    yield Fault("a quoting error when counting", (1,), (*counting, "quoting"), more=COUNTS)
     yield Fault(
         "a quoting error of a reader", (1, 3), ("at", "dpunion.reading.spelling.Column.text", "before", 2, "quoting")
     )
@@ -909,14 +920,15 @@ NO_LEDGER = {"the ledger is empty", "the ledger is cut"}
 
 def check_again(server, place, fault, events):
     """The same command once more: nothing is charged in silence, and paying for it gives a release."""
-    code, later = server.run(place, None)
+    asked = COUNTS if fault.more == COUNTS else ()
+    code, later = server.run(place, None, *asked)
     if "settled" in events:
         assert (code, later) == (6, []), place.said
         assert "made before" in place.said
     elif "reserved" in events:
         assert (code, later) == (5, []), place.said
         assert "nothing more was charged" in place.said
-        code, later = server.run(place, None, "--charge-again")
+        code, later = server.run(place, None, *asked, "--charge-again")
     if "settled" not in events:
         assert (code, later) == (0, CLEAN), place.said
         assert items_in(place.target) == POPULAR

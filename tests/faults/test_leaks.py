@@ -77,9 +77,23 @@ def release(source):
     return released
 
 
+@pytest.fixture(scope="module")
+def counted(source):
+    options = {"algorithm": dpunion.WeightedGaussian(), "counts": True, "sort": "item", **BUDGET}
+    released = dpunion.release(str(source), user="who", item="what", **options)
+    assert released.items == tuple(POPULAR_ITEMS)
+    return released
+
+
 @pytest.fixture(scope="module", params=list(WRITERS))
-def written(release, request, tmp_path_factory):
-    return release.write(tmp_path_factory.mktemp("out") / f"vocabulary{request.param}")
+def suffix(request):
+    return request.param
+
+
+@pytest.fixture(scope="module", params=["release", "counted"])
+def written(request, suffix, tmp_path_factory):
+    made = request.getfixturevalue(request.param)
+    return made.write(tmp_path_factory.mktemp("out") / f"{request.param}{suffix}")
 
 
 def opened(raw):
@@ -184,15 +198,18 @@ def columns_of(path):
 
 
 def test_files_have_the_permitted_columns_and_no_others(written):
+    numbers = ["people", "low", "high"] if written.stem == "counted" else []
+    fields = ["pyarrow.Field<item: string>", *(f"pyarrow.Field<{name}: int64>" for name in numbers)]
+    more = ["numbers", "totals"] if numbers else []
     assert (
         columns_of(written)
         == {
-            ".parquet": ["pyarrow.Field<item: string>"],
-            ".arrow": ["pyarrow.Field<item: string>"],
-            ".csv": ["item"],
-            ".jsonl": ["item"],
+            ".parquet": fields,
+            ".arrow": fields,
+            ".csv": ["item", *numbers],
+            ".jsonl": sorted(["item", *numbers]),
             ".txt": [],
-            ".json": ["columns", "format", "guaranteed", "items", "notes", "plan", "statement"],
+            ".json": sorted(["columns", "format", "guaranteed", "items", "notes", "plan", "statement", *more]),
         }[written.suffix]
     )
 
@@ -258,7 +275,7 @@ def test_the_command_line_prints_no_canary(source, tmp_path):
     base = ["release", str(source), "--user", "who", "--item", "what", "-e", "1", "-d", "1e-12"]
     out = [str(tmp_path / f"out{suffix}") for suffix in WRITERS]
     everything = [part for path in out for part in ("--out", path)]
-    for arguments in ([*base, "--json"], [*base, *everything]):
+    for arguments in ([*base, "--json"], [*base, *everything], [*base, "--counts", "--json"], [*base, "--counts"]):
         done = run(*arguments)
         assert done.returncode == 0, done.stderr
         assert_clean(done.stdout)

@@ -20,12 +20,14 @@ from typer.testing import CliRunner
 import dpunion
 from dpunion import files
 from dpunion.cli import app
+from dpunion.counts import Counted, Estimate, Totals
 from dpunion.engines.local import engine
 from dpunion.formats import WRITERS
-from dpunion.releases import Release
+from dpunion.releases import Release, with_items
 
 ITEMS = tuple(f"item{i:05}" for i in range(20_000))
 PLAN = dpunion.plan("weighted-laplace", epsilon=1.0, delta=1e-6)
+COUNTED_PLAN = dpunion.plan("weighted-gaussian", epsilon=1.0, delta=1e-6, counts=True)
 OLD = b"the old file, whole"
 ROOT = os.geteuid() == 0
 
@@ -160,6 +162,8 @@ PAUSING_RELEASE = """
         cleaning.Cleaner.clean = clean
     if where == "selecting":
         engine.run_rounds = lambda *given: pause()
+    if where == "counting":
+        engine.count_listed = lambda *given: pause()
     if where == "writing":
         real = dict(formats.WRITERS)
         class Slow:
@@ -190,17 +194,22 @@ def interrupted(data, target, where, number, extra=()):
     return finish(process)
 
 
+COUNTS = ("--counts",)
+
+
 @pytest.mark.parametrize(
-    ("where", "suffix", "number"),
+    ("where", "suffix", "number", "extra"),
     [
-        ("reading", ".parquet", signal.SIGINT),
-        ("selecting", ".parquet", signal.SIGTERM),
-        ("writing", ".csv", signal.SIGTERM),
-        ("writing", ".csv", signal.SIGHUP),
+        ("reading", ".parquet", signal.SIGINT, ()),
+        ("selecting", ".parquet", signal.SIGTERM, ()),
+        ("counting", ".parquet", signal.SIGINT, COUNTS),
+        ("counting", ".csv", signal.SIGTERM, COUNTS),
+        ("writing", ".csv", signal.SIGTERM, ()),
+        ("writing", ".csv", signal.SIGHUP, COUNTS),
     ],
 )
-def test_interrupted(data, out, where, suffix, number):
-    code, err = interrupted(data, out / f"vocabulary{suffix}", where, number)
+def test_interrupted(data, out, where, suffix, number, extra):
+    code, err = interrupted(data, out / f"vocabulary{suffix}", where, number, extra)
     assert code == 130
     assert "Interrupted" in err
     assert "Traceback" not in err
@@ -355,13 +364,25 @@ def small_files(limit):
         signal.signal(signal.SIGXFSZ, handler)
 
 
+def with_counts(items):
+    """Return a release with numbers beside the items that do not compress to nothing."""
+    numbers = tuple(int.from_bytes(hashlib.sha256(item.encode()).digest()[:5]) + 1 for item in items)
+    totals = Totals(Estimate(9, 1, 20), Estimate(0, 0, 5), 0.0, 1.0)
+    return with_items(Release((), COUNTED_PLAN, guaranteed=True), items, Counted(numbers, numbers, numbers, totals))
+
+
+def without_counts(items):
+    return Release(tuple(sorted(items)), PLAN, guaranteed=True)
+
+
 @pytest.mark.parametrize("suffix", WRITERS)
 @pytest.mark.parametrize("old", [None, OLD], ids=["new", "overwriting"])
-def test_no_space(out, suffix, old):
+@pytest.mark.parametrize("made", [without_counts, with_counts])
+def test_no_space(out, suffix, old, made):
     target = out / f"vocabulary{suffix}"
     if old is not None:
         target.write_bytes(old)
-    release = Release(ITEMS, PLAN, guaranteed=True)
+    release = made(ITEMS)
     with small_files(8192), pytest.raises(dpunion.CannotWrite, match="File too large") as caught:
         release.write(target, overwrite=True)
     assert "nothing was written" in caught.value.remedy
@@ -372,17 +393,18 @@ def test_no_space(out, suffix, old):
 
 @pytest.mark.skipif(not ROOT, reason="needs root to mount")
 @pytest.mark.parametrize("suffix", WRITERS)
-def test_a_full_disk(out, suffix):
+@pytest.mark.parametrize("made", [without_counts, with_counts])
+def test_a_full_disk(out, suffix, made):
     with small_disk(out, "16k"):
         # Of these names no compression leaves less than the disk holds.
         names = {hashlib.sha256(item.encode()).hexdigest() for item in ITEMS}
-        release = Release(tuple(sorted(names)), PLAN, guaranteed=True)
         with pytest.raises(dpunion.CannotWrite, match="No space left on device"):
-            release.write(out / f"vocabulary{suffix}")
+            made(names).write(out / f"vocabulary{suffix}")
         assert list(out.iterdir()) == []
 
 
-def test_no_space_on_the_command_line(data, out):
+@pytest.mark.parametrize("extra", [(), COUNTS])
+def test_no_space_on_the_command_line(data, out, extra):
     code = """
         import resource, signal, sys
         from dpunion import cli, releases
@@ -394,7 +416,7 @@ def test_no_space_on_the_command_line(data, out):
         releases.Release.write = write
         cli.main()
     """
-    exit_code, err = finish(python(code, "release", data, *OPTIONS, "--out", out / "a.parquet"))
+    exit_code, err = finish(python(code, "release", data, *OPTIONS, *extra, "--out", out / "a.parquet"))
     assert exit_code == 4
     assert "File too large" in err
     assert "nothing was written" in err
@@ -562,6 +584,10 @@ def test_a_folder_of_somebody_else_is_refused(tmp_path):
         {"null_users": "maybe"},
         {"normalize": "upper"},
         {"item": "a", "text": "b"},
+        {"counts": "yes"},
+        {"counts": True, "algorithm": "policy-laplace"},
+        {"counts": True, "user": "u", "item": ["high", "b"]},
+        {"sort": "people"},
     ],
     ids=str,
 )

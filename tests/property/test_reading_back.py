@@ -40,12 +40,16 @@ ODD += ["\ud800", [], [1], [[]], [None], {}, {"a": 1}, "gaussian", "laplace", "l
 
 @functools.cache
 def documents():
-    """JSON of releases with every algorithm, of keys and of n-grams."""
+    """JSON of releases with every algorithm, of keys, of n-grams, and with counts."""
     plans = [dpunion.plan(name, epsilon=1.0, delta=1e-6) for name in ALGORITHMS]
     made = [Release(("a", "b"), plan, guaranteed=True, notes=("A note.",)) for plan in plans]
     made.append(Release((("a", "b"),), plans[0], guaranteed=True, columns=("x", "y")))
     texts = [(f"user{i}", "the quick fox") for i in range(200)]
     made.append(dpunion.release_ngrams(texts, longest=2, epsilon=3.0, delta=1e-4, unsafe_test_key=1))
+    people = [(f"user{i}", item) for i in range(300) for item in ("a", "b", "c")]
+    made.append(dpunion.release(people, epsilon=3.0, delta=1e-4, counts=True, unsafe_test_key=1))
+    made.append(dpunion.release_ngrams(texts, longest=2, epsilon=3.0, delta=1e-4, counts=True, unsafe_test_key=1))
+    assert len(made[-2]) == 3
     return [release.to_json() for release in made]
 
 

@@ -35,7 +35,7 @@ from dpunion.composing import plan_with_counts
 from dpunion.contributions import Float64s, Int64s
 from dpunion.counting import steps
 from dpunion.counting.holdings import Holdings, digests_of, holdings_of, number_items
-from dpunion.counting.steps import BURDEN, ONE, FineStep, RoughStep, SpreadStep, Step
+from dpunion.counting.steps import ONE, FineStep, RoughStep, SpreadStep, Step
 from dpunion.counts import MOST_COUNTED, Counts
 from dpunion.errors import InternalError
 from dpunion.plans import Plan, plan_release
@@ -79,8 +79,8 @@ def holdings_in(users: Sequence[User], listed: Sequence[int], plan: Plan, key: R
 
 
 def worst_steps(listed: int) -> list[Step]:
-    """Return the three steps with the public numbers that show one person best: nothing is lost by rounding."""
-    burdens, levels = np.full(listed, BURDEN // max(1, listed)), np.zeros(listed, np.int32)
+    """Return the three steps with the public numbers that show one person best: all of a person at one mark."""
+    burdens, levels = np.ones(listed, np.int64), np.zeros(listed, np.int32)
     return [RoughStep(listed), SpreadStep(burdens, levels), FineStep(np.full(listed, ONE))]
 
 

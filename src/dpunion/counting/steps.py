@@ -79,7 +79,9 @@ class RoughStep:
 
         Guarantees: k shares of at most 1/sqrt(k), rounded down, have norm at most 1.
         """
-        shares = np.array([0] + [math.isqrt(ONE * ONE // k) for k in range(1, MOST_COUNTED + 1)], np.int64)
+        # Roots of whole numbers below 2^52 are right when rounded down.
+        shares = np.zeros(MOST_COUNTED + 1, np.int64)
+        shares[1:] = np.sqrt(ONE * ONE // np.arange(1, MOST_COUNTED + 1))
         sums = np.zeros(self.items, np.int64)
         add_shares(holdings.offsets, holdings.items, shares, sums)
         return sums

@@ -60,7 +60,8 @@ def add_spreads(
         if first == last:
             continue
         burden = 0
-        held[:] = 0
+        for level in range(len(held)):
+            held[level] = 0
         for i in range(first, last):
             burden += burdens[items[i]]
             held[levels[items[i]]] += 1
@@ -79,13 +80,18 @@ def between_marks(marks: Int64s, burden: int) -> tuple[int, int]:
 
     marks: int64[n], rising. Below the first mark and above the last it is at these.
     """
-    place = np.searchsorted(marks, burden, side="right") - 1
-    if place < 0:
+    if burden < marks[0]:
         return 0, 0
-    if place >= len(marks) - 1:
-        return len(marks) - 1, 0
-    way = (burden - marks[place]) / (marks[place + 1] - marks[place])
-    return int(place), int(WHOLE * way)
+    low, high = 0, len(marks)
+    while high - low > 1:
+        middle = (low + high) >> 1
+        if marks[middle] <= burden:
+            low = middle
+        else:
+            high = middle
+    if high == len(marks):
+        return low, 0
+    return low, int(WHOLE * ((burden - marks[low]) / (marks[high] - marks[low])))
 
 
 @kernel
@@ -101,9 +107,9 @@ def add_capped(offsets: Int64s, items: Int32s, weights: Int64s, room: int, most:
         first, last = offsets[user], offsets[user + 1]
         total = 0
         for i in range(first, last):
-            square = weights[items[i]] * weights[items[i]]
-            squares[i - first] = square
-            total += square
+            weight = weights[items[i]]
+            squares[i - first] = weight * weight
+            total += weight * weight
         if total <= room:
             for i in range(first, last):
                 sums[items[i]] += weights[items[i]]
@@ -115,19 +121,25 @@ def add_capped(offsets: Int64s, items: Int32s, weights: Int64s, room: int, most:
 
 @kernel
 def cap_of(squares: Int64s, room: int) -> int:
-    """Return the largest whole t whose squares min(square, t^2) sum up to at most room; squares: int64[n], reordered.
+    """Return the largest whole t whose squares min(square, t^2) sum up to at most room; squares: int64[n].
+
+    The level rises from room/n: what lies below counts in full, and leaves more for the others, until nothing more
+    does.
 
     Guarantees: they do; all arithmetic is in whole numbers.
     """
-    count = len(squares)
-    squares.sort()
-    used = 0
-    for place in range(count):
-        left = count - place
-        if squares[place] * left > room - used:
-            return whole_root((room - used) // left)
-        used += squares[place]
-    return whole_root(squares[count - 1])
+    level, left = room // max(1, len(squares)), len(squares)
+    while left:
+        used, left = 0, len(squares)
+        for square in squares:
+            if square <= level:
+                used += square
+                left -= 1
+        higher = level if left == 0 else (room - used) // left
+        if higher <= level:
+            break
+        level = higher
+    return whole_root(level)
 
 
 @kernel

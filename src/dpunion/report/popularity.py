@@ -47,7 +47,7 @@ def number_columns(release: Release) -> tuple[str, ...]:
 
 def popular_first(release: Release) -> list[list[str | int]]:
     """Return the rows of a release with counts, those with most people first, else in the order of the release."""
-    at = release.header.index(PEOPLE)
+    at = len(release.columns) + [one.name for one in release.numbers].index(PEOPLE)
     return [list(row) for row in sorted(release.rows(), key=lambda row: -row[at])]
 
 

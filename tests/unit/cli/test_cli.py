@@ -223,6 +223,18 @@ def test_a_policy_of_ones_own_may_import_anything(tmp_path):
     assert done.returncode == 7, done.stderr
 
 
+@pytest.mark.full
+def test_releases_with_counts_are_audited():
+    done = process("audit", "release", "--counts", "-a", "weighted-gaussian", "--trials", "500", "--no-exact")
+    assert done.returncode == 0, done.stderr
+    for name in ("counts: rough step", "counts: fine step", "weighted-gaussian with counts", "squared move"):
+        assert name in done.stdout
+    assert "VIOLATED" not in done.stdout
+    refused = process("audit", "release", "--counts", "-a", "count-laplace", "--trials", "500")
+    assert refused.returncode == 2
+    assert "Counts cannot be had with count-laplace" in refused.stderr
+
+
 # --- plan ---------------------------------------------------------------------------------------------------
 
 

@@ -61,6 +61,10 @@ MISTAKES = {
     'force = "yes"': ("'force' must be true or false",),
     "force = 1": ("'force' must be true or false",),
     'user = ["a", "b"]': ("'user' must be a text",),
+    "counts = 0.1": ("'counts' must be true or false",),
+    "count-share = true": ("'count-share' must be a number",),
+    'count_shares = "much"': ("'count_shares'", "Did you mean 'count-share'?"),
+    "sort = true": ("'sort' must be a text",),
     "out = 3": ("'out' must be a text, or a list of such",),
     "out = [3]": ("'out' must be a text, or a list of such",),
     "known = 1979-05-27": ("'known' must be a text",),
@@ -124,6 +128,19 @@ def test_what_is_said_on_the_command_line_wins(source):
     assert values["plan"]["parameters"]["rounds"] == 3
 
 
+def test_counts_are_asked_for_in_the_file(source):
+    lines = 'user = "user"\nitem = "item"\nepsilon = 1\ndelta = 1e-6\njson = true\ncounts = true\n'
+    Path("c.toml").write_text(lines + 'count-share = 0.3\nsort = "item"\n')
+    values = json.loads(run("release", source, "--config", "c.toml").stdout)
+    assert values["plan"]["counts"]["share"] == 0.3
+    assert values["items"] == ["apple", "pear", "plum"]
+    assert len(values["numbers"]["people"]) == 3
+    Path("c.toml").write_text(lines.replace("counts = true", "count-share = 0.3"))
+    result = run("release", source, "--config", "c.toml")
+    assert result.exit_code == 2
+    assert "no counts" in result.stderr
+
+
 # --- options given twice ------------------------------------------------------------------------------------
 
 
@@ -166,6 +183,9 @@ def test_there_is_one_record_beside_the_first_output(source):
         ("release", "s.csv", *COLUMNS, *BUDGET, "--known", "k.txt", "--include-known", "--memory-limit", "200MB"),
         ("release", "s.csv", "-u", "user", "-t", "item", *BUDGET, "--ngrams", "1-2", "--sentences", "--drop-urls"),
         ("ngrams", "s.csv", "-u", "user", "-t", "item", *BUDGET, "--longest", "2", "--first", "weighted-gaussian"),
+        ("release", "s.csv", *COLUMNS, *BUDGET, "--counts", "--count-share", "0.25", "--sort", "item"),
+        ("release", "s.csv", *COLUMNS, *BUDGET, "--counts", "--known", "k.txt", "--include-known"),
+        ("ngrams", "s.csv", "-u", "user", "-t", "item", *BUDGET, "--longest", "2", "--counts"),
     ],
 )
 def test_the_record_makes_the_same_release_again(source, arguments):

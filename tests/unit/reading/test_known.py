@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,12 +18,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dpunion
+from dpunion.counts import Counted, Estimate, Totals
 from dpunion.errors import BadSource, SourceNotFound, UnknownColumn
 from dpunion.formats import WRITERS
 from dpunion.ledger import Ledger
 from dpunion.reading import ValueKind
 from dpunion.reading.known import read_known
-from dpunion.releases import Release
+from dpunion.releases import Release, with_items
 from dpunion.requests import Charge, Known, Words
 from dpunion.sets.encoding import Normalization
 
@@ -59,10 +61,18 @@ def foreign_csv(items: list[str], column: str = "item") -> str:
 # --- what dpunion wrote reads back exactly ------------------------------------------------------------------
 
 
+def with_counts(items: list[str]) -> Release:
+    """Return a release with numbers beside its items: none of them is an item."""
+    numbers = tuple(range(len(items)))
+    totals = Totals(Estimate(9, 1, 20), Estimate(0, 0, 5), 0.0, 1.0)
+    return with_items(released([]), items, Counted(numbers, numbers, numbers, totals))
+
+
 @pytest.mark.parametrize("suffix", WRITERS)
-def test_our_own_files_read_back_exactly(suffix: str, tmp_path: Path) -> None:
-    path = released(ODD).write(tmp_path / f"known{suffix}")
-    assert set(read_known(path).items) == set(ODD)
+@pytest.mark.parametrize("made", [released, with_counts])
+def test_our_own_files_read_back_exactly(suffix: str, made: Callable[[list[str]], Release], tmp_path: Path) -> None:
+    path = made(ODD).write(tmp_path / f"known{suffix}")
+    assert set(read_known(path).items) == set(ODD) == set(read_known(made(ODD)).items)
 
 
 @settings(max_examples=150, deadline=None)
@@ -75,12 +85,13 @@ def test_our_own_text_and_csv_read_back_exactly(tmp_path_factory: pytest.TempPat
 
 
 @pytest.mark.parametrize("suffix", WRITERS)
-def test_released_ngrams_are_a_known_list(suffix: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("counts", [False, True])
+def test_released_ngrams_are_a_known_list(suffix: str, counts: bool, tmp_path: Path) -> None:
     pairs = [(f"user{user}", text) for user in range(900) for text in ("-x", "new york", "york")]
     ngrams = dpunion.release_ngrams(
-        pairs, epsilon=9.0, delta=1e-3, longest=2, unsafe_test_key=1, item=Words(tokenizer="whitespace")
+        pairs, epsilon=9.0, delta=1e-3, longest=2, unsafe_test_key=1, item=Words(tokenizer="whitespace"), counts=counts
     )
-    wanted = {text for text, _ in tuple(ngrams.rows())}
+    wanted = {row[0] for row in ngrams.rows()}
     assert "-x" in wanted
     assert set(read_known(ngrams.write(tmp_path / f"ngrams{suffix}")).items) == wanted == set(read_known(ngrams).items)
 
