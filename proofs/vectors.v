@@ -19,6 +19,9 @@ Definition dot x y : R := \sum_i x i * y i.
 Definition norm2 x : R := Num.sqrt (dot x x).
 Definition norm1 x : R := \sum_i `|x i|.
 
+Lemma subE x y i : (x - y) i = x i - y i.
+Proof. by rewrite !ffunE. Qed.
+
 Lemma dotC x y : dot x y = dot y x.
 Proof. by apply: eq_bigr => i _; rewrite mulrC. Qed.
 
