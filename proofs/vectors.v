@@ -105,6 +105,13 @@ Proof. by rewrite /norm1 -big_split; apply: ler_sum => i _; rewrite ffunE ler_no
 Lemma norm1_ge0 x : 0 <= norm1 x.
 Proof. exact: sumr_ge0. Qed.
 
+Lemma norm2_le_norm1 x : norm2 x <= norm1 x.
+Proof.
+rewrite norm2_le_sqr ?norm1_ge0 // /dot expr2 {1}/norm1 mulr_suml; apply: ler_sum => i _.
+rewrite -expr2 -real_normK ?num_real // expr2 ler_wpmul2l //.
+by rewrite /norm1 (bigD1 i) //= ler_addl sumr_ge0.
+Qed.
+
 (* What a sum of squares over some items says of a vector that is zero elsewhere. *)
 Lemma dot_on W x y : (forall i, i \notin W -> y i = 0) -> dot x y = \sum_(i in W) x i * y i.
 Proof.
