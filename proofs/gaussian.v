@@ -3,7 +3,7 @@
 From mathcomp Require Import all_ssreflect ssralg ssrnum ssrint interval.
 From mathcomp.classical Require Import boolp classical_sets.
 From mathcomp.analysis Require Import reals ereal measure lebesgue_measure lebesgue_integral sequences exp trigo.
-From dpunion Require Import vectors.
+From dpunion Require Import vectors coins.
 
 Set Implicit Arguments.
 Unset Strict Implicit.
@@ -30,25 +30,14 @@ Definition delta_G_grows : Prop := forall eps mu mu', 0 <= mu -> mu <= mu' -> de
 
 End Gaussian.
 
-Section Coins.
-Variables (R : realType) (sigma rho : R) (I : finType).
-Implicit Types (held S : {set I}) (x y : {ffun I -> R}) (O : {set {set I}}).
+(* The chance that an item of weight w is not released: w plus noise of scale sigma is at most the threshold rho. *)
+Definition gaussian_silence (R : realType) (sigma rho w : R) : R := Phi ((rho - w) / sigma).
 
-(* The chance that an item of weight w is not released: that w plus noise of scale sigma is at most the threshold. *)
-Definition silence (w : R) : R := Phi ((rho - w) / sigma).
-
-(* One independent coin for each item that somebody keeps; an item kept by nobody is never released. *)
-Definition outcome held x S : R :=
-  \prod_i (if i \in held then if i \in S then 1 - silence (x i) else silence (x i) else (i \notin S)%:R).
-
-(* The chance that the released set is in O. *)
-Definition coins held x O : R := \sum_(S in O) outcome held x S.
-
-Definition distance_on held x y : R := norm2 ([ffun i => if i \in held then x i - y i else 0] : {ffun I -> R}).
-
-End Coins.
+Definition distance_on (R : realType) (I : finType) (held : {set I}) (x y : {ffun I -> R}) : R :=
+  norm2 ([ffun i => if i \in held then x i - y i else 0] : {ffun I -> R}).
 
 (* The Gaussian mechanism (Balle and Wang, Theorem 8), for what is a function of noisy weights: these coins. *)
 Definition gaussian_coins (R : realType) : Prop :=
   forall (sigma rho : R) (I : finType) (held : {set I}) (x y : {ffun I -> R}) (a : R) (O : {set {set I}}), 0 < sigma ->
-  coins sigma rho held x O <= expR a * coins sigma rho held y O + delta_G a (distance_on held x y / sigma).
+  coins (gaussian_silence sigma rho) held x O
+    <= expR a * coins (gaussian_silence sigma rho) held y O + delta_G a (distance_on held x y / sigma).
