@@ -156,6 +156,15 @@ Qed.
 Lemma few_novel D v : (forall u, (#|keep k u| <= most)%N) -> (#|novel (keep k) D v| <= most)%N.
 Proof. by move=> limit; exact: leq_trans (subset_leq_card (novel_own (keep k) D v)) (limit v). Qed.
 
+(* It is enough to look at each key alone: a promise that holds for all holds for their mixture. *)
+Theorem keys_average (keys : finType) (odds P Q : keys -> R) :
+  (forall one, 0 <= odds one) -> \sum_one odds one = 1 -> (forall one, P one <= expR eps * Q one + delta) ->
+  \sum_one odds one * P one <= expR eps * (\sum_one odds one * Q one) + delta.
+Proof.
+move=> odds0 total each; rewrite -[delta]mul1r -total mulr_sumr mulr_suml -big_split.
+by apply: ler_sum => one _; rewrite /= mulrCA -mulrDr ler_wpmul2l.
+Qed.
+
 (* A user with n items adds the same share to each. *)
 Definition histogram_shares (share : nat -> R) D : {ffun I -> R} :=
   [ffun i => \sum_(u <- D | i \in keep k u) share #|keep k u|].
