@@ -170,7 +170,8 @@ Qed.
 
 (* Weighted Gaussian: a user with n items adds at most 1 / sqrt n to each. *)
 Theorem weighted_gaussian_private share :
-  (forall n, 0 <= share n) -> (forall n, n%:R * share n ^+ 2 <= 1) -> private silence eps delta keep k (histogram_shares keep k share).
+  (forall n, 0 <= share n) -> (forall n, n%:R * share n ^+ 2 <= 1) ->
+  private silence eps delta keep k (histogram_shares keep k share).
 Proof.
 move=> share0 share1 D v O distinct in_D; rewrite /released (kept_with keep k distinct in_D).
 set N := novel (keep k) D v; set b := share #|keep k v|.

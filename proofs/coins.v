@@ -12,7 +12,7 @@ Import GRing.Theory Num.Theory Order.POrderTheory Order.TotalTheory.
 Local Open Scope ring_scope.
 
 Section Coins.
-(* silence w: the chance that an item of weight w is not released, that is, that w plus noise is at most the threshold. *)
+(* silence w: the chance that an item of weight w is not released: that w plus noise is at most the threshold. *)
 Variables (R : realType) (silence : R -> R) (I : finType).
 Implicit Types (held N S : {set I}) (x y : {ffun I -> R}) (O : {set {set I}}) (w : R).
 

@@ -120,7 +120,8 @@ move=> c0; apply: obtuse_projects; set p := scaled_on W c g; set s := step_of W 
 pose gW : vector := [ffun i => if i \in W then g i else 0].
 have pE : p = scale s gW by apply/ffunP => i; rewrite !ffunE /=; case: ifP; rewrite ?mulr0.
 have gWW : dot gW gW = squares W g.
-  by rewrite (@dot_on _ _ W) => [|i /negbTE out]; [apply: eq_bigr => i inW; rewrite !ffunE inW expr2 | rewrite !ffunE out].
+  rewrite (@dot_on _ _ W) => [|i /negbTE out]; last by rewrite !ffunE out.
+  by apply: eq_bigr => i inW; rewrite !ffunE inW expr2.
 have off (z : vector) : (forall i, i \notin W -> z i = 0) -> dot g z = dot gW z.
   by move=> zW; rewrite !(@dot_on _ _ W _ z zW); apply: eq_bigr => i inW; rewrite !ffunE inW.
 have pW i : i \notin W -> p i = 0 by rewrite ffunE => /negbTE ->.
@@ -171,7 +172,8 @@ Qed.
 Theorem descend_ball_projects W c target :
   0 <= c -> moves_toward (ball W c) target (fun h => target - descend_ball W c (target - h)).
 Proof.
-move=> c0 h; suff -> : target - descend_ball W c (target - h) - h = scaled_on W c (target - h) by exact: ball_projection.
+move=> c0 h; suff -> : target - descend_ball W c (target - h) - h = scaled_on W c (target - h).
+  exact: ball_projection.
 by apply/ffunP => i; rewrite !ffunE /=; case: ifP => _; ring.
 Qed.
 

@@ -288,7 +288,8 @@ move=> less; rewrite /norm2; have -> : dot (level cutoff b - level cutoff b') (l
     apply: eq_bigr => x _; rewrite !subE !ffunE /is_B; case: ifP => _; first by rewrite expr2.
     by rewrite subrr mulr0.
   rewrite -(pair_bigA _ (fun i j => (if j == ord0 then (b - b') ^+ 2 else 0))) /=.
-  by rewrite (eq_bigr (fun=> (b - b') ^+ 2)) => [|i _]; rewrite ?sumr_const ?card_ord ?mulr_natl // -big_mkcond big_pred1_eq.
+  rewrite (eq_bigr (fun=> (b - b') ^+ 2)) => [|i _]; first by rewrite sumr_const card_ord mulr_natl.
+  by rewrite -big_mkcond big_pred1_eq.
 by rewrite sqrtr_sqr ger0_norm // mulr_ge0 ?z_ge0 // subr_ge0.
 Qed.
 

@@ -37,7 +37,8 @@ Proof.
 move=> law mA mB; have mAB : measurable (A `|` B) by exact: measurableU.
 have mBA : measurable (B `\` A) by exact: measurableD.
 have -> : A `|` B = A `|` (B `\` A).
-  by apply/seteqP; split=> x; [case: (pselect (A x)) => [Ax _|nA [//|Bx]]; [left | right] | case=> [|[]]; [left | right]].
+  apply/seteqP; split=> x; last by case=> [|[]]; [left | right].
+  by case: (pselect (A x)) => [Ax _|nA [//|Bx]]; [left | right].
 rewrite /chance measureU //; last by apply/seteqP; split=> x // [Ax [_ /(_ Ax)]].
 by rewrite fineD ?law_fin // ler_add2l; apply: chance_le.
 Qed.
@@ -175,7 +176,8 @@ move=> grows bounds weaker t y t_most between spent; apply: le_trans (weaker t t
 apply: ler_add; last exact: bounds.
 apply: grows; first by rewrite divr_ge0 ?sqrtr_ge0 // ltW.
 rewrite ler_wpmul2r ?invr_ge0 ?(ltW sigma_gt0) // ler_wsqrtr //.
-have -> : 1 - c1 ^+ 2 * (t%:R / most%:R) = 1 - c1 ^+ 2 + c1 ^+ 2 * (1 - t%:R / most%:R) by rewrite mulrBr mulr1 addrA subrK.
+have -> : 1 - c1 ^+ 2 * (t%:R / most%:R) = 1 - c1 ^+ 2 + c1 ^+ 2 * (1 - t%:R / most%:R).
+  by rewrite mulrBr mulr1 addrA subrK.
 rewrite ler_add2l; apply: (@novel_region_weaker _ _ _ _ y).
 - by rewrite ltr0n.
 - by rewrite ler0n ler_nat.

@@ -26,7 +26,8 @@ Lemma raise_by_spends left gaps :
 Proof.
 elim: gaps left => [|gap rest IH] left; first by rewrite big_nil => _ l0 /(le_lt_trans l0); rewrite ltxx.
 move=> in_order l0; rewrite !big_cons => more.
-have least x : x \in rest -> gap <= x by move: in_order; rewrite /= path_sortedE; [case/andP => /allP + _ => /(_ x) | apply: le_trans].
+have least x : x \in rest -> gap <= x.
+  by move: in_order; rewrite /= path_sortedE; [case/andP => /allP + _ => /(_ x) | apply: le_trans].
 pose n : R := (size (gap :: rest))%:R; have n0 : 0 < n by rewrite ltr0n.
 have nE : n = (size rest)%:R + 1 by rewrite /n /= -addn1 natrD.
 have same r : r <= gap -> \sum_(g <- rest) Num.min g r = r * (size rest)%:R.
@@ -166,7 +167,9 @@ apply: le_trans (ler_add (slope _ _ _) (slope _ _ _)) _.
 - by apply: ler_sum => i _; rewrite le_maxr lexx.
 - by apply: ler_sum => i _; rewrite le_maxr lexx orbT.
 rewrite -!sumrB -big_split; apply: ler_sum => i _ /=; rewrite /M.
-by case: (leP (G i) (G' i)) => order; rewrite ?subrr ?addr0 ?add0r; [rewrite distrC|]; rewrite ger0_norm ?subr_ge0 // ltW.
+case: (leP (G i) (G' i)) => order; rewrite ?subrr ?addr0 ?add0r; [rewrite distrC|].
+  by rewrite ger0_norm ?subr_ge0.
+by rewrite ger0_norm ?subr_ge0 // ltW.
 Qed.
 
 Lemma raises_outside k W cutoff c h h' i : raises k W cutoff c h h' -> i \notin W -> h' i = h i.
@@ -192,7 +195,8 @@ move=> c0 raises1 raises2; rewrite !(norm1_split W); apply: ler_add; last first.
   by rewrite (raises_outside raises1 out) (raises_outside raises2 out).
 have := leaves_nonexpansive c0 (raises_leaves raises1) (raises_leaves raises2).
 rewrite (eq_bigr (fun i => `|(h1' - h2') i|)) => [|i _]; last by rewrite !ffunE /= distrC; congr `|_|; ring.
-by rewrite [X in _ <= X -> _](eq_bigr (fun i => `|(h1 - h2) i|)) => [|i _] //; rewrite !ffunE /= distrC; congr `|_|; ring.
+rewrite [X in _ <= X -> _](eq_bigr (fun i => `|(h1 - h2) i|)) => [|i _] //.
+by rewrite !ffunE /= distrC; congr `|_|; ring.
 Qed.
 
 Definition below cutoff h := forall i, h i <= cutoff.

@@ -139,8 +139,7 @@ split.
 have back : norm1 (y - x) <= eps * lam.
   by move: near; rewrite /norm1; under eq_bigr do rewrite subE distrC -subE.
 have /andP [y0 y1] := chance y.
-have -> : coins laplace_silence held y O = q * coins laplace_silence held y O + (1 - q) * coins laplace_silence held y O.
-  by ring.
+set other := coins _ _ y O in y0 y1 *; have -> : other = q * other + (1 - q) * other by ring.
 apply: ler_add; last by rewrite (le_trans _ few) // ler_pimulr // subr_ge0.
 apply: le_trans (ler_wpmul2l q0 (close y x back)) _; rewrite mulrCA ler_wpmul2l ?(ltW (expR_gt0 _)) //.
 exact: (coins_back laplace_chance apart weights O).

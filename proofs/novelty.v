@@ -100,7 +100,8 @@ Definition in_region b x y :=
 Lemma region_other b x y (U : {set I}) : (forall i, i \in N -> i \notin U) ->
   in_region b x y -> in_region b (descend_l2 U cutoff c x) (descend_l2 U cutoff c y).
 Proof.
-move=> apart [xN yN under least [b_between near]]; have still (h : vector) i : i \in N -> descend_l2 U cutoff c h i = h i.
+move=> apart [xN yN under least [b_between near]].
+have still (h : vector) i : i \in N -> descend_l2 U cutoff c h i = h i.
   by move=> iN; rewrite ffunE (negbTE (apart i iN)).
 split.
 - by move=> i iN; rewrite still // xN.
