@@ -1,10 +1,10 @@
 """Check the proofs: compile proofs/ with Coq, and print every theorem that the documents cite.
 
-    python tools/check_proofs.py [--record]
+    python tools/check_proofs.py [--record | --needs]
 
 Of each theorem its statement, in which every premise stands, and the axioms it rests on, both as Coq prints them. What
 is printed must be what proofs/statements.txt records; --record writes it anew. Compiled files stay in a temporary
-folder. docs/proofs.md says what the theorems mean.
+folder. --needs prints Debian's packages if any is missing. docs/proofs.md says what the theorems mean.
 """
 
 from __future__ import annotations
@@ -31,9 +31,10 @@ QUIET = ("-w", "none")
 PREAMBLE = """From mathcomp Require Import all_ssreflect ssralg ssrnum.
 From mathcomp.classical Require Import classical_sets.
 From mathcomp.analysis Require Import reals measure sequences exp.
-{modules}
+{imports}
 Import GRing.Theory Num.Theory Order.Theory.
 Local Open Scope ring_scope.
+Unset Printing Implicit Defensive.
 Set Printing Width 110.
 """
 
@@ -51,7 +52,8 @@ class Theorem:
     axioms: frozenset[str]
 
     def __str__(self) -> str:
-        return f"{self.statement}\n  rests on: {', '.join(sorted(self.axioms)) or 'no axiom'}\n"
+        module = self.name.partition(".")[0]
+        return f"{module}.v: {self.statement}\n  rests on: {', '.join(sorted(self.axioms)) or 'no axiom'}\n"
 
 
 def missing_tools() -> str | None:
@@ -90,15 +92,15 @@ def compile_all(folder: Path) -> None:
         compile_file(folder / f"{name}.v")
 
 
-def inspect(folder: Path, names: Iterable[str]) -> list[Theorem]:
-    """Ask Coq for the statements and the axioms of some theorems, in a folder of compiled files."""
+def inspect(folder: Path, names: Iterable[str], loaded: Iterable[str] = ()) -> list[Theorem]:
+    """Ask Coq for the statements and axioms of some theorems, in a folder of compiled files: all, or those loaded."""
     wanted = list(names)
-    loaded = "\n".join(f"From dpunion Require Import {name}." for name in modules())
+    imports = "\n".join(f"From dpunion Require Import {name}." for name in loaded or modules())
     asked = [
         f'Redirect "{name}.statement" Check {name}.\nRedirect "{name}.axioms" Print Assumptions {name}.'
         for name in wanted
     ]
-    (folder / "cited.v").write_text("\n".join([PREAMBLE.format(modules=loaded), *asked, ""]), encoding="utf-8")
+    (folder / "cited.v").write_text("\n".join([PREAMBLE.format(imports=imports), *asked, ""]), encoding="utf-8")
     compile_file(folder / "cited.v")
     return [_answer(folder, name) for name in wanted]
 
@@ -120,6 +122,9 @@ def _output(command: list[str], folder: Path) -> str:
 def main() -> int:
     """Compile, print and compare with the record."""
     lacking = missing_tools()
+    if "--needs" in sys.argv[1:]:
+        print(" ".join(PACKAGES) if lacking else "")
+        return 0
     if lacking:
         print(lacking)
         return 1
