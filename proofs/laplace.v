@@ -187,6 +187,15 @@ refine (laplace_pair lam_gt0 (kept_apart keep k distinct in_D) onN _ _ O); last 
 by rewrite scale; exact: sensitivity_l1.
 Qed.
 
+(* Shares that a user with n items gives each of them, together at most the sensitivity eps * lam. *)
+Lemma shares_near share D v : (forall n, 0 <= share n) -> (forall n, (n <= most)%N -> n%:R * share n <= eps * lam) ->
+  v \in D -> norm1 (histogram_shares keep k share D - histogram_shares keep k share (rem v D)) <= eps * lam.
+Proof.
+move=> share0 together in_D; apply: le_trans (together #|keep k v| (limit v)).
+rewrite mulr_natl -sumr_const big_mkcond /=; apply: ler_sum => i _; rewrite subE shares_moved //.
+by case: ifP; rewrite ?normr0 // => _; rewrite ger0_norm.
+Qed.
+
 (* Weighted Laplace: a user with n items adds at most 1 / n to each. *)
 Theorem weighted_laplace_private share : eps * lam = 1 -> threshold_covers (fun t => t%:R^-1) ->
   (forall n, 0 <= share n) -> (forall n, n%:R * share n <= 1) ->
@@ -194,12 +203,23 @@ Theorem weighted_laplace_private share : eps * lam = 1 -> threshold_covers (fun 
 Proof.
 move=> scale covers share0 share1 D v O distinct in_D; rewrite /released (kept_with keep k distinct in_D).
 have onN i : i \in novel (keep k) D v -> histogram_shares keep k share D i = share #|keep k v| by exact: shares_novel.
-refine (laplace_pair lam_gt0 (kept_apart keep k distinct in_D) onN _ _ O); last first.
-  apply: novel_silent covers (few_novel D v limit) _; apply: le_trans (share1 #|keep k v|).
-  by rewrite ler_wpmul2r // ler_nat subset_leq_card ?novel_own.
-rewrite scale; apply: le_trans (share1 #|keep k v|); rewrite mulr_natl -sumr_const big_mkcond /=.
-apply: ler_sum => i _; rewrite subE shares_moved //; case: ifP; rewrite ?normr0 // => _.
-by rewrite ger0_norm.
+refine (laplace_pair lam_gt0 (kept_apart keep k distinct in_D) onN _ _ O).
+  by apply: shares_near => // n _; rewrite scale.
+apply: novel_silent covers (few_novel D v limit) _; apply: le_trans (share1 #|keep k v|).
+by rewrite ler_wpmul2r // ler_nat subset_leq_card ?novel_own.
+Qed.
+
+(* Count Laplace: a user adds 1 to each item, and the noise is scaled to the largest number of them. *)
+Theorem count_laplace_private : eps * lam = most%:R -> threshold_covers (fun=> 1) ->
+  private silence eps delta keep k (histogram_shares keep k (fun=> 1 : R)).
+Proof.
+move=> scale covers D v O distinct in_D; rewrite /released (kept_with keep k distinct in_D).
+have onN i : i \in novel (keep k) D v -> histogram_shares keep k (fun=> 1 : R) D i = 1.
+  by move=> iN; rewrite (shares_novel _ distinct in_D iN).
+refine (laplace_pair lam_gt0 (kept_apart keep k distinct in_D) onN _ _ O).
+  by apply: shares_near => // [n|n few]; rewrite ?ler01 // scale mulr1 ler_nat.
+have [none|some] := posnP #|novel (keep k) D v|; first by rewrite none /quiet expr0 ler_subl_addr ler_addl.
+by apply: (covers #|novel (keep k) D v|); rewrite some few_novel.
 Qed.
 
 End Algorithms.

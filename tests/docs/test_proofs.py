@@ -67,7 +67,7 @@ def test_a_missing_theorem_and_an_axiom_are_found(compiled, tmp_path):
         check_proofs.inspect(tmp_path, ["contraction.gone"])
     weakened = (tmp_path / "sensitivity.v").read_text(encoding="utf-8")
     (tmp_path / "sensitivity.v").write_text(
-        weakened + "\nAxiom taken : False.\nTheorem easy : 1 = 2. Proof. by case: taken. Qed.\n", encoding="utf-8"
+        weakened + "\nAxiom taken : False.\nTheorem easy : 1%N = 2%N. Proof. by case: taken. Qed.\n", encoding="utf-8"
     )
     check_proofs.compile_file(tmp_path / "sensitivity.v")
     (easy,) = check_proofs.inspect(tmp_path, ["sensitivity.easy"], ["sensitivity"])
