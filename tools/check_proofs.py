@@ -106,7 +106,8 @@ def inspect(folder: Path, names: Iterable[str], loaded: Iterable[str] = ()) -> l
 
 
 def _answer(folder: Path, name: str) -> Theorem:
-    statement = (folder / f"{name}.statement.out").read_text(encoding="utf-8").strip()
+    printed = (folder / f"{name}.statement.out").read_text(encoding="utf-8").strip()
+    statement = "\n".join(line.rstrip() for line in printed.splitlines())
     axioms = (folder / f"{name}.axioms.out").read_text(encoding="utf-8")
     found = re.findall(r"^([\w.]+)(?= :|$)", axioms.partition("Axioms:\n")[2], re.MULTILINE)
     return Theorem(name, statement, frozenset(one.rpartition(".")[2] for one in found))
