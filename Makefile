@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test test-all java lint format docs reproduce audit torture benchmark benchmark-large benchmark-billion benchmark-counts benchmark-spark benchmark-startup clean
+.PHONY: help demo test test-all java proofs coq lint format docs reproduce audit torture benchmark benchmark-large benchmark-billion benchmark-counts benchmark-spark benchmark-startup clean
 
 help:  ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -22,6 +22,15 @@ java:  # Spark's tests need Java: found, or installed where that takes no questi
 	  ([ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && echo "Installing Java for Spark ..." && \
 	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq default-jre-headless) >/dev/null 2>&1 || \
 	  echo "No Java: the tests on Spark will skip. Install Java 17 or newer (openjdk) and set JAVA_HOME."
+
+proofs: coq  ## Check the proofs with Coq, and print what each cited theorem says and rests on (2 minutes)
+	@$(PYTHON) tools/check_proofs.py
+
+coq:  # The proofs need Coq and two libraries: found, or installed where that takes no questions
+	@needed="$$($(PYTHON) tools/check_proofs.py --needs)"; [ -z "$$needed" ] || \
+	  ([ "$$(id -u)" = 0 ] && command -v apt-get && apt-get update -qq && \
+	  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq $$needed) >/dev/null 2>&1 || \
+	  echo "No Coq: install $$needed."
 
 lint: $(VENV)/.dev  ## Check style, types and layers
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .

@@ -1,0 +1,94 @@
+"""The proofs, checked by Coq: they hold, they rest on what docs/proofs.md tells, and changes break them."""
+
+import re
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "tools"))
+
+import check_proofs  # noqa: E402
+
+PAGE = (ROOT / "docs" / "proofs.md").read_text(encoding="utf-8")
+LIBRARY = {"propositional_extensionality", "functional_extensionality_dep", "constructive_indefinite_description"}
+ROW = re.compile(r"^\| `proofs/(\w+)\.v::(\w+)` \| .* \| (none|library) \| ([\d ]+|none) \|$", re.MULTILINE)
+FACT = re.compile(r"^\| (\d) \| `(\w+)` \|", re.MULTILINE)
+
+
+def told():
+    """Return what the page tells of each theorem: its axioms and its facts about the normal distribution."""
+    facts = dict(FACT.findall(PAGE))
+    return {
+        f"{module}.{name}": (
+            LIBRARY if axioms == "library" else set(),
+            {facts[number] for number in used.split() if number != "none"},
+        )
+        for module, name, axioms, used in ROW.findall(PAGE)
+    }
+
+
+def found(theorem):
+    """Return the same of a theorem as Coq has it."""
+    facts = {name for _, name in FACT.findall(PAGE)}
+    return set(theorem.axioms), facts & set(re.findall(r"\w+", theorem.statement))
+
+
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory):
+    """A folder with all files compiled; or a skip that says what is missing."""
+    lacking = check_proofs.missing_tools()
+    if lacking:
+        pytest.skip(lacking)
+    folder = tmp_path_factory.mktemp("proofs")
+    check_proofs.compile_all(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def theorems(compiled):
+    return check_proofs.inspect(compiled, check_proofs.cited())
+
+
+def test_what_is_cited_says_what_is_recorded(theorems):
+    assert "\n".join(map(str, theorems)) == check_proofs.RECORD.read_text(encoding="utf-8")
+
+
+def test_what_is_cited_rests_on_what_the_page_tells(theorems):
+    assert {theorem.name: found(theorem) for theorem in theorems} == told()
+    assert set().union(*(theorem.axioms for theorem in theorems)) == LIBRARY
+
+
+def test_a_missing_theorem_and_an_axiom_are_found(compiled, tmp_path):
+    shutil.copytree(compiled, tmp_path, dirs_exist_ok=True)
+    with pytest.raises(check_proofs.ProofFails, match=r"contraction\.gone was not found"):
+        check_proofs.inspect(tmp_path, ["contraction.gone"])
+    weakened = (tmp_path / "sensitivity.v").read_text(encoding="utf-8")
+    (tmp_path / "sensitivity.v").write_text(
+        weakened + "\nAxiom taken : False.\nTheorem easy : 1%N = 2%N. Proof. by case: taken. Qed.\n", encoding="utf-8"
+    )
+    check_proofs.compile_file(tmp_path / "sensitivity.v")
+    (easy,) = check_proofs.inspect(tmp_path, ["sensitivity.easy"], ["sensitivity"])
+    assert easy.axioms == {"taken"}
+
+
+@pytest.mark.parametrize(
+    ("module", "before", "after", "refused"),
+    [
+        ("contraction", "y i = 0) /\\ norm2 y <= c.", "y i = 0) /\\ norm2 y = c.", "Lemma ball_convex"),
+        ("counterexample", "budget_norm : nat := 2.", "budget_norm : nat := 1.", "Lemma last_users_run"),
+    ],
+)
+def test_a_set_that_is_not_convex_and_a_budget_in_l1_are_refused(compiled, tmp_path, module, before, after, refused):
+    """A sphere in place of the ball, and the norm in which the counterexample's budget is counted."""
+    shutil.copytree(compiled, tmp_path, dirs_exist_ok=True)
+    text = (tmp_path / f"{module}.v").read_text(encoding="utf-8")
+    assert text.count(before) == 1
+    (tmp_path / f"{module}.v").write_text(text.replace(before, after), encoding="utf-8")
+    with pytest.raises(check_proofs.ProofFails) as failure:
+        check_proofs.compile_file(tmp_path / f"{module}.v")
+    line = int(re.search(r"line (\d+), characters", str(failure.value))[1])
+    stated = [one for one in text.splitlines()[:line] if re.match(r"(Lemma|Theorem) ", one)]
+    assert stated[-1].startswith(refused)

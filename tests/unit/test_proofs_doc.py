@@ -1,0 +1,62 @@
+"""What documents say of proofs/: every cited theorem is there, every table tells of it, and no proof has a gap."""
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "tools"))
+
+import check_proofs  # noqa: E402
+
+PAGE = (ROOT / "docs" / "proofs.md").read_text(encoding="utf-8")
+FILES = {path.stem: path.read_text(encoding="utf-8") for path in sorted(check_proofs.PROOFS.glob("*.v"))}
+GAPS = re.compile(
+    r"\b(Admitted|admit|Abort|Axiom|Axioms|Parameter|Parameters|Conjecture|Unset Guard Checking|bypass_check)\b"
+)
+
+
+def without_comments(text):
+    return re.sub(r"\(\*.*?\*\)", "", text, flags=re.DOTALL)
+
+
+@pytest.mark.parametrize("name", check_proofs.cited())
+def test_every_cited_theorem_is_in_its_file(name):
+    module, _, theorem = name.partition(".")
+    assert re.search(rf"^Theorem {theorem}\b", without_comments(FILES[module]), re.MULTILINE)
+
+
+@pytest.mark.parametrize("module", FILES)
+def test_no_proof_has_a_gap(module):
+    assert GAPS.findall(without_comments(FILES[module])) == []
+
+
+def test_gaps_are_found():
+    assert GAPS.findall("Proof. admit. Admitted.\nAxiom a : False.\nLemma admitted_to : True.") == [
+        "admit",
+        "Admitted",
+        "Axiom",
+    ]
+
+
+def test_every_file_is_compiled():
+    assert sorted(check_proofs.modules()) == list(FILES)
+
+
+def test_the_page_tells_of_every_theorem_once():
+    told = [".".join(name) for name in re.findall(r"^\| `proofs/(\w+)\.v::(\w+)` \|", PAGE, re.MULTILINE)]
+    assert sorted(told) == sorted(check_proofs.cited())
+
+
+def test_the_record_has_every_cited_theorem():
+    record = check_proofs.RECORD.read_text(encoding="utf-8")
+    recorded = re.findall(r"^(\w+)\.v: (\w+)$", record, re.MULTILINE)
+    assert [".".join(name) for name in recorded] == check_proofs.cited()
+
+
+@pytest.mark.parametrize("name", ["guarantees.md", "guarantees-funnel.md"])
+def test_the_guarantees_cite_proofs(name):
+    text = (ROOT / "docs" / name).read_text(encoding="utf-8")
+    assert len(check_proofs.CITATION.findall(text)) >= 5
