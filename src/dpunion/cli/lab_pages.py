@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dpunion.lab.claims import claims_note
 from dpunion.lab.comparison import Comparison
 from dpunion.lab.figures import Figure
-from dpunion.lab.published import missing
+from dpunion.lab.published import contradictions, not_printed
 from dpunion.lab.published import papers as citations
 from dpunion.lab.reproduction import Reproduction
 from dpunion.report import Axis, AxisScale, Chart, ChartKind, Section, Series, Table, lab_page
@@ -18,9 +19,24 @@ def reproduction_page(result: Reproduction) -> str:
     facts = result.data
     lead = f"{facts['name']}: {facts['pairs']:,} pairs, {facts['items']:,} items. Means of {result.trials_each} trials."
     sections = [_section(part) for part in result.parts]
-    sections.append(Section("Left out", (*result.skipped, "Not available to us:", *missing())))
+    sections.append(Section("Claims", (claims_note(result.claims),), (_claims(result),)))
+    sections.append(Section("What is odd about the printed numbers", tuple(contradictions().values())))
+    sections.append(Section("Left out", (*result.skipped, "Not printed in the papers:", *not_printed())))
     sections.append(Section("Papers", tuple(f"[{name}] {text}" for name, text in citations().items())))
     return lab_page("The papers' evaluation, run again", sections, lead=f"NOT PRIVATE. {lead}")
+
+
+def _claims(result: Reproduction) -> Table:
+    """Return the claims narrow enough for a phone: each verdict with its figures."""
+    rows = tuple(
+        (
+            f"{number}. {claim.sentence} [{claim.where}]",
+            f"{claim.by_papers.verdict.value}: {claim.by_papers.figures}",
+            f"{claim.by_runs.verdict.value}: {claim.by_runs.figures}",
+        )
+        for number, claim in enumerate(result.claims, 1)
+    )
+    return Table("Claims", ("claim", "by the papers' own tables", "by our runs"), rows)
 
 
 def comparison_page(result: Comparison) -> str:
@@ -104,4 +120,4 @@ def _table(table: Table) -> Table:
 
 
 def _kept_together(text: str) -> str:
-    return text.replace(" %", "\u00a0%")
+    return text.strip().replace(" %", "\u00a0%").replace(" ±", "\u00a0±").replace("±  ", "±").replace("± ", "±")
