@@ -394,8 +394,8 @@ def test_there_are_claims_enough_and_each_says_where():
     assert len(WORD_CLAIMS) >= 12
     assert all(one.where and one.by_runs == claims.NO_TEXTS for one in found)
     text = claims.claims_text([Claim("A is B", "here", Finding(Verdict.HOLDS, "1 of 1"), Finding(Verdict.FAILS))])
-    assert "1. A is B [here]" in text
-    assert "by our runs: does not hold" in text
+    assert "1. A is B [here]." in text
+    assert "By our runs: does not hold." in text
 
 
 # --- reproduction -------------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dpunion.lab.claims import claims_note
+from dpunion.lab.claims import claims_lines, claims_note
 from dpunion.lab.comparison import Comparison
 from dpunion.lab.figures import Figure
 from dpunion.lab.published import contradictions, not_printed
@@ -19,24 +19,24 @@ def reproduction_page(result: Reproduction) -> str:
     facts = result.data
     lead = f"{facts['name']}: {facts['pairs']:,} pairs, {facts['items']:,} items. Means of {result.trials_each} trials."
     sections = [_section(part) for part in result.parts]
-    sections.append(Section("Claims", (claims_note(result.claims),), (_claims(result),)))
+    sections.append(Section("Claims", _claims(result), (_verdicts(result),)))
     sections.append(Section("What is odd about the printed numbers", tuple(contradictions().values())))
     sections.append(Section("Left out", (*result.skipped, "Not printed in the papers:", *not_printed())))
     sections.append(Section("Papers", tuple(f"[{name}] {text}" for name, text in citations().items())))
     return lab_page("The papers' evaluation, run again", sections, lead=f"NOT PRIVATE. {lead}")
 
 
-def _claims(result: Reproduction) -> Table:
-    """Return the claims narrow enough for a phone: each verdict with its figures."""
+def _claims(result: Reproduction) -> tuple[str, ...]:
+    """Return the claims as paragraphs, which a phone can show."""
+    return claims_note(result.claims), *map(" ".join, claims_lines(result.claims))
+
+
+def _verdicts(result: Reproduction) -> Table:
     rows = tuple(
-        (
-            f"{number}. {claim.sentence} [{claim.where}]",
-            f"{claim.by_papers.verdict.value}: {claim.by_papers.figures}",
-            f"{claim.by_runs.verdict.value}: {claim.by_runs.figures}",
-        )
+        (str(number), claim.by_papers.verdict.value, claim.by_runs.verdict.value)
         for number, claim in enumerate(result.claims, 1)
     )
-    return Table("Claims", ("claim", "by the papers' own tables", "by our runs"), rows)
+    return Table("Verdicts", ("claim", "by the papers' own tables", "by our runs"), rows)
 
 
 def comparison_page(result: Comparison) -> str:

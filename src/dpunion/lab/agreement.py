@@ -104,7 +104,7 @@ def _sizes(measured: Measured, limits: Sequence[int]) -> Iterator[Compared]:
         for limit in limits:
             printed = table.rows[reading.printed].usable(limit)
             if reading.counted and printed is not None:
-                what = f"{reading.name}, Δ0={limit}"
+                what = f'row "{table.rows[reading.printed].label}" as {reading.name}, Δ0={limit}'
                 yield Compared(POLICY_SIZES, what, table.citation, printed, measured.size(reading.setting(limit)))
 
 
@@ -138,7 +138,7 @@ def agreement_table(compared: Sequence[Compared]) -> Table:
     rows.append(_agreement("all sizes", "held out", [one for one in sizes if not one.fitted]))
     rows.append(_agreement("all sizes", "both", sizes))
     rows.append(_agreement("all numbers", "both", compared))
-    columns = ("kind of number", "", "numbers", "within 3 %", "within 6 %", "part", "root mean square", "largest")
+    columns = ("kind of number", "", "numbers", "within 3 %", "within 6 %", "part", "root mean square", "largest", "at")
     note = (
         "Each printed number counts once; what a later paper repeats, and what cannot be meant, does not count. "
         '"Fitted": the generated data was fitted to these numbers; "held out": they had no part in the fit; "tail '
@@ -152,8 +152,8 @@ def _agreement(kind: str, fitted: str, chosen: Sequence[Compared]) -> tuple[Cell
     near, within = (sum(off <= limit for off in offs) for limit in (NEAR, LARGE_DEVIATION))
     square = math.sqrt(sum(off * off for off in offs) / len(offs))
     worst = max(chosen, key=lambda one: abs(one.off))
-    largest = f"{deviation(worst.here, worst.printed)} ({worst.what})"
-    return kind, fitted, len(offs), near, within, share(within / len(offs)), share(square), largest
+    largest = deviation(worst.here, worst.printed)
+    return kind, fitted, len(offs), near, within, share(within / len(offs)), share(square), largest, worst.what
 
 
 def deviations_table(compared: Sequence[Compared]) -> Table:

@@ -127,16 +127,22 @@ def claims_note(claims: Sequence[Claim]) -> str:
     )
 
 
+def claims_lines(claims: Sequence[Claim]) -> list[tuple[str, str, str]]:
+    """Return each claim in three lines: the sentence, the verdict of the papers' own tables, and that of our runs."""
+    return [
+        (
+            f"{number}. {claim.sentence} [{claim.where}].",
+            f"By the papers' own tables: {_told(claim.by_papers)}.",
+            f"By our runs: {_told(claim.by_runs)}.",
+        )
+        for number, claim in enumerate(claims, 1)
+    ]
+
+
 def claims_text(claims: Sequence[Claim]) -> str:
     """Return the claims for a terminal, one paragraph each."""
-    blocks = ["Claims", "------"]
-    for number, claim in enumerate(claims, 1):
-        blocks += [
-            f"{number}. {claim.sentence} [{claim.where}]",
-            f"   by the papers' own tables: {_told(claim.by_papers)}",
-            f"   by our runs: {_told(claim.by_runs)}",
-        ]
-    return "\n".join([*blocks, claims_note(claims)])
+    lines = ["\n   ".join(each) for each in claims_lines(claims)]
+    return "\n".join(["Claims", "------", *lines, claims_note(claims)])
 
 
 def _told(finding: Finding) -> str:

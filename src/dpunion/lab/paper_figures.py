@@ -62,8 +62,7 @@ def journal_figure(measured: Measured, limits: Sequence[int]) -> Figure:
     """Return the sizes of the journal version by the number of items per user (JPC Figure 5)."""
     settings = {row.name: [row.setting(limit) for limit in limits] for row in ROWS[:4]}
     for reading in READINGS:
-        name = reading.name.removesuffix(", as labelled")
-        settings[name] = [reading.setting(limit) for limit in limits]
+        settings[f"policy {reading.name}"] = [reading.setting(limit) for limit in limits]
     note = (
         "ε = 3, δ = e⁻¹⁰. Both Gaussian policies with α = 3 and 5, as captions contradict each other on which has "
         "which. The papers' points are those of JPC Table 2, by the text."

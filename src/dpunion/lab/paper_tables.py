@@ -79,7 +79,7 @@ def journal_table(measured: Measured, limits: Sequence[int]) -> Table:
     for reading in READINGS:
         printed = table.rows[reading.printed]
         settings = [reading.setting(limit) for limit in limits]
-        name = f'row "{printed.label}": {reading.name}'
+        name = f"{printed.label.removeprefix('Policy ')} as {reading.name}"
         rows += _beside(measured, name, settings, limits, printed, reading.printed)
     note = (
         f"ε = 3, δ = e⁻¹⁰. {MARKS} The Count and Weighted rows are those of ICML Table 1, digit for digit. "
@@ -87,7 +87,7 @@ def journal_table(measured: Measured, limits: Sequence[int]) -> Table:
         "ICML Table 1) and the third as l1-descent with α = 3; the other readings are shown."
     )
     title = "Policies of the journal version by Δ0 [JPC Table 2]"
-    return Table(title, ("row and reading", "", *[f"Δ0={limit}" for limit in limits]), tuple(rows), note)
+    return Table(title, ("row, and as what it is read", "", *[f"Δ0={limit}" for limit in limits]), tuple(rows), note)
 
 
 def passes_table(measured: Measured, limits: Sequence[int]) -> Table:

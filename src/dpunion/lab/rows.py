@@ -112,11 +112,16 @@ COUNTS = (BY_NAME["count-laplace"], BY_NAME["count-gaussian"])
 class Reading:
     """A row of JPC Table 2 and what it may be. printed: the row's name there; counted: the reading that we compare."""
 
-    name: str
+    policy: str
     row: Row
     margin: float
     printed: str
     counted: bool = False
+
+    @property
+    def name(self) -> str:
+        """Return what it is read as."""
+        return f"{self.policy}, α = {self.margin:g}"
 
     def setting(self, items: int) -> Setting:
         """Return the setting with so many items per user."""
@@ -124,12 +129,12 @@ class Reading:
 
 
 READINGS = (
-    Reading("policy-laplace, α = 3", LAPLACE, 3.0, "policy-laplace", counted=True),
-    Reading("l2-descent, α = 5", GAUSSIAN, 5.0, "l1-descent-l2-budget"),
-    Reading(f"{L1}, α = 5, as labelled", POLICY_L1, 5.0, "l1-descent-l2-budget"),
-    Reading(f"{L1}, α = 3", POLICY_L1, 3.0, "policy-gaussian", counted=True),
-    Reading("l2-descent, α = 3, as labelled", GAUSSIAN, 3.0, "policy-gaussian"),
-    Reading(f"{L1}, α = 5", POLICY_L1, 5.0, "policy-gaussian"),
+    Reading("Laplace", LAPLACE, 3.0, "policy-laplace", counted=True),
+    Reading("l2", GAUSSIAN, 5.0, "l1-descent-l2-budget"),
+    Reading("l1 (NOT PRIVATE)", POLICY_L1, 5.0, "l1-descent-l2-budget"),
+    Reading("l1 (NOT PRIVATE)", POLICY_L1, 3.0, "policy-gaussian", counted=True),
+    Reading("l2", GAUSSIAN, 3.0, "policy-gaussian"),
+    Reading("l1 (NOT PRIVATE)", POLICY_L1, 5.0, "policy-gaussian"),
 )
 PASSES = {
     f"{kind.name}, {passes} pass{'es' if passes > 1 else ''}": (kind, passes)
