@@ -119,9 +119,9 @@ def claims_table(claims: Sequence[Claim]) -> Table:
 def claims_note(claims: Sequence[Claim]) -> str:
     """Return how many claims came to which verdict, and how they are judged."""
     found = [claim.by_runs.verdict for claim in claims]
-    counts = ", ".join(f"{found.count(verdict)} {verdict.value}" for verdict in Verdict if verdict in found)
+    counts = ", ".join(f"{verdict.value}: {found.count(verdict)}" for verdict in Verdict if verdict in found)
     return (
-        f"By our runs, of {len(claims)} claims: {counts}. A claim holds when it is true in every case that was "
+        f"By our runs, of {len(claims)} claims, {counts}. A claim holds when it is true in every case that was "
         f"run, and in part when in some; sizes within {100 * TIE:.0f} % of each other count as "
         "equal, so neither is behind."
     )
