@@ -338,7 +338,7 @@ def test_claims_about_words_follow_the_sizes():
     def reversed_sizes(setting):
         name, given = setting.algorithm.name, setting.parameters
         if name.startswith(("policy", "l1")):
-            return 500 + given.get("cutoff_margin", 3.0) + given.get("passes", 1) + 100 * (name[0] == "l")
+            return 500 + 20 * given.get("cutoff_margin", 3.0) + given.get("passes", 1) - 100 * (name[0] == "l")
         return 1_000
 
     said, other = word_claims(as_said), word_claims(reversed_sizes)
@@ -358,7 +358,7 @@ def text_study(sizes, words=None):
         }
         for lengths in texts.LENGTHS
     }
-    measured = texts.MeasuredTexts("made up", limits, epsilons, found, {}, ())
+    measured = texts.MeasuredTexts("made up", limits, epsilons, found, {}, (), 1)
 
     class MadeUp(Fixed):
         def size(self, setting):

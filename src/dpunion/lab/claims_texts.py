@@ -24,8 +24,10 @@ GAUSSIANS = ("policy-gaussian", L1)
 UNIONS = ("1-2", "1-3")
 FIRST_EPSILON = 2.0
 
-Cases = list[tuple[float, float]]
-"""Pairs of sizes: what should be ahead, and what should be behind."""
+MOST_NAMED = 6
+
+Cases = list[tuple[str, float, float]]
+"""Where, and two sizes: what should be ahead, and what should be behind."""
 
 
 def _tested(sentence: str, where: str, finding: Finding) -> Claim:
@@ -33,19 +35,34 @@ def _tested(sentence: str, where: str, finding: Finding) -> Claim:
 
 
 def _ahead(cases: Cases, what: str) -> Finding:
-    known = [(first, second) for first, second in cases if first or second]
-    ratios = divide(*zip(*known, strict=True)) if known else []
+    known = [case for case in cases if case[1] or case[2]]
+    ratios = divide([first for _, first, _ in known], [second for _, _, second in known])
     figures = f"{what} {span(ratios)}" if ratios else "nothing was released"
-    return judge([is_ahead(first, second) for first, second in known], figures)
+    behind = [place for place, first, second in known if not is_ahead(first, second)]
+    if behind:
+        more = f" and {len(behind) - MOST_NAMED} more" if len(behind) > MOST_NAMED else ""
+        figures += f"; not so for {', '.join(behind[:MOST_NAMED])}{more}"
+    return judge([is_ahead(first, second) for _, first, second in known], figures)
+
+
+def _over_limits(texts: MeasuredTexts, lengths: str, first: str, second: str, label: str = "") -> Cases:
+    pairs = zip(texts.limits, texts.over_limits(lengths, first), texts.over_limits(lengths, second), strict=True)
+    return [(f"{label}Δ0={limit}", one, two) for limit, one, two in pairs]
+
+
+def _over_epsilons(texts: MeasuredTexts, lengths: str, first: str, second: str, label: str = "") -> Cases:
+    pairs = zip(texts.epsilons, texts.over_epsilons(lengths, first), texts.over_epsilons(lengths, second), strict=True)
+    return [(f"{label}ε={epsilon:g}", one, two) for epsilon, one, two in pairs]
 
 
 def _by_noise(texts: MeasuredTexts, lengths: str) -> Cases:
     cases: Cases = []
     for kind in KINDS:
         names = f"{kind}-gaussian", f"{kind}-laplace"
-        cases += zip(*(texts.over_limits(lengths, name) for name in names), strict=True)
+        label = f"{kind}, N = {lengths[-1]}, " if lengths in UNIONS else f"{kind}, "
+        cases += _over_limits(texts, lengths, *names, label)
         if lengths in OVER_EPSILON:
-            cases += zip(*(texts.over_epsilons(lengths, name) for name in names), strict=True)
+            cases += _over_epsilons(texts, lengths, *names, label)
     return cases
 
 
@@ -53,7 +70,8 @@ def _claim_noise(lengths: Sequence[str], where: str) -> MakeClaim:
     def claim(study: Study) -> Claim:
         texts = study.texts
         cases = [] if texts is None else [case for one in lengths for case in _by_noise(texts, one)]
-        sentence = f"{_called(lengths)}: Gaussian noise is ahead of Laplace noise at every Δ0 and ε"
+        places = "Δ0 and ε" if set(lengths) <= set(OVER_EPSILON) else "Δ0"
+        sentence = f"{_called(lengths)}: Gaussian noise is ahead of Laplace noise at every {places}"
         return _tested(sentence, where, NO_TEXTS if texts is None else _ahead(cases, "Gaussian / Laplace"))
 
     return claim
@@ -65,7 +83,7 @@ def _claim_descent(lengths: Sequence[str], where: str) -> MakeClaim:
         cases: Cases = []
         if texts is not None:
             for one in lengths:
-                cases += zip(texts.over_limits(one, L1), texts.over_limits(one, "policy-gaussian"), strict=True)
+                cases += _over_limits(texts, one, L1, "policy-gaussian")
         sentence = f"{_called(lengths)}: ℓ1-descent (NOT PRIVATE) is ahead of ℓ2-descent"
         return _tested(sentence, where, NO_TEXTS if texts is None else _ahead(cases, "ℓ1 / ℓ2"))
 
@@ -84,7 +102,10 @@ def _claim_epsilon(lengths: str) -> MakeClaim:
         for at, epsilon in enumerate(texts.epsilons):
             if epsilon >= FIRST_EPSILON:
                 best = max(texts.over_epsilons(lengths, name)[at] for name in ("count-gaussian", "weighted-gaussian"))
-                cases += [(texts.over_epsilons(lengths, name)[at], best) for name in GAUSSIANS]
+                cases += [
+                    (f"{_short(name)}, ε={epsilon:g}", texts.over_epsilons(lengths, name)[at], best)
+                    for name in GAUSSIANS
+                ]
         return _tested(sentence, "JPC 6.2.4", _ahead(cases, "policy / best of the two"))
 
     return claim
@@ -97,7 +118,8 @@ def claim_fewer(study: Study) -> Claim:
         return _tested(sentence, "JPC 6.2.1", NO_TEXTS)
     cases: Cases = []
     for name in PAPER_NAMES:
-        cases += zip(texts.over_limits("2", name), texts.over_limits("3", name), strict=True)
+        pairs = zip(texts.limits, texts.over_limits("2", name), texts.over_limits("3", name), strict=True)
+        cases += [(f"{_short(name)}, Δ0={limit}", two, three) for limit, two, three in pairs]
     return _tested(sentence, "JPC 6.2.1", _ahead(cases, "bigrams / trigrams"))
 
 
@@ -109,10 +131,10 @@ def claim_trigrams(study: Study) -> Claim:
         return _tested(sentence, "JPC 6.2.1", NO_TEXTS)
     pair = (L1, "weighted-gaussian")
     cases: Cases = []
-    for at in range(len(texts.limits)):
+    for at, limit in enumerate(texts.limits):
         sizes = {name: texts.over_limits("3", name)[at] for name in PAPER_NAMES}
         rest = max(size for name, size in sizes.items() if name not in pair)
-        cases += [(sizes[name], rest) for name in pair]
+        cases += [(f"{_short(name)}, Δ0={limit}", sizes[name], rest) for name in pair]
     return _tested(sentence, "JPC 6.2.1", _ahead(cases, "each of them / best of the others"))
 
 
@@ -121,26 +143,34 @@ def _claim_winner(lengths: Sequence[str], sentence: str, where: str, *, words: b
         texts = study.texts
         if texts is None:
             return _tested(sentence, where, NO_TEXTS)
-        tables = [{name: texts.over_limits(one, name) for name in PAPER_NAMES} for one in lengths]
+        limits = [f"Δ0={limit}" for limit in texts.limits]
+        epsilons = [f"ε={epsilon:g}" for epsilon in texts.epsilons]
+        tables = [(one, limits, {name: texts.over_limits(one, name) for name in PAPER_NAMES}) for one in lengths]
         tables += [
-            {name: texts.over_epsilons(one, name) for name in PAPER_NAMES} for one in lengths if one in OVER_EPSILON
+            (one, epsilons, {name: texts.over_epsilons(one, name) for name in PAPER_NAMES})
+            for one in lengths
+            if one in OVER_EPSILON
         ]
         if words:
             chosen = [row for row in ROWS if row.name in PAPER_NAMES]
-            tables += [{row.name: study.over_limits(row) for row in chosen}]
-            tables += [{row.name: study.over_epsilons(row) for row in chosen}]
+            tables.append(("1", limits, {row.name: study.over_limits(row) for row in chosen}))
+            tables.append(("1", epsilons, {row.name: study.over_epsilons(row) for row in chosen}))
         cases: Cases = []
-        for sizes in tables:
-            for at, size in enumerate(sizes[L1]):
-                cases.append((size, max(values[at] for name, values in sizes.items() if name != L1)))
+        for one, places, sizes in tables:
+            for at, place in enumerate(places):
+                best = max(values[at] for name, values in sizes.items() if name != L1)
+                cases.append((f"{_called([one]).lower()}, {place}", sizes[L1][at], best))
         return _tested(sentence, where, _ahead(cases, "ℓ1 / best of the other six"))
 
     return claim
 
 
+def _short(name: str) -> str:
+    return "ℓ1" if name == L1 else name
+
+
 def _called(lengths: Sequence[str]) -> str:
-    names = {"1-2": "unions N = 2", "1-3": "N = 3"}
-    text = " and ".join(names.get(one, LENGTHS[one]) for one in lengths)
+    text = " and ".join(f"union N = {one[-1]}" if one in UNIONS else LENGTHS[one] for one in lengths)
     return text[0].upper() + text[1:]
 
 
@@ -152,7 +182,7 @@ TEXT_CLAIMS: tuple[MakeClaim, ...] = (
     _claim_epsilon("3"),
     claim_trigrams,
     _claim_noise(UNIONS, "JPC 6.2.1"),
-    _claim_winner(UNIONS, "Unions N = 2 and 3: ℓ1-descent (NOT PRIVATE) is ahead of all", "JPC 6.2.1", words=False),
+    _claim_winner(UNIONS, "Unions N = 2 and N = 3: ℓ1-descent (NOT PRIVATE) is ahead of all", "JPC 6.2.1", words=False),
     _claim_winner(
         ("2", "3", *UNIONS), "ℓ1-descent (NOT PRIVATE) is the winner of all experiments", "JPC 7", words=True
     ),

@@ -68,6 +68,7 @@ class MeasuredTexts:
     sizes: Mapping[str, Mapping[Setting, float]]
     ceilings: Mapping[str, Mapping[float, float]]
     trials: tuple[Trial, ...]
+    trials_each: int
 
     def over_limits(self, lengths: str, name: str) -> list[float]:
         """Return the sizes of an algorithm by items per user."""
@@ -102,7 +103,7 @@ def measure_texts(
         ceilings[lengths] = {epsilon: ceiling(epsilon, DELTA, holders) for epsilon in {*epsilons, EPSILON}}
         everything += done
         del data
-    return MeasuredTexts(place.name, limits, epsilons, sizes, ceilings, tuple(everything))
+    return MeasuredTexts(place.name, limits, epsilons, sizes, ceilings, tuple(everything), trials)
 
 
 def _settings(lengths: str, limits: Sequence[int], epsilons: Sequence[float]) -> list[Setting]:
@@ -122,7 +123,7 @@ def texts_table(texts: MeasuredTexts) -> Table:
     ]
     rows.append(("ceiling", *[texts.ceilings[lengths][EPSILON] for lengths in LENGTHS]))
     note = (
-        f"ε = 3, Δ0 = 100 (funnel 300). {TEXT_NOTE} Releasing lengths one after the other (dpunion ngrams) is another "
+        f"ε = 3, Δ0 = 100 (funnel 300), means of {texts.trials_each}. {TEXT_NOTE} Releasing lengths one after the other (dpunion ngrams) is another "
         "algorithm: docs/ngrams.md."
     )
     title = f"n-grams of texts, each column a release of its own [{texts.place}]"
