@@ -5,11 +5,12 @@ from __future__ import annotations
 from dpunion.lab.claims import claims_lines, claims_note
 from dpunion.lab.comparison import Comparison
 from dpunion.lab.figures import Figure
+from dpunion.lab.paper_tables import HERE
 from dpunion.lab.published import contradictions, not_printed
 from dpunion.lab.published import papers as citations
 from dpunion.lab.reproduction import Reproduction
 from dpunion.report import Axis, AxisScale, Chart, ChartKind, Section, Series, Table, lab_page
-from dpunion.report.tables import write_cell
+from dpunion.report.tables import Cell, write_cell
 
 MOST_BARS = 60
 
@@ -112,11 +113,16 @@ def _table(table: Table) -> Table:
     columns, rows = table.columns, table.rows
     if columns[1] == "":
         columns = (columns[0], *columns[2:])
-        rows = tuple((row[0] or f"· {row[1]}", *row[2:]) for row in rows)
+        rows = tuple((_label(row[0], row[1]), *row[2:]) for row in rows)
     # Where percentages stand among numbers all is written as text, so that the cells stand below each other.
     if any(isinstance(cell, str) for row in rows for cell in row[1:]):
         rows = tuple(tuple(_kept_together(write_cell(cell)) for cell in row) for row in rows)
     return Table(table.title, columns, rows, table.note)
+
+
+def _label(name: Cell, what: Cell) -> str:
+    """Return one label for a row of which two cells tell what it holds."""
+    return f"· {what}" if not name else str(name) if what == HERE else f"{name}, {what}"
 
 
 def _kept_together(text: str) -> str:

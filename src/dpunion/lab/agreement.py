@@ -138,7 +138,16 @@ def agreement_table(compared: Sequence[Compared]) -> Table:
     rows.append(_agreement("all sizes", "held out", [one for one in sizes if not one.fitted]))
     rows.append(_agreement("all sizes", "both", sizes))
     rows.append(_agreement("all numbers", "both", compared))
-    columns = ("kind of number", "", "numbers", "within 3 %", "within 6 %", "part", "root mean square", "largest", "at")
+    columns = (
+        "kind of number",
+        "in the fit",
+        "numbers",
+        "within 3 %",
+        "within 6 %",
+        "part",
+        "root mean square",
+        "largest",
+    )
     note = (
         "Each printed number counts once; what a later paper repeats, and what cannot be meant, does not count. "
         '"Fitted": the generated data was fitted to these numbers; "held out": they had no part in the fit; "tail '
@@ -153,7 +162,7 @@ def _agreement(kind: str, fitted: str, chosen: Sequence[Compared]) -> tuple[Cell
     square = math.sqrt(sum(off * off for off in offs) / len(offs))
     worst = max(chosen, key=lambda one: abs(one.off))
     largest = deviation(worst.here, worst.printed)
-    return kind, fitted, len(offs), near, within, share(within / len(offs)), share(square), largest, worst.what
+    return kind, fitted, len(offs), near, within, share(within / len(offs)), share(square), largest
 
 
 def deviations_table(compared: Sequence[Compared]) -> Table:

@@ -123,8 +123,8 @@ def texts_table(texts: MeasuredTexts) -> Table:
     ]
     rows.append(("ceiling", *[texts.ceilings[lengths][EPSILON] for lengths in LENGTHS]))
     note = (
-        f"ε = 3, Δ0 = 100 (funnel 300), means of {texts.trials_each}. {TEXT_NOTE} Releasing lengths one after the other (dpunion ngrams) is another "
-        "algorithm: docs/ngrams.md."
+        f"ε = 3, Δ0 = 100 (funnel 300), means of {texts.trials_each}. {TEXT_NOTE} Releasing lengths one after the "
+        "other (dpunion ngrams) is another algorithm: docs/ngrams.md."
     )
     title = f"n-grams of texts, each column a release of its own [{texts.place}]"
     return Table(title, ("algorithm", *LENGTHS.values()), tuple(rows), note)
