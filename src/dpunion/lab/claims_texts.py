@@ -41,7 +41,7 @@ def _ahead(cases: Cases, what: str) -> Finding:
     behind = [place for place, first, second in known if not is_ahead(first, second)]
     if behind:
         more = f" and {len(behind) - MOST_NAMED} more" if len(behind) > MOST_NAMED else ""
-        figures += f"; not so for {', '.join(behind[:MOST_NAMED])}{more}"
+        figures += f"; not so for {'; '.join(behind[:MOST_NAMED])}{more}"
     return judge([is_ahead(first, second) for _, first, second in known], figures)
 
 
@@ -159,7 +159,7 @@ def _claim_winner(lengths: Sequence[str], sentence: str, where: str, *, words: b
         for one, places, sizes in tables:
             for at, place in enumerate(places):
                 best = max(values[at] for name, values in sizes.items() if name != L1)
-                cases.append((f"{_called([one]).lower()}, {place}", sizes[L1][at], best))
+                cases.append((f"{_named(one)}, {place}", sizes[L1][at], best))
         return _tested(sentence, where, _ahead(cases, "ℓ1 / best of the other six"))
 
     return claim
@@ -169,8 +169,12 @@ def _short(name: str) -> str:
     return "ℓ1" if name == L1 else name
 
 
+def _named(lengths: str) -> str:
+    return f"union N = {lengths[-1]}" if lengths in UNIONS else LENGTHS[lengths]
+
+
 def _called(lengths: Sequence[str]) -> str:
-    text = " and ".join(f"union N = {one[-1]}" if one in UNIONS else LENGTHS[one] for one in lengths)
+    text = " and ".join(map(_named, lengths))
     return text[0].upper() + text[1:]
 
 
