@@ -202,7 +202,7 @@ EXPLANATIONS = {
 
 
 def _why(one: Compared) -> str:
-    at_ten = one.kind in (POLICY_SIZES, PASS_SIZES) and "Δ0=10" in one.what.replace("Δ0=100", "").split(", ")
+    at_ten = one.kind in (POLICY_SIZES, PASS_SIZES) and "Δ0=10" in one.what.split(", ")
     return AT_TEN if at_ten else EXPLANATIONS[one.kind]
 
 
