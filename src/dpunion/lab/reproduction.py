@@ -176,7 +176,7 @@ def reproduce(
         refuse_replacing([Path(out) / name for name in (RESULTS, TRIALS, JOURNAL)], place)
     with _journal_in(out, overwrite=overwrite) as journal:
         runner = _Runner(scale, seed, jobs, journal, progress)
-        thin = runner.words(tail_settings(), SHAPES["film reviews"])
+        thin = runner.words(tail_settings(scale.limits), SHAPES["film reviews"])
         words = runner.words(all_settings(scale.limits, scale.epsilons, scale.margins), FITTED)
         measured_texts = None if place is None else runner.texts(place)
         study = Study(words, scale.limits, scale.epsilons, scale.margins, measured_texts)
@@ -212,7 +212,7 @@ def _parts(study: Study, thin: Measured) -> Iterator[Table | Figure]:
     yield paper_tables.passes_table(words, limits)
     yield paper_figures.epsilons_figure(words, study.epsilons)
     yield paper_figures.margins_figure(words, study.margins)
-    yield tail_table([("a chat, as above", words), ("film reviews", thin)])
+    yield tail_table([("a chat, as above", words), ("film reviews", thin)], limits)
     if study.texts is not None:
         yield texts_table(study.texts)
         yield from text_figures(study.texts)
