@@ -24,14 +24,12 @@ from dpunion.algorithms import (
 from dpunion.budget import Budget
 from dpunion.calibration.optimal import ceiling
 from dpunion.errors import BadParameter, CannotWrite
-from dpunion.lab import evaluation, reproduction
 from dpunion.lab import trials as lab_trials
 from dpunion.lab.comparison import journal_of
-from dpunion.lab.data import COVERAGE, load
+from dpunion.lab.data import load
 from dpunion.lab.figures import NOT_PRIVATE, Figure, Line, deviation
 from dpunion.lab.grids import grid
 from dpunion.lab.journals import open_journal
-from dpunion.lab.published import missing, papers, published_tables
 from dpunion.lab.study import Greedy, GreedyByOwnCounts, L1DescentL2Budget
 from dpunion.lab.trials import Setting, identity, plan_setting, run_trial, trial_key
 from dpunion.report.tables import Table, write_cell
@@ -407,117 +405,6 @@ def test_an_entry_that_does_not_read_as_a_trial_is_run_again(tmp_path, counted):
     assert len(counted) == 8
 
 
-# --- published numbers --------------------------------------------------------------------------------------
-
-
-def test_every_published_number_is_cited():
-    tables = published_tables()
-    for table in tables.values():
-        assert table.paper in papers()
-        assert table.table
-        assert table.source
-        assert table.rows
-        assert all(value > 0 for row in table.rows.values() for value in row.values())
-    assert tables["jpc-2"].value("policy-gaussian", 100) == 17_024
-    assert tables["jpc-2"].value("policy-gaussian", 300) is None
-    assert tables["jpc-2"].value("count-laplace", 1) is None
-    assert tables["icml-2"].value("policy-gaussian, 1 pass", 100) is None
-    assert len(missing()) >= 5
-
-
-def test_the_papers_rows_are_rows_of_the_evaluation():
-    assert set(published_tables()["jpc-2"].rows) <= {row.printed for row in evaluation.ROWS}
-    assert set(published_tables()["icml-2"].rows) == set(evaluation.PASSES)
-    assert tuple(map(str, COVERAGE)) == tuple(published_tables()["jpc-holders"].rows["held"])
-
-
-def test_settings_of_the_papers_use_the_papers_constants():
-    for row in evaluation.ROWS:
-        if row.printed:
-            assert row.setting(100).parameters["calibration"] == "published"
-    for name in evaluation.PASSES:
-        assert evaluation.passes_setting(name, 100).parameters["cutoff_margin"] == 2.0
-
-
-# --- reproduction -------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def quick(tmp_path_factory):
-    out = tmp_path_factory.mktemp("out") / "reproduction"
-    return lab.reproduce(quick=True, users=1_000, out=out), out
-
-
-def test_a_quick_reproduction_has_every_table_and_figure(quick):
-    result, _ = quick
-    text = result.text()
-    assert text.startswith("NOT PRIVATE")
-    for words in (
-        "JPC Table 1",
-        "JPC Table 2",
-        "JPC Table 3",
-        "JPC Table 4",
-        "Table 1]",
-        "Figure 4",
-        "Figure 5",
-        "Figure 6",
-    ):
-        assert words in text
-    for name in ("funnel", "dp-sips", "ceiling", "greedy (NOT PRIVATE)", "l1-descent-l2-budget (NOT PRIVATE)"):
-        assert name in text
-    assert "not available to us" in text
-    assert "Left out by --quick" in text
-    assert sum(isinstance(part, Figure) for part in result.parts) == 5
-
-
-def test_numbers_of_other_sizes_are_not_compared(quick):
-    result, _ = quick
-    deviations = [
-        row for part in result.parts if isinstance(part, Table) for row in part.rows if "deviation" in row[:2]
-    ]
-    assert deviations
-    assert all(cell is None for row in deviations for cell in row[2:])
-    assert "Deviations above" not in result.text()
-
-
-def test_a_reproduction_writes_its_results_and_goes_on(quick, counted):
-    result, out = quick
-    values = json.loads((out / "results.json").read_text())
-    assert values["warning"] == NOT_PRIVATE
-    assert values["not_available"] == list(missing())
-    table = pq.read_table(out / "trials.parquet")
-    assert table.schema.metadata[b"dpunion"] == b"NOT PRIVATE"
-    assert len(table) == len(result.trials) == len(values["trials"])
-    again = lab.reproduce(quick=True, users=1_000, out=out)
-    assert counted == []
-    assert again.text() == result.text()
-
-
-def test_measured_means_stand_in_the_tables(quick):
-    result, _ = quick
-    table = next(part for part in result.parts if "JPC Table 2" in part.title)
-    row = next(row for row in table.rows if row[0] == "policy-gaussian")
-    setting = evaluation.BY_NAME["policy-gaussian"].setting(100)
-    sizes = [trial.size for trial in result.trials if trial.setting == setting]
-    assert row[-1] == np.mean(sizes)
-    coverage = next(part for part in result.parts if "JPC Table 3" in part.title)
-    here = next(row for row in coverage.rows if row[0] == "policy-gaussian")
-    covered = next(trial.covered for trial in result.trials if trial.setting == setting)
-    holders = load(lab.AskRedditLike(users=1_000)).holders
-    assert here[2] == f"{100 * covered[0] / np.count_nonzero(holders >= 5):.1f} %"
-
-
-def test_texts_that_are_not_there(monkeypatch, tmp_path):
-    with pytest.raises(BadParameter, match="no file"):
-        reproduction._texts(tmp_path / "none.parquet")
-    monkeypatch.delenv("DPUNION_DATA", raising=False)
-    assert reproduction._texts(None) is None
-    monkeypatch.setenv("DPUNION_DATA", str(tmp_path))
-    assert reproduction._texts(None) is None
-    (tmp_path / reproduction.TEXTS).write_bytes(b"")
-    assert reproduction._texts(None) == tmp_path / reproduction.TEXTS
-
-
 # --- tables -------------------------------------------------------------------------------------------------
 
 
@@ -549,24 +436,6 @@ def test_deviations_are_written_with_their_sign():
     assert deviation(94.0, 100.0) == "-6.0 %"
     assert deviation(94.0, None) is None
     assert write_cell(None) == "–"
-
-
-def test_large_deviations_are_listed(data):
-    sizes = {"policy-gaussian": 1.0, "weighted-laplace": 1.2}
-    table = published_tables()["jpc-2"]
-    limits = (100,)
-    settings = evaluation.all_settings(limits, (), ())
-
-    class Fixed(evaluation.Measured):
-        def size(self, setting):
-            factor = sizes.get(setting.algorithm.name, 1.0)
-            return factor * (table.value(setting.algorithm.name, 100) or 1.0)
-
-    found = evaluation.deviations_table(Fixed(data, {setting: [] for setting in settings}, comparable=True), limits)
-    listed = {row[0]: row[3] for row in found.rows}
-    assert listed["weighted-laplace, Δ0=100"] == "+20.0 %"
-    assert "policy-gaussian, Δ0=100" not in listed
-    assert "items held by at least 5 users" in listed
 
 
 def test_the_names_of_the_lab():

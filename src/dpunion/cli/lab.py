@@ -72,9 +72,11 @@ The lab never releases: sizes measured on people's data are [bold]NOT PRIVATE[/b
 
 GENERATE_HELP = """Generate data like the papers' (users of r/AskReddit and their words), as Parquet or CSV.
 
-[bold]Example[/bold]
+[bold]Examples[/bold]
 
-  [cyan]dpunion lab generate words.parquet --users 50000 --seed 1[/cyan]"""
+  [cyan]dpunion lab generate words.parquet --users 50000 --seed 1[/cyan]
+
+  [cyan]dpunion lab generate papers.parquet --fitted[/cyan]"""
 
 Ledger = Annotated[str | None, typer.Option("--ledger", hidden=True)]
 Html = Annotated[
@@ -94,7 +96,7 @@ def reproduce_command(
     quick: Annotated[bool, typer.Option("--quick", help="Few users, one trial: to see the shape in seconds.")] = False,
     users: Annotated[int | None, typer.Option(help="Users to generate.", show_default="223388")] = None,
     seed: Annotated[int, typer.Option(help="Of the generated data.")] = 0,
-    trials: Annotated[int | None, typer.Option(help="Runs to average.", show_default="3")] = None,
+    trials: Annotated[int | None, typer.Option(help="Runs to average.", show_default="5")] = None,
     texts: Annotated[
         Path | None,
         typer.Option(help="Parquet with columns user and text, for n-grams.", show_default="DPUNION_DATA's reviews"),
@@ -261,17 +263,21 @@ def generate_command(
     out: Annotated[Path, typer.Argument(metavar="OUT", help="A .parquet or .csv file.", show_default=False)],
     users: Annotated[int, typer.Option(help="How many.")] = 223_388,
     seed: Annotated[int, typer.Option(help="The same seed gives the same data.")] = 0,
+    fitted: Annotated[
+        bool, typer.Option("--fitted", help="Fitted to what the papers print, as reproduce uses.")
+    ] = False,
     force: Force = False,
     ledger: Ledger = None,
 ) -> None:
     """Generate data."""
     refuse_ledger(ledger)
-    from dpunion.lab.generators import AskRedditLike
+    from dpunion.lab.generators import AskRedditFitted, AskRedditLike
     from dpunion.lab.results import write_generated
 
+    kind = AskRedditFitted if fitted else AskRedditLike
     with progress_bar() as show:
         show("generating", None)
-        write_generated(out, AskRedditLike(users=users, seed=seed), overwrite=force)
+        write_generated(out, kind(users=users, seed=seed), overwrite=force)
     say(f"Generated {users:,} users into {out}: nobody's data, columns user and item. This is not a release.")
 
 

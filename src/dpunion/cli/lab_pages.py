@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dpunion.lab.claims import claims_lines, claims_note
 from dpunion.lab.comparison import Comparison
 from dpunion.lab.figures import Figure
-from dpunion.lab.published import missing
+from dpunion.lab.paper_tables import HERE
+from dpunion.lab.published import contradictions, not_printed
 from dpunion.lab.published import papers as citations
 from dpunion.lab.reproduction import Reproduction
 from dpunion.report import Axis, AxisScale, Chart, ChartKind, Section, Series, Table, lab_page
-from dpunion.report.tables import write_cell
+from dpunion.report.tables import Cell, write_cell
 
 MOST_BARS = 60
 
@@ -18,9 +20,24 @@ def reproduction_page(result: Reproduction) -> str:
     facts = result.data
     lead = f"{facts['name']}: {facts['pairs']:,} pairs, {facts['items']:,} items. Means of {result.trials_each} trials."
     sections = [_section(part) for part in result.parts]
-    sections.append(Section("Left out", (*result.skipped, "Not available to us:", *missing())))
+    sections.append(Section("Claims", _claims(result), (_verdicts(result),)))
+    sections.append(Section("What is odd about the printed numbers", tuple(contradictions().values())))
+    sections.append(Section("Left out", (*result.skipped, "Not printed in the papers:", *not_printed())))
     sections.append(Section("Papers", tuple(f"[{name}] {text}" for name, text in citations().items())))
     return lab_page("The papers' evaluation, run again", sections, lead=f"NOT PRIVATE. {lead}")
+
+
+def _claims(result: Reproduction) -> tuple[str, ...]:
+    """Return the claims as paragraphs, which a phone can show."""
+    return claims_note(result.claims), *map(" ".join, claims_lines(result.claims))
+
+
+def _verdicts(result: Reproduction) -> Table:
+    rows = tuple(
+        (str(number), claim.by_papers.verdict.value, claim.by_runs.verdict.value)
+        for number, claim in enumerate(result.claims, 1)
+    )
+    return Table("Verdicts", ("claim", "by the papers' own tables", "by our runs"), rows)
 
 
 def comparison_page(result: Comparison) -> str:
@@ -96,12 +113,17 @@ def _table(table: Table) -> Table:
     columns, rows = table.columns, table.rows
     if columns[1] == "":
         columns = (columns[0], *columns[2:])
-        rows = tuple((row[0] or f"· {row[1]}", *row[2:]) for row in rows)
+        rows = tuple((_label(row[0], row[1]), *row[2:]) for row in rows)
     # Where percentages stand among numbers all is written as text, so that the cells stand below each other.
     if any(isinstance(cell, str) for row in rows for cell in row[1:]):
         rows = tuple(tuple(_kept_together(write_cell(cell)) for cell in row) for row in rows)
     return Table(table.title, columns, rows, table.note)
 
 
+def _label(name: Cell, what: Cell) -> str:
+    """Return one label for a row of which two cells tell what it holds."""
+    return f"· {what}" if not name else str(name) if what == HERE else f"{name}, {what}"
+
+
 def _kept_together(text: str) -> str:
-    return text.replace(" %", "\u00a0%")
+    return text.strip().replace(" %", "\u00a0%").replace(" ±", "\u00a0±").replace("±  ", "±").replace("± ", "±")

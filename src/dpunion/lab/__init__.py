@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dpunion.lab.comparison import Comparison, compare
-    from dpunion.lab.generators import AskRedditLike
+    from dpunion.lab.generators import AskRedditFitted, AskRedditLike
     from dpunion.lab.reproduction import Reproduction, reproduce
 
-__all__ = ["AskRedditLike", "Comparison", "Reproduction", "compare", "reproduce"]
+__all__ = ["AskRedditFitted", "AskRedditLike", "Comparison", "Reproduction", "compare", "reproduce"]
 
 _HOMES = {
+    "AskRedditFitted": "generators",
     "AskRedditLike": "generators",
     "Comparison": "comparison",
     "Reproduction": "reproduction",

@@ -6,7 +6,7 @@ Guarantees: none. What is measured on it is NOT PRIVATE, and its fingerprint is 
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +15,12 @@ import numpy as np
 from dpunion.algorithms import MAX_ITEMS, Bounding
 from dpunion.contributions import Contributions, Int64s
 from dpunion.engines.local.engine import LocalEngine, open_request, read_sets
-from dpunion.lab.generators import AskRedditLike
+from dpunion.lab.generators import Generated
 from dpunion.randomness import RunKey
 from dpunion.requests import Progress, Request, Run
 
 ENCODING_KEY = 0
-COVERAGE = (5, 10, 15, 20, 25)
+COVERAGE = (5, 10, 15, 18, 20, 25)
 """The numbers of holders for which coverage is told (k of k-anonymity)."""
 
 
@@ -52,15 +52,12 @@ class LabData:
 
 
 def load(source: Any, *, progress: Progress | None = None, **asked: Any) -> LabData:
-    """Read a source as `dpunion.release` does, or an `AskRedditLike` to generate, and keep everything of everybody.
+    """Read a source as `dpunion.release` does, or `Generated` data, and keep everything of everybody.
 
     asked: user, item, text, query, null_users, normalize, as in `dpunion.release`.
     """
-    if isinstance(source, AskRedditLike):
-        name = f"AskReddit-like, {source.users:,} users, seed {source.seed}"
-        usual = AskRedditLike()
-        if replace(source, users=usual.users, seed=usual.seed) != usual:
-            name += f", {source.items:,} ranks, knee at {source.knee:,}, exponent {source.exponent:g}"
+    if isinstance(source, Generated):
+        name = source.name
         request = Request.of(source.reader(), user="user", item="item")
     else:
         request = Request.of(source, **asked)

@@ -5,6 +5,7 @@ Everything here is seeded and public; numpy's generator is fine for that and is 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,49 +14,29 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dpunion.contributions import Int64s
+from dpunion.contributions import Float64s, Int64s
+from dpunion.lab.shapes import BANDS, FITTED, RANKS, SHAPES, Shape, band_of, sizes_of
 
 USERS_PER_CHUNK = 16_384
 
 
-@dataclass(frozen=True, slots=True)
-class AskRedditLike:
-    """A set like the one of the papers (users of r/AskReddit), on which their algorithms release what they report.
+class Generated(ABC):
+    """Data that is generated: users are numbers, items are ranks."""
 
-    Set sizes are log-normal (log mean 2.94, log sd 1.2, clipped to 1..2000). Items are ranks 1..400,000 drawn with
-    probability 1/r up to 3000 and falling as r^-1.75 beyond.
+    __slots__ = ()
 
-    knee: where the tail begins. exponent: how fast the head falls; a larger one makes common words more common.
-    """
+    users: int
+    seed: int
+    items: int
 
-    users: int = 223_388
-    seed: int = 0
-    items: int = 400_000
-    knee: int = 3_000
-    exponent: float = 1.0
-
+    @abstractmethod
     def chunks(self) -> Iterator[tuple[Int64s, Int64s]]:
         """Yield (user numbers, item ranks) of whole users, distinct within a user: int64[pairs] each."""
-        generator = np.random.default_rng(self.seed)
-        ranks = np.arange(1, self.items + 1)
-        head, tail = 1.0 / ranks**self.exponent, (ranks / self.knee) ** -1.75 / self.knee**self.exponent
-        density = np.where(ranks < self.knee, head, tail)
-        cumulative = np.cumsum(density)
-        cumulative /= cumulative[-1]
-        for first in range(0, self.users, USERS_PER_CHUNK):
-            count = min(USERS_PER_CHUNK, self.users - first)
-            sizes = np.clip(np.rint(np.exp(generator.normal(2.94, 1.2, count))), 1, 2000).astype(np.int64)
-            # Drawing 2.2 size + 5 tokens and keeping the first `size` distinct ones is close enough to drawing on.
-            draws = (2.2 * sizes + 5).astype(np.int64)
-            owner = np.repeat(np.arange(count), draws)
-            token = np.searchsorted(cumulative, generator.random(len(owner)), side="right") + 1
-            _, place = np.unique(owner * (self.items + 1) + token, return_index=True)
-            place.sort()
-            owner, token = owner[place], token[place]
-            starts = np.searchsorted(owner, np.arange(count))
-            nth = np.arange(len(owner)) - starts[owner]
-            kept = nth < sizes[owner]
-            yield owner[kept] + first, token[kept]
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """Return what the data is called."""
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield record batches with string columns `user` and `item`."""
@@ -76,3 +57,113 @@ class AskRedditLike:
         with pq.ParquetWriter(path, reader.schema, compression="zstd") as writer:
             for batch in reader:
                 writer.write_batch(batch)
+
+
+@dataclass(frozen=True, slots=True)
+class AskRedditLike(Generated):
+    """A set like the one of the papers (users of r/AskReddit), on which their algorithms release what they report.
+
+    Set sizes are log-normal (log mean 2.94, log sd 1.2, clipped to 1..2000). Items are ranks 1..400,000 drawn with
+    probability 1/r up to 3000 and falling as r^-1.75 beyond.
+
+    knee: where the tail begins. exponent: how fast the head falls; a larger one makes common words more common.
+    """
+
+    users: int = 223_388
+    seed: int = 0
+    items: int = 400_000
+    knee: int = 3_000
+    exponent: float = 1.0
+
+    @property
+    def name(self) -> str:
+        """Return what the data is called."""
+        name = f"AskReddit-like, {self.users:,} users, seed {self.seed}"
+        usual = AskRedditLike(self.users, self.seed)
+        if self != usual:
+            name += f", {self.items:,} ranks, knee at {self.knee:,}, exponent {self.exponent:g}"
+        return name
+
+    def chunks(self) -> Iterator[tuple[Int64s, Int64s]]:
+        """Yield (user numbers, item ranks) of whole users, distinct within a user: int64[pairs] each."""
+        generator = np.random.default_rng(self.seed)
+        ranks = np.arange(1, self.items + 1)
+        head, tail = 1.0 / ranks**self.exponent, (ranks / self.knee) ** -1.75 / self.knee**self.exponent
+        density = np.where(ranks < self.knee, head, tail)
+        cumulative = _cumulative(density)
+        for first in range(0, self.users, USERS_PER_CHUNK):
+            count = min(USERS_PER_CHUNK, self.users - first)
+            sizes = np.clip(np.rint(np.exp(generator.normal(2.94, 1.2, count))), 1, 2000).astype(np.int64)
+            # Drawing 2.2 size + 5 tokens and keeping the first `size` distinct ones is close enough to drawing on.
+            draws = (2.2 * sizes + 5).astype(np.int64)
+            owner = np.repeat(np.arange(count), draws)
+            token = _drawn(cumulative, generator.random(len(owner)))
+            owner, token = _first_distinct(owner, token, sizes)
+            yield owner + first, token
+
+
+@dataclass(frozen=True, slots=True)
+class AskRedditFitted(Generated):
+    """A set fitted to what the papers print about theirs: shares of users by set size, items with at least k holders.
+
+    How it was fitted, and to which numbers, says `dpunion.lab.fitting`; the shape itself `dpunion.lab.shapes`.
+    """
+
+    users: int = 223_388
+    seed: int = 0
+    shape: Shape = FITTED
+
+    @property
+    def items(self) -> int:  # type: ignore[override]
+        """Return the number of ranks there are."""
+        return RANKS
+
+    @property
+    def name(self) -> str:
+        """Return what the data is called."""
+        tail = next((name for name, shape in SHAPES.items() if shape == self.shape), "nothing known")
+        return f"AskReddit fitted, tail as in {tail}, {self.users:,} users, seed {self.seed}"
+
+    def chunks(self) -> Iterator[tuple[Int64s, Int64s]]:
+        """Yield (user numbers, item ranks) of whole users, distinct within a user: int64[pairs] each."""
+        generator = np.random.default_rng(self.seed)
+        sizes = sizes_of(self.users, generator.permutation(self.users))
+        bands = band_of(sizes)
+        odds = self.shape.band_odds(np.arange(1.0, RANKS + 1.0))
+        cumulative = [_cumulative(row) for row in odds]
+        del odds
+        there = np.unique(sizes)
+        # Some more than are expected to be needed: that somebody's set stays smaller is very rare.
+        needed = self.shape.draws(there.astype(np.float64))
+        draws = np.zeros(there[-1] + 1, dtype=np.int64)
+        draws[there] = (1.15 * needed + 5.0 * np.sqrt(needed) + 5.0).astype(np.int64)
+        for first in range(0, self.users, USERS_PER_CHUNK):
+            mine = sizes[first : first + USERS_PER_CHUNK]
+            owner = np.repeat(np.arange(len(mine)), draws[mine])
+            token = np.empty(len(owner), dtype=np.int64)
+            chance, band = generator.random(len(owner)), bands[first + owner]
+            for at in range(BANDS):
+                place = np.flatnonzero(band == at)
+                token[place] = _drawn(cumulative[at], chance[place])
+            owner, token = _first_distinct(owner, token, mine)
+            yield owner + first, token
+
+
+def _cumulative(odds: Float64s) -> Float64s:
+    cumulative = np.cumsum(odds)
+    return np.asarray(cumulative / cumulative[-1])
+
+
+def _drawn(cumulative: Float64s, chances: Float64s) -> Int64s:
+    """Return the ranks on which chances fall."""
+    return np.asarray(np.searchsorted(cumulative, chances, side="right") + 1, dtype=np.int64)
+
+
+def _first_distinct(owner: Int64s, token: Int64s, sizes: Int64s) -> tuple[Int64s, Int64s]:
+    """Keep the first sizes[user] different tokens of each user, in the order in which they were drawn."""
+    _, place = np.unique(owner * (np.int64(token.max()) + 1) + token, return_index=True)
+    place.sort()
+    owner, token = owner[place], token[place]
+    nth = np.arange(len(owner)) - np.searchsorted(owner, np.arange(len(sizes)))[owner]
+    kept = nth < sizes[owner]
+    return owner[kept], token[kept]

@@ -1,74 +1,79 @@
-"""The papers' evaluation, run again: every table and figure beside the printed numbers, as far as we have them."""
+"""The papers' evaluation, run again: every table, figure and claim beside what is printed."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dpunion.calibration.optimal import ceiling
-from dpunion.errors import BadParameter, CannotWrite
+from dpunion.errors import CannotWrite
 from dpunion.foreign import ForeignErrors, system_reason
-from dpunion.lab import evaluation as papers
+from dpunion.lab import paper_figures, paper_tables
+from dpunion.lab.agreement import agreement_table, compare_all, deviations_table
+from dpunion.lab.claims import Claim, Study, claims_table, claims_text
+from dpunion.lab.claims_texts import TEXT_CLAIMS
+from dpunion.lab.claims_words import WORD_CLAIMS
 from dpunion.lab.data import load
 from dpunion.lab.figures import NOT_PRIVATE, Figure
-from dpunion.lab.generators import AskRedditLike
+from dpunion.lab.generators import AskRedditFitted
 from dpunion.lab.journals import Journal, open_journal
-from dpunion.lab.published import missing
+from dpunion.lab.measuring import Measured, sort_by_setting
+from dpunion.lab.published import contradictions, not_printed
 from dpunion.lab.published import papers as citations
 from dpunion.lab.results import refuse_replacing, write_results
+from dpunion.lab.rows import all_settings
+from dpunion.lab.shapes import FITTED, SHAPES, Shape
+from dpunion.lab.tails import tail_settings, tail_table
+from dpunion.lab.texts import TEXTS, MeasuredTexts, find_texts, measure_texts, text_figures, texts_table
 from dpunion.lab.trials import Setting, Trial, check_counts, plan_all, run_all
-from dpunion.report.tables import Cell, Table
-from dpunion.requests import Progress, Words
+from dpunion.report.tables import Table
+from dpunion.requests import Progress
 
-FORMAT = "dpunion-lab-reproduction/1"
+FORMAT = "dpunion-lab-reproduction/2"
 RESULTS, TRIALS, JOURNAL = "results.json", "trials.parquet", "trials.journal"
-TEXTS = "imdb_reviews_50k.parquet"
-LENGTHS = {"1": "words", "2": "bigrams", "3": "trigrams", "1-3": "words, bigrams and trigrams as one set"}
-TEXT_ROWS = (
-    "weighted-gaussian",
-    "policy-laplace",
-    "policy-gaussian",
-    "policy-gaussian, exact",
-    "dp-sips",
-    "funnel",
-    "l1-descent-l2-budget (NOT PRIVATE)",
-)
 
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """How much is run."""
+    """How much is run. text_trials: of n-grams, whose trials the papers do not number."""
 
     users: int
     trials: int
     limits: tuple[int, ...]
     epsilons: tuple[float, ...]
     margins: tuple[float, ...]
+    text_trials: int
 
 
 FULL = Scale(
-    AskRedditLike().users,
-    3,
+    AskRedditFitted().users,
+    5,
     (1, 10, 50, 100, 200, 300),
     (0.5, 1.0, 2.0, 3.0, 4.0, 5.0),
     (0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 7.0, 10.0),
+    2,
 )
-QUICK = Scale(3_000, 1, (1, 10, 100), (1.0, 3.0), (0.0, 3.0))
+QUICK = Scale(3_000, 1, (1, 10, 100), (1.0, 3.0), (0.0, 3.0), 1)
 
 
 @dataclass(frozen=True, slots=True)
 class Reproduction:
-    """Tables and figures in the order of the papers, the trials behind them, and what was left out. NOT PRIVATE."""
+    """Tables and figures in the order of the papers, claims, the trials, and what was left out. NOT PRIVATE."""
 
     data: dict[str, Any]
     trials_each: int
     parts: tuple[Table | Figure, ...]
+    claims: tuple[Claim, ...]
     trials: tuple[Trial, ...]
     skipped: tuple[str, ...]
+
+    @property
+    def tables(self) -> list[Table]:
+        """Return everything as tables."""
+        return [part if isinstance(part, Table) else part.table() for part in self.parts]
 
     def text(self) -> str:
         """Return everything for a terminal."""
@@ -79,26 +84,60 @@ class Reproduction:
             f"{facts['name']}: {facts['pairs']:,} pairs, {facts['items']:,} items. Means of {self.trials_each} trials."
         )
         sources = [f"[{name}] {citation}." for name, citation in citations().items()]
-        unknown = ["Not available to us:", *[f"- {what}" for what in missing()]]
+        odd = ["What is odd about the printed numbers:", *[f"- {what}" for what in contradictions().values()]]
+        unknown = ["Not printed in the papers:", *[f"- {what}" for what in not_printed()]]
         blocks = [NOT_PRIVATE, "\n".join([head, *sources]), *[table.text() for table in tables]]
-        return "\n\n".join([*blocks, *self.skipped, "\n".join(unknown)]) + "\n"
+        lists = [claims_text(self.claims), *self.skipped, "\n".join(odd), "\n".join(unknown)]
+        return "\n\n".join([*blocks, *lists]) + "\n"
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain values, with the warning first."""
-        tables = [part if isinstance(part, Table) else part.table() for part in self.parts]
+        tables = [*self.tables, claims_table(self.claims)]
         return {
             "format": FORMAT,
             "warning": NOT_PRIVATE,
             "data": self.data,
             "trials_each": self.trials_each,
             "papers": citations(),
-            "not_available": list(missing()),
+            "odd": contradictions(),
+            "not_printed": list(not_printed()),
             "skipped": list(self.skipped),
             "tables": [
                 {"title": one.title, "columns": one.columns, "rows": one.rows, "note": one.note} for one in tables
             ],
             "trials": [trial.to_dict() for trial in self.trials],
         }
+
+
+@dataclass(frozen=True, slots=True)
+class _Runner:
+    """How trials are run."""
+
+    scale: Scale
+    seed: int
+    jobs: int
+    journal: Journal | None
+    progress: Progress | None
+
+    def words(self, settings: list[Setting], shape: Shape) -> Measured:
+        """Run settings on generated words."""
+        tell = self.progress or (lambda _stage, _done: None)
+        plans = plan_all(settings, tell)
+        data = load(AskRedditFitted(self.scale.users, self.seed, shape), progress=self.progress)
+        done = run_all(data, plans, trials=self.scale.trials, jobs=self.jobs, journal=self.journal, on_trial=tell)
+        return Measured(data, sort_by_setting(done), comparable=self.scale.users == FULL.users)
+
+    def texts(self, place: Path) -> MeasuredTexts:
+        """Run n-grams on texts."""
+        return measure_texts(
+            place,
+            self.scale.limits,
+            self.scale.epsilons,
+            trials=self.scale.text_trials,
+            jobs=self.jobs,
+            journal=self.journal,
+            progress=self.progress,
+        )
 
 
 def reproduce(
@@ -113,105 +152,89 @@ def reproduce(
     overwrite: bool = False,
     progress: Progress | None = None,
 ) -> Reproduction:
-    """Run the evaluation of Gopi et al. on the AskReddit-like set, Funnel, DP-SIPS and the ceiling added.
+    """Run the evaluation of Gopi et al. on a set fitted to theirs; Funnel, DP-SIPS and the ceiling are added.
 
     quick: few users and one trial, to see the shape; printed numbers are then not comparable. users, trials: other than
     the defaults. texts: a Parquet file with columns user and text, for n-grams; else imdb_reviews_50k.parquet in the
-    folder that DPUNION_DATA names, or left out. out: a folder for results.json and trials.parquet; a journal in it
-    keeps every finished trial, so that the same call after an interruption runs only what is missing. overwrite: start
-    over.
+    folder that DPUNION_DATA names (not when quick), or left out. out: a folder for results.json and trials.parquet; a
+    journal in it keeps every finished trial, so that the same call after an interruption runs only what is missing.
+    overwrite: start over.
     """
-    scale = QUICK if quick else FULL
-    each = scale.trials if trials is None else trials
+    usual = QUICK if quick else FULL
+    each = usual.trials if trials is None else trials
     check_counts(each, jobs)
-    generator = AskRedditLike(users=scale.users if users is None else users, seed=seed)
-    tell = progress or (lambda _stage, _done: None)
+    scale = Scale(
+        usual.users if users is None else users,
+        each,
+        usual.limits,
+        usual.epsilons,
+        usual.margins,
+        min(each, usual.text_trials),
+    )
+    place = None if quick and texts is None else find_texts(texts)
     if out is not None:
-        refuse_replacing([Path(out) / name for name in (RESULTS, TRIALS, JOURNAL)], _texts(texts))
+        refuse_replacing([Path(out) / name for name in (RESULTS, TRIALS, JOURNAL)], place)
     with _journal_in(out, overwrite=overwrite) as journal:
-        plans = plan_all(papers.all_settings(scale.limits, scale.epsilons, scale.margins), tell)
-        data = load(generator, progress=progress)
-        done = run_all(data, plans, trials=each, jobs=jobs, journal=journal, on_trial=tell)
-        measured = papers.Measured(data, _by_setting(done), comparable=generator.users == FULL.users)
-        parts = [*_parts(measured, scale)]
-        skipped: list[str] = []
-        place = _texts(texts)
-        if quick:
-            skipped.append("Left out by --quick: bigrams, trigrams and unions of lengths.")
-        elif place is None:
-            skipped.append(
-                "Left out: bigrams, trigrams and unions of lengths, as DPUNION_DATA names no folder with "
-                f"{TEXTS} and no texts were given."
-            )
-        else:
-            table, more = _ngrams(place, each, jobs, journal, progress)
-            parts.append(table)
-            done += more
-        result = Reproduction(data.facts, each, tuple(parts), tuple(done), tuple(skipped))
+        runner = _Runner(scale, seed, jobs, journal, progress)
+        thin = runner.words(tail_settings(scale.limits), SHAPES["film reviews"])
+        words = runner.words(all_settings(scale.limits, scale.epsilons, scale.margins), FITTED)
+        measured_texts = None if place is None else runner.texts(place)
+        study = Study(words, scale.limits, scale.epsilons, scale.margins, measured_texts)
+        done = [trial for found in (words, thin) for of in found.trials.values() for trial in of]
+        result = Reproduction(
+            words.data.facts,
+            each,
+            tuple(_parts(study, thin)),
+            tuple(claim(study) for claim in (*WORD_CLAIMS, *TEXT_CLAIMS)),
+            (*done, *(measured_texts.trials if measured_texts else ())),
+            _left_out(study, quick=quick),
+        )
         if out is not None:
             for name in (RESULTS, TRIALS):
                 write_results(Path(out) / name, result.to_dict(), result.trials, overwrite=True)
     return result
 
 
-def _parts(measured: papers.Measured, scale: Scale) -> Iterator[Table | Figure]:
-    yield papers.statistics_table(measured)
-    yield papers.zipf_figure(measured.data)
-    yield papers.set_sizes_figure(measured.data)
-    yield papers.sizes_table(measured, scale.limits)
-    yield papers.limits_figure(measured, scale.limits)
-    yield papers.coverage_table(measured)
-    yield papers.passes_table(measured, scale.limits)
-    yield papers.epsilons_figure(measured, scale.epsilons)
-    yield papers.margins_figure(measured, scale.margins)
-    if measured.comparable:
-        yield papers.deviations_table(measured, scale.limits)
+def _parts(study: Study, thin: Measured) -> Iterator[Table | Figure]:
+    words, limits = study.words, study.limits
+    compared = compare_all(words, limits)
+    if words.comparable:
+        yield agreement_table(compared)
+    yield paper_tables.statistics_table(words)
+    yield paper_figures.zipf_figure(words.data)
+    yield paper_figures.set_sizes_figure(words.data)
+    yield paper_tables.sizes_table(words, limits)
+    yield paper_figures.limits_figure(words, limits)
+    yield paper_figures.printed_limits_figure(limits)
+    yield paper_tables.journal_table(words, limits)
+    yield paper_figures.journal_figure(words, limits)
+    yield paper_tables.coverage_table(words)
+    yield paper_tables.passes_table(words, limits)
+    yield paper_figures.epsilons_figure(words, study.epsilons)
+    yield paper_figures.margins_figure(words, study.margins)
+    yield tail_table([("a chat, as above", words), ("film reviews", thin)], limits)
+    if study.texts is not None:
+        yield texts_table(study.texts)
+        yield from text_figures(study.texts)
+    if words.comparable:
+        yield deviations_table(compared)
 
 
-def _by_setting(trials: Sequence[Trial]) -> dict[Setting, list[Trial]]:
-    found: dict[Setting, list[Trial]] = {}
-    for trial in trials:
-        found.setdefault(trial.setting, []).append(trial)
-    return found
-
-
-def _ngrams(
-    place: Path, trials: int, jobs: int, journal: Journal | None, progress: Progress | None
-) -> tuple[Table, list[Trial]]:
-    """Return what is released of words, bigrams, trigrams and their union."""
-    rows = [papers.BY_NAME[name] for name in TEXT_ROWS]
-    settings = {row.name: row.setting(papers.FUNNEL_ITEMS if row is papers.FUNNEL else papers.ITEMS) for row in rows}
-    plans = plan_all(list(settings.values()))
-    columns: dict[str, dict[str, float]] = {}
-    everything: list[Trial] = []
-    for lengths in LENGTHS:
-        data = load(place, user="user", item=Words("text", lengths=lengths), progress=progress)
-        done = run_all(data, plans, trials=trials, jobs=jobs, journal=journal, on_trial=progress)
-        measured = papers.Measured(data, _by_setting(done), comparable=False)
-        columns[lengths] = {name: measured.size(setting) for name, setting in settings.items()}
-        columns[lengths]["ceiling"] = ceiling(papers.EPSILON, papers.DELTA, data.holders.astype(float))
-        everything += done
-        del data, measured
-    names = [*settings, "ceiling"]
-    cells: tuple[tuple[Cell, ...], ...] = tuple(
-        (name, *[columns[length][name] for length in LENGTHS]) for name in names
-    )
-    title = f"n-grams of texts, each column a release of its own [{place.name}]"
-    note = (
-        "ε = 3, δ = e⁻¹⁰, Δ0 = 100 (funnel 300), α = 3. Not the papers' texts: nothing to compare with. "
-        "Releasing lengths one after the other (dpunion ngrams) is another algorithm: docs/ngrams.md."
-    )
-    return Table(title, ("algorithm", *LENGTHS.values()), cells, note), everything
-
-
-def _texts(texts: str | os.PathLike[str] | None) -> Path | None:
-    if texts is not None:
-        if not Path(texts).is_file():
-            raise BadParameter(f"There is no file {texts}.", "Name a Parquet file with columns user and text.")
-        return Path(texts)
-    folder = os.environ.get("DPUNION_DATA")
-    place = Path(folder) / TEXTS if folder else None
-    return place if place is not None and place.is_file() else None
+def _left_out(study: Study, *, quick: bool) -> tuple[str, ...]:
+    found = []
+    if not study.words.comparable:
+        users = study.words.data.everything.users
+        found.append(
+            f"On {users:,} users nothing is compared with the papers, and the verdicts on claims are of that set."
+        )
+    if study.texts is None and quick:
+        found.append("Left out by --quick: bigrams, trigrams and unions of lengths.")
+    elif study.texts is None:
+        found.append(
+            "Left out: bigrams, trigrams and unions of lengths, as DPUNION_DATA names no folder with "
+            f"{TEXTS} and no texts were given."
+        )
+    return tuple(found)
 
 
 @contextlib.contextmanager

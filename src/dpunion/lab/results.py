@@ -11,7 +11,7 @@ from typing import IO, Any
 from dpunion.checks import check_suffix, check_whole
 from dpunion.files import OWNER_ONLY, atomic_file, check_place
 from dpunion.lab.figures import NOT_PRIVATE
-from dpunion.lab.generators import AskRedditLike
+from dpunion.lab.generators import Generated
 from dpunion.lab.trials import Trial
 from dpunion.publishing import Outputs
 
@@ -61,7 +61,7 @@ def _write_parquet(values: dict[str, Any], trials: Sequence[Trial], file: IO[byt
     pq.write_table(pa.Table.from_pylist(rows).replace_schema_metadata(STAMP | facts), file, compression="zstd")
 
 
-def write_generated(path: str | os.PathLike[str], generator: AskRedditLike, *, overwrite: bool = False) -> Path:
+def write_generated(path: str | os.PathLike[str], generator: Generated, *, overwrite: bool = False) -> Path:
     """Write generated data as Parquet or CSV with columns user and item, whole or not at all."""
     import pyarrow.csv as pcsv
     import pyarrow.parquet as pq

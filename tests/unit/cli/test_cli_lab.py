@@ -135,6 +135,15 @@ def test_generated_data_is_the_same_for_the_same_seed(tmp_path):
     assert_error(run("lab", "generate", tmp_path / "a.csv", "--users", 50), 4, "exists already")
 
 
+def test_fitted_data_is_generated_too(tmp_path):
+    result = run("lab", "generate", tmp_path / "a.parquet", "--users", 60, "--fitted")
+    assert result.exit_code == 0, result.output
+    fitted = pq.read_table(tmp_path / "a.parquet")
+    run("lab", "generate", tmp_path / "b.parquet", "--users", 60)
+    assert len(set(fitted["user"].to_pylist())) == 60
+    assert not fitted.equals(pq.read_table(tmp_path / "b.parquet"))
+
+
 # --- compare ------------------------------------------------------------------------------------------------
 
 
@@ -248,11 +257,16 @@ def test_reproduce(tmp_path):
     result = run("lab", "reproduce", "--quick", "--users", 500, "--out", out, "--html", page)
     assert result.exit_code == 0, result.output
     assert result.stdout.startswith("NOT PRIVATE")
-    assert "JPC Table 2" in result.stdout
+    for words in ("ICML Table 1", "JPC Table 2", "JPC Table 4", "Claims", "What is odd about the printed numbers"):
+        assert words in result.stdout
     assert "Left out by --quick" in result.stdout
     assert sorted(path.name for path in out.iterdir()) == ["results.json", "trials.journal", "trials.parquet"]
     html = page.read_text()
     assert "NOT PRIVATE" in html
     assert "A study, not a release" in html
+    figures = sum("Figure" in line and "[" in line for line in html.splitlines() if line.startswith("<figcaption>"))
+    assert html.count("<svg") == 2 * html.count("<figcaption>")  # for wide and for narrow screens
+    assert figures >= 6
+    assert "By the papers&#39; own tables: holds in part" in html
     again = run("lab", "reproduce", "--quick", "--users", 500, "--out", out, "--html", page, "--json")
     assert json.loads(again.stdout)["warning"].startswith("NOT PRIVATE")
