@@ -63,7 +63,7 @@ def who_was_cut(totals: Totals) -> list[str]:
     return [
         f"People with very many listed items, about {100 * totals.cut:.2g} % of all, did not count in full for each of "
         f"them. The numbers of rare items were raised for that, at most {totals.corrected:.2f} times; items that "
-        "mostly such people hold may still be too low, and others too high."
+        "mostly such people hold may still be too low, and others too high, and their intervals miss more often."
     ]
 
 
