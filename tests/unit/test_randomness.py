@@ -439,5 +439,5 @@ def test_normals_use_the_noise_words_of_the_round():
 
 def test_purposes_are_the_documented_ones():
     assert [p.name for p in randomness.Purpose] == [
-        "USER", "ITEM", "BOUND", "COIN", "NOISE", "SPURIOUS", "SHARD",
+        "USER", "ITEM", "BOUND", "COIN", "NOISE", "SPURIOUS", "SHARD", "COUNT",
     ]  # fmt: skip
