@@ -23,6 +23,7 @@ PROOFS = ROOT / "proofs"
 RECORD = PROOFS / "statements.txt"
 PACKAGES = ("coq", "libcoq-mathcomp", "libcoq-mathcomp-algebra-tactics", "libcoq-mathcomp-analysis")
 """What Debian calls the proof assistant and the libraries."""
+VERSION, DEBIAN = "8.16", "12"
 NEEDED = ("mathcomp/ssreflect/all_ssreflect.vo", "mathcomp/algebra_tactics/ring.vo", "mathcomp/analysis/exp.vo")
 CITATION = re.compile(r"`proofs/(\w+)\.v::(\w+)`")
 QUIET = ("-w", "none")
@@ -58,12 +59,20 @@ class Theorem:
 
 def missing_tools() -> str | None:
     """Say what is not installed, or None."""
-    remedy = f"; on Debian: apt-get install {' '.join(PACKAGES)}"
+    absent = _absent()
+    if absent:
+        return f"{absent}; on Debian {DEBIAN}: apt-get install {' '.join(PACKAGES)}"
+    version = _output(["coqc", "--print-version"], PROOFS).split()[0]
+    written_for = f"the proofs are written for {VERSION}, as in Debian {DEBIAN}"
+    return None if version.startswith(f"{VERSION}.") else f"Coq is {version}, and {written_for}"
+
+
+def _absent() -> str | None:
     if shutil.which("coqc") is None:
-        return f"coqc is not installed{remedy}"
+        return "coqc is not installed"
     where = Path(_output(["coqc", "-where"], PROOFS).strip()) / "user-contrib"
-    absent = [name for name in NEEDED if not (where / name).is_file()]
-    return f"Coq has no {absent[0].removesuffix('.vo')}{remedy}" if absent else None
+    libraries = [name.removesuffix(".vo") for name in NEEDED if not (where / name).is_file()]
+    return f"Coq has no {libraries[0]}" if libraries else None
 
 
 def modules() -> list[str]:
@@ -122,10 +131,10 @@ def _output(command: list[str], folder: Path) -> str:
 
 def main() -> int:
     """Compile, print and compare with the record."""
-    lacking = missing_tools()
     if "--needs" in sys.argv[1:]:
-        print(" ".join(PACKAGES) if lacking else "")
+        print(" ".join(PACKAGES) if _absent() else "")
         return 0
+    lacking = missing_tools()
     if lacking:
         print(lacking)
         return 1

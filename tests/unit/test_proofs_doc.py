@@ -60,3 +60,8 @@ def test_the_record_has_every_cited_theorem():
 def test_the_guarantees_cite_proofs(name):
     text = (ROOT / "docs" / name).read_text(encoding="utf-8")
     assert len(check_proofs.CITATION.findall(text)) >= 5
+
+
+def test_what_is_missing_is_said_with_a_remedy(monkeypatch):
+    monkeypatch.setattr(check_proofs.shutil, "which", lambda _: None)
+    assert check_proofs.missing_tools().startswith("coqc is not installed; on Debian 12: apt-get install coq ")
