@@ -2,8 +2,9 @@
 
     python tools/check_proofs.py [--record | --needs]
 
-Of each theorem its statement, in which every premise stands, and the axioms it rests on, both as Coq prints them. What
-is printed must be what proofs/statements.txt records; --record writes it anew. Compiled files stay in a temporary
+Of each theorem its statement, in which every premise stands, and the axioms it rests on; then every definition, that
+is, what the words of the statements mean; all as Coq prints them. What is printed must be what proofs/statements.txt
+records; --record writes it anew. Compiled files stay in a temporary
 folder. --needs prints Debian's packages if any is missing. docs/proofs.md says what the theorems mean.
 """
 
@@ -25,8 +26,11 @@ PACKAGES = ("coq", "libcoq-mathcomp", "libcoq-mathcomp-algebra-tactics", "libcoq
 """What Debian calls the proof assistant and the libraries."""
 VERSION, DEBIAN = "8.16", "12"
 NEEDED = ("mathcomp/ssreflect/all_ssreflect.vo", "mathcomp/algebra_tactics/ring.vo", "mathcomp/analysis/exp.vo")
+DEFINITION = re.compile(r"^(?:Definition|Fixpoint|Record) (\w+)", re.MULTILINE)
 CITATION = re.compile(r"`proofs/(\w+)\.v::(\w+)`")
 QUIET = ("-w", "none")
+ARGUMENTS = "\n\nArguments "
+"""After a definition Coq tells how to write its arguments."""
 
 # Notations, so that statements are printed as they are written.
 PREAMBLE = """From mathcomp Require Import all_ssreflect ssralg ssrnum.
@@ -103,23 +107,36 @@ def compile_all(folder: Path) -> None:
 
 def inspect(folder: Path, names: Iterable[str], loaded: Iterable[str] = ()) -> list[Theorem]:
     """Ask Coq for the statements and axioms of some theorems, in a folder of compiled files: all, or those loaded."""
-    wanted = list(names)
-    imports = "\n".join(f"From dpunion Require Import {name}." for name in loaded or modules())
-    asked = [
-        f'Redirect "{name}.statement" Check {name}.\nRedirect "{name}.axioms" Print Assumptions {name}.'
-        for name in wanted
+    wanted, files = list(names), list(loaded) or modules()
+    statements = _ask(folder, "Check", wanted, files)
+    axioms = _ask(folder, "Print Assumptions", wanted, files)
+    return [Theorem(*one) for one in zip(wanted, statements, map(_axioms, axioms), strict=True)]
+
+
+def report(folder: Path) -> str:
+    """Return what is to be recorded: the cited theorems and all definitions, in a folder of compiled files."""
+    files = modules()
+    texts = {name: (folder / f"{name}.v").read_text(encoding="utf-8") for name in files}
+    words = [f"{name}.{word}" for name in files for word in DEFINITION.findall(texts[name])]
+    meanings = [
+        f"{word.partition('.')[0]}.v: {printed.partition(ARGUMENTS)[0]}\n"
+        for word, printed in zip(words, _ask(folder, "Print", words, files), strict=True)
     ]
-    (folder / "cited.v").write_text("\n".join([PREAMBLE.format(imports=imports), *asked, ""]), encoding="utf-8")
-    compile_file(folder / "cited.v")
-    return [_answer(folder, name) for name in wanted]
+    return "\n".join([*map(str, inspect(folder, cited())), "Definitions\n", *meanings])
 
 
-def _answer(folder: Path, name: str) -> Theorem:
-    printed = (folder / f"{name}.statement.out").read_text(encoding="utf-8").strip()
-    statement = "\n".join(line.rstrip() for line in printed.splitlines())
-    axioms = (folder / f"{name}.axioms.out").read_text(encoding="utf-8")
-    found = re.findall(r"^([\w.]+)(?= :|$)", axioms.partition("Axioms:\n")[2], re.MULTILINE)
-    return Theorem(name, statement, frozenset(one.rpartition(".")[2] for one in found))
+def _ask(folder: Path, question: str, names: list[str], files: list[str]) -> list[str]:
+    imports = "\n".join(f"From dpunion Require Import {name}." for name in files)
+    asked = [f'Redirect "{name}" {question} {name}.' for name in names]
+    (folder / "asked.v").write_text("\n".join([PREAMBLE.format(imports=imports), *asked, ""]), encoding="utf-8")
+    compile_file(folder / "asked.v")
+    answers = [(folder / f"{name}.out").read_text(encoding="utf-8").strip() for name in names]
+    return ["\n".join(line.rstrip() for line in answer.splitlines()) for answer in answers]
+
+
+def _axioms(printed: str) -> frozenset[str]:
+    found = re.findall(r"^([\w.]+)(?= :|$)", printed.partition("Axioms:\n")[2], re.MULTILINE)
+    return frozenset(name.rpartition(".")[2] for name in found)
 
 
 def _output(command: list[str], folder: Path) -> str:
@@ -141,7 +158,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as made:
         try:
             compile_all(Path(made))
-            text = "\n".join(str(one) for one in inspect(Path(made), cited()))
+            text = report(Path(made))
         except ProofFails as failure:
             print(failure)
             return 1
@@ -151,7 +168,7 @@ def main() -> int:
     if RECORD.read_text(encoding="utf-8") != text:
         print("This is not what proofs/statements.txt records: look at the difference, then use --record.")
         return 1
-    print(f"{len(cited())} theorems are as recorded in proofs/statements.txt.")
+    print(f"{len(cited())} theorems and all definitions are as recorded in proofs/statements.txt.")
     return 0
 
 

@@ -52,8 +52,8 @@ def theorems(compiled):
     return check_proofs.inspect(compiled, check_proofs.cited())
 
 
-def test_what_is_cited_says_what_is_recorded(theorems):
-    assert "\n".join(map(str, theorems)) == check_proofs.RECORD.read_text(encoding="utf-8")
+def test_what_is_cited_says_what_is_recorded(compiled):
+    assert check_proofs.report(compiled) == check_proofs.RECORD.read_text(encoding="utf-8")
 
 
 def test_what_is_cited_rests_on_what_the_page_tells(theorems):

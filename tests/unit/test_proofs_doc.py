@@ -51,7 +51,7 @@ def test_the_page_tells_of_every_theorem_once():
 
 
 def test_the_record_has_every_cited_theorem():
-    record = check_proofs.RECORD.read_text(encoding="utf-8")
+    record = check_proofs.RECORD.read_text(encoding="utf-8").partition("\nDefinitions\n")[0]
     recorded = re.findall(r"^(\w+)\.v: (\w+)$", record, re.MULTILINE)
     assert [".".join(name) for name in recorded] == check_proofs.cited()
 
