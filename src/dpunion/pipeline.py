@@ -18,7 +18,7 @@ from dpunion.budget import budget_for_release
 from dpunion.charging import charged
 from dpunion.composing import plan_with_counts
 from dpunion.counts import Counts, as_counts
-from dpunion.engines import engine_for
+from dpunion.engines import Engine, engine_for
 from dpunion.ngrams.plans import NgramPlan, Ngrams, plan_ngrams
 from dpunion.plans import Plan, plan_release
 from dpunion.publishing import Outputs, count_holders, draft_release, publish
@@ -115,19 +115,25 @@ def release(
     )
     request.check_for(planned)
     outputs = Outputs.of(out, overwrite=run.overwrite, sort=sort, counts=planned.counts is not None)
+    engine = engine_for(request, run, outputs.folder)
+    engine.check(request, planned)
     outputs.check_apart(source=source, known=known, charge=charge)
-    return fulfil(planned, request, outputs, charge, run, RunKey.for_run(unsafe_test_key))
+    return fulfil(planned, request, engine, outputs, charge, run, RunKey.for_run(unsafe_test_key))
 
 
 def fulfil(
-    plan: Plan | NgramPlan, request: Request, outputs: Outputs, charge: Charge | None, run: Run, key: RunKey
+    plan: Plan | NgramPlan,
+    request: Request,
+    engine: Engine,
+    outputs: Outputs,
+    charge: Charge | None,
+    run: Run,
+    key: RunKey,
 ) -> Release:
     """Make the release that was asked for and planned: charge, read, select, count, publish.
 
-    Guarantees: those of `release`; what cannot be done is refused before the charge, and nothing is read before it.
+    Guarantees: those of `release`; nothing is read before the charge.
     """
-    engine = engine_for(request, run, outputs.folder)
-    engine.check(request, plan)
     with charged(charge, plan, request, engine, key) as entry:
         # A release that was made before is found first; a bad output then gives the charge back.
         outputs.check()

@@ -53,7 +53,7 @@ Parquet files; a database (postgresql://..., SQLite or DuckDB file) with --query
 
   [cyan]dpunion release visits.csv -u id --item country --item device -e 1 -d 1e-6 --out keys.csv[/cyan]
 
-  [cyan]dpunion release searches.parquet -u uid -i query -e 1 -d 1e-6 --counts --out popular.csv[/cyan]
+  [cyan]dpunion release posts.parquet -u author -i word -e 1 -d 1e-6 --counts --out popular.csv[/cyan]
 
   [cyan]dpunion release hdfs:///logs --engine spark --master yarn -u uid -i query -e 1 -d 1e-9 --out-folder hdfs:///q[/cyan]
 
