@@ -11,7 +11,7 @@ import pytest
 import dpunion
 from dpunion.algorithms import Norm, Sensitivity
 from dpunion.composing import plan_with_counts
-from dpunion.counting.estimates import Popularity, Spread, choose_allowance, estimate_people
+from dpunion.counting.estimates import Popularity, Spread, at_most_parts, choose_allowance, estimate_people
 from dpunion.counting.holdings import bound_to_counted
 from dpunion.counting.steps import FINENESS, ONE, UNIT_NORM, FineStep, RoughStep, SpreadStep, add_noise
 from dpunion.counts import LEVEL, MOST_COUNTED, PARTS, TOTALS, Counts, CountsPlan, Z
@@ -253,6 +253,14 @@ def test_the_correction_finds_what_people_lose():
     assert allowance.cut == pytest.approx(0.5, abs=0.01)
     people, *_ = estimate_people(sums, allowance, dataclasses.replace(plan, fine=1e-3), np.ones(100, np.bool_))
     assert people.sum() == pytest.approx(holders.sum(), rel=0.05)
+
+
+def test_what_is_lowered_to_its_parts_lowers_what_it_is_part_of():
+    """a, b, c; then ab, bc; then abc: b is rare, so ab, bc and abc are."""
+    parts = np.array([(-1, -1)] * 3 + [(0, 1), (1, 2), (3, 4)], np.int32)
+    people = np.array([50, 7, 40, 9, 30, 8])
+    at_most_parts(people, parts)
+    assert people.tolist() == [50, 7, 40, 7, 7, 7]
 
 
 def test_a_short_list_of_few_people_is_counted_right():

@@ -287,14 +287,14 @@ def estimate_people(
 
 
 def at_most_parts(people: Int64s, parts: Int32s) -> None:
-    """Lower what exceeds its parts still, by rounding; parts come before what they are parts of. In-place on people."""
-    for column in (0, 1):
-        whole = np.flatnonzero(parts[:, column] >= 0)
-        # Length after length: what was lowered lowers what it is part of.
-        while len(whole):
-            limit = people[parts[whole, column]]
-            whole = whole[people[whole] > limit]
-            people[whole] = people[parts[whole, column]]
+    """Lower what still exceeds one of its parts, by rounding; what was lowered lowers what it is part of. In-place."""
+    whole = np.flatnonzero((parts >= 0).all(axis=1))
+    while True:
+        limits = people[parts[whole]].min(axis=1, initial=np.iinfo(np.int64).max)
+        over = people[whole] > limits
+        if not over.any():
+            return
+        people[whole[over]] = limits[over]
 
 
 def _total(noisy: np.int64, step: FineStep, plan: CountsPlan) -> Estimate:
