@@ -82,6 +82,11 @@ class Plan:
     rounds: tuple[Round, ...] = ()
     counts: CountsPlan | None = None
 
+    @property
+    def beside(self) -> tuple[float, ...]:
+        """Return the noise of every Gaussian release, of sensitivity 1, that is made beside the list."""
+        return () if self.counts is None else self.counts.stddevs
+
     def to_dict(self) -> dict[str, Any]:
         """Return the plan as plain values, for JSON and for people."""
         values: dict[str, Any] = {
