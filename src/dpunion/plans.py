@@ -34,6 +34,7 @@ from dpunion.checks import check_real, refuse_policy
 from dpunion.counts import CountsPlan
 from dpunion.errors import BadParameter
 from dpunion.foreign import ForeignErrors
+from dpunion.looks import LookPlan
 
 LARGEST = 1e12
 """No number of a plan is larger."""
@@ -67,7 +68,8 @@ class Plan:
     scale: the standard deviation of Gaussian or the scale of Laplace noise. threshold: what a noisy weight must
     exceed. cutoff: what a policy fills items up to (None: no policy). delta_used: what the certificate says the
     delta is, at most the budget's. rounding_slack: how much noise and threshold were raised for float64 rounding.
-    rounds: the rounds of an algorithm that has several. counts: of a release with counts, how these are made.
+    rounds: the rounds of an algorithm that has several. counts: of a release with counts, how these are made. look:
+    where the number of items per user was chosen by a look, that look.
     """
 
     algorithm: Algorithm
@@ -81,11 +83,13 @@ class Plan:
     rounding_slack: float
     rounds: tuple[Round, ...] = ()
     counts: CountsPlan | None = None
+    look: LookPlan | None = None
 
     @property
     def beside(self) -> tuple[float, ...]:
         """Return the noise of every Gaussian release, of sensitivity 1, that is made beside the list."""
-        return () if self.counts is None else self.counts.stddevs
+        counts = () if self.counts is None else self.counts.stddevs
+        return counts if self.look is None else (*counts, self.look.stddev)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plan as plain values, for JSON and for people."""
@@ -110,6 +114,8 @@ class Plan:
             values["rounds"] = [dataclasses.asdict(one) for one in self.rounds]
         if self.counts is not None:
             values["counts"] = self.counts.to_dict()
+        if self.look is not None:
+            values["look"] = self.look.to_dict()
         return values
 
     @classmethod
@@ -134,6 +140,7 @@ class Plan:
                     for one in values.get("rounds", [])
                 ),
                 counts=CountsPlan.from_dict(values["counts"]) if "counts" in values else None,
+                look=LookPlan.from_dict(values["look"]) if "look" in values else None,
             )
 
 
