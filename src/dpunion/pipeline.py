@@ -11,7 +11,7 @@ publish   the chosen items, sorted; written whole or not at all      releases, f
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, overload
+from typing import Any, Unpack, overload
 
 from dpunion.algorithms import Algorithm, Funnel
 from dpunion.budget import budget_for_release
@@ -19,8 +19,9 @@ from dpunion.charging import charged
 from dpunion.composing import plan_with_counts
 from dpunion.counts import Counts, as_counts
 from dpunion.engines import Engine, engine_for
+from dpunion.names import AlgorithmName, NormalizationName, NullUsersName, OrderName, Settings
 from dpunion.ngrams.plans import NgramPlan, Ngrams, plan_ngrams
-from dpunion.plans import Plan, plan_release
+from dpunion.plans import Plan, as_algorithm, plan_release, refuse_settings
 from dpunion.publishing import Outputs, count_holders, draft_release, publish
 from dpunion.randomness import RunKey
 from dpunion.releases import Release
@@ -33,26 +34,38 @@ def plan(
 ) -> NgramPlan: ...
 @overload
 def plan(
-    algorithm: Algorithm | str | None = None,
+    algorithm: Algorithm | AlgorithmName | None = None,
     *,
     epsilon: float,
     delta: float,
     weak_budget: bool = False,
     counts: bool | Counts = False,
+    **settings: Unpack[Settings],
 ) -> Plan: ...
+@overload
 def plan(
-    algorithm: Algorithm | Ngrams | str | None = None,
+    algorithm: Algorithm | Ngrams | AlgorithmName | None = None,
     *,
     epsilon: float,
     delta: float,
     weak_budget: bool = False,
     counts: bool | Counts = False,
+    **settings: Unpack[Settings],
+) -> Plan | NgramPlan: ...
+def plan(
+    algorithm: Algorithm | Ngrams | AlgorithmName | None = None,
+    *,
+    epsilon: float,
+    delta: float,
+    weak_budget: bool = False,
+    counts: bool | Counts = False,
+    **settings: Unpack[Settings],
 ) -> Plan | NgramPlan:
-    """Fix every number of a release, without data; weak_budget and counts as in `release`."""
+    """Fix every number of a release, without data; weak_budget, counts and settings as in `release`."""
     budget, asked = budget_for_release(epsilon, delta, weak_budget=weak_budget), as_counts(counts)
     if isinstance(algorithm, Ngrams):
-        return plan_ngrams(algorithm, budget, asked)
-    chosen = Funnel() if algorithm is None else algorithm
+        return refuse_settings(algorithm, settings) if settings else plan_ngrams(algorithm, budget, asked)
+    chosen = as_algorithm(Funnel.name if algorithm is None else algorithm, **settings)
     return plan_release(chosen, budget) if asked is None else plan_with_counts(chosen, budget, asked)
 
 
@@ -65,17 +78,18 @@ def release(
     epsilon: float,
     delta: float,
     weak_budget: bool = False,
-    algorithm: Algorithm | Ngrams | str | None = None,
+    algorithm: Algorithm | Ngrams | AlgorithmName | None = None,
     counts: bool | Counts = False,
     query: str | None = None,
     known: Any = None,
-    null_users: str = "refuse",
-    normalize: str | None = None,
+    null_users: NullUsersName = "refuse",
+    normalize: NormalizationName | None = None,
     out: PathLike | Sequence[PathLike] | Folder = (),
-    sort: str | None = None,
+    sort: OrderName | None = None,
     charge: Charge | None = None,
     run: Run = Run(),  # noqa: B008 - frozen
     unsafe_test_key: int | None = None,
+    **settings: Unpack[Settings],
 ) -> Release:
     """Release as many items as possible of the union of the users' sets.
 
@@ -83,8 +97,8 @@ def release(
                  a database with `query`; any object with `__arrow_c_stream__` (pandas, polars, pyarrow, DuckDB); pairs
                  (user, item); a mapping user -> items; a DataFrame of Spark, or a SparkSource that it is to read
     user         the column that says whose row it is
-    item         a column; several columns, whose combinations are released as tuples; or Words("body", ...) for texts
-    text         instead of item, a column of texts: the same as Words("body")
+    item         a column; several columns, whose combinations are released as tuples; or Words("body", ...) for texts,
+                 for which text="body" is short
     weak_budget  leave for an epsilon above 10 or a delta above 0.001, which guarantee next to nothing
     algorithm    an algorithm or its name, Funnel() when left out; Ngrams() releases n-grams length by length
     counts       True, or Counts(share=...): also say how many people hold each item, from the same budget
@@ -97,6 +111,7 @@ def release(
     charge       Charge(ledger, dataset): paid before reading; the same release is not made twice in silence
     run          Run(...): memory, threads, shards, progress, overwriting: nothing there changes what is guaranteed
     unsafe_test_key  fixes the randomness, for tests; the result is stamped NOT PRIVATE
+    settings     parameters of the algorithm that is named: max_items_per_user=50, rounds=3
 
     Your part: a query, view or frame may keep, drop or change a row by that row, or by the same person's rows,
     alone (no LIMIT, no join); and types must be public: read with explicit types, never inferred ones.
@@ -106,7 +121,7 @@ def release(
     - a bad budget, algorithm, option or output is refused before any data is read;
     - with a charge, the budget is spent before any data is read, and a crash counts as spent.
     """
-    planned = plan(algorithm, epsilon=epsilon, delta=delta, weak_budget=weak_budget, counts=counts)
+    planned = plan(algorithm, epsilon=epsilon, delta=delta, weak_budget=weak_budget, counts=counts, **settings)
     if isinstance(planned, NgramPlan) and item is None:
         item, text = Words(text), None
     normal = normalize if normalize is not None else "nfc-lower" if isinstance(planned, NgramPlan) else "nfc"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 import enum
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 from dpunion.algorithms import (
     ALGORITHMS,
@@ -149,16 +149,30 @@ def real_in(values: Any, name: str, low: float = -LARGEST, high: float = LARGEST
     return check_real("a plan", name, values[name], low, high)
 
 
-def as_algorithm(algorithm: object) -> Algorithm:
-    """Accept an algorithm or its name; refuse policies that are not private with the reason, and anything else."""
+def as_algorithm(algorithm: object, /, **settings: Any) -> Algorithm:
+    """Accept an algorithm, or its name with settings.
+
+    Policies that are not private are refused with the reason, and so is anything else.
+    """
+    if isinstance(algorithm, str):
+        return algorithm_named(algorithm, **settings)
+    if settings:
+        refuse_settings(algorithm, settings)
     if isinstance(algorithm, tuple(ALGORITHMS.values())):
         return algorithm  # type: ignore[return-value]
-    if isinstance(algorithm, str):
-        return algorithm_named(algorithm)
     refuse_policy(str(getattr(algorithm, "name", "")))
     raise BadParameter(
         f"The 'algorithm' parameter must be an algorithm of dpunion. Got a {type(algorithm).__name__} instead.",
         f"Pass one of {', '.join(kind.__name__ for kind in ALGORITHMS.values())}, or its name.",
+    )
+
+
+def refuse_settings(algorithm: object, settings: Collection[str]) -> NoReturn:
+    """Refuse settings beside an algorithm that has them inside."""
+    kind = type(algorithm).__name__
+    raise BadParameter(
+        f"{', '.join(map(repr, settings))} cannot be given beside {kind}(...), which has its own.",
+        f"Write it inside, {kind}(...), or give the name of an algorithm.",
     )
 
 

@@ -15,11 +15,12 @@ from dpunion.counts import Counted, CountsPlan
 from dpunion.engines import Chosen, Engine, Listed
 from dpunion.errors import BadParameter
 from dpunion.formats import check_target
+from dpunion.names import OrderName
 from dpunion.ngrams.plans import NgramPlan
 from dpunion.plans import Plan
 from dpunion.randomness import RunKey
 from dpunion.reading.overlaps import refuse_overwriting
-from dpunion.releases import NGRAM_COLUMN, Order, Release, with_items, with_ngrams
+from dpunion.releases import Order, Release, with_items, with_ngrams
 from dpunion.requests import Charge, Folder, Known, PathLike, Request, Run, SparkSource
 
 
@@ -34,7 +35,12 @@ class Outputs:
 
     @classmethod
     def of(
-        cls, out: PathLike | Sequence[PathLike] | Folder, *, overwrite: bool, sort: str | None = None, counts: bool
+        cls,
+        out: PathLike | Sequence[PathLike] | Folder,
+        *,
+        overwrite: bool,
+        sort: OrderName | None = None,
+        counts: bool,
     ) -> Outputs:
         """Take what was asked for; refuse an order that there is not, other places are checked later."""
         order = None if sort is None else as_choice("sort", sort, Order)
@@ -68,9 +74,8 @@ def draft_release(plan: Plan | NgramPlan, request: Request, engine: Engine, entr
 
     Guarantees: it holds what is public before anything was read.
     """
-    columns = (NGRAM_COLUMN,) if isinstance(plan, NgramPlan) else request.columns
     notes = (*engine.notes, *request.notes(), *entry.notes, *request.known_notes())
-    return Release((), plan, not key.is_test, notes, columns)
+    return Release((), plan, not key.is_test, notes, request.columns)
 
 
 def list_chosen(chosen: Chosen, request: Request) -> Listed:

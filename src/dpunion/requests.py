@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 from dpunion.checks import as_choice, check_whole
 from dpunion.errors import BadParameter
 from dpunion.formats import COLUMN
+from dpunion.names import NormalizationName, NullUsersName, TokenizerName
 from dpunion.ngrams.plans import NgramPlan
 from dpunion.plans import Plan
 from dpunion.reading.cleaning import NullUserPolicy, ValueKind
@@ -39,7 +40,7 @@ class Words:
     """
 
     column: str | None = None
-    tokenizer: str | Tokenizer | SplitFunction = Tokenizer.WORDS
+    tokenizer: TokenizerName | Tokenizer | SplitFunction = Tokenizer.WORDS
     lengths: str | tuple[int, int] = (1, 1)
     drop_urls: bool = False
     sentences: bool = False
@@ -166,8 +167,8 @@ class Request:
         text: str | None = None,
         query: str | None = None,
         known: Any = None,
-        null_users: str | NullUserPolicy = NullUserPolicy.REFUSE,
-        normalize: str | Normalization = Normalization.NFC,
+        null_users: NullUsersName | NullUserPolicy = NullUserPolicy.REFUSE,
+        normalize: NormalizationName | Normalization = Normalization.NFC,
     ) -> Request:
         """Check what was asked for. Guarantees: of the data nothing is looked at; of a known list, all."""
         if item is not None and text is not None:
@@ -240,7 +241,8 @@ class Request:
         """Return what the statement says of the request: the columns of keys."""
         if len(self.columns) == 1:
             return ()
-        return (f"Each item is a combination of values of {', '.join(map(repr, self.columns))}.",)
+        named = ", ".join(map(repr, self.columns))
+        return (f"Each item is a combination of values of {named}. Rows in which one of them is missing are left out.",)
 
     def known_notes(self) -> tuple[str, ...]:
         """Return what the statement says of the known list."""

@@ -403,10 +403,10 @@ def test_files_hold_the_ngrams_and_nothing_of_anybody(suffix, tmp_path):
     assert b"secret" not in raw
     if suffix == ".parquet":
         table = pq.read_table(path)
-        assert table.column_names == ["ngram", "length"]
+        assert table.column_names == ["item", "length"]
         assert list(zip(*table.to_pydict().values(), strict=True)) == list(release.rows())
     if suffix == ".csv":
-        assert raw.splitlines()[0] == b"ngram,length"
+        assert raw.splitlines()[0] == b"item,length"
         assert b"the quick,2" in raw.splitlines()
     with pytest.raises(CannotWrite):
         release.write(path)
@@ -414,7 +414,7 @@ def test_files_hold_the_ngrams_and_nothing_of_anybody(suffix, tmp_path):
 
 def test_the_only_number_beside_an_ngram_is_its_length():
     release = released()
-    assert release.header == ("ngram", "length")
+    assert release.header == ("item", "length")
     assert [length for _, length in release.rows()] == [len(text.split(" ")) for text, _ in release.rows()]
     assert {length for _, length in release.rows()} >= {1, 2}
 

@@ -141,7 +141,7 @@ def counted_ngrams():
     results = (LengthResult(1, 2, None, None, 0.0), LengthResult(2, 1, 4, 9.5, 0.02))
     plan = plan_ngrams(settings, Budget(1.0, 1e-6), dpunion.Counts())
     numbers = Counted((400, 90, 500), (360, 60, 440), (440, 120, 560), TOTALS)
-    draft = Release((), plan, True, columns=("ngram",))
+    draft = Release((), plan, True)
     return with_ngrams(draft, (("of", 1), ("of the", 2), ("the", 1)), results, numbers)
 
 
@@ -292,7 +292,7 @@ def test_n_grams_with_counts(counted_ngrams):
     words = page.words()
     rows = [["the", 1, 500, 440, 560], ["of", 1, 400, 360, 440], ["of the", 2, 90, 60, 120]]
     assert json.loads(page.inside["script"][0]) == rows
-    assert "ngram tokens people low high the 1 500 440 560" in words
+    assert "item tokens people low high the 1 500 440 560" in words
     assert "rank 1 token 2 tokens 1 500 (440 to 560) 90 (60 to 120) 2 400 (360 to 440) –" in words
     assert "The budget is shared by the lengths and the counts" in words
     assert re.search(r" 2 45 % weighted-gaussian", words)

@@ -238,7 +238,8 @@ class TextOptions(Group):
         """Return the column of texts with these options."""
         from dpunion.requests import Words
 
-        return Words(column, self.tokenizer, lengths or (1, 1), self.drop_urls, self.sentences)
+        named: Any = self.tokenizer  # Words refuses what is no tokenizer
+        return Words(column, named, lengths or (1, 1), self.drop_urls, self.sentences)
 
     def check_texts(self, text: str | None, ngrams: str | None) -> None:
         """Refuse these options for ready items."""

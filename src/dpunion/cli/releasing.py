@@ -259,6 +259,7 @@ def _make(groups: Groups, own: dict[str, Any], config: Path | None, *, algorithm
     read = {"source": reading.source, "known list": own.get("known"), "ledger": ledger.ledger, "configuration": config}
     check_outputs(targets, place, read)
     source, charge = engine.source(reading), ledger.charge()
+    asked |= {"null_users": reading.null_users, "normalize": own["normalize"], "sort": output.sort}
     try:
         with engine.running(own.get("memory_limit"), overwrite=output.force) as run:
             made = release(
@@ -270,10 +271,7 @@ def _make(groups: Groups, own: dict[str, Any], config: Path | None, *, algorithm
                 algorithm=algorithm,
                 counts=counting.asked(),
                 query=reading.query,
-                null_users=reading.null_users,
-                normalize=own["normalize"],
                 out=targets if out_folder is None else Folder(out_folder),
-                sort=output.sort,
                 charge=charge,
                 run=run,
                 unsafe_test_key=own["unsafe_test_key"],
