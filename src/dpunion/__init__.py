@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         DpunionError,
         NotPrivate,
     )
+    from dpunion.menus import MenuPlan
     from dpunion.ngrams.plans import Ngrams
     from dpunion.pipeline import plan, release, release_ngrams
     from dpunion.plans import Plan
@@ -61,6 +62,7 @@ _HOMES = {
     "Funnel": "algorithms",
     "Folder": "requests",
     "Known": "requests",
+    "MenuPlan": "menus",
     "Ngrams": "ngrams.plans",
     "NotPrivate": "errors",
     "OptimalSingleItem": "algorithms",
@@ -95,6 +97,7 @@ __all__ = [
     "Folder",
     "Funnel",
     "Known",
+    "MenuPlan",
     "Ngrams",
     "NotPrivate",
     "OptimalSingleItem",

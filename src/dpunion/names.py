@@ -29,7 +29,7 @@ class Settings(TypedDict, total=False):
     Each algorithm has some of them and refuses the others; its class says what they mean.
     """
 
-    max_items_per_user: int
+    max_items_per_user: int | Literal["auto"]
     calibration: CalibrationName
     cutoff_margin: float
     passes: int

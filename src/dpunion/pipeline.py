@@ -3,6 +3,7 @@
 plan      every number, from public parameters only                  plans, ngrams.plans
 charge    the ledger is charged before anything is read              charging, ledger
 read      rows -> each person's distinct items, at most this many     engines: read (reading, sets)
+look      how many items people hold, with noise, chooses a plan      engines: look (looks, menus, counting.looking)
 select    rounds of weigh, decide, narrow                            engines: select (mechanisms, ngrams.lengths)
 count     when asked for: how many people hold each                  engines: count (counting)
 publish   the chosen items, sorted; written whole or not at all      releases, formats
@@ -18,7 +19,8 @@ from dpunion.budget import budget_for_release
 from dpunion.charging import charged
 from dpunion.composing import plan_with_counts
 from dpunion.counts import Counts, as_counts
-from dpunion.engines import Engine, engine_for
+from dpunion.engines import Engine, Planned, engine_for
+from dpunion.menus import MenuPlan, is_for_look, plan_menu
 from dpunion.names import AlgorithmName, NormalizationName, NullUsersName, OrderName, Settings
 from dpunion.ngrams.plans import NgramPlan, Ngrams, plan_ngrams
 from dpunion.plans import Plan, as_algorithm, plan_release, refuse_settings
@@ -34,14 +36,23 @@ def plan(
 ) -> NgramPlan: ...
 @overload
 def plan(
-    algorithm: Algorithm | AlgorithmName | None = None,
+    algorithm: Algorithm,
+    *,
+    epsilon: float,
+    delta: float,
+    weak_budget: bool = False,
+    counts: bool | Counts = False,
+) -> Plan: ...
+@overload
+def plan(
+    algorithm: AlgorithmName | None = None,
     *,
     epsilon: float,
     delta: float,
     weak_budget: bool = False,
     counts: bool | Counts = False,
     **settings: Unpack[Settings],
-) -> Plan: ...
+) -> Plan | MenuPlan: ...
 @overload
 def plan(
     algorithm: Algorithm | Ngrams | AlgorithmName | None = None,
@@ -51,7 +62,7 @@ def plan(
     weak_budget: bool = False,
     counts: bool | Counts = False,
     **settings: Unpack[Settings],
-) -> Plan | NgramPlan: ...
+) -> Planned: ...
 def plan(
     algorithm: Algorithm | Ngrams | AlgorithmName | None = None,
     *,
@@ -60,11 +71,13 @@ def plan(
     weak_budget: bool = False,
     counts: bool | Counts = False,
     **settings: Unpack[Settings],
-) -> Plan | NgramPlan:
+) -> Planned:
     """Fix every number of a release, without data; weak_budget, counts and settings as in `release`."""
     budget, asked = budget_for_release(epsilon, delta, weak_budget=weak_budget), as_counts(counts)
     if isinstance(algorithm, Ngrams):
         return refuse_settings(algorithm, settings) if settings else plan_ngrams(algorithm, budget, asked)
+    if is_for_look(algorithm, settings):
+        return plan_menu(budget, asked, dict(settings))
     chosen = as_algorithm(Funnel.name if algorithm is None else algorithm, **settings)
     return plan_release(chosen, budget) if asked is None else plan_with_counts(chosen, budget, asked)
 
@@ -100,7 +113,7 @@ def release(
     item         a column; several columns, whose combinations are released as tuples; or Words("body", ...) for texts,
                  for which text="body" is short
     weak_budget  leave for an epsilon above 10 or a delta above 0.001, which guarantee next to nothing
-    algorithm    an algorithm or its name, Funnel() when left out; Ngrams() releases n-grams length by length
+    algorithm    an algorithm or its name, "funnel" when left out; Ngrams() releases n-grams length by length
     counts       True, or Counts(share=...): also say how many people hold each item, from the same budget
     known        a public list (a file, an earlier Release, texts) to leave out, so that the budget finds new items;
                  Known(list, include=True) adds it to the result
@@ -111,7 +124,8 @@ def release(
     charge       Charge(ledger, dataset): paid before reading; the same release is not made twice in silence
     run          Run(...): memory, threads, shards, progress, overwriting: nothing there changes what is guaranteed
     unsafe_test_key  fixes the randomness, for tests; the result is stamped NOT PRIVATE
-    settings     parameters of the algorithm that is named: max_items_per_user=50, rounds=3
+    settings     parameters of the algorithm that is named: max_items_per_user=50, rounds=3. Without a number, or with
+                 "auto", funnel chooses max_items_per_user by a private look; Funnel() as an object takes 300
 
     Your part: a query, view or frame may keep, drop or change a row by that row, or by the same person's rows,
     alone (no LIMIT, no join); and types must be public: read with explicit types, never inferred ones.
@@ -137,7 +151,7 @@ def release(
 
 
 def fulfil(
-    plan: Plan | NgramPlan,
+    plan: Planned,
     request: Request,
     engine: Engine,
     outputs: Outputs,
@@ -145,7 +159,7 @@ def fulfil(
     run: Run,
     key: RunKey,
 ) -> Release:
-    """Make the release that was asked for and planned: charge, read, select, count, publish.
+    """Make the release that was asked for and planned: charge, read, look, select, count, publish.
 
     Guarantees: those of `release`; nothing is read before the charge.
     """
@@ -153,9 +167,10 @@ def fulfil(
         # A release that was made before is found first; a bad output then gives the charge back.
         outputs.check()
         with engine.read(request, plan, key, entry.start_reading) as held:
-            chosen = engine.select(held, plan, key)
-            counted = count_holders(engine, held, chosen, request, plan.counts, key)
-            draft = draft_release(plan, request, engine, entry, key)
+            decided = plan.decided(engine.look(held, plan.look, key)) if isinstance(plan, MenuPlan) else plan
+            chosen = engine.select(held, decided, key)
+            counted = count_holders(engine, held, chosen, request, decided.counts, key)
+            draft = draft_release(decided, request, engine, entry, key)
             made, written = publish(chosen, counted, draft, request, engine, outputs, run)
         entry.settle(made, written)
     return made

@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 from dpunion.checks import as_choice, check_whole
 from dpunion.errors import BadParameter
 from dpunion.formats import COLUMN
+from dpunion.menus import MenuPlan
 from dpunion.names import NormalizationName, NullUsersName, TokenizerName
 from dpunion.ngrams.plans import NgramPlan
 from dpunion.plans import Plan
@@ -191,7 +192,7 @@ class Request:
             request = replace(request, lengths=_lengths(words.lengths), splitting=words.splitting())
         return request if known is None else _with_known(request, known)
 
-    def check_for(self, plan: Plan | NgramPlan) -> None:
+    def check_for(self, plan: Plan | MenuPlan | NgramPlan) -> None:
         """Refuse what does not fit the algorithm."""
         if isinstance(plan, NgramPlan) and (self.kind is not ValueKind.TEXT or self.lengths != (1, 1)):
             raise BadParameter(

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from dpunion.budget import guarantee
 from dpunion.counts import LEVEL, PLANNED_RATIOS, PLANNED_SIZES, CountsPlan, Totals
+from dpunion.looks import LookPlan
 from dpunion.ngrams.plans import LengthResult, NgramPlan
 from dpunion.plans import Plan
 
@@ -36,9 +37,20 @@ def statement(
             f"It was made by {plan.algorithm.name}, with at most {limit} items of each person taken into account, by "
             "secret random decisions that were made once and not kept.",
         ]
+        if plan.look is not None:
+            lines.append(how_the_bound_was_chosen(plan.look))
     if plan.counts is not None:
         lines += how_people_were_counted(plan.counts, totals)
     return "\n".join([*lines, ASSUMPTIONS, *notes])
+
+
+def how_the_bound_was_chosen(look: LookPlan) -> str:
+    """Say in plain words where the number of items of each person comes from."""
+    menu = f"{', '.join(map(str, look.menu[:-1]))} or {look.menu[-1]}"
+    return (
+        f"That number was chosen from {menu} by a noisy look at how many items people hold, which the guarantee above "
+        "covers too."
+    )
 
 
 def how_people_were_counted(plan: CountsPlan, totals: Totals | None) -> list[str]:

@@ -1,8 +1,8 @@
 """What a look takes of delta, when the release after it is chosen by what was seen.
 
-docs/guarantees-look.md: let the look be a Gaussian release of ratio nu = sensitivity/stddev, with likelihood ratio X,
-and let every release that may follow keep delta_G(epsilon; mu) + p <= room, with its own mu <= mu_0 and p. Then look
-and release together are (epsilon, delta)-private with
+docs/guarantees-funnel.md, section 9: let the look be a Gaussian release of ratio nu = sensitivity/stddev, with
+likelihood ratio X, and let every release that may follow keep delta_G(epsilon; mu) + p <= room, with its own mu <= mu_0
+and p. Then look and release together are (epsilon, delta)-private with
 
     delta = room (1 + E[(X - 1)+]) + E[(v(X) - v(1))+],    v(x) = x delta_G(epsilon - ln x; mu_0).
 """

@@ -9,6 +9,7 @@ fixed when the account is opened, so that the total holds even if each budget is
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from dpunion.algorithms import CountGaussian, DpSips, Funnel, PolicyGaussian, WeightedGaussian
 from dpunion.budget import SMALLEST_DELTA, SMALLEST_EPSILON, Budget
@@ -101,12 +102,19 @@ def charge_for_plan(plan: Plan) -> Amounts:
             # every t; a larger epsilon than the certificate's makes what is taken off smaller.
             epsilon, _ = calibration_target(plan.budget.epsilon, plan.budget.delta)
             least = gaussian_delta(epsilon, math.sqrt(selecting * (1.0 - plan.algorithm.first_share) + beside))
-            return charge_for_gaussian(plan.budget, mu, plan.delta_used - least * (1.0 - GUARD), rounding)
+            certified = plan.delta_used if plan.look is None else plan.look.delta
+            return charge_for_gaussian(plan.budget, mu, certified - least * (1.0 - GUARD), rounding)
         case DpSips():
             # Half of delta is shared out over the rounds for novel items; the rounds' 1/stddev^2 add up to mu^2.
             return charge_for_gaussian(plan.budget, mu, plan.budget.delta / 2.0, rounding)
         case _:
             return charge_for_budget(plan.budget)
+
+
+def charge_for_menu(plans: Sequence[Plan]) -> Amounts:
+    """Return what a release costs that follows any of these plans: of each number the largest."""
+    charges = [charge_for_plan(plan).values() for plan in plans]
+    return Amounts(*(max(numbers) for numbers in zip(*charges, strict=True)))
 
 
 def charge_for_gaussian(budget: Budget, mu: float, novelty: float, rounding: float = EPSILON_SLACK) -> Amounts:

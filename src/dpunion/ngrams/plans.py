@@ -18,7 +18,7 @@ from dpunion.budget import Budget
 from dpunion.calibration import rounding
 from dpunion.calibration.composition import candidate_threshold, geometric_shares
 from dpunion.checks import check_real, check_whole
-from dpunion.composing import Gaussians, compose, steps_target, plan_first, plan_steps, slack_of
+from dpunion.composing import STEPS, Gaussians, compose, plan_first, plan_steps, slack_of, steps_target
 from dpunion.counts import Counts, CountsPlan
 from dpunion.errors import BadParameter
 from dpunion.mechanisms import Mechanism, mechanism_on_candidates
@@ -253,7 +253,7 @@ def plan_ngrams(settings: Ngrams, budget: Budget, counts: Counts | None = None) 
             delta = rounding.funnel_target(budget.epsilon, delta)
     shares = settings.shares
     if counts is not None:
-        epsilon, delta = steps_target(budget, epsilon, delta)
+        epsilon, delta = steps_target(budget, epsilon, delta, STEPS)
         shares = (*((1.0 - counts.share) * one for one in shares), *counts.shares)
     composed = compose(settings.first, epsilon, delta, shares)
     opening = plan_first(settings.first, budget, composed)

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from dpunion.algorithms import UserOrder
 from dpunion.calibration.rounding import MAX_USERS
-from dpunion.contributions import Bools, Contributions, Int32s, Int64s, ItemTable, Uint8s, offsets_of
+from dpunion.contributions import Bools, Contributions, Int32s, Int64s, ItemTable, Uint8s, Uint64s, offsets_of
 from dpunion.errors import BadSource
 from dpunion.normal_forms import nfc
 from dpunion.randomness import Purpose, RunKey
@@ -133,9 +133,16 @@ def mark_known(table: ItemTable, known: Sequence[str], key: RunKey) -> Bools | N
         return None
     encoded = [text.encode() for text in known]
     offsets = offsets_of(np.fromiter(map(len, encoded), np.int64, len(encoded)))
-    digests = key.digests(Purpose.ITEM, offsets, np.frombuffer(b"".join(encoded) or b"\0", np.uint8))
-    wanted = digests.view("u8,u8").ravel()
-    return np.isin(np.ascontiguousarray(table.digests).view("u8,u8").ravel(), wanted)
+    listed = key.digests(Purpose.ITEM, offsets, np.frombuffer(b"".join(encoded) or b"\0", np.uint8))
+    return is_known(table.digests, listed)
+
+
+def is_known(digests: Uint64s, known: Uint64s) -> Bools | None:
+    """Say which digests are among the known ones: bool[n], or None without any; both uint64[n, 2]."""
+    if len(known) == 0:
+        return None
+    some, listed = (np.ascontiguousarray(one).view("u8,u8").ravel() for one in (digests, known))
+    return np.isin(some, listed)
 
 
 def _is_ascii(data: Uint8s) -> bool:

@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from dpunion.algorithms import Bounding
-from dpunion.contributions import Contributions, Int64s, ItemTable
+from dpunion.contributions import Bools, Contributions, Int64s, ItemTable
 from dpunion.counts import MOST_COUNTED, Counted, CountsPlan
-from dpunion.engines import Chosen, Listed, choose_ngrams, count_listed
+from dpunion.engines import Chosen, Listed, Planned, choose_ngrams, count_listed
 from dpunion.engines.local.rounds import run_rounds
 from dpunion.errors import BadParameter, InternalError
+from dpunion.looks import LookPlan
 from dpunion.mechanisms import mechanism_for
+from dpunion.menus import MenuPlan
 from dpunion.ngrams.plans import NgramPlan
 from dpunion.plans import Plan
 from dpunion.randomness import RunKey
@@ -51,7 +53,7 @@ class LocalEngine:
             raise BadParameter("'shards' and Folder are for Spark.", "Pass a DataFrame of Spark, or leave them out.")
         return cls(run, as_bytes(run.memory_limit))
 
-    def check(self, request: Request, plan: Plan | NgramPlan) -> None:
+    def check(self, request: Request, plan: Planned) -> None:
         """Refuse a memory limit where it is not kept."""
         if self.memory_limit is not None and (isinstance(plan, NgramPlan) or not request.plain_words):
             refuse_memory_limit()
@@ -65,7 +67,7 @@ class LocalEngine:
 
     @contextlib.contextmanager
     def read(
-        self, request: Request, plan: Plan | NgramPlan, key: RunKey, start_reading: Callable[[], None]
+        self, request: Request, plan: Planned, key: RunKey, start_reading: Callable[[], None]
     ) -> Iterator[LocalSets | LocalTexts]:
         """Read the rows into arrays."""
         if isinstance(plan, NgramPlan):
@@ -78,14 +80,24 @@ class LocalEngine:
             with open_request(request, self.run, start_reading) as rows:
                 asked, bounding = asked_for_counts(request, plan)
                 whole = read_sets(asked, rows, bounding, key, self.memory_limit, self.run.threads)
-            yield LocalSets(whole, bounded_sets(whole, request, plan, key, self.run.threads))
+            yield LocalSets(whole, request)
+
+    def look(self, held: Any, look: LookPlan, key: RunKey) -> list[float]:
+        """Look at the sizes of the whole sets."""
+        from dpunion.counting.looking import LookStep, people_in_classes
+        from dpunion.counting.steps import add_noise
+
+        step = LookStep()
+        sums = step.add_up(wanted_sizes(held.whole, held.request, key))
+        return people_in_classes(add_noise(sums, step.sensitivity, look.stddev, step.number, key))
 
     def select(self, held: Any, plan: Plan | NgramPlan, key: RunKey) -> Chosen:
         """Run the rounds, or those of each length."""
         if isinstance(plan, NgramPlan):
             return choose_ngrams(plan, held, key, self.run)
+        bounded = bounded_sets(held.whole, held.request, plan, key, self.run.threads)
         self.run.tell("selecting")
-        return Chosen(items=texts_of(held.bounded.table, run_rounds(mechanism_for(plan), held.bounded, key)))
+        return Chosen(items=texts_of(bounded.table, run_rounds(mechanism_for(plan), bounded, key)))
 
     def count(self, held: Any, listed: Listed, plan: CountsPlan, key: RunKey) -> Counted:
         """Count on the whole sets."""
@@ -112,19 +124,19 @@ class LocalEngine:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class LocalSets:
-    """Everybody's sets: bounded as planned, and, for counts, less so (the same, without counts).
+    """Everybody's sets as they were read: bounded as planned, or, for counts and before a look, less so.
 
     Guarantees: nothing about them shows in the repr.
     """
 
     whole: Contributions
-    bounded: Contributions
+    request: Request
 
     def __repr__(self) -> str:
         return "LocalSets(<sensitive>)"
 
 
-def asked_for_counts(request: Request, plan: Plan) -> tuple[Request, Bounding]:
+def asked_for_counts(request: Request, plan: Plan | MenuPlan) -> tuple[Request, Bounding]:
     """Return how sets are read: for counts, people's known and further items are kept too."""
     bounding = plan.algorithm.bounding
     if plan.counts is None:
@@ -139,13 +151,28 @@ def bounded_sets(
 
     Guarantees: those of bound_further.
     """
-    if plan.counts is None:
+    if plan.counts is None and plan.look is None:
         return whole
-    unwanted = None if request.known is None else mark_known(whole.table, request.known.items, key)
+    unwanted = None if plan.counts is None else unwanted_items(whole, request, key)
     limit = plan.algorithm.bounding.limit
     if unwanted is None and int(np.diff(whole.offsets).max(initial=0)) <= limit:
         return dataclasses.replace(whole, max_items_per_user=limit)
     return bound_further(whole, plan.algorithm.bounding, key, unwanted, threads)
+
+
+def unwanted_items(whole: Contributions, request: Request, key: RunKey) -> Bools | None:
+    """Say which items of the table are known: bool[items], or None where nothing is."""
+    return None if request.known is None else mark_known(whole.table, request.known.items, key)
+
+
+def wanted_sizes(whole: Contributions, request: Request, key: RunKey) -> Int64s:
+    """Return how many items each person holds that are not known: int64[users].
+
+    Guarantees: those of sizes_of.
+    """
+    from dpunion.counting.looking import sizes_of
+
+    return sizes_of(whole, unwanted_items(whole, request, key))
 
 
 def refuse_memory_limit() -> NoReturn:
