@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpunion.errors import DpunionError, LedgerNote, ledger_note
 from dpunion.menus import MenuPlan
+from dpunion.ngrams.plans import NgramPlan
 from dpunion.plans import Plan
 from dpunion.randomness import RunKey
 from dpunion.reading.stdin import NAME as STANDARD_INPUT
@@ -17,7 +18,6 @@ from dpunion.requests import Charge, Request
 if TYPE_CHECKING:
     from dpunion.engines import Engine, Planned
     from dpunion.ledger import Amounts, Reservation
-    from dpunion.ngrams.plans import NgramPlan
     from dpunion.releases import Release
 
 
@@ -43,13 +43,6 @@ class Entry:
             self._reservation.settle(list(written), digest=None if written or made.stored else made.sha256)
 
 
-def charge_for_any(plan: MenuPlan | NgramPlan) -> Amounts:
-    """Return what a release costs, whichever plan a look chooses and however many lengths there are."""
-    from dpunion.ledger.accounts import charge_for_budget, charge_for_menu
-
-    return charge_for_menu(plan.plans) if isinstance(plan, MenuPlan) else charge_for_budget(plan.budget)
-
-
 def release_facts(plan: Planned, request: Request, engine: Engine) -> dict[str, Any]:
     """Return what tells one release from another: all of the request and the plan, the sources' names, the shards."""
     return request.facts() | {"source": engine.name_sources(request), "plan": plan.to_dict(), "shards": engine.shards}
@@ -65,13 +58,14 @@ def charged(charge: Charge | None, plan: Planned, request: Request, engine: Engi
         yield Entry()
         return
     from dpunion.ledger import Ledger, fingerprint
+    from dpunion.ledger.accounts import charge_for_budget
     from dpunion.reading.states import source_states
 
     facts = release_facts(plan, request, engine)
     # Standard input has always the same name and never the same rows.
     anew = charge.again or facts["source"] == [STANDARD_INPUT]
-    price: Plan | Amounts = plan if isinstance(plan, Plan) else charge_for_any(plan)
-    note = None if isinstance(plan, Plan) else {"algorithm": plan.algorithm.name} | plan.to_dict()
+    price: Plan | MenuPlan | Amounts = charge_for_budget(plan.budget) if isinstance(plan, NgramPlan) else plan
+    note = {"algorithm": plan.algorithm.name} | plan.to_dict() if isinstance(plan, NgramPlan) else None
     which, states = fingerprint(**facts), source_states(request.source)
     book = Ledger.open(charge.ledger)
     try:

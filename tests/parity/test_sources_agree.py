@@ -76,7 +76,7 @@ def expected(rows: pa.Table) -> tuple[str, ...]:
 
 @functools.cache
 def planned_once() -> dpunion.Plan:
-    return plan(**BUDGET)
+    return plan(dpunion.Funnel(), **BUDGET)
 
 
 def released(source: Any, **more: Any) -> tuple[str, ...]:

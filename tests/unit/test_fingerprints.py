@@ -59,7 +59,7 @@ OTHERS = {
 @pytest.mark.parametrize("name", [field.name for field in dataclasses.fields(Request)])
 def test_every_option_of_a_reading_tells_it_apart(name):
     readings = [READING, *(dataclasses.replace(READING, **{name: other}) for other in OTHERS[name])]
-    plan = dpunion.plan(epsilon=1.0, delta=1e-6)
+    plan = dpunion.plan(dpunion.Funnel(), epsilon=1.0, delta=1e-6)
     prints = {fingerprint(**release_facts(plan, reading, LocalEngine.for_run(Run(), None))) for reading in readings}
     assert len(prints) == len(readings)
 

@@ -114,11 +114,16 @@ def is_record(node):
     )
 
 
+def is_protocol(node):
+    """Say whether a class describes others, of any type or of one."""
+    return any(base.split("[")[0] == "Protocol" for base in map(ast.unparse, node.bases))
+
+
 def class_entries():
     """Yield the classes that hold private data, take it in a method, or read a source: (module, class)."""
     for path in private_modules():
         for node in tree(path).body:
-            if isinstance(node, ast.ClassDef) and "Protocol" not in map(ast.unparse, node.bases):
+            if isinstance(node, ast.ClassDef) and not is_protocol(node):
                 methods, name = methods_of(node), f"{dotted_name(path)}.{node.name}"
                 reads = name.startswith("reading.") and READS & {each.name for each in methods}
                 holds = SENSITIVE.fullmatch(node.name) and not is_record(node)
@@ -287,7 +292,7 @@ def test_nothing_is_unfinished_or_printed(source):
     calls = [node for node in nodes if isinstance(node, ast.Call)]
     assert not [node for node in calls if isinstance(node.func, ast.Name) and node.func.id == "print"]
     classes = [node for node in nodes if isinstance(node, ast.ClassDef)]
-    protocols = [node for node in classes if "Protocol" in map(ast.unparse, node.bases)]
+    protocols = [node for node in classes if is_protocol(node)]
     shapes = {node for protocol in protocols for node in protocol.body}
     stubs = [node for node in nodes if is_stub(node) and node not in shapes]
     assert not stubs, [node.name for node in stubs]
@@ -475,6 +480,14 @@ ENGINES_TESTED_THROUGH = {
     "engines.local.texts.read_texts": "golden/test_recorded.py::test_releases_and_plans_are_those_recorded",
     "engines.spark.counting.measure_on": "parity/test_spark_counts.py::test_one_shard_counts_as_one_machine",
     "engines.spark.engine.read_for_counts": "parity/test_spark_counts.py::test_one_shard_counts_as_one_machine",
+    "engines.spark.engine.read_for_look": "parity/test_spark_look.py::test_a_look_on_spark_chooses_as_one_machine",
+    "engines.spark.rounds.keep_whole": "parity/test_spark_look.py::test_a_look_on_spark_chooses_as_one_machine",
+    "engines.spark.rounds.cut_whole": "parity/test_spark_look.py::test_a_look_on_spark_chooses_as_one_machine",
+    "engines.local.engine.unwanted_items": "unit/test_look.py::test_known_items_are_not_looked_at",
+    "engines.local.engine.wanted_sizes": "unit/test_look.py::test_known_items_are_not_looked_at",
+    "engines.spark.partitions.pieces_of_shards": "property/test_spark_sizes.py::test_sets_are_cut_as_if_read_so",
+    "engines.spark.partitions.whole_pieces": "property/test_spark_sizes.py::test_workers_see_the_sizes_of_one_machine",
+    "engines.spark.partitions.names_apart": "property/test_spark_sizes.py::test_sets_are_cut_as_if_read_so",
     "engines.spark.rounds.read_pieces": "parity/test_spark_counts.py::test_one_shard_counts_as_one_machine",
     "engines.spark.rounds.run_rounds": "parity/test_engines_agree.py::test_the_sample_by_policies_in_one_shard",
     "engines.spark.rounds.selected_from": (

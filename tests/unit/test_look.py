@@ -17,7 +17,7 @@ from dpunion.budget import Budget
 from dpunion.calibration.funnel import certificate
 from dpunion.calibration.gaussian import gaussian_stddev
 from dpunion.calibration.looking import cost_of_look
-from dpunion.counting.looking import LookStep, people_in_classes, sizes_of
+from dpunion.counting.looking import LookStep, people_in_classes, set_sizes
 from dpunion.counting.steps import ONE, add_noise
 from dpunion.counts import Counts
 from dpunion.engines.local.engine import LocalEngine, open_request, read_sets, texts_of
@@ -230,10 +230,10 @@ def test_known_items_are_not_looked_at():
 
 def test_sizes_without_unwanted_items():
     sets = whole_sets({"u": ["a", "b", "c"], "v": ["b"], "w": ["a", "c"]})
-    sizes = dict(zip(map(tuple, sets.user_digests.tolist()), sizes_of(sets).tolist(), strict=True))
+    sizes = dict(zip(map(tuple, sets.user_digests.tolist()), set_sizes(sets).tolist(), strict=True))
     assert sorted(sizes.values()) == [1, 2, 3]
     unwanted = np.array([text == "b" for text in texts_of(sets.table, np.arange(3))])
-    left = dict(zip(map(tuple, sets.user_digests.tolist()), sizes_of(sets, unwanted).tolist(), strict=True))
+    left = dict(zip(map(tuple, sets.user_digests.tolist()), set_sizes(sets, unwanted).tolist(), strict=True))
     assert {whole: left[user] for user, whole in sizes.items()} == {3: 2, 1: 0, 2: 2}
 
 

@@ -82,7 +82,7 @@ def test_ngrams_are_of_texts_and_of_all_lengths():
 def test_a_new_format_is_one_of_both_kinds_of_release(tmp_path, monkeypatch):
     from dpunion.formats import WRITERS
 
-    items = Release(("apple",), dpunion.plan(epsilon=1.0, delta=1e-6), guaranteed=True)
+    items = Release(("apple",), dpunion.plan(dpunion.Funnel(), epsilon=1.0, delta=1e-6), guaranteed=True)
     for release in (released(), items):
         with pytest.raises(BadParameter, match="suffix"):
             release.write(tmp_path / "out.list")

@@ -30,7 +30,7 @@ class LookStep:
         return ONE * np.bincount(places, minlength=self.length).astype(np.int64)
 
 
-def sizes_of(sets: Contributions, unwanted: Bools | None = None) -> Int64s:
+def set_sizes(sets: Contributions, unwanted: Bools | None = None) -> Int64s:
     """Return how many wanted items each user holds: int64[users]; unwanted: bool[items].
 
     Guarantees: a user's size is a function of that user's own set and of public lists. Sets may be bounded already, as

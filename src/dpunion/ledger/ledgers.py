@@ -30,6 +30,7 @@ from dpunion.ledger.refusals import pair, refuse_charge, refuse_repeat
 from dpunion.ledger.store import Store
 
 if TYPE_CHECKING:
+    from dpunion.menus import MenuPlan
     from dpunion.plans import Plan
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -129,7 +130,7 @@ class Ledger:
     def reserve(
         self,
         dataset: str,
-        charge: Plan | Amounts,
+        charge: Plan | MenuPlan | Amounts,
         release_fingerprint: str,
         *,
         note: dict[str, Any] | None = None,
@@ -352,14 +353,15 @@ class Reservation:
             error.add_note(note)
 
 
-def _priced(charge: Plan | Amounts) -> tuple[Amounts, dict[str, Any]]:
+def _priced(charge: Plan | MenuPlan | Amounts) -> tuple[Amounts, dict[str, Any]]:
     if isinstance(charge, Amounts):
         if min(charge.values()) < 0:
             raise InternalError("a negative charge")
         return charge, {}
-    from dpunion.ledger.accounts import charge_for_plan
+    from dpunion.ledger.accounts import charge_for_menu
+    from dpunion.menus import MenuPlan
 
-    return charge_for_plan(charge), charge.to_dict()
+    return charge_for_menu(charge.plans if isinstance(charge, MenuPlan) else [charge]), charge.to_dict()
 
 
 def _head(sequence: int, digest: str) -> str:

@@ -325,7 +325,7 @@ def test_release_is_quiet_when_stderr_is_no_terminal(posts, tmp_path):
         assert stage not in done.stderr
     assert "\r" not in done.stderr
     assert len(done.stderr.splitlines()) == 1 + len(
-        Release((), dpunion.plan(epsilon=1.0, delta=1e-6), True).statement.splitlines()
+        Release((), dpunion.plan(dpunion.Funnel(), epsilon=1.0, delta=1e-6), True).statement.splitlines()
     )
 
 

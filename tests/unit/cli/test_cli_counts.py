@@ -112,7 +112,7 @@ def test_ngrams_have_their_length_before_the_counts(source):
 def test_on_a_terminal_numbers_stand_below_each_other():
     long = "a" * (WIDEST + 5)
     numbers = Counted((1_234_567, 20, 3), (1_200_000, 1, 1), (1_300_000, 40, 9), Totals(*[Estimate(1, 1, 1)] * 2, 0, 1))
-    plan = dpunion.plan(epsilon=1.0, delta=1e-6, counts=True)
+    plan = dpunion.plan(dpunion.Funnel(), epsilon=1.0, delta=1e-6, counts=True)
     made = with_items(Release((), plan, True), ["日本語", "x\x1b[31m", long], numbers)
     head, first, second, last = screen_lines(made)
     assert head.split() == ["item", "people", "low", "high"]

@@ -48,7 +48,7 @@ ODD += ['"', 'say "x", y', "é", "e\u0301", "\ufeffbom", "\x1f", "\u2028", "😀
 
 
 def released(items: list[str]) -> Release:
-    plan = dpunion.plan(epsilon=1.0, delta=1e-6)
+    plan = dpunion.plan(dpunion.Funnel(), epsilon=1.0, delta=1e-6)
     return Release(tuple(sorted(items)), plan, guaranteed=False)
 
 

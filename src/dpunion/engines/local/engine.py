@@ -161,18 +161,21 @@ def bounded_sets(
 
 
 def unwanted_items(whole: Contributions, request: Request, key: RunKey) -> Bools | None:
-    """Say which items of the table are known: bool[items], or None where nothing is."""
+    """Say which items of the table are known: bool[items], or None where nothing is.
+
+    Guarantees: those of mark_known.
+    """
     return None if request.known is None else mark_known(whole.table, request.known.items, key)
 
 
 def wanted_sizes(whole: Contributions, request: Request, key: RunKey) -> Int64s:
     """Return how many items each person holds that are not known: int64[users].
 
-    Guarantees: those of sizes_of.
+    Guarantees: those of set_sizes.
     """
-    from dpunion.counting.looking import sizes_of
+    from dpunion.counting.looking import set_sizes
 
-    return sizes_of(whole, unwanted_items(whole, request, key))
+    return set_sizes(whole, unwanted_items(whole, request, key))
 
 
 def refuse_memory_limit() -> NoReturn:

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from dpunion.contributions import Int64s, Uint64s
 from dpunion.counting.holdings import Holdings, holdings_of, number_items
-from dpunion.counting.looking import sizes_of
+from dpunion.counting.looking import set_sizes
 from dpunion.counting.steps import AnyStep, add_noise
 from dpunion.counts import MOST_COUNTED
 from dpunion.engines.spark.failures import cleanly
@@ -119,12 +119,12 @@ class FindSizes:
     def __call__(self, batches: Batches, key: RunKey) -> Iterator[Int64s]:  # noqa: ARG002 - as in Find
         """Read the pieces, one after the other.
 
-        Guarantees: those of sizes_of.
+        Guarantees: those of set_sizes.
         """
         for batch in batches:
             for payload in batch.column("payload"):
                 sets = Piece.from_bytes(payload.as_py()).sets(MOST_COUNTED)
-                yield sizes_of(sets, is_known(sets.table.digests, self.known))
+                yield set_sizes(sets, is_known(sets.table.digests, self.known))
 
 
 @dataclass(frozen=True)
