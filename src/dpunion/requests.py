@@ -12,13 +12,13 @@ from dpunion.checks import as_choice, check_whole
 from dpunion.errors import BadParameter
 from dpunion.formats import COLUMN
 from dpunion.ngrams.plans import NgramPlan
+from dpunion.normal_forms import Normalization
 from dpunion.plans import Plan
 from dpunion.reading.cleaning import NullUserPolicy, ValueKind
 from dpunion.reading.known import KnownItems, read_known
 from dpunion.reading.stdin import NAME as STANDARD_INPUT
 from dpunion.releases import COUNTED
-from dpunion.sets.encoding import Normalization
-from dpunion.tokens import SplitFunction, Splitting, Tokenizer, check_splitting
+from dpunion.splitting import SplitFunction, Splitting, Tokenizer, check_splitting
 
 LONGEST_NGRAM = 10
 MOST_THREADS = 1024
@@ -167,7 +167,7 @@ class Request:
         query: str | None = None,
         known: Any = None,
         null_users: str | NullUserPolicy = NullUserPolicy.REFUSE,
-        normalize: str | Normalization = Normalization.NFC,
+        normalize: str | Normalization | None = None,
     ) -> Request:
         """Check what was asked for. Guarantees: of the data nothing is looked at; of a known list, all."""
         if item is not None and text is not None:
@@ -184,7 +184,7 @@ class Request:
             query,
             source.format if isinstance(source, (Stdin, SparkSource)) else None,
             as_choice("null_users", null_users, NullUserPolicy),
-            as_choice("normalize", normalize, Normalization),
+            _normalization(normalize, words),
         )
         if words is not None:
             request = replace(request, lengths=_lengths(words.lengths), splitting=words.splitting())
@@ -263,6 +263,13 @@ def refuse_known() -> NoReturn:
     raise BadParameter(
         "A known list cannot be combined with n-grams or another tokenizer yet.", "Leave 'known' (--known) out."
     )
+
+
+def _normalization(asked: str | Normalization | None, words: Words | None) -> Normalization:
+    """Return how items are spelled: unless it is said, words are lower-cased and ready items keep their case."""
+    if asked is None:
+        return Normalization.NFC if words is None else Normalization.NFC_LOWER
+    return as_choice("normalize", asked, Normalization)
 
 
 def is_on_spark(source: object) -> bool:

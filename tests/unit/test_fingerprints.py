@@ -21,7 +21,7 @@ from dpunion.reading.known import read_known
 from dpunion.reading.states import source_states
 from dpunion.requests import Charge, Known, Request, Run, Stdin, Words
 from dpunion.sets.encoding import Normalization
-from dpunion.tokens import Splitting, Tokenizer
+from dpunion.splitting import Splitting, Tokenizer
 
 READING = Request(
     source="d.csv",

@@ -28,9 +28,9 @@ from dpunion.cli.options import (
     PrivacyOptions,
     ReadingOptions,
     TestKey,
-    TextOptions,
 )
 from dpunion.cli.records import check_outputs, record_configuration, record_place
+from dpunion.cli.texts import Normalize, TextOptions
 from dpunion.errors import AlreadyReleased, BadParameter
 
 if TYPE_CHECKING:
@@ -114,9 +114,7 @@ class ItemOptions(Group):
         str | None,
         typer.Option("--ngrams", help="Texts: n-grams of these lengths, like 1-3, as one set.", rich_help_panel=DATA),
     ] = None
-    normalize: Annotated[
-        str, typer.Option(help="nfc, nfc-lower or exact: what is done to items first.", rich_help_panel=DATA)
-    ] = "nfc"
+    normalize: Normalize = None
     known: Annotated[
         Path | None,
         typer.Option("--known", help="A public list to leave out, so that new items are found.", rich_help_panel=DATA),
@@ -203,9 +201,7 @@ def ngrams_command(
     counting: CountOptions,
     engine: EngineOptions,
     longest: Annotated[int, typer.Option(help="The longest n-grams.", rich_help_panel=DATA)] = 3,
-    normalize: Annotated[
-        str, typer.Option(help="nfc-lower, nfc or exact: what is done to tokens first.", rich_help_panel=DATA)
-    ] = "nfc-lower",
+    normalize: Normalize = None,
     first: Annotated[
         str,
         typer.Option(help="Single tokens: funnel, policy-gaussian or weighted-gaussian.", rich_help_panel=TUNING),
@@ -227,7 +223,7 @@ def ngrams_command(
 
     # The defaults of Ngrams, which are tuned for n-grams, are left alone.
     named: Any = {name: value for name, value in (("first", first), ("later", later)) if value != "funnel"}
-    own = {"text": text, "normalize": normalize, "longest": longest, "first": first, "later": later}
+    own: dict[str, Any] = {"text": text, "normalize": normalize, "longest": longest, "first": first, "later": later}
     own |= {"spurious_rate": spurious_rate, "share_ratio": share_ratio, "unsafe_test_key": unsafe_test_key}
     _make(
         (reading, privacy, texts, output, ledger, engine, counting),

@@ -29,7 +29,7 @@ import pyarrow as pa
 from dpunion.errors import BadSource, DamagedSource, SourceNotFound, UnknownColumn
 from dpunion.formats import COLUMN, defuse_formula, is_utf8, restore_formula, unescape_controls
 from dpunion.keys import join_key
-from dpunion.normal_forms import nfc
+from dpunion.normal_forms import Normalization, nfc, normalize_text
 from dpunion.reading import file_part
 from dpunion.reading.blocks import read_blocks
 from dpunion.reading.cleaning import ValueKind
@@ -39,7 +39,6 @@ from dpunion.reading.guard import attempt
 from dpunion.reading.jsonlines import distinct, find_line_end
 from dpunion.reading.locate import COMPRESSIONS, FORMATS, Compression, DataFile, Format, data_file, file_size
 from dpunion.reading.spelling import Column, Role
-from dpunion.sets.encoding import Normalization, normalize_text
 from dpunion.tokens import words
 
 NGRAM_COLUMN = "ngram"
@@ -97,8 +96,9 @@ def _spelled(texts: Sequence[str], kind: ValueKind, normalization: Normalization
     """Return texts as the release would spell them; what is no single word stays, and no word equals it."""
     if kind is ValueKind.ITEM:
         return [normalize_text(text, normalization) for text in texts]
-    found = words(pa.array(texts, pa.large_string())).to_pylist()
-    return [one[0] if len(one) == 1 else nfc(text) for text, one in zip(texts, found, strict=True)]
+    found = words(pa.array(texts, pa.large_string()), normalization).to_pylist()
+    whole = [text if normalization is Normalization.EXACT else nfc(text) for text in texts]
+    return [one[0] if len(one) == 1 else text for text, one in zip(whole, found, strict=True)]
 
 
 def _listed(source: Any, columns: Sequence[str]) -> Iterable[Any] | None:

@@ -5,10 +5,8 @@ The only place where user ids are seen; they are gone when it returns.
 
 from __future__ import annotations
 
-import enum
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
-from typing import assert_never
 
 import numpy as np
 import pyarrow as pa
@@ -17,21 +15,13 @@ from dpunion.algorithms import UserOrder
 from dpunion.calibration.rounding import MAX_USERS
 from dpunion.contributions import Bools, Contributions, Int32s, Int64s, ItemTable, Uint8s, offsets_of
 from dpunion.errors import BadSource
-from dpunion.normal_forms import nfc
+from dpunion.normal_forms import Normalization, normalize_text
 from dpunion.randomness import Purpose, RunKey
 from dpunion.sets.grouping import digest_order, group_rows
 from dpunion.sets.spill import RowStore
 from dpunion.sets.strings import StringTable, as_arrow, string_buffers
 from dpunion.threads import Threads
 from dpunion.tokens import word_buffers
-
-
-class Normalization(enum.Enum):
-    """What is done to an item's text before duplicates are dropped."""
-
-    EXACT = "exact"
-    NFC = "nfc"
-    NFC_LOWER = "nfc-lower"
 
 
 def encode(
@@ -66,7 +56,7 @@ def encode(
             for users, values in fetch_ahead(batches) if read_ahead else batches:
                 numbered_users = other_thread.submit(user_table.number, users)
                 if split_words:
-                    counts, offsets, data = word_buffers(values)
+                    counts, offsets, data = word_buffers(values, normalization)
                     numbered = item_table.number_buffers(offsets, data)
                     rows.append(np.repeat(numbered_users.result(), counts), numbered)
                 else:
@@ -147,16 +137,3 @@ def _normalized(offsets: Int64s, data: Uint8s, normalization: Normalization) -> 
     ends = offsets.tolist()
     texts = (raw[start:stop].decode() for start, stop in itertools.pairwise(ends))
     return pa.array([normalize_text(text, normalization) for text in texts], pa.large_string())
-
-
-def normalize_text(text: str, normalization: Normalization) -> str:
-    """Return one item's text as the normalization spells it."""
-    match normalization:
-        case Normalization.EXACT:
-            return text
-        case Normalization.NFC:
-            return nfc(text)
-        case Normalization.NFC_LOWER:
-            return nfc(nfc(text).lower())
-        case _:
-            assert_never(normalization)

@@ -27,12 +27,13 @@ from dpunion.kernels.ngrams import (
     scatter_documents,
     sort_unique,
 )
+from dpunion.normal_forms import Normalization
 from dpunion.randomness import Purpose, RunKey
-from dpunion.sets.encoding import Normalization, canonical_table
+from dpunion.sets.encoding import canonical_table
 from dpunion.sets.grouping import bound_sets, heavy_ranges, lay_out_users
 from dpunion.sets.strings import StringTable
+from dpunion.splitting import Splitting, documents, left_to_spell
 from dpunion.threads import Threads, usable_cores, work_in_threads
-from dpunion.tokens import Splitting, Tokenizer, documents
 
 SMALLEST_TABLE = 1 << 12
 
@@ -62,8 +63,6 @@ def read_tokens(
 ) -> TokenStream:
     """Split all batches of (users, texts) into tokens and lay them out user after user.
 
-    normalization is applied to the tokens, except to those of Tokenizer.WORDS, which have their own.
-
     Guarantees:
     - tokens are normalised before anything is compared or counted;
     - every document (or sentence, when asked) ends with -1, so that no n-gram crosses it;
@@ -75,7 +74,7 @@ def read_tokens(
     with Threads(1) as other_thread:
         for users, texts in batches:
             numbered = other_thread.submit(user_table.number, users)
-            parents, (counts, offsets, data) = documents(texts, splitting)
+            parents, (counts, offsets, data) = documents(texts, splitting, normalization)
             codes = token_table.number_buffers(offsets, data)
             writers = numbered.result()
             chunks.append((counts, writers if parents is None else writers[parents], codes))
@@ -85,8 +84,7 @@ def read_tokens(
             "Split the people into disjoint groups and release each group on its own.",
         )
     user_digests = key.digests(Purpose.USER, *user_table.buffers())
-    done = splitting.tokenizer is Tokenizer.WORDS
-    table, renumbered = canonical_table(token_table, key, Normalization.EXACT if done else normalization)
+    table, renumbered = canonical_table(token_table, key, left_to_spell(splitting, normalization))
     sizes = np.zeros(len(user_digests), np.int64)
     for counts, writers, _ in chunks:
         count_documents(counts, writers, sizes)
