@@ -117,7 +117,7 @@ def release(
     outputs = Outputs.of(out, overwrite=run.overwrite, sort=sort, counts=planned.counts is not None)
     engine = engine_for(request, run, outputs.folder)
     engine.check(request, planned)
-    outputs.check_apart(source=source, known=known, charge=charge)
+    outputs.check_apart(source=source, item=item, known=known, charge=charge)
     return fulfil(planned, request, engine, outputs, charge, run, RunKey.for_run(unsafe_test_key))
 
 

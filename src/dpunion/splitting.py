@@ -10,16 +10,17 @@ from __future__ import annotations
 import enum
 import functools
 import importlib
+import re
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpunion.contributions import Int64s, offsets_of
+from dpunion.contributions import Bools, Int64s, Uint8s, offsets_of
 from dpunion.errors import BadParameter
 from dpunion.foreign import ForeignErrors
 from dpunion.normal_forms import Normalization
@@ -31,6 +32,11 @@ URL = r"(?i)\b(?:(?:https?|ftp)://|www\.)[^\x09-\x0d\x1c-\x20\x{85}\p{Z}]*"
 # A sentence ends at a line break, after . ! ? … with white space behind, or after 。！？ (closing marks included).
 SENTENCE_END = r"""([.!?…]+["'”’)\]]*)[\x09-\x0d\x1c-\x20\x{85}\p{Z}]+|([。！？]+[」』”’）]*)"""
 LINE_BREAKS = r"[\n-\r\x{85}\x{2028}\x{2029}]+"
+# Letters of scripts whose words stand side by side: Thai, Lao, Tibetan, Burmese, Khmer, kana and Chinese characters.
+UNSPACED = re.compile(
+    r"[\u0e00-\u109f\u1780-\u17ff\u3041-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U000323af]"
+)
+DEFAULT_LOCALE = "en"
 
 
 class Tokenizer(enum.Enum):
@@ -55,17 +61,52 @@ class Splitting:
 
     tokenizer: one of Tokenizer, or a function from a text to its tokens. drop_urls: leave out what looks like a web
     address, before anything else. sentences: n-grams do not cross the end of a sentence either. locale: for ICU.
+    stop_words, min_length: tokens that are left out, spelled as the release spells them, and how many characters a
+    token has at least.
     """
 
     tokenizer: Tokenizer | SplitFunction = Tokenizer.WORDS
     drop_urls: bool = False
     sentences: bool = False
-    locale: str = "en"
+    locale: str = DEFAULT_LOCALE
+    stop_words: tuple[str, ...] = ()
+    min_length: int = 1
 
     @property
     def name(self) -> str:
         """Name the tokeniser in a plan."""
         return self.tokenizer.value if isinstance(self.tokenizer, Tokenizer) else "callable"
+
+    @property
+    def is_plain(self) -> bool:
+        """Say whether texts are split in the plain way, whatever is left out then."""
+        return replace(self, stop_words=(), min_length=1) == PLAIN
+
+    def notes(self) -> tuple[str, ...]:
+        """Return what a statement says of what is left out."""
+        listed = [f"the words of a public list ({len(self.stop_words):,})"] if self.stop_words else []
+        short = [f"words of fewer than {self.min_length} characters"] if self.min_length > 1 else []
+        left_out = " and ".join(listed + short)
+        return (f"Left out first, as if nobody had written them: {left_out}.",) if left_out else ()
+
+    def notes_on(self, released: Sequence[str]) -> tuple[str, ...]:
+        """Return what a statement says when a released list shows texts that were hardly split.
+
+        Guarantees: of the texts themselves nothing is looked at, so it costs no privacy.
+        """
+        if self.tokenizer not in (Tokenizer.WORDS, Tokenizer.WHITESPACE):
+            return ()
+        count = sum(UNSPACED.search(text) is not None for text in released)
+        if count == 0:
+            return ()
+        return (
+            "In scripts that put no spaces between words (Chinese, Japanese, Thai and the like), up to a whole "
+            f"sentence counts as one word. {count:,} of the {len(released):,} listed have letters of such a script. "
+            "The tokenizer icu finds words there.",
+        )
+
+
+PLAIN = Splitting()
 
 
 def documents(
@@ -97,6 +138,20 @@ def documents(
             return parents, call_buffers(readable(texts), other)
 
 
+def unwanted_tokens(offsets: Int64s, data: Uint8s, splitting: Splitting) -> Bools | None:
+    """Say for each token whether it is a stop word or too short: bool[tokens], None when none is left out.
+
+    Token i is data[offsets[i]:offsets[i + 1]], spelled as the release spells it.
+
+    Guarantees: what is said of a token depends on that token and public values alone.
+    """
+    if not splitting.stop_words and splitting.min_length == 1:
+        return None
+    tokens = pa.LargeStringArray.from_buffers(len(offsets) - 1, pa.py_buffer(offsets), pa.py_buffer(data))
+    stopped = pc.is_in(tokens, value_set=pa.array(splitting.stop_words, pa.large_string()))
+    return np.asarray(pc.or_(stopped, pc.less(pc.utf8_length(tokens), splitting.min_length)))
+
+
 def left_to_spell(splitting: Splitting, normalization: Normalization) -> Normalization:
     """Return what is still to be done to the tokens of `documents`: nothing to the house's own words."""
     return Normalization.EXACT if splitting.tokenizer is Tokenizer.WORDS else normalization
@@ -104,6 +159,11 @@ def left_to_spell(splitting: Splitting, normalization: Normalization) -> Normali
 
 def check_splitting(splitting: Splitting) -> None:
     """Refuse what cannot work before any data is read: no tokeniser, or a library that is not installed."""
+    if splitting.locale != DEFAULT_LOCALE and splitting.tokenizer is not Tokenizer.ICU:
+        raise BadParameter(
+            "A locale is for the tokenizer 'icu'; the others treat all languages alike.",
+            "Add tokenizer='icu' (--tokenizer icu), or leave 'locale' (--locale) out.",
+        )
     match splitting.tokenizer:
         case Tokenizer.WORDS | Tokenizer.WHITESPACE:
             return

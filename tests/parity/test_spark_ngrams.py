@@ -107,6 +107,17 @@ def test_a_set_union_of_all_lengths_gives_what_one_machine_gives(frame, corpus):
     assert dpunion.release(frame, run=Run(shards=1), **options).items == here.items
 
 
+@pytest.mark.parametrize("settings", [Ngrams(longest=2), POLICY], ids=["length by length", "one set"])
+def test_the_same_words_are_left_out(frame, corpus, settings):
+    lengths = (1, 2) if settings is POLICY else (1, 1)
+    words = Words("body", "whitespace", lengths, stop_words=["LIBC6", "perl"], min_length=8)
+    here, there = released(corpus, settings, words=words), released(frame, settings, words=words, shards=1)
+    assert len(here) > 20
+    assert min(len(part) for item in here.items for part in item.split()) == 8
+    assert same(there, here)
+    assert there.notes[1:] == here.notes
+
+
 def test_reviews_give_what_one_machine_gives(spark):
     folder = os.environ.get("DPUNION_DATA")
     if not folder:

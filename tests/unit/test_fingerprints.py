@@ -51,6 +51,9 @@ OTHERS = {
         Splitting(drop_urls=True),
         Splitting(sentences=True),
         Splitting(str.split),
+        Splitting(stop_words=("a",)),
+        Splitting(stop_words=("a", "b")),
+        Splitting(min_length=2),
     ],
     "include_known": [True],
 }

@@ -252,7 +252,8 @@ def _make(groups: Groups, own: dict[str, Any], config: Path | None, *, algorithm
     place = record_place(targets, out_folder)
     if out_folder is None and (output.as_json or not targets):
         check_standard_output()
-    read = {"source": reading.source, "known list": own.get("known"), "ledger": ledger.ledger, "configuration": config}
+    read = {"source": reading.source, "known list": own.get("known"), "list of stop words": texts.stop_words}
+    read |= {"ledger": ledger.ledger, "configuration": config}
     check_outputs(targets, place, read)
     source, charge = engine.source(reading), ledger.charge()
     try:

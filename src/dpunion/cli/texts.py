@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -26,6 +27,21 @@ Normalize = Annotated[
         show_default=False,
     ),
 ]
+Locale = Annotated[
+    str, typer.Option("--locale", help="Texts: the language that icu splits, like th or ja.", rich_help_panel=DATA)
+]
+StopWords = Annotated[
+    Path | None,
+    typer.Option(
+        "--stop-words",
+        help="Texts: a public list of words to leave out, one on each line.",
+        rich_help_panel=DATA,
+        show_default=False,
+    ),
+]
+MinLength = Annotated[
+    int, typer.Option("--min-length", help="Texts: leave out words of fewer characters.", rich_help_panel=DATA)
+]
 DropUrls = Annotated[bool, typer.Option("--drop-urls", help="Texts: leave out web addresses.", rich_help_panel=DATA)]
 Sentences = Annotated[
     bool, typer.Option("--sentences", help="n-grams do not cross the end of a sentence.", rich_help_panel=DATA)
@@ -37,14 +53,17 @@ class TextOptions(Group):
     """How texts are split."""
 
     tokenizer: TokenizerName = "words"
+    locale: Locale = "en"
     drop_urls: DropUrls = False
+    stop_words: StopWords = None
+    min_length: MinLength = 1
     sentences: Sentences = False
 
     def words(self, column: str, lengths: str | None = None) -> Words:
         """Return the column of texts with these options."""
         from dpunion.requests import Words
 
-        return Words(column, self.tokenizer, lengths or (1, 1), self.drop_urls, self.sentences)
+        return Words(column, lengths=lengths or (1, 1), **self.values())
 
     def check_texts(self, text: str | None, ngrams: str | None) -> None:
         """Refuse these options for ready items."""

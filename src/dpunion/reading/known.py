@@ -60,25 +60,28 @@ def read_known(
     columns: Sequence[str] = (COLUMN,),
     kind: ValueKind = ValueKind.ITEM,
     normalization: Normalization = Normalization.EXACT,
+    what: str = "known list",
 ) -> KnownItems:
     """Read a known list; columns: those of the key; kind, normalization: how the release spells its items.
+
+    what: how errors call it.
 
     Guarantees: a list of which something cannot be read, or is no text, is refused as a whole.
     """
     if isinstance(source, (str, os.PathLike)):
         path = Path(source).expanduser()
         if status(path) is None:
-            raise SourceNotFound(f"There is no file {path} with a known list.", "Check the path.")
-        texts = _texts(_read(path, columns), len(columns))
+            raise SourceNotFound(f"There is no file {path} with a {what}.", "Check the path.")
+        texts = _texts(_read(path, columns, what), len(columns))
         if texts is None:
-            raise DamagedSource(f"The known list {path} holds something other than texts.", _needs(columns))
-        digest = hashlib.sha256(attempt(path.read_bytes, f"known list {str(path)!r}"))
+            raise DamagedSource(f"The {what} {path} holds something other than texts.", _needs(columns))
+        digest = hashlib.sha256(attempt(path.read_bytes, f"{what} {str(path)!r}"))
     else:
         texts = _texts(_listed(source, columns), len(columns))
         if texts is None:
             each = "texts" if len(columns) == 1 else f"tuples of {len(columns)} texts"
             raise BadSource(
-                f"A known list must hold {each}.", f"Pass a file with {_named(columns)}, such a Release or an iterable."
+                f"A {what} must hold {each}.", f"Pass a file with {_named(columns)}, such a Release or an iterable."
             )
         digest = hashlib.sha256("\0".join(texts).encode())
     return KnownItems(tuple(sorted(set(_spelled(texts, kind, normalization)))), digest.hexdigest())
@@ -124,9 +127,9 @@ def _texts(items: Iterable[Any] | None, width: int) -> list[str] | None:
     return sorted({key[0] if width == 1 else join_key(key) for key in keys} - {""})
 
 
-def _read(path: Path, columns: Sequence[str]) -> list[Any] | None:
+def _read(path: Path, columns: Sequence[str], what: str) -> list[Any] | None:
     """Return what a file lists, texts or tuples; None when they are of other columns."""
-    where = f"known list {str(path)!r}"
+    where = f"{what} {str(path)!r}"
     *_, inner, last = ["", "", *(suffix.lower() for suffix in path.suffixes)]
     compression = COMPRESSIONS.get(last, Compression.NONE)
     suffix = last if compression is Compression.NONE else inner
@@ -141,7 +144,7 @@ def _read(path: Path, columns: Sequence[str]) -> list[Any] | None:
     else:
         raise BadSource(
             f"The suffix {last!r} of {where} does not name a format.",
-            f"A known list may be {', '.join(FORMATS)}, .txt or .json: convert it, or write it with dpunion.",
+            f"A {what} may be {', '.join(FORMATS)}, .txt or .json: convert it, or write it with dpunion.",
         )
     return [row[0] if len(columns) == 1 else row for row in rows]
 

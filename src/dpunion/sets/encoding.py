@@ -20,6 +20,7 @@ from dpunion.randomness import Purpose, RunKey
 from dpunion.sets.grouping import digest_order, group_rows
 from dpunion.sets.spill import RowStore
 from dpunion.sets.strings import StringTable, as_arrow, string_buffers
+from dpunion.splitting import PLAIN, Splitting, unwanted_tokens
 from dpunion.threads import Threads
 from dpunion.tokens import word_buffers
 
@@ -32,6 +33,7 @@ def encode(
     user_order: UserOrder,
     normalization: Normalization,
     split_words: bool,
+    splitting: Splitting = PLAIN,
     known: Sequence[str] = (),
     memory_limit: int | None = None,
     read_ahead: bool = False,
@@ -39,11 +41,12 @@ def encode(
 ) -> Contributions:
     """Read all batches of (users, items or texts) into contributions.
 
-    threads: how many group the rows; one for each usable core when left out.
+    splitting: which words of texts are left out. threads: how many group the rows; one for each usable core when left
+    out.
 
     Guarantees:
     - the number of threads changes nothing;
-    - normalise, then drop duplicates, then leave out known items, then bound: in this order, once;
+    - normalise, then drop duplicates, then leave out known items and stop words, then bound: in this order, once;
     - the result does not depend on the order of rows, on duplicate rows or on how rows are split into batches;
     - what a user keeps, and where the user stands, depends on that user's own data and the key alone;
     - no user id is in the result;
@@ -74,7 +77,7 @@ def encode(
             table, renumbered = canonical_table(item_table, key, Normalization.EXACT if split_words else normalization)
             user_digests = digested.result()
         del user_table, item_table
-        unwanted = mark_known(table, known, key)
+        unwanted = either(mark_known(table, known, key), unwanted_tokens(table.offsets, table.data, splitting))
         return group_rows(
             rows, renumbered, user_digests, table, key, max_items_per_user, user_order, unwanted, threads=threads
         )
@@ -100,7 +103,7 @@ def canonical_table(raw: StringTable, key: RunKey, normalization: Normalization)
     merged: Int32s | None = None
     if normalization is not Normalization.EXACT and not (normalization is Normalization.NFC and _is_ascii(data)):
         normal = StringTable(raw.seed)
-        merged = normal.number(_normalized(offsets, data, normalization))
+        merged = normal.number(normalized(offsets, data, normalization))
         normal.close()
         offsets, data = normal.buffers()
     digests = key.digests(Purpose.ITEM, offsets, data)
@@ -128,11 +131,17 @@ def mark_known(table: ItemTable, known: Sequence[str], key: RunKey) -> Bools | N
     return np.isin(np.ascontiguousarray(table.digests).view("u8,u8").ravel(), wanted)
 
 
+def either(one: Bools | None, other: Bools | None) -> Bools | None:
+    """Say what at least one of two says, each of which may say nothing."""
+    return other if one is None else one if other is None else one | other
+
+
 def _is_ascii(data: Uint8s) -> bool:
     return len(data) == 0 or int(data.max()) < 128
 
 
-def _normalized(offsets: Int64s, data: Uint8s, normalization: Normalization) -> pa.Array:
+def normalized(offsets: Int64s, data: Uint8s, normalization: Normalization) -> pa.Array:
+    """Return items, item i being data[offsets[i]:offsets[i + 1]], as the normalization spells them: large_string."""
     raw = data.tobytes()
     ends = offsets.tolist()
     texts = (raw[start:stop].decode() for start, stop in itertools.pairwise(ends))
