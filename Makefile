@@ -9,7 +9,7 @@ help:  ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
 
 demo: $(VENV)/.run  ## Install, then make a private release from the bundled sample
-	@$(BIN)/dpunion demo --force
+	@$(BIN)/dpunion demo
 
 test: lint  ## Install what tests need, check style, types and layers, and run the tests that need no server (5 minutes)
 	@$(BIN)/python -m pytest -n 2 --dist loadfile -m "not full"

@@ -325,9 +325,9 @@ def plan_command(
 
 @answering
 def demo_command(
-    out: Annotated[Path, typer.Option("--out", "-o", help="Where to write the release.")] = Path(
-        "demo-release.parquet"
-    ),
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Where to write the release, if anywhere.", show_default=False)
+    ] = None,
     force: Force = False,
 ) -> None:
     """Make a private release from the bundled sample and show what it looks like.
@@ -341,20 +341,24 @@ def demo_command(
     from dpunion.requests import Run
     from dpunion.samples import debian_depends
 
-    check_target(out, overwrite=force)
-    check_outputs([out], None, {"source": debian_depends()})
+    if out is not None:
+        check_target(out, overwrite=force)
+        check_outputs([out], None, {"source": debian_depends()})
     console = Console(highlight=False, soft_wrap=True)
-    command = f"dpunion release debian_depends.parquet --user user --item item --epsilon 1 --delta 1e-6 --out {out}"
-    console.print(f"[bold]$ {command}[/bold]\n")
+    command = "$ dpunion release debian_depends.parquet --user user --item item --epsilon 1 --delta 1e-6"
+    console.print(f"{command} --out {out}\n" if out else f"{command}\n", markup=False, style="bold")
     with progress_bar() as progress:
         run = Run(progress=progress)
         released = release(debian_depends(), user="user", item="item", epsilon=1.0, delta=1e-6, run=run)
-        released.write(out, overwrite=force)
+        if out is not None:
+            released.write(out, overwrite=force)
     for name in released.items[:FIRST_LINES]:
         console.print("  " + escape_controls(name), markup=False)
     console.print(f"  ... {len(released):,} items in all\n", markup=False)
-    console.print(f"Written to {out}\n", markup=False, style="bold")
+    if out is not None:
+        console.print(f"Written to {out}\n", markup=False, style="bold")
     console.print(released.statement, markup=False)
+    console.print("\nThe command above does the same after: dpunion sample", markup=False)
 
 
 def _print_plan(planned: Plan) -> None:
