@@ -4,7 +4,6 @@
 #   docker run --rm --volume "$PWD:/data" dpunion release posts.parquet -u author -i word -e 1 -d 1e-6 --out words.csv
 #
 # EXTRAS: which optional parts are installed. UID: whose files are written in /data; `--build-arg UID=$(id -u)`.
-# CPU: generic code runs on every processor of its kind; `--build-arg CPU=` compiles for the one that builds.
 ARG PYTHON=3.11
 FROM python:${PYTHON}-slim AS build
 COPY pyproject.toml README.md LICENSE /source/
@@ -18,9 +17,8 @@ RUN --mount=type=bind,from=build,source=/wheels,target=/wheels \
 ARG UID=10001
 RUN useradd --create-home --uid "${UID}" releaser && mkdir /data && chown releaser /data
 USER ${UID}
-ARG CPU=generic
-# subtle: what was compiled is found again only by the same user, under the same name of a processor.
-ENV XDG_CACHE_HOME=/home/releaser/.cache NUMBA_CPU_NAME=${CPU}
+# subtle: what was compiled is found again only by the same user, and for the same processor; "generic" is every one.
+ENV XDG_CACHE_HOME=/home/releaser/.cache NUMBA_CPU_NAME=generic
 RUN dpunion warm-up --quiet
 WORKDIR /data
 ENTRYPOINT ["dpunion"]

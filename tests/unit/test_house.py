@@ -538,7 +538,7 @@ def test_the_two_runs_are_all_tests_and_none_twice():
     }
     assert runs == {"test": ['"not full"'], "test-all": ["full"]}
     ran = re.findall(r"^make (\S+)", (TESTS.parent / ".ci" / "run").read_text(), re.MULTILINE)
-    assert ran == ["test", "test-all"]
+    assert ran == ["test", "test-all", "wheel"]
     options = tomllib.loads((TESTS.parent / "pyproject.toml").read_text())["tool"]["pytest"]["ini_options"]
     assert "-m " not in options["addopts"]
     assert [mark.split(":")[0] for mark in options["markers"]] == ["full"]
