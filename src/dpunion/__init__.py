@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from dpunion.plans import Plan
     from dpunion.releases import Release
     from dpunion.requests import Charge, Folder, Known, Run, SparkSource, Stdin, Words
+    from dpunion.tokenizing import tokenize
 
 __version__ = "0.1.0"
 
@@ -79,6 +80,7 @@ _HOMES = {
     "plan": "pipeline",
     "release": "pipeline",
     "release_ngrams": "pipeline",
+    "tokenize": "tokenizing",
 }
 
 __all__ = [
@@ -115,6 +117,7 @@ __all__ = [
     "plan",
     "release",
     "release_ngrams",
+    "tokenize",
 ]
 
 

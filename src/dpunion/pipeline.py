@@ -118,7 +118,8 @@ def release(
     known        a public list (a file, an earlier Release, texts) to leave out, so that the budget finds new items;
                  Known(list, include=True) adds it to the result
     null_users   "refuse" or "drop" rows that do not say whose they are
-    normalize    "nfc", "nfc-lower" (default for n-grams) or "exact": done to items before duplicates are dropped
+    normalize    "nfc-lower" (default for texts), "nfc" (default for items) or "exact": done to items, and to the words
+                 of every tokenizer, before duplicates are dropped
     out          files to write, by suffix; or Folder(...) for Spark to write
     sort         "item" by their bytes, or "people", the most popular first: the default with counts
     charge       Charge(ledger, dataset): paid before reading; the same release is not made twice in silence
@@ -138,15 +139,14 @@ def release(
     planned = plan(algorithm, epsilon=epsilon, delta=delta, weak_budget=weak_budget, counts=counts, **settings)
     if isinstance(planned, NgramPlan) and item is None:
         item, text = Words(text), None
-    normal = normalize if normalize is not None else "nfc-lower" if isinstance(planned, NgramPlan) else "nfc"
     request = Request.of(
-        source, user=user, item=item, text=text, query=query, known=known, null_users=null_users, normalize=normal
+        source, user=user, item=item, text=text, query=query, known=known, null_users=null_users, normalize=normalize
     )
     request.check_for(planned)
     outputs = Outputs.of(out, overwrite=run.overwrite, sort=sort, counts=planned.counts is not None)
     engine = engine_for(request, run, outputs.folder)
     engine.check(request, planned)
-    outputs.check_apart(source=source, known=known, charge=charge)
+    outputs.check_apart(source=source, item=item, known=known, charge=charge)
     return fulfil(planned, request, engine, outputs, charge, run, RunKey.for_run(unsafe_test_key))
 
 

@@ -21,7 +21,7 @@ from dpunion.plans import Plan
 from dpunion.randomness import RunKey
 from dpunion.reading.overlaps import refuse_overwriting
 from dpunion.releases import Order, Release, with_items, with_ngrams
-from dpunion.requests import Charge, Folder, Known, PathLike, Request, Run, SparkSource
+from dpunion.requests import Charge, Folder, Known, PathLike, Request, Run, SparkSource, Words
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +54,13 @@ class Outputs:
         named = [out] if isinstance(out, (str, os.PathLike)) else out
         return cls(tuple(map(Path, named)), None, overwrite, order)
 
-    def check_apart(self, *, source: Any, known: Any, charge: Charge | None) -> None:
+    def check_apart(self, *, source: Any, item: Any = None, known: Any, charge: Charge | None) -> None:
         """Refuse outputs that would replace what is read or kept, or be read the next time."""
         names = list(source.names) if isinstance(source, SparkSource) else source
         listed = known.source if isinstance(known, Known) else known
+        stopped = item.stop_words if isinstance(item, Words) else None
         read = {"source": names, "known list": [listed], "ledger": charge and charge.ledger}
+        read["list of stop words"] = [stopped]
         refuse_overwriting(self.files if self.folder is None else self.folder.path, read)
 
     def check(self) -> None:
@@ -122,6 +124,7 @@ def publish(
         made = draft
     else:
         made = with_items(draft, list_chosen(chosen, request).texts, counted, outputs.order)
+    made = dataclasses.replace(made, notes=(*made.notes, *request.notes_on(made.items)))
     if outputs.folder is not None:
         return dataclasses.replace(made, items=(), numbers=(), stored=engine.store(chosen, made)), []
     return made, [made.write(target, overwrite=outputs.overwrite) for target in outputs.files]

@@ -14,17 +14,17 @@ from dpunion.formats import COLUMN
 from dpunion.menus import MenuPlan
 from dpunion.names import NormalizationName, NullUsersName, TokenizerName
 from dpunion.ngrams.plans import NgramPlan
+from dpunion.normal_forms import Normalization
 from dpunion.plans import Plan
 from dpunion.reading.cleaning import NullUserPolicy, ValueKind
 from dpunion.reading.known import KnownItems, read_known
 from dpunion.reading.stdin import NAME as STANDARD_INPUT
 from dpunion.releases import COUNTED
-from dpunion.sets.encoding import Normalization
-from dpunion.tokens import SplitFunction, Splitting, Tokenizer, check_splitting
+from dpunion.splitting import DEFAULT_LOCALE, PLAIN, SplitFunction, Splitting, Tokenizer, check_splitting
 
 LONGEST_NGRAM = 10
+LONGEST_WORD = 1000
 MOST_THREADS = 1024
-PLAIN = Splitting()
 
 PathLike = str | os.PathLike[str]
 Progress = Callable[[str, float | None], None]
@@ -37,7 +37,8 @@ class Words:
 
     column: None for pairs and mappings. tokenizer: "words", "whitespace", "treebank", "icu" (with locale) or a function
     from a text to its tokens. lengths: like "1-3" or (1, 3). drop_urls: leave out web addresses. sentences: n-grams do
-    not cross the end of a sentence.
+    not cross the end of a sentence. stop_words: a public list (a file, texts) of words that are left out before n-grams
+    are made, as are those of fewer than min_length characters.
     """
 
     column: str | None = None
@@ -45,15 +46,22 @@ class Words:
     lengths: str | tuple[int, int] = (1, 1)
     drop_urls: bool = False
     sentences: bool = False
-    locale: str = "en"
+    locale: str = DEFAULT_LOCALE
+    stop_words: Any = None
+    min_length: int = 1
 
-    def splitting(self) -> Splitting:
+    def splitting(self, normalization: Normalization) -> Splitting:
         """Return how texts become documents of tokens; refuse a tokenizer that is unknown or not installed."""
         named = isinstance(self.tokenizer, str)
-        chosen = as_choice("tokenizer", self.tokenizer, Tokenizer) if named else self.tokenizer
-        splitting = Splitting(chosen, self.drop_urls, self.sentences, self.locale)  # type: ignore[arg-type]
+        chosen: Any = as_choice("tokenizer", self.tokenizer, Tokenizer) if named else self.tokenizer
+        check_whole("", "min_length", self.min_length, 1, LONGEST_WORD, "Leave it out to keep words of every length.")
+        splitting = Splitting(chosen, self.drop_urls, self.sentences, self.locale, min_length=self.min_length)
         check_splitting(splitting)
-        return splitting
+        if self.stop_words is None:
+            return splitting
+        kind = ValueKind.TEXT if chosen is Tokenizer.WORDS else ValueKind.ITEM
+        listed = read_known(self.stop_words, kind=kind, normalization=normalization, what="list of stop words")
+        return replace(splitting, stop_words=listed.items)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +177,7 @@ class Request:
         query: str | None = None,
         known: Any = None,
         null_users: NullUsersName | NullUserPolicy = NullUserPolicy.REFUSE,
-        normalize: NormalizationName | Normalization = Normalization.NFC,
+        normalize: NormalizationName | Normalization | None = None,
     ) -> Request:
         """Check what was asked for. Guarantees: of the data nothing is looked at; of a known list, all."""
         if item is not None and text is not None:
@@ -186,10 +194,12 @@ class Request:
             query,
             source.format if isinstance(source, (Stdin, SparkSource)) else None,
             as_choice("null_users", null_users, NullUserPolicy),
-            as_choice("normalize", normalize, Normalization),
+            normalization_for(normalize, words),
         )
         if words is not None:
-            request = replace(request, lengths=_lengths(words.lengths), splitting=words.splitting())
+            request = replace(
+                request, lengths=_lengths(words.lengths), splitting=words.splitting(request.normalization)
+            )
         return request if known is None else _with_known(request, known)
 
     def check_for(self, plan: Plan | MenuPlan | NgramPlan) -> None:
@@ -216,7 +226,7 @@ class Request:
     @property
     def plain_words(self) -> bool:
         """Say whether texts are split into single words in the plain way, straight into numbers."""
-        return self.lengths == (1, 1) and self.splitting == PLAIN
+        return self.lengths == (1, 1) and self.splitting.is_plain
 
     @property
     def is_named(self) -> bool:
@@ -239,11 +249,18 @@ class Request:
         return {name: told(value) for name, value in (facts | {"known": self.known and self.known.sha256}).items()}
 
     def notes(self) -> tuple[str, ...]:
-        """Return what the statement says of the request: the columns of keys."""
+        """Return what the statement says of the request: the columns of keys, the words left out."""
         if len(self.columns) == 1:
-            return ()
+            return self.splitting.notes()
         named = ", ".join(map(repr, self.columns))
         return (f"Each item is a combination of values of {named}. Rows in which one of them is missing are left out.",)
+
+    def notes_on(self, released: Sequence[Any]) -> tuple[str, ...]:
+        """Return what the statement says of the released list itself.
+
+        Guarantees: those of Splitting.notes_on.
+        """
+        return self.splitting.notes_on(released) if self.kind is ValueKind.TEXT else ()
 
     def known_notes(self) -> tuple[str, ...]:
         """Return what the statement says of the known list."""
@@ -266,6 +283,13 @@ def refuse_known() -> NoReturn:
     raise BadParameter(
         "A known list cannot be combined with n-grams or another tokenizer yet.", "Leave 'known' (--known) out."
     )
+
+
+def normalization_for(asked: str | Normalization | None, words: Words | None) -> Normalization:
+    """Return how items are spelled: unless it is said, words are lower-cased and ready items keep their case."""
+    if asked is None:
+        return Normalization.NFC if words is None else Normalization.NFC_LOWER
+    return as_choice("normalize", asked, Normalization)
 
 
 def is_on_spark(source: object) -> bool:

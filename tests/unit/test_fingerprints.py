@@ -21,7 +21,7 @@ from dpunion.reading.known import read_known
 from dpunion.reading.states import source_states
 from dpunion.requests import Charge, Known, Request, Run, Stdin, Words
 from dpunion.sets.encoding import Normalization
-from dpunion.tokens import Splitting, Tokenizer
+from dpunion.splitting import Splitting, Tokenizer
 
 READING = Request(
     source="d.csv",
@@ -51,6 +51,9 @@ OTHERS = {
         Splitting(drop_urls=True),
         Splitting(sentences=True),
         Splitting(str.split),
+        Splitting(stop_words=("a",)),
+        Splitting(stop_words=("a", "b")),
+        Splitting(min_length=2),
     ],
     "include_known": [True],
 }

@@ -36,7 +36,7 @@ UNASKED_ROOMS = {"audit", "kernels", "lab", "report"}
 CARRIERS = {"engines.spark.tasks.Secret"}
 MOST_LINES, LONGEST_FUNCTION = 400, 60
 # Longer than they should be: they may shrink, not grow; one that fits is taken off the list.
-LONG_MODULES = {"algorithms.py": 411, "mechanisms.py": 464, "tokens.py": 446}
+LONG_MODULES = {"algorithms.py": 411, "mechanisms.py": 464}
 LONG_FUNCTIONS = {
     "kernels/interning.py intern_rows": 65,
     "pipeline.py release": 69,
@@ -551,7 +551,7 @@ def test_the_two_runs_are_all_tests_and_none_twice():
     }
     assert runs == {"test": ['"not full"'], "test-all": ["full"]}
     ran = re.findall(r"^make (\S+)", (TESTS.parent / ".ci" / "run").read_text(), re.MULTILINE)
-    assert ran == ["test", "test-all"]
+    assert ran == ["test", "test-all", "wheel"]
     options = tomllib.loads((TESTS.parent / "pyproject.toml").read_text())["tool"]["pytest"]["ini_options"]
     assert "-m " not in options["addopts"]
     assert [mark.split(":")[0] for mark in options["markers"]] == ["full"]

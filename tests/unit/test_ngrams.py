@@ -32,8 +32,8 @@ from dpunion.releases import Release, closed_under_parts
 from dpunion.requests import Run, Words
 from dpunion.sets.encoding import Normalization
 from dpunion.sets.streams import read_tokens
+from dpunion.splitting import Splitting, Tokenizer, check_splitting, documents
 from dpunion.statements import NOT_PRIVATE
-from dpunion.tokens import Splitting, Tokenizer, check_splitting, documents
 
 E10 = math.exp(-10)
 KEY = RunKey.for_tests(4)
@@ -228,10 +228,10 @@ def test_icu_finds_words_without_spaces():
 
 @pytest.mark.parametrize(("tokenizer", "library"), [("treebank", "nltk.tokenize"), ("icu", "icu4py.breakers")])
 def test_a_missing_library_is_named_before_any_data_is_read(tokenizer, library, monkeypatch):
-    from dpunion import tokens
+    from dpunion import splitting
 
-    tokens.treebank.cache_clear()
-    tokens.icu.cache_clear()
+    splitting.treebank.cache_clear()
+    splitting.icu.cache_clear()
     monkeypatch.setitem(sys.modules, library, None)
 
     def unread():

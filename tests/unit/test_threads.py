@@ -22,8 +22,8 @@ from dpunion.sets import spill
 from dpunion.sets.encoding import Normalization, encode
 from dpunion.sets.grouping import even_ranges, heavy_ranges
 from dpunion.sets.streams import encode_ngrams
+from dpunion.splitting import Splitting
 from dpunion.threads import INTERRUPTS, Threads, uninterrupted, usable_cores, work_in_threads
-from dpunion.tokens import Splitting
 
 BRIEFLY = 20.0
 """Seconds after which something that takes none counts as hung."""

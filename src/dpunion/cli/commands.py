@@ -27,6 +27,7 @@ from dpunion.cli.releasing import (
     release_command,
 )
 from dpunion.cli.reporting import REPORT_HELP, report_command
+from dpunion.cli.sampling import SAMPLE_HELP, sample_command
 from dpunion.errors import BadParameter, CannotWrite
 
 NUMBA_THREADS = "NUMBA_NUM_THREADS"
@@ -68,6 +69,7 @@ app.add_typer(ledger_app, name="ledger")
 app.add_typer(audit_app, name="audit")
 app.add_typer(lab_app, name="lab")
 app.command("demo")(demo_command)
+app.command("sample", help=SAMPLE_HELP)(sample_command)
 for commands in (app, ledger_app, audit_app, lab_app):
     for command in commands.registered_commands:
         command.cls = Command

@@ -15,7 +15,7 @@ from dpunion.errors import BadParameter
 
 if TYPE_CHECKING:
     from dpunion.counts import Counts
-    from dpunion.requests import Charge, Run, Words
+    from dpunion.requests import Charge, Run
 
 CREDENTIALS = re.compile(r"secret|password|token|credential|access\W?key|account\.key", re.IGNORECASE)
 """Names of settings whose values are secret: Spark's own list, and what its connectors use."""
@@ -81,14 +81,6 @@ Settings = Annotated[
         rich_help_panel=TUNING,
         show_default=False,
     ),
-]
-TokenizerName = Annotated[
-    str,
-    typer.Option("--tokenizer", help="Texts: words, whitespace, treebank or icu.", rich_help_panel=DATA),
-]
-DropUrls = Annotated[bool, typer.Option("--drop-urls", help="Texts: leave out web addresses.", rich_help_panel=DATA)]
-Sentences = Annotated[
-    bool, typer.Option("--sentences", help="n-grams do not cross the end of a sentence.", rich_help_panel=DATA)
 ]
 Source = Annotated[list[str], typer.Argument(metavar="SOURCE...", help="What to read.", show_default=False)]
 UserColumn = Annotated[
@@ -224,30 +216,6 @@ class ReadingOptions(Group):
     query: Query = None
     input_format: InputFormat = None
     null_users: NullUsersChoice = "refuse"
-
-
-@option_group
-class TextOptions(Group):
-    """How texts are split."""
-
-    tokenizer: TokenizerName = "words"
-    drop_urls: DropUrls = False
-    sentences: Sentences = False
-
-    def words(self, column: str, lengths: str | None = None) -> Words:
-        """Return the column of texts with these options."""
-        from dpunion.requests import Words
-
-        named: Any = self.tokenizer  # Words refuses what is no tokenizer
-        return Words(column, named, lengths or (1, 1), self.drop_urls, self.sentences)
-
-    def check_texts(self, text: str | None, ngrams: str | None) -> None:
-        """Refuse these options for ready items."""
-        if text is None and (ngrams is not None or self.values() != TextOptions().values()):
-            raise BadParameter(
-                "n-grams and tokenizers are for texts.",
-                "Name the column of texts with 'text' (--text), or leave them out.",
-            )
 
 
 @option_group

@@ -28,9 +28,9 @@ from dpunion.cli.options import (
     PrivacyOptions,
     ReadingOptions,
     TestKey,
-    TextOptions,
 )
 from dpunion.cli.records import check_outputs, record_configuration, record_place
+from dpunion.cli.texts import Normalize, TextOptions
 from dpunion.errors import AlreadyReleased, BadParameter
 
 if TYPE_CHECKING:
@@ -114,9 +114,7 @@ class ItemOptions(Group):
         str | None,
         typer.Option("--ngrams", help="Texts: n-grams of these lengths, like 1-3, as one set.", rich_help_panel=DATA),
     ] = None
-    normalize: Annotated[
-        str, typer.Option(help="nfc, nfc-lower or exact: what is done to items first.", rich_help_panel=DATA)
-    ] = "nfc"
+    normalize: Normalize = None
     known: Annotated[
         Path | None,
         typer.Option("--known", help="A public list to leave out, so that new items are found.", rich_help_panel=DATA),
@@ -203,9 +201,7 @@ def ngrams_command(
     counting: CountOptions,
     engine: EngineOptions,
     longest: Annotated[int, typer.Option(help="The longest n-grams.", rich_help_panel=DATA)] = 3,
-    normalize: Annotated[
-        str, typer.Option(help="nfc-lower, nfc or exact: what is done to tokens first.", rich_help_panel=DATA)
-    ] = "nfc-lower",
+    normalize: Normalize = None,
     first: Annotated[
         str,
         typer.Option(help="Single tokens: funnel, policy-gaussian or weighted-gaussian.", rich_help_panel=TUNING),
@@ -227,7 +223,7 @@ def ngrams_command(
 
     # The defaults of Ngrams, which are tuned for n-grams, are left alone.
     named: Any = {name: value for name, value in (("first", first), ("later", later)) if value != "funnel"}
-    own = {"text": text, "normalize": normalize, "longest": longest, "first": first, "later": later}
+    own: dict[str, Any] = {"text": text, "normalize": normalize, "longest": longest, "first": first, "later": later}
     own |= {"spurious_rate": spurious_rate, "share_ratio": share_ratio, "unsafe_test_key": unsafe_test_key}
     _make(
         (reading, privacy, texts, output, ledger, engine, counting),
@@ -256,7 +252,8 @@ def _make(groups: Groups, own: dict[str, Any], config: Path | None, *, algorithm
     place = record_place(targets, out_folder)
     if out_folder is None and (output.as_json or not targets):
         check_standard_output()
-    read = {"source": reading.source, "known list": own.get("known"), "ledger": ledger.ledger, "configuration": config}
+    read = {"source": reading.source, "known list": own.get("known"), "list of stop words": texts.stop_words}
+    read |= {"ledger": ledger.ledger, "configuration": config}
     check_outputs(targets, place, read)
     source, charge = engine.source(reading), ledger.charge()
     asked |= {"null_users": reading.null_users, "normalize": own["normalize"], "sort": output.sort}
@@ -326,9 +323,9 @@ def plan_command(
 
 @answering
 def demo_command(
-    out: Annotated[Path, typer.Option("--out", "-o", help="Where to write the release.")] = Path(
-        "demo-release.parquet"
-    ),
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Where to write the release, if anywhere.", show_default=False)
+    ] = None,
     force: Force = False,
 ) -> None:
     """Make a private release from the bundled sample and show what it looks like.
@@ -342,20 +339,24 @@ def demo_command(
     from dpunion.requests import Run
     from dpunion.samples import debian_depends
 
-    check_target(out, overwrite=force)
-    check_outputs([out], None, {"source": debian_depends()})
+    if out is not None:
+        check_target(out, overwrite=force)
+        check_outputs([out], None, {"source": debian_depends()})
     console = Console(highlight=False, soft_wrap=True)
-    command = f"dpunion release debian_depends.parquet --user user --item item --epsilon 1 --delta 1e-6 --out {out}"
-    console.print(f"[bold]$ {command}[/bold]\n")
+    command = "$ dpunion release debian_depends.parquet --user user --item item --epsilon 1 --delta 1e-6"
+    console.print(f"{command} --out {out}\n" if out else f"{command}\n", markup=False, style="bold")
     with progress_bar() as progress:
         run = Run(progress=progress)
         released = release(debian_depends(), user="user", item="item", epsilon=1.0, delta=1e-6, run=run)
-        released.write(out, overwrite=force)
+        if out is not None:
+            released.write(out, overwrite=force)
     for name in released.items[:FIRST_LINES]:
         console.print("  " + escape_controls(name), markup=False)
     console.print(f"  ... {len(released):,} items in all\n", markup=False)
-    console.print(f"Written to {out}\n", markup=False, style="bold")
+    if out is not None:
+        console.print(f"Written to {out}\n", markup=False, style="bold")
     console.print(released.statement, markup=False)
+    console.print("\nThe command above does the same after: dpunion sample", markup=False)
 
 
 def _print_plan(planned: Plan) -> None:

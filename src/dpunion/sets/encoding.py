@@ -5,10 +5,8 @@ The only place where user ids are seen; they are gone when it returns.
 
 from __future__ import annotations
 
-import enum
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
-from typing import assert_never
 
 import numpy as np
 import pyarrow as pa
@@ -17,21 +15,14 @@ from dpunion.algorithms import UserOrder
 from dpunion.calibration.rounding import MAX_USERS
 from dpunion.contributions import Bools, Contributions, Int32s, Int64s, ItemTable, Uint8s, Uint64s, offsets_of
 from dpunion.errors import BadSource
-from dpunion.normal_forms import nfc
+from dpunion.normal_forms import Normalization, normalize_text
 from dpunion.randomness import Purpose, RunKey
 from dpunion.sets.grouping import digest_order, group_rows
 from dpunion.sets.spill import RowStore
 from dpunion.sets.strings import StringTable, as_arrow, string_buffers
+from dpunion.splitting import PLAIN, Splitting, unwanted_tokens
 from dpunion.threads import Threads
 from dpunion.tokens import word_buffers
-
-
-class Normalization(enum.Enum):
-    """What is done to an item's text before duplicates are dropped."""
-
-    EXACT = "exact"
-    NFC = "nfc"
-    NFC_LOWER = "nfc-lower"
 
 
 def encode(
@@ -42,6 +33,7 @@ def encode(
     user_order: UserOrder,
     normalization: Normalization,
     split_words: bool,
+    splitting: Splitting = PLAIN,
     known: Sequence[str] = (),
     memory_limit: int | None = None,
     read_ahead: bool = False,
@@ -49,11 +41,12 @@ def encode(
 ) -> Contributions:
     """Read all batches of (users, items or texts) into contributions.
 
-    threads: how many group the rows; one for each usable core when left out.
+    splitting: which words of texts are left out. threads: how many group the rows; one for each usable core when left
+    out.
 
     Guarantees:
     - the number of threads changes nothing;
-    - normalise, then drop duplicates, then leave out known items, then bound: in this order, once;
+    - normalise, then drop duplicates, then leave out known items and stop words, then bound: in this order, once;
     - the result does not depend on the order of rows, on duplicate rows or on how rows are split into batches;
     - what a user keeps, and where the user stands, depends on that user's own data and the key alone;
     - no user id is in the result;
@@ -66,7 +59,7 @@ def encode(
             for users, values in fetch_ahead(batches) if read_ahead else batches:
                 numbered_users = other_thread.submit(user_table.number, users)
                 if split_words:
-                    counts, offsets, data = word_buffers(values)
+                    counts, offsets, data = word_buffers(values, normalization)
                     numbered = item_table.number_buffers(offsets, data)
                     rows.append(np.repeat(numbered_users.result(), counts), numbered)
                 else:
@@ -84,7 +77,7 @@ def encode(
             table, renumbered = canonical_table(item_table, key, Normalization.EXACT if split_words else normalization)
             user_digests = digested.result()
         del user_table, item_table
-        unwanted = mark_known(table, known, key)
+        unwanted = either(mark_known(table, known, key), unwanted_tokens(table.offsets, table.data, splitting))
         return group_rows(
             rows, renumbered, user_digests, table, key, max_items_per_user, user_order, unwanted, threads=threads
         )
@@ -110,7 +103,7 @@ def canonical_table(raw: StringTable, key: RunKey, normalization: Normalization)
     merged: Int32s | None = None
     if normalization is not Normalization.EXACT and not (normalization is Normalization.NFC and _is_ascii(data)):
         normal = StringTable(raw.seed)
-        merged = normal.number(_normalized(offsets, data, normalization))
+        merged = normal.number(normalized(offsets, data, normalization))
         normal.close()
         offsets, data = normal.buffers()
     digests = key.digests(Purpose.ITEM, offsets, data)
@@ -145,25 +138,18 @@ def is_known(digests: Uint64s, known: Uint64s) -> Bools | None:
     return np.isin(some, listed)
 
 
+def either(one: Bools | None, other: Bools | None) -> Bools | None:
+    """Say what at least one of two says, each of which may say nothing."""
+    return other if one is None else one if other is None else one | other
+
+
 def _is_ascii(data: Uint8s) -> bool:
     return len(data) == 0 or int(data.max()) < 128
 
 
-def _normalized(offsets: Int64s, data: Uint8s, normalization: Normalization) -> pa.Array:
+def normalized(offsets: Int64s, data: Uint8s, normalization: Normalization) -> pa.Array:
+    """Return items, item i being data[offsets[i]:offsets[i + 1]], as the normalization spells them: large_string."""
     raw = data.tobytes()
     ends = offsets.tolist()
     texts = (raw[start:stop].decode() for start, stop in itertools.pairwise(ends))
     return pa.array([normalize_text(text, normalization) for text in texts], pa.large_string())
-
-
-def normalize_text(text: str, normalization: Normalization) -> str:
-    """Return one item's text as the normalization spells it."""
-    match normalization:
-        case Normalization.EXACT:
-            return text
-        case Normalization.NFC:
-            return nfc(text)
-        case Normalization.NFC_LOWER:
-            return nfc(nfc(text).lower())
-        case _:
-            assert_never(normalization)

@@ -19,6 +19,7 @@ from dpunion.cli import RELEASE_HELP, app
 from dpunion.formats import WRITERS
 from dpunion.lab.study import RESEARCH_POLICIES
 from dpunion.releases import FORMAT, Release
+from dpunion.samples import debian_depends
 from dpunion.statements import NOT_PRIVATE
 
 ITEMS = ["alpha", "beta", "gamma", "mañana", "line\nbreak", "=formula", "\x1b[31mred"]
@@ -112,7 +113,7 @@ def test_the_help_of_release_teaches():
         assert name not in shown
 
 
-@pytest.mark.parametrize("name", ["release", "plan", "demo"])
+@pytest.mark.parametrize("name", ["release", "plan", "demo", "sample"])
 def test_every_command_has_help(name):
     result = run(name, "--help")
     assert result.exit_code == 0
@@ -625,6 +626,26 @@ def test_demo_works_anywhere_and_says_what_it_did(tmp_path, monkeypatch):
     assert "Written to words.csv" in result.stdout
     assert "(1, 1e-06)-differentially private" in result.stdout
     assert lines[1] in result.stdout
+
+
+def test_demo_leaves_nothing_behind_unless_asked_to(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    result = run("demo")
+    assert result.exit_code == 0, result.output
+    assert "items in all" in result.stdout
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_sample_is_there_for_the_command_that_the_demo_shows(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (shown,) = [line[2:] for line in run("demo").stdout.splitlines() if line.startswith("$ ")]
+    assert run("sample").exit_code == 0
+    assert (tmp_path / "debian_depends.parquet").read_bytes() == debian_depends().read_bytes()
+    result = run(*shown.split()[1:], "--out", "words.txt")
+    assert result.exit_code == 0, result.output
+    assert_error(run("sample"), 4, "debian_depends.parquet")
+    assert run("sample", ".", "--force").exit_code == 0
+    assert_error(run("sample", "nowhere"), 4, "nowhere")
 
 
 def test_demo_refuses_a_bad_output_first(tmp_path, monkeypatch):

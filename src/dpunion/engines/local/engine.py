@@ -238,6 +238,7 @@ def read_sets(
         user_order=bounding.order,
         normalization=request.normalization,
         split_words=request.kind is ValueKind.TEXT,
+        splitting=request.splitting,
         known=() if request.known is None else request.known.items,
         memory_limit=memory_limit,
         threads=threads,
