@@ -15,6 +15,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from dpunion.about import About
     from dpunion.algorithms import (
         CountGaussian,
         CountLaplace,
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "About": "about",
     "AlreadyReleased": "errors",
     "BadParameter": "errors",
     "BadSource": "errors",
@@ -80,6 +82,7 @@ _HOMES = {
 }
 
 __all__ = [
+    "About",
     "AlreadyReleased",
     "BadParameter",
     "BadSource",

@@ -134,13 +134,13 @@ def fulfil(
 
     Guarantees: those of `release`; nothing is read before the charge.
     """
-    with charged(charge, plan, request, engine, key) as entry:
+    with charged(charge, plan, request, engine, key, run.about) as entry:
         # A release that was made before is found first; a bad output then gives the charge back.
         outputs.check()
         with engine.read(request, plan, key, entry.start_reading) as held:
             chosen = engine.select(held, plan, key)
             counted = count_holders(engine, held, chosen, request, plan.counts, key)
-            draft = draft_release(plan, request, engine, entry, key)
+            draft = draft_release(plan, request, engine, entry, key, run.about)
             made, written = publish(chosen, counted, draft, request, engine, outputs, run)
         entry.settle(made, written)
     return made
