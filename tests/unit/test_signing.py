@@ -239,9 +239,10 @@ def test_the_page_of_a_ledger_says_everything(tmp_path, ledger):
     assert "33.3 % is spent; what is left: about 2 more like the last one." in words
     assert f"what is left: about {release.about.charged.more - 1} more like the last one." in words
     assert (
-        "Words of the week (items), by weighted-gaussian Search team <b> For the help pages. 1 10⁻⁶ released" in words
+        "Words of the week (items), by weighted-gaussian Search team <b> For the help pages. 1, 10⁻⁶ a release: SHA"
+        in words
     )
-    assert r"<script>alert(1)</script> (items) \u202eowner {{7*7}} 1 10⁻⁶ begun, not settled" in words
+    assert r"<script>alert(1)</script> (items) \u202eowner {{7*7}} 1, 10⁻⁶ begun, not settled" in words
     assert "\u202e" not in words
     assert "chain of entries in order" in words
     assert "at most 95.3 % sure" in words

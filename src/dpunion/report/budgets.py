@@ -10,11 +10,11 @@ from dpunion.report.pages import public_page
 from dpunion.report.tables import Cell, Fact, Gauge, Section, Table, number, percent
 
 SUMS = {
-    Composition.ADDITIVE: "ε and δ of all releases are added up",
-    Composition.TIGHT: "by tight composition, which adds up what the releases really cost together",
+    Composition.ADDITIVE: "Their ε and δ are added up",
+    Composition.TIGHT: "What they cost together is added up by tight composition",
 }
 STATES = {
-    EntryState.SETTLED: "released",
+    EntryState.SETTLED: "a release",
     EntryState.UNSETTLED: "begun, not settled: counts as spent",
     EntryState.CANCELLED: "cancelled: nothing was charged",
 }
@@ -50,13 +50,13 @@ def dataset_section(overview: Overview, account: Account) -> Section:
     entries = [one for one in reversed(overview.entries) if one.dataset == account.name]
     share, reach = account.spent_share, reach_in_words(overview.more_like_last(account))
     text = (
-        f"All its releases together are held to ε = {number(values['epsilon'])} and δ = {number(values['delta'])}; "
+        f"All its releases together are held to ε = {number(values['epsilon'])} and δ = {number(values['delta'])}. "
         f"{SUMS[account.composition]}. {percent(share)} is spent; what is left: {reach}.",
         f"Once all of it is spent, it is no worse than this: {permitted(values['epsilon'], values['delta'])}.",
     )
     parts: list[Gauge | Table] = [Gauge(f"Spent of {account.name}", (("spent", share),), "left")]
     if entries:
-        columns = ("entry", "day", "what", "who", "what for", "ε", "δ", "state", "written to")
+        columns = ("entry", "day", "what", "who", "what for", "ε, δ", "what came of it")
         rows = tuple(entry_row(one) for one in entries)
         parts.append(Table(f"Releases from {account.name}", columns, rows, stacked=True))
     return Section(account.name, text, tuple(parts))
@@ -70,10 +70,10 @@ def entry_row(entry: Entry) -> tuple[Cell, ...]:
     what = f"{values['title']} ({made})" if values["title"] else made
     how = f"{what}, by {values['algorithm']}" if values["algorithm"] else what
     outputs = ", ".join(one["path"] or f"SHA-256 {one['sha256'][:16]}" for one in values["outputs"])
+    outcome = f"{STATES[entry.state]}{f': {outputs}' if outputs else ''}"
     said = [escape_controls(text) or None for text in (how, values["owner"], values["note"])]
     head: tuple[Cell, ...] = (f"#{entry.number}", escape_controls(entry.written[:10]), *said)
-    amounts = (number(values["epsilon"]), number(values["delta"]))
-    return (*head, *amounts, STATES[entry.state], escape_controls(outputs) or None)
+    return (*head, f"{number(values['epsilon'])}, {number(values['delta'])}", escape_controls(outcome))
 
 
 def meaning_of_totals() -> Section:
