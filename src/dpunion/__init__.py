@@ -15,6 +15,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from dpunion.about import About
     from dpunion.algorithms import (
         CountGaussian,
         CountLaplace,
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "About": "about",
     "AlreadyReleased": "errors",
     "BadParameter": "errors",
     "BadSource": "errors",
@@ -84,6 +86,7 @@ _HOMES = {
 }
 
 __all__ = [
+    "About",
     "AlreadyReleased",
     "BadParameter",
     "BadSource",

@@ -163,14 +163,14 @@ def fulfil(
 
     Guarantees: those of `release`; nothing is read before the charge.
     """
-    with charged(charge, plan, request, engine, key) as entry:
+    with charged(charge, plan, request, engine, key, run.about) as entry:
         # A release that was made before is found first; a bad output then gives the charge back.
         outputs.check()
         with engine.read(request, plan, key, entry.start_reading) as held:
             decided = plan.decided(engine.look(held, plan.look, key)) if isinstance(plan, MenuPlan) else plan
             chosen = engine.select(held, decided, key)
             counted = count_holders(engine, held, chosen, request, decided.counts, key)
-            draft = draft_release(decided, request, engine, entry, key)
+            draft = draft_release(decided, request, engine, entry, key, run.about)
             made, written = publish(chosen, counted, draft, request, engine, outputs, run)
         entry.settle(made, written)
     return made

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from dpunion.about import About
 from dpunion.charging import Entry
 from dpunion.checks import as_choice
 from dpunion.counts import Counted, CountsPlan
@@ -71,13 +72,15 @@ class Outputs:
             raise BadParameter("Two outputs name the same file.", "Name each output file once.")
 
 
-def draft_release(plan: Plan | NgramPlan, request: Request, engine: Engine, entry: Entry, key: RunKey) -> Release:
+def draft_release(
+    plan: Plan | NgramPlan, request: Request, engine: Engine, entry: Entry, key: RunKey, about: About
+) -> Release:
     """Return the release without its items.
 
     Guarantees: it holds what is public before anything was read.
     """
     notes = (*engine.notes, *request.notes(), *entry.notes, *request.known_notes())
-    return Release((), plan, not key.is_test, notes, request.columns)
+    return Release((), plan, not key.is_test, notes, request.columns, about=about.on_this_day(entry.charged))
 
 
 def list_chosen(chosen: Chosen, request: Request) -> Listed:

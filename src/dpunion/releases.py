@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, overload
 
 from dpunion import formats, keys
+from dpunion.about import UNTOLD, About
 from dpunion.cards import draw_card
 from dpunion.checks import check_whole
 from dpunion.counts import MOST_PEOPLE, Counted, Totals
@@ -60,7 +61,7 @@ class Release:
     known list. columns: the names with which the texts of an item are written. numbers: what stands beside each item:
     of n-grams the length, with counts the people and the interval. results: of n-grams, what is known about each
     length. stored: the folder in which Spark wrote the items, which are then not here. totals: with counts, what is
-    known about all people together.
+    known about all people together. about: its title, owner, note, day and entry in a ledger.
     """
 
     items: tuple[Any, ...]
@@ -72,6 +73,7 @@ class Release:
     results: tuple[LengthResult, ...] = ()
     stored: str | None = None
     totals: Totals | None = None
+    about: About = UNTOLD
     _members: list[frozenset[Any]] = field(default_factory=list, init=False, repr=False, compare=False)
 
     def __len__(self) -> int:
@@ -200,6 +202,7 @@ class Release:
             "statement": self.statement,
             "notes": list(self.notes),
             "plan": self.plan.to_dict(),
+            **self.about.to_dict(),
         }
         if self.totals is not None:
             values["totals"] = self.totals.to_dict()
@@ -218,10 +221,10 @@ class Release:
             values = _newest(json.loads(text))
         if isinstance(values, dict) and _is_whole(values):
             if values.get("format") == FORMAT and _has_items(values):
-                with contextlib.suppress(KeyError, TypeError, ValueError):
+                with contextlib.suppress(AttributeError, KeyError, TypeError, ValueError):
                     return _items_from(values)
             if values.get("format") == NGRAM_FORMAT and _has_ngrams(values):
-                with contextlib.suppress(KeyError, TypeError, ValueError):
+                with contextlib.suppress(AttributeError, KeyError, TypeError, ValueError):
                     return _ngrams_from(values)
         raise BadParameter("This is not a release of dpunion.", "Pass the text that Release.to_json returned.")
 
@@ -322,7 +325,8 @@ def _items_from(values: dict[str, Any]) -> Release:
     notes, plan = tuple(values.get("notes", [])), Plan.from_dict(values["plan"])
     counts = _counts_from(values, len(values["items"]))
     ordered = tuple(items) if counts else tuple(sorted(items))
-    return replace(Release(ordered, plan, values["guaranteed"], notes, columns), **counts)
+    made = Release(ordered, plan, values["guaranteed"], notes, columns, about=About.from_dict(values))
+    return replace(made, **counts)
 
 
 def _counts_from(values: dict[str, Any], count: int) -> dict[str, Any]:
@@ -353,7 +357,7 @@ def _ngrams_from(values: dict[str, Any]) -> Release:
     results = tuple(LengthResult.from_dict(one) for one in values["results"])
     rows = [(ngram, read_length({"length": length})) for ngram, length in values["ngrams"]]
     plan, notes = NgramPlan.from_dict(values["plan"]), tuple(values.get("notes", []))
-    draft = Release((), plan, values["guaranteed"], notes)
+    draft = Release((), plan, values["guaranteed"], notes, about=About.from_dict(values))
     counts = _counts_from(values, len(rows))
     if not counts:
         return with_ngrams(draft, rows, results)

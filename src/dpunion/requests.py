@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, NoReturn
 
+from dpunion.about import UNTOLD, About
 from dpunion.checks import as_choice, check_whole
 from dpunion.errors import BadParameter
 from dpunion.formats import COLUMN
@@ -91,7 +92,7 @@ class Run:
     memory_limit: bytes, or text like "2GB" (a share of the machine when left out); beyond it rows wait in nameless
     private files. threads: how many work at a time, one for each usable core when left out; they change nothing.
     shards: on Spark, among how many a policy's users are spread. progress: is told the stage. overwrite: outputs may be
-    replaced.
+    replaced. about: title, owner and note, for the release, its page and the ledger.
     """
 
     memory_limit: int | str | None = None
@@ -99,6 +100,7 @@ class Run:
     shards: int | None = None
     progress: Progress | None = None
     overwrite: bool = False
+    about: About = UNTOLD
 
     def __post_init__(self) -> None:
         if self.threads is not None:

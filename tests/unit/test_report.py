@@ -204,14 +204,14 @@ def test_keys_of_several_columns_are_a_table_with_these_columns():
     read = Reader(page)
     assert json.loads(read.inside["script"][0]) == [list(key) for key in keys]
     assert "country <device> query" in read.words()
-    assert "In any column country <device> query" in read.words().replace("  ", " ")
+    assert "Search all columns country <device> query Sort" in read.words()
     tags = [(tag, attrs.get("id")) for tag, attrs in read.tags]
     assert ("tbody", "list") in tags
-    assert ("select", "where") in tags
+    assert [attrs["data-column"] for _, attrs in read.tags if "data-column" in attrs] == ["0", "1", "2"]
     assert ("ol", "list") not in tags
-    plain = [(tag, attrs.get("id")) for tag, attrs in Reader(release_page(made(["apple"]))).tags]
-    assert ("ol", "list") in plain
-    assert ("select", "where") not in plain
+    plain = Reader(release_page(made(["apple"]))).tags
+    assert ("ol", "list") in [(tag, attrs.get("id")) for tag, attrs in plain]
+    assert not any("data-column" in attrs for _, attrs in plain)
 
 
 def test_rounds_are_shown():
@@ -284,7 +284,7 @@ def test_keys_with_counts_keep_their_columns():
     page = Reader(release_page(counted_release(keys, (30, 80), columns=("country", "device"))))
     assert json.loads(page.inside["script"][0]) == [["AU", "web", 80, 72, 88], ["DE", "ios", 30, 27, 33]]
     assert "country device people low high AU web 80 72 88 DE ios 30 27 33" in page.words()
-    assert "In any column country device" in page.words()
+    assert "Search all columns country device" in page.words()
 
 
 def test_n_grams_with_counts(counted_ngrams):
@@ -328,7 +328,9 @@ def test_the_page_of_a_plan_with_counts():
 def test_the_page_of_a_plan(planning):
     words = Reader(planning).words()
     assert "No data was read" in words
-    assert f"What would be guaranteed {guarantee(PLAN.budget, subject='A list made by this plan')[0]}" in words
+    formal, meaning, allowed = guarantee(PLAN.budget, subject="A list made by this plan", write=number)
+    assert f"What it would mean for one person {meaning} {allowed} {formal}" in words
+    assert "(1, 10⁻⁶)-differentially private" in formal
     for name in ("weighted-laplace", "weighted-gaussian", "policy-gaussian"):
         assert name in words
     for title in ("people with 1 item", "people with 10 items", "the others rare", "the others very popular"):

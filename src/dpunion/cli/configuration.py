@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import os
 import re
@@ -14,6 +13,7 @@ from typing import Any
 
 from typer.core import TyperCommand
 
+from dpunion.checks import nearest
 from dpunion.cli.answers import answering
 from dpunion.errors import BadParameter
 
@@ -91,8 +91,8 @@ def _name_in_file(parameter: Any) -> str:
 
 def _guess(name: str, options: Mapping[str, object]) -> str:
     names = [option for option in options if option not in NEVER_INSIDE]
-    near = difflib.get_close_matches(name, names, n=1)
-    return f"Did you mean {near[0]!r}?" if near else f"It may hold {', '.join(sorted(names))}."
+    near = nearest(name, names)
+    return f"Did you mean {near!r}?" if near is not None else f"It may hold {', '.join(sorted(names))}."
 
 
 def _check_value(path: Path, name: str, value: Any, type_: Any) -> Any:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import hashlib
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+from typing import TYPE_CHECKING, NoReturn
 
 import typer
 
@@ -23,34 +24,20 @@ WIDEST = 48
 """So many places a column of texts takes at most on a terminal; a longer text moves its own numbers to the right."""
 
 
-class Noted(Protocol):
-    """A release of either kind."""
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """Its further public sentences."""
-        ...
-
-
-def entry_of(released: Noted) -> dict[str, Any] | None:
-    """Return the ledger entry of a release for machines, None without a ledger."""
-    return next((note.facts for note in released.notes if isinstance(note, LedgerNote)), None)
-
-
 @contextlib.contextmanager
-def delivering(released: Noted, written: Sequence[object]) -> Iterator[None]:
+def delivering(released: Release, written: Sequence[object]) -> Iterator[None]:
     """Let whatever fails after the release was settled say that its charge stays, and where the items are."""
     try:
         yield
     except (Exception, KeyboardInterrupt) as error:
-        entry = entry_of(released)
+        entry = released.about.charged
         if entry is not None:
             where = f"The release is in {' and '.join(map(str, written))}." if written else "The items are lost."
             error.add_note(
                 LedgerNote(
-                    f"The charge of ({entry['epsilon']:g}, {entry['delta']:g}) on {entry['dataset']!r} stays: entry "
-                    f"{entry['entry']}. {where}",
-                    entry | {"charged": True, "delivered": bool(written)},
+                    f"The charge of ({entry.epsilon:g}, {entry.delta:g}) on {entry.dataset!r} stays: entry "
+                    f"{entry.entry}. {where}",
+                    dataclasses.asdict(entry) | {"charged": True, "delivered": bool(written)},
                 )
             )
         raise
@@ -59,7 +46,7 @@ def delivering(released: Noted, written: Sequence[object]) -> Iterator[None]:
 def answer_release(made: Release, targets: Sequence[Path], *, as_json: bool) -> None:
     """Print a release, or say where it was written."""
     if as_json:
-        values = made.to_dict() | {"ledger": entry_of(made)}
+        values = {"ledger": None} | made.to_dict()
         if targets:
             values.pop("numbers", None)  # they are in the files, beside the items
             values["released"] = len(values.pop("ngrams" if made.results else "items"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -30,6 +31,7 @@ from dpunion.cli.options import (
     TestKey,
 )
 from dpunion.cli.records import check_outputs, record_configuration, record_place
+from dpunion.cli.telling import AboutOptions
 from dpunion.cli.texts import Normalize, TextOptions
 from dpunion.errors import AlreadyReleased, BadParameter
 
@@ -157,6 +159,7 @@ def release_command(
     texts: TextOptions,
     output: OutputOptions,
     ledger: LedgerOptions,
+    about: AboutOptions,
     tuning: AlgorithmOptions,
     counting: CountOptions,
     engine: EngineOptions,
@@ -181,7 +184,7 @@ def release_command(
         )
     own = {"memory_limit": memory_limit, "unsafe_test_key": unsafe_test_key, "out_folder": out_folder}
     _make(
-        (reading, privacy, texts, output, ledger, engine, counting),
+        (reading, privacy, texts, output, ledger, engine, counting, about),
         items.values() | own,
         config,
         algorithm=tuning.build(),
@@ -198,6 +201,7 @@ def ngrams_command(
     texts: TextOptions,
     output: OutputOptions,
     ledger: LedgerOptions,
+    about: AboutOptions,
     counting: CountOptions,
     engine: EngineOptions,
     longest: Annotated[int, typer.Option(help="The longest n-grams.", rich_help_panel=DATA)] = 3,
@@ -226,7 +230,7 @@ def ngrams_command(
     own: dict[str, Any] = {"text": text, "normalize": normalize, "longest": longest, "first": first, "later": later}
     own |= {"spurious_rate": spurious_rate, "share_ratio": share_ratio, "unsafe_test_key": unsafe_test_key}
     _make(
-        (reading, privacy, texts, output, ledger, engine, counting),
+        (reading, privacy, texts, output, ledger, engine, counting, about),
         own,
         config,
         algorithm=Ngrams(longest=longest, **named, spurious_rate=spurious_rate, share_ratio=share_ratio),
@@ -234,7 +238,16 @@ def ngrams_command(
     )
 
 
-Groups = tuple[ReadingOptions, PrivacyOptions, TextOptions, OutputOptions, LedgerOptions, EngineOptions, CountOptions]
+Groups = tuple[
+    ReadingOptions,
+    PrivacyOptions,
+    TextOptions,
+    OutputOptions,
+    LedgerOptions,
+    EngineOptions,
+    CountOptions,
+    AboutOptions,
+]
 
 
 def _make(groups: Groups, own: dict[str, Any], config: Path | None, *, algorithm: Any, **asked: Any) -> None:
@@ -245,7 +258,7 @@ def _make(groups: Groups, own: dict[str, Any], config: Path | None, *, algorithm
     from dpunion.pipeline import release
     from dpunion.requests import Folder
 
-    reading, privacy, texts, output, ledger, engine, counting = groups
+    reading, privacy, texts, output, ledger, engine, counting, about = groups
     out_folder = own.get("out_folder")
     engine.check(out_folder)
     targets = output.out or []
@@ -255,7 +268,7 @@ def _make(groups: Groups, own: dict[str, Any], config: Path | None, *, algorithm
     read = {"source": reading.source, "known list": own.get("known"), "list of stop words": texts.stop_words}
     read |= {"ledger": ledger.ledger, "configuration": config}
     check_outputs(targets, place, read)
-    source, charge = engine.source(reading), ledger.charge()
+    source, charge, told = engine.source(reading), ledger.charge(), about.about()
     asked |= {"null_users": reading.null_users, "normalize": own["normalize"], "sort": output.sort}
     try:
         with engine.running(own.get("memory_limit"), overwrite=output.force) as run:
@@ -270,14 +283,14 @@ def _make(groups: Groups, own: dict[str, Any], config: Path | None, *, algorithm
                 query=reading.query,
                 out=targets if out_folder is None else Folder(out_folder),
                 charge=charge,
-                run=run,
+                run=dataclasses.replace(run, about=told),
                 unsafe_test_key=own["unsafe_test_key"],
                 **asked,
             )
     except AlreadyReleased as already:
         answer_again(already, targets, overwrite=output.force, as_json=output.as_json)
     with delivering(made, [made.stored] if made.stored else targets):
-        recorded = [group.values() for group in (reading, privacy, texts, ledger, engine, counting)]
+        recorded = [group.values() for group in (reading, privacy, texts, ledger, engine, counting, about)]
         options = {name: value for group in recorded for name, value in group.items()}
         options |= {"out": output.out, "sort": output.sort} | own
         record_configuration(place, options, None if made.results else algorithm)

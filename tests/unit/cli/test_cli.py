@@ -366,8 +366,9 @@ def test_release_overwrites_with_force_only(posts, tmp_path):
 def test_release_json(posts):
     result = run("release", posts, *COLUMNS, *BUDGET, "--json")
     values = json.loads(result.stdout)
-    made = {"columns", "format", "notes", "guaranteed", "statement", "plan", "items"}
+    made = {"columns", "format", "notes", "guaranteed", "statement", "plan", "items", "about"}
     assert set(values) == made | {"version", "ledger"}
+    assert set(values["about"]) == {"made"}
     assert values["version"] == dpunion.__version__
     assert values["ledger"] is None
     assert values["format"] == FORMAT
@@ -380,7 +381,7 @@ def test_release_json(posts):
 def test_release_json_beside_a_file_names_it_and_counts(posts, tmp_path):
     path = tmp_path / "out.csv"
     values = json.loads(run("release", posts, *COLUMNS, *BUDGET, "--json", "--out", path).stdout)
-    made = {"columns", "format", "notes", "guaranteed", "statement", "plan", "released", "written"}
+    made = {"columns", "format", "notes", "guaranteed", "statement", "plan", "released", "written", "about"}
     assert set(values) == made | {"version", "ledger"}
     assert values["released"] == len(ITEMS)
     assert values["written"] == [str(path)]
