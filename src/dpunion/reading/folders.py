@@ -117,7 +117,8 @@ def fits_pattern(parts: tuple[str, ...], pattern: tuple[str, ...]) -> bool:
     if not pattern:
         return not parts
     if pattern[0] == ANY_DEPTH:
-        return any(fits_pattern(parts[skipped:], pattern[1:]) for skipped in range(len(parts) + 1))
+        plain = next((place for place, part in enumerate(parts) if part.startswith(".")), len(parts))
+        return any(fits_pattern(parts[skipped:], pattern[1:]) for skipped in range(plain + 1))
     if not parts or (parts[0].startswith(".") and not pattern[0].startswith(".")):
         return False
     return fnmatch.fnmatchcase(parts[0], pattern[0]) and fits_pattern(parts[1:], pattern[1:])

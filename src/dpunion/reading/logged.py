@@ -14,7 +14,7 @@ import importlib.util
 import os
 import re
 from collections.abc import Callable
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from dpunion.errors import BadParameter, BadSource, DpunionError
@@ -112,4 +112,5 @@ def opened(kind: str, name: str, load: Callable[[], LazyPart]) -> LazyPart:
 
 def public_name(name: str) -> str:
     """Return a table's name for errors: values of partitions, which are data, are left out."""
-    return name if "://" in name else shown(Path(name))
+    scheme, mark, path = name.rpartition("://")
+    return scheme + mark + shown(PurePosixPath(path) if mark else Path(path))

@@ -26,7 +26,7 @@ from dpunion.reading.folders import shown
 
 T = TypeVar("T")
 
-ADDRESS = re.compile(r"(s3|gs|abfss?)://(?:([^/@]+)@)?([^/@]*)(?:/(.*))?", re.DOTALL)
+ADDRESS = re.compile(r"(s3|gs|abfss?)://(?:([^/@:]+)@)?([^/@]*)(?:/(.*))?", re.DOTALL)
 SETTINGS = re.compile(r"[?&][\w.-]+=")
 AZURE_HOST = re.compile(r"([a-z0-9]+)\.(?:dfs|blob)\.[a-z0-9.]+")
 CONNECT_SECONDS, REQUEST_SECONDS, ATTEMPTS = 10, 60, 3

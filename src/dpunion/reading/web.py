@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import mmap
 import re
 import tempfile
+import urllib.error
 import urllib.parse
 import urllib.request
 from dataclasses import dataclass
@@ -30,7 +32,14 @@ def is_web(name: object) -> bool:
 def public_address(address: str) -> str:
     """Return an address without user, password, query and fragment, any of which may be secret."""
     parts = urllib.parse.urlsplit(address)
-    return f"{parts.scheme}://{parts.hostname or ''}{parts.path}"
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+
+
+def name_address(address: str) -> str:
+    """Return an address as a name that tells it from others: a query, which may hold a signature, by its digest."""
+    query = urllib.parse.urlsplit(address).query
+    digest = f"?sha256={hashlib.sha256(query.encode()).hexdigest()}" if query else ""
+    return public_address(address) + digest
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -64,6 +73,7 @@ class OnlySafely(urllib.request.HTTPRedirectHandler):
     def redirect_request(self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> Any:
         """Refuse another place that is not https."""
         if not newurl.startswith("https://"):
+            fp.close()
             raise BadSource("The https address leads on to one that is not https.", REMEDY)
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
@@ -82,6 +92,8 @@ def fetch_file(address: str) -> WebFile:
         raise BadSource("People's rows are not read over http: everybody on the way could read along.", "Use https.")
 
     def explain(failure: Exception) -> BadSource:
+        if isinstance(failure, urllib.error.HTTPError):
+            failure.close()
         status = getattr(failure, "code", None)
         answered = f"status {status}" if isinstance(status, int) else type(failure).__name__
         return BadSource(f"Could not fetch {name!r} ({answered}).", REMEDY)

@@ -47,9 +47,12 @@ def test_columns_and_types_are_checked_before_rows_are_read(name: str) -> None:
     reading: list[bool] = []
     late = name == "list"  # whose batches are looked at one by one
     for column, error in (("vv", UnknownColumn), ("w", UnsupportedType)):
-        with pytest.raises(error), open_rows(
-            source, user="u", value=column, kind=ValueKind.ITEM, on_reading=lambda: reading.append(True)
-        ) as batches:
+        with (
+            pytest.raises(error),
+            open_rows(
+                source, user="u", value=column, kind=ValueKind.ITEM, on_reading=lambda: reading.append(True)
+            ) as batches,
+        ):
             list(batches)
     assert bool(reading) == late
 
@@ -91,8 +94,8 @@ def test_batches_with_other_orders_of_columns_are_read_by_name() -> None:
 
 
 def test_an_iterable_of_something_else_is_refused() -> None:
-    with pytest.raises(BadParameter, match="Element number 0 of the generator .* is no record batch but a tuple"):
-        pairs((pair for pair in [("a", "x")]))
+    with pytest.raises(BadParameter, match=r"Element number 0 of the generator .* is no record batch but a tuple"):
+        pairs(pair for pair in [("a", "x")])
     with pytest.raises(BadParameter, match="has no columns to name"):
         check_source([("a", "x")], user="u", value="v", kind=ValueKind.ITEM)
     with pytest.raises(UnknownColumn):
@@ -176,7 +179,7 @@ def test_an_iceberg_table_by_its_catalog(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(pyiceberg.catalog, "load_catalog", {"prod": catalog}.__getitem__)
     assert pairs("iceberg://prod/space.rows") == [("a", "x"), ("b", "y")]
     for wrong in ("iceberg://prod/space.none", "iceberg://other/space.rows", "iceberg://prod"):
-        with pytest.raises(BadSource, match="Iceberg|iceberg"):
+        with pytest.raises(BadSource, match=r"(?i)iceberg"):
             pairs(wrong)
 
 
