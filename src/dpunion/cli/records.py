@@ -22,7 +22,7 @@ FILE_URL = re.compile(r"(sqlite|duckdb)://", re.IGNORECASE)
 POSTGRESQL = re.compile(
     r"postgres(?:ql)?://(?:[^@/?#]*@)?([A-Za-z0-9._-]*(?::\d{1,5})?(?:/[A-Za-z0-9._-]*)?)", re.IGNORECASE
 )
-STORAGE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/[^@?]*(?:\?[^@=]*)?")
+STORAGE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/[^@?]*(?:\?[^@=]*)?|abfss?://[a-z0-9-]+@[a-z0-9.]+(?:/[^@?]*)?")
 SECRET_SETTING = re.compile(r"(passw(or)?d|passfile|secret)\s*=", re.IGNORECASE)
 
 

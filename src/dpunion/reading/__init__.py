@@ -1,10 +1,13 @@
 """Where the data comes from: files, databases, frames and Python objects -> batches of (user, value) text columns.
 
     files        Parquet, Arrow IPC (file or stream), CSV, TSV, JSON Lines; the text ones plain, .gz or .zst;
-                 one path, a list of paths or a glob pattern; a directory of Parquet files, partitioned or not
+                 one path, a list of paths or a glob pattern; a directory of Parquet files, partitioned or not;
+                 on this machine, at s3://, gs:// or abfs://, or a single file at https://
+    tables       Delta Lake and Iceberg, at their current snapshot
     databases    PostgreSQL by its URL, SQLite and DuckDB files, each with a query
     input        "-" for standard input
-    frames       pandas, polars, pyarrow, DuckDB: anything with `__arrow_c_stream__`
+    frames       pandas, polars, pyarrow, DuckDB: anything with `__arrow_c_stream__`; LazyFrames, Datasets, Scanners,
+                 DeltaTables, tables of pyiceberg, iterables of record batches
     objects      an iterable of (user, value) pairs, a mapping from users to iterables of values
 
 A value may be a key of several columns: then its columns are given as a list, and one text for each key comes out, see
@@ -37,7 +40,9 @@ from dpunion.reading.frames import FramePart, is_frame
 from dpunion.reading.guard import attempt
 from dpunion.reading.jsonlines import JsonLinesPart
 from dpunion.reading.key_columns import key_struct
+from dpunion.reading.lazy import BatchesPart, LazyPart, lazy_part, yields_batches
 from dpunion.reading.locate import DataFile, Format, locate
+from dpunion.reading.logged import table_part
 from dpunion.reading.objects import PAIRS, PairsPart
 from dpunion.reading.queries import QueryMixesPeople
 from dpunion.reading.stdin import NAME, input_part
@@ -141,10 +146,12 @@ def _prepared(
             "Leave it out: the suffix of a file says its format.",
         )
     database = database_part(source, query)
-    if paths is None and not is_frame(source):
+    lazy: LazyPart | BatchesPart | None = lazy_part(source) if paths is None else None
+    if paths is None and lazy is None and yields_batches(source, user):
+        lazy = BatchesPart(source)
+    if paths is None and lazy is None and not is_frame(source):
         if isinstance(source, bytes) or not isinstance(source, Iterable):
-            lazy = "Collect it first. " if hasattr(source, "collect") else ""
-            raise BadParameter(f"A {type(source).__name__} is not a source.", lazy + PAIRS)
+            raise BadParameter(f"A {type(source).__name__} is not a source.", PAIRS)
         if user is not None or (values[0] is not None and len(values) == 1):
             raise BadParameter(f"A {type(source).__name__} has no columns to name.", f"Name none. {PAIRS}")
         on_reading()
@@ -160,13 +167,15 @@ def _prepared(
     parts: list[SourcePart]
     if database is not None:
         parts = [database]
+    elif lazy is not None:
+        parts = [lazy]
     elif paths is None:
         parts = [FramePart(source)]
     elif paths == [NAME]:
         parts = [input_part(input_format)]
     else:
-        parts = [file_part(file) for file in locate(paths)]
-    by_rows = [isinstance(part, JsonLinesPart | DatabasePart) and part.needs_rows for part in parts]
+        parts = [part for path in paths for part in path_parts(path)]
+    by_rows = [isinstance(part, JsonLinesPart | DatabasePart | BatchesPart) and part.needs_rows for part in parts]
     for late in (False, True):
         if late:
             on_reading()
@@ -182,6 +191,12 @@ def _paths(source: Any) -> list[str | os.PathLike[str]] | None:
     if isinstance(source, list | tuple) and source and all(isinstance(s, str | os.PathLike) for s in source):
         return list(source)
     return None
+
+
+def path_parts(path: str | os.PathLike[str]) -> list[SourcePart]:
+    """Return how the files that a path means are read, or the table that its folder is."""
+    table = table_part(path)
+    return [table] if table is not None else [file_part(file) for file in locate([path])]
 
 
 def file_part(file: DataFile) -> SourcePart:

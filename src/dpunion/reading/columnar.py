@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -16,7 +15,7 @@ import pyarrow.types as pt
 from dpunion.errors import DamagedSource
 from dpunion.reading.columns import OnFraction, Wanted, expect_types, find_column, find_columns, schema_names
 from dpunion.reading.guard import WRITE_AGAIN, attempt, attempt_each
-from dpunion.reading.locate import Partitions
+from dpunion.reading.locate import Partitions, Place, open_file
 from dpunion.reading.spelling import Column, Role, is_list
 
 BATCH_BYTES = 64 << 20
@@ -36,7 +35,7 @@ class ParquetPart:
     - memory is bounded by a few batches, whatever the size of the file.
     """
 
-    path: Path
+    path: Place
     where: str
     size: int
     partitions: Partitions = ()
@@ -91,7 +90,9 @@ class ParquetPart:
 
     def _open(self, coded: list[str]) -> Any:
         return attempt(
-            lambda: pq.ParquetFile(self.path, read_dictionary=coded, pre_buffer=True, page_checksum_verification=True),
+            lambda: pq.ParquetFile(
+                open_file(self.path), read_dictionary=coded, pre_buffer=True, page_checksum_verification=True
+            ),
             self.where,
         )
 
@@ -185,19 +186,19 @@ class ArrowPart:
     - a stream without its end marker is refused: it could be the beginning of a longer one.
     """
 
-    path: Path
+    path: Place
     where: str
     size: int
 
     def check(self, wanted: Wanted, columns: Sequence[Column]) -> None:
         """Check the wanted columns by the schema at the file's beginning."""
-        with attempt(lambda: pa.OSFile(str(self.path)), self.where) as file:
+        with attempt(lambda: open_file(self.path), self.where) as file:
             schema = attempt(lambda: open_ipc(file, None), self.where).schema
             expect_types(schema, wanted, columns, self.where)
 
     def batches(self, wanted: Wanted, on_fraction: OnFraction) -> Iterator[tuple[Any, ...]]:
         """Yield the wanted columns of each record batch; the other columns are not loaded."""
-        with attempt(lambda: pa.OSFile(str(self.path)), self.where) as file:
+        with attempt(lambda: open_file(self.path), self.where) as file:
             names = schema_names(attempt(lambda: open_ipc(file, None), self.where).schema, self.where)
             positions = find_columns(names, wanted, self.where)
             fields = sorted(positions)

@@ -20,8 +20,11 @@ from dpunion.errors import BadParameter, BadSource, DamagedSource, SourceNotFoun
 from dpunion.reading.columns import OnFraction, Wanted, find_columns
 from dpunion.reading.drivers import Driver, DuckDB, PostgreSQL, SQLite
 from dpunion.reading.locate import COMPRESSIONS, FORMATS
+from dpunion.reading.logged import ICEBERG_SCHEME
 from dpunion.reading.queries import warn_of_mixing
 from dpunion.reading.spelling import Column
+from dpunion.reading.stores import is_stored
+from dpunion.reading.web import is_web
 
 POSTGRESQL = ("postgresql", "postgres")
 FILES: dict[str, Callable[[Path], Driver]] = {"sqlite": SQLite, "duckdb": DuckDB}
@@ -35,7 +38,10 @@ PASSWORD = re.compile(r"://[^/?#]*:[^@]+@|[?&](ssl)?password=.")
 PUBLIC_URL = re.compile(
     r"postgres(?:ql)?://(?:[^@/?#]*@)?([A-Za-z0-9._-]*)(?::\d{1,5})?(?:/([A-Za-z0-9._-]*))?(?:\?[^@]*)?"
 )
-SUPPORTED_URLS = "Supported are postgresql://…, sqlite:///path and duckdb:///path."
+SUPPORTED_URLS = (
+    "Supported are the databases postgresql://…, sqlite:///path and duckdb:///path, the object stores s3://, gs:// and"
+    " abfs://, tables as iceberg://catalog/space.table, and https://."
+)
 
 
 class PasswordInUrl(UserWarning):
@@ -107,7 +113,7 @@ def database_part(source: Any, query: str | None) -> DatabasePart | None:
 def is_database(source: object) -> bool:
     """Say whether a source is a URL or the path of a database file."""
     if isinstance(source, str) and SCHEME.match(source):
-        return True
+        return not (is_stored(source) or is_web(source) or source.startswith(ICEBERG_SCHEME))
     if not isinstance(source, str | os.PathLike):
         return False
     path = Path(os.fspath(source)).expanduser()

@@ -24,6 +24,7 @@ from dpunion.plans import Plan
 from dpunion.randomness import RunKey
 from dpunion.reading import Rows, ValueKind, open_rows
 from dpunion.reading.databases import name_database
+from dpunion.reading.web import is_web, name_address
 from dpunion.releases import Release
 from dpunion.requests import Folder, Request, Run
 from dpunion.sets.encoding import encode, mark_known
@@ -258,4 +259,6 @@ def texts_of(table: ItemTable, chosen: Int64s) -> tuple[str, ...]:
 
 def _public(source: str) -> str:
     """Return a source's name without anything secret."""
+    if is_web(source):
+        return name_address(source)
     return name_database(source) if source.startswith(("postgresql://", "postgres://")) else source
