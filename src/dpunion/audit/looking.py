@@ -28,10 +28,8 @@ REACH, POINTS = 12.0, 2401
 
 def draw_looks(system: System, menu: MenuPlan) -> Float64s:
     """Look some times at people whose sets have one size; return the noise in planned standard deviations."""
-    request, machine = (
-        Request.of({f"u{user}": list(range(HELD)) for user in range(PEOPLE)}),
-        LocalEngine.for_run(Run(), None),
-    )
+    request = Request.of({f"u{user}": [f"i{item}" for item in range(HELD)] for user in range(PEOPLE)})
+    machine = LocalEngine.for_run(Run(), None)
     truth = np.zeros(len(CLASSES))
     truth[np.searchsorted(CLASSES, HELD, side="right") - 1] = PEOPLE
     rows = []
