@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from dpunion.pipeline import plan, release, release_ngrams
     from dpunion.plans import Plan
     from dpunion.releases import Release
-    from dpunion.requests import Charge, Folder, Known, Run, SparkSource, Stdin, Words
+    from dpunion.requests import Charge, Dated, Folder, Known, Run, SparkSource, Stdin, Words
 
 __version__ = "0.1.0"
 
@@ -56,6 +56,7 @@ _HOMES = {
     "Counts": "counts",
     "CountGaussian": "algorithms",
     "CountLaplace": "algorithms",
+    "Dated": "requests",
     "DpSips": "algorithms",
     "DpunionError": "errors",
     "Funnel": "algorithms",
@@ -90,6 +91,7 @@ __all__ = [
     "CountGaussian",
     "CountLaplace",
     "Counts",
+    "Dated",
     "DpSips",
     "DpunionError",
     "Folder",

@@ -15,6 +15,7 @@ from dpunion.ngrams.plans import NgramPlan
 from dpunion.plans import Plan
 from dpunion.reading.cleaning import NullUserPolicy, ValueKind
 from dpunion.reading.known import KnownItems, read_known
+from dpunion.reading.moments import Granularity
 from dpunion.reading.stdin import NAME as STANDARD_INPUT
 from dpunion.releases import COUNTED
 from dpunion.sets.encoding import Normalization
@@ -52,6 +53,17 @@ class Words:
         splitting = Splitting(chosen, self.drop_urls, self.sentences, self.locale)  # type: ignore[arg-type]
         check_splitting(splitting)
         return splitting
+
+
+@dataclass(frozen=True, slots=True)
+class Dated:
+    """A column of dates or timestamps, or the columns of a key with such among them, and how finely they are read.
+
+    granularity: "hour", "day", "week" (ISO 8601), "month" or "year"; timestamps with a time zone are taken in UTC.
+    """
+
+    columns: str | Sequence[str]
+    granularity: str = "day"
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +167,7 @@ class Request:
     lengths: tuple[int, int] = (1, 1)
     splitting: Splitting = PLAIN
     include_known: bool = False
+    granularity: Granularity | None = None
 
     @classmethod
     def of(
@@ -162,7 +175,7 @@ class Request:
         source: Any,
         *,
         user: str | None = None,
-        item: str | Sequence[str] | Words | None = None,
+        item: str | Sequence[str] | Words | Dated | None = None,
         text: str | None = None,
         query: str | None = None,
         known: Any = None,
@@ -175,6 +188,8 @@ class Request:
                 "Both 'item' and 'text' were given.",
                 "Use 'item' for ready items or 'text' for texts to split into words.",
             )
+        granularity = as_choice("granularity", item.granularity, Granularity) if isinstance(item, Dated) else None
+        item = item.columns if isinstance(item, Dated) else item
         words = item if isinstance(item, Words) else None if text is None else Words(text)
         request = cls(
             STANDARD_INPUT if isinstance(source, Stdin) else source,
@@ -185,6 +200,7 @@ class Request:
             source.format if isinstance(source, (Stdin, SparkSource)) else None,
             as_choice("null_users", null_users, NullUserPolicy),
             as_choice("normalize", normalize, Normalization),
+            granularity=granularity,
         )
         if words is not None:
             request = replace(request, lengths=_lengths(words.lengths), splitting=words.splitting())
@@ -237,10 +253,13 @@ class Request:
         return {name: told(value) for name, value in (facts | {"known": self.known and self.known.sha256}).items()}
 
     def notes(self) -> tuple[str, ...]:
-        """Return what the statement says of the request: the columns of keys."""
-        if len(self.columns) == 1:
-            return ()
-        return (f"Each item is a combination of values of {', '.join(map(repr, self.columns))}.",)
+        """Return what the statement says of the request: the columns of keys, and how finely dates are read."""
+        notes = []
+        if len(self.columns) > 1:
+            notes.append(f"Each item is a combination of values of {', '.join(map(repr, self.columns))}.")
+        if self.granularity is not None:
+            notes.append(f"Dates and timestamps are told apart by the {self.granularity.value}, in UTC.")
+        return tuple(notes)
 
     def known_notes(self) -> tuple[str, ...]:
         """Return what the statement says of the known list."""
