@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from dpunion.pipeline import plan, release, release_ngrams
     from dpunion.plans import Plan
     from dpunion.releases import Release
-    from dpunion.requests import Charge, Folder, Known, Run, SparkSource, Stdin, Words
+    from dpunion.requests import Charge, Dated, Folder, Known, Run, SparkSource, Stdin, Words
     from dpunion.tokenizing import tokenize
 
 __version__ = "0.1.0"
@@ -60,6 +60,7 @@ _HOMES = {
     "Counts": "counts",
     "CountGaussian": "algorithms",
     "CountLaplace": "algorithms",
+    "Dated": "requests",
     "DpSips": "algorithms",
     "DpunionError": "errors",
     "Funnel": "algorithms",
@@ -97,6 +98,7 @@ __all__ = [
     "CountGaussian",
     "CountLaplace",
     "Counts",
+    "Dated",
     "DpSips",
     "DpunionError",
     "Folder",

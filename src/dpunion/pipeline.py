@@ -27,7 +27,7 @@ from dpunion.plans import Plan, as_algorithm, plan_release, refuse_settings
 from dpunion.publishing import Outputs, count_holders, draft_release, publish
 from dpunion.randomness import RunKey
 from dpunion.releases import Release
-from dpunion.requests import Charge, Folder, PathLike, Request, Run, Words
+from dpunion.requests import Charge, Dated, Folder, PathLike, Request, Run, Words
 
 
 @overload
@@ -86,7 +86,7 @@ def release(
     source: Any,
     *,
     user: str | None = None,
-    item: str | Sequence[str] | Words | None = None,
+    item: str | Sequence[str] | Words | Dated | None = None,
     text: str | None = None,
     epsilon: float,
     delta: float,
@@ -110,8 +110,8 @@ def release(
                  a database with `query`; any object with `__arrow_c_stream__` (pandas, polars, pyarrow, DuckDB); pairs
                  (user, item); a mapping user -> items; a DataFrame of Spark, or a SparkSource that it is to read
     user         the column that says whose row it is
-    item         a column; several columns, whose combinations are released as tuples; or Words("body", ...) for texts,
-                 for which text="body" is short
+    item         a column; several, whose combinations are released as tuples; Dated("at", "day"); or Words("body", ...)
+                 for texts, for which text="body" is short
     weak_budget  leave for an epsilon above 10 or a delta above 0.001, which guarantee next to nothing
     algorithm    an algorithm or its name, "funnel" when left out; Ngrams() releases n-grams length by length
     counts       True, or Counts(share=...): also say how many people hold each item, from the same budget

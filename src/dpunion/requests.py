@@ -19,6 +19,7 @@ from dpunion.normal_forms import Normalization
 from dpunion.plans import Plan
 from dpunion.reading.cleaning import NullUserPolicy, ValueKind
 from dpunion.reading.known import KnownItems, read_known
+from dpunion.reading.moments import Granularity
 from dpunion.reading.stdin import NAME as STANDARD_INPUT
 from dpunion.releases import COUNTED
 from dpunion.splitting import DEFAULT_LOCALE, PLAIN, SplitFunction, Splitting, Tokenizer, check_splitting
@@ -63,6 +64,17 @@ class Words:
         kind = ValueKind.TEXT if chosen is Tokenizer.WORDS else ValueKind.ITEM
         listed = read_known(self.stop_words, kind=kind, normalization=normalization, what="list of stop words")
         return replace(splitting, stop_words=listed.items)
+
+
+@dataclass(frozen=True, slots=True)
+class Dated:
+    """A column of dates or timestamps, or the columns of a key with such among them, and how finely they are read.
+
+    granularity: "hour", "day", "week" (ISO 8601), "month" or "year"; timestamps with a time zone are taken in UTC.
+    """
+
+    columns: str | Sequence[str]
+    granularity: str = "day"
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +179,7 @@ class Request:
     lengths: tuple[int, int] = (1, 1)
     splitting: Splitting = PLAIN
     include_known: bool = False
+    granularity: Granularity | None = None
 
     @classmethod
     def of(
@@ -174,7 +187,7 @@ class Request:
         source: Any,
         *,
         user: str | None = None,
-        item: str | Sequence[str] | Words | None = None,
+        item: str | Sequence[str] | Words | Dated | None = None,
         text: str | None = None,
         query: str | None = None,
         known: Any = None,
@@ -187,6 +200,8 @@ class Request:
                 "Both 'item' and 'text' were given.",
                 "Use 'item' for ready items or 'text' for texts to split into words.",
             )
+        granularity = as_choice("granularity", item.granularity, Granularity) if isinstance(item, Dated) else None
+        item = item.columns if isinstance(item, Dated) else item
         words = item if isinstance(item, Words) else None if text is None else Words(text)
         request = cls(
             STANDARD_INPUT if isinstance(source, Stdin) else source,
@@ -197,6 +212,7 @@ class Request:
             source.format if isinstance(source, (Stdin, SparkSource)) else None,
             as_choice("null_users", null_users, NullUserPolicy),
             normalization_for(normalize, words),
+            granularity=granularity,
         )
         if words is not None:
             request = replace(
@@ -251,11 +267,14 @@ class Request:
         return {name: told(value) for name, value in (facts | {"known": self.known and self.known.sha256}).items()}
 
     def notes(self) -> tuple[str, ...]:
-        """Return what the statement says of the request: the columns of keys, the words left out."""
-        if len(self.columns) == 1:
-            return self.splitting.notes()
-        named = ", ".join(map(repr, self.columns))
-        return (f"Each item is a combination of values of {named}. Rows in which one of them is missing are left out.",)
+        """Return what the statement says of the request: the columns of keys, granularity, the words left out."""
+        notes = list(self.splitting.notes())
+        if len(self.columns) > 1:
+            named = ", ".join(map(repr, self.columns))
+            notes.append(f"Each item is a combination of values of {named}. Rows that lack one of them are left out.")
+        if self.granularity is not None:
+            notes.append(f"Dates and timestamps are told apart by the {self.granularity.value}, in UTC.")
+        return tuple(notes)
 
     def notes_on(self, released: Sequence[Any]) -> tuple[str, ...]:
         """Return what the statement says of the released list itself.

@@ -18,6 +18,7 @@ from dpunion.ledger import Ledger, fingerprint
 from dpunion.ledger.fingerprints import told
 from dpunion.reading import NullUserPolicy, ValueKind
 from dpunion.reading.known import read_known
+from dpunion.reading.moments import Granularity
 from dpunion.reading.states import source_states
 from dpunion.requests import Charge, Known, Request, Run, Stdin, Words
 from dpunion.sets.encoding import Normalization
@@ -56,6 +57,7 @@ OTHERS = {
         Splitting(min_length=2),
     ],
     "include_known": [True],
+    "granularity": [Granularity.DAY, Granularity.WEEK],
 }
 
 

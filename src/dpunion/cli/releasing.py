@@ -116,6 +116,15 @@ class ItemOptions(Group):
         str | None,
         typer.Option("--ngrams", help="Texts: n-grams of these lengths, like 1-3, as one set.", rich_help_panel=DATA),
     ] = None
+    granularity: Annotated[
+        str | None,
+        typer.Option(
+            "--granularity",
+            help="Dates and timestamps: hour, day, week, month or year.",
+            rich_help_panel=DATA,
+            show_default=False,
+        ),
+    ] = None
     normalize: Normalize = None
     known: Annotated[
         Path | None,
@@ -137,6 +146,8 @@ class ItemOptions(Group):
                 "There is no known list to include.", "Name it with 'known' (--known), or leave this out."
             )
         texts.check_texts(self.text, self.ngrams)
+        if self.text is not None and self.granularity is not None:
+            raise BadParameter("A granularity is for items, not for texts.", "Leave out --granularity.")
 
     def values(self) -> dict[str, Any]:
         """Return the options by their names, a single column as one text."""
@@ -144,10 +155,11 @@ class ItemOptions(Group):
 
     def asked(self, texts: TextOptions) -> dict[str, Any]:
         """Return the items and the known list, as `release` takes them."""
-        from dpunion.requests import Known
+        from dpunion.requests import Dated, Known
 
         known = None if self.known is None else Known(self.known, include=self.include_known)
-        return {"item": self.item if self.text is None else texts.words(self.text, self.ngrams), "known": known}
+        items = self.item if self.granularity is None else Dated(self.item or (), self.granularity)
+        return {"item": items if self.text is None else texts.words(self.text, self.ngrams), "known": known}
 
 
 @answering

@@ -43,6 +43,7 @@ from dpunion.reading.key_columns import key_struct
 from dpunion.reading.lazy import BatchesPart, LazyPart, lazy_part, yields_batches
 from dpunion.reading.locate import DataFile, Format, locate
 from dpunion.reading.logged import table_part
+from dpunion.reading.moments import Granularity, refuse_without_moments
 from dpunion.reading.objects import PAIRS, PairsPart
 from dpunion.reading.queries import QueryMixesPeople
 from dpunion.reading.stdin import NAME, input_part
@@ -74,12 +75,13 @@ def open_rows(
     query: str | None = None,
     input_format: str | None = None,
     null_users: NullUserPolicy = NullUserPolicy.REFUSE,
+    granularity: Granularity | None = None,
     on_progress: Callable[[float], None] | None = None,
     on_reading: Callable[[], None] | None = None,
 ) -> Rows:
     """Open a source and return its rows; columns are named or numbered from 0, or None for Python objects.
 
-    value: one column, or a list of columns that make a key together.
+    value: one column, or a list of columns that make a key together. granularity: how finely their dates are read.
     query: what to read of a database, which needs one. input_format: what standard input holds, "csv", "tsv", "jsonl"
     or "arrow", where its first bytes do not tell.
     on_progress gets the fraction of the input that was read, from 0.0 to 1.0, never decreasing. on_reading is called
@@ -90,8 +92,10 @@ def open_rows(
     - what is refused before on_reading depends on names, header lines and schemas alone, on nobody's row;
     - no error carries a value of the data, neither in its text nor in its causes.
     """
-    cleaner, columns = _cleaner(user, value, kind, null_users)
-    wanted, parts = _prepared(source, user, columns, cleaner, query, input_format, on_reading or (lambda: None))
+    cleaner, columns = _cleaner(user, value, kind, null_users, granularity)
+    wanted, parts = _prepared(
+        source, user, columns, cleaner, query, input_format, on_reading or (lambda: None), granularity
+    )
     return Rows(_rows(parts, wanted, cleaner, on_progress or (lambda _: None)))
 
 
@@ -103,18 +107,23 @@ def check_source(
     kind: ValueKind,
     query: str | None = None,
     input_format: str | None = None,
+    granularity: Granularity | None = None,
 ) -> None:
     """Refuse what can be refused without reading rows: files, formats, columns, types, queries.
 
     Guarantees:
     - nothing of a source that can be read only once is lost: what was looked at of standard input is read again.
     """
-    cleaner, columns = _cleaner(user, value, kind, NullUserPolicy.REFUSE)
-    _prepared(source, user, columns, cleaner, query, input_format, lambda: None)
+    cleaner, columns = _cleaner(user, value, kind, NullUserPolicy.REFUSE, granularity)
+    _prepared(source, user, columns, cleaner, query, input_format, lambda: None, granularity)
 
 
 def _cleaner(
-    user: ColumnName, value: ColumnNames, kind: ValueKind, null_users: NullUserPolicy
+    user: ColumnName,
+    value: ColumnNames,
+    kind: ValueKind,
+    null_users: NullUserPolicy,
+    granularity: Granularity | None,
 ) -> tuple[Cleaner, tuple[ColumnName, ...]]:
     """Return the cleaner for the rows, and the value's columns."""
     columns = (value,) if value is None or isinstance(value, str | int) else tuple(value)
@@ -122,7 +131,7 @@ def _cleaner(
     if not columns or (len(columns) > 1 and kind is ValueKind.TEXT):
         raise BadParameter(f"There are {len(columns)} columns of {kind.value}s.", "Name one.")
     named = labels[0] if len(labels) == 1 else labels
-    return Cleaner(_label(user, "user"), named, kind, null_users), columns
+    return Cleaner(_label(user, "user"), named, kind, null_users, granularity), columns
 
 
 def _label(column: ColumnName, default: str) -> str:
@@ -137,6 +146,7 @@ def _prepared(
     query: str | None,
     input_format: str | None,
     on_reading: Callable[[], None],
+    granularity: Granularity | None = None,
 ) -> tuple[Wanted, list[SourcePart]]:
     """Return the checked parts of a source; on_reading is called between the checks without and with rows."""
     paths = _paths(source)
@@ -155,7 +165,8 @@ def _prepared(
         if user is not None or (values[0] is not None and len(values) == 1):
             raise BadParameter(f"A {type(source).__name__} has no columns to name.", f"Name none. {PAIRS}")
         on_reading()
-        pairs = PairsPart(source, [part.name for part in cleaner.values.parts], cleaner.values.role)
+        pairs = PairsPart(source, cleaner.values.parts)
+        cleaner.expect_texts()
         return Wanted(0, tuple(range(1, len(cleaner.columns))), cleaner.values.role), [pairs]
     named = [column for column in values if isinstance(column, str | int) and not isinstance(column, bool)]
     if user is None or isinstance(user, bool) or len(named) < len(values):
@@ -181,6 +192,8 @@ def _prepared(
             on_reading()
         for part in (part for part, needs_rows in zip(parts, by_rows, strict=True) if needs_rows is late):
             part.check(wanted, cleaner.columns)
+    if granularity is not None and not isinstance(lazy, BatchesPart):
+        refuse_without_moments(cleaner.values.parts)
     return wanted, parts
 
 

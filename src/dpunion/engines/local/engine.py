@@ -201,6 +201,7 @@ def open_request(request: Request, run: Run, start_reading: Callable[[], None] |
         query=request.query,
         input_format=request.input_format,
         null_users=request.null_users,
+        granularity=request.granularity,
         on_progress=lambda done: run.tell("reading", done),
         on_reading=start_reading,
     )
