@@ -124,10 +124,12 @@ def intern(strings, seed, slots, dtype=np.int64, before=b""):
     data = np.frombuffer(before + b"".join(strings), np.uint8) if before or any(strings) else np.empty(0, np.uint8)
     codes = np.empty(len(strings), np.int32)
     table_offsets, table_data = np.zeros(slots // 2 + 1, np.int64), np.empty(1 << 16, np.uint8)
-    done, count = interning.intern_rows(
-        offsets, data, 0, codes, np.zeros(slots, np.uint64), table_offsets, table_data, 0, seed
+    state = np.zeros(interning.STATE_WORDS, np.uint64)
+    done = interning.intern_rows(
+        offsets, data, 0, codes, np.zeros(slots, np.uint64), table_offsets, table_data, state, seed
     )
     assert done == len(strings)
+    count = int(state[int(interning.COUNT)])
     table = [table_data[table_offsets[i] : table_offsets[i + 1]].tobytes() for i in range(count)]
     return codes.tolist(), table
 
