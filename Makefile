@@ -61,8 +61,10 @@ torture: $(VENV)/.dev java  ## 2,000 interrupts, 300 kills and 10,000 damaged in
 benchmark: $(VENV)/.dev  ## Time a release against DuckDB and polars on 8.6M pairs
 	@$(BIN)/python benchmarks/speed.py
 
-benchmark-large: $(VENV)/.dev  ## The same with 77M pairs too, grouped and shuffled
+benchmark-large: $(VENV)/.dev  ## The same, with 77M pairs too, grouped and shuffled, and with texts
+	@$(BIN)/python benchmarks/speed.py
 	@$(BIN)/python benchmarks/speed.py --large
+	@$(BIN)/python benchmarks/speed.py --texts
 
 benchmark-billion: $(VENV)/.dev  ## One billion pairs, dpunion alone
 	@$(BIN)/python benchmarks/speed.py --billion

@@ -71,7 +71,7 @@ def small_pieces(monkeypatch):
     monkeypatch.setattr("dpunion.reading.cleaning.ROWS_PER_BATCH", 3_000)
     monkeypatch.setattr("dpunion.reading.cleaning.TEXTS_PER_BATCH", 2_000)
     monkeypatch.setattr("dpunion.reading.columnar.LARGEST_BATCH", 2_000)
-    monkeypatch.setattr("dpunion.reading.columnar.LARGEST_PIECE", 6_000)
+    monkeypatch.setattr("dpunion.reading.columnar.PIECE_BYTES", 60_000)
 
 
 def released(source, threads, **asked):

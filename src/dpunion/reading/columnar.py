@@ -28,9 +28,9 @@ from dpunion.reading.guard import WRITE_AGAIN, attempt, attempt_each
 from dpunion.reading.locate import Partitions
 from dpunion.reading.spelling import Column, Role, is_list
 
-BATCH_BYTES = 64 << 20
+BATCH_BYTES, PIECE_BYTES = 8 << 20, 32 << 20
 SMALLEST_BATCH, LARGEST_BATCH = 1 << 10, 1 << 20
-LARGEST_PIECE = 1 << 22
+FEW_RUNS = 16
 MOST_PLAIN = 0.1
 IPC_FILE_MAGIC = b"ARROW1"
 DICTIONARY_BYTES, INDEX_BYTES = (1 << 20) + (1 << 16), 3
@@ -66,7 +66,7 @@ class ParquetPart:
         return join_pieces(self.pieces(wanted, on_fraction))
 
     def pieces(self, wanted: Wanted, on_fraction: OnFraction) -> Iterator[Piece]:
-        """Yield runs of row groups, to be read; what one very large row group holds is read here, in batches."""
+        """Yield runs of row groups, to be read; of few large row groups, batches that were read here."""
         source = attempt(lambda: pa.OSFile(str(self.path)), self.where)
         file = self._open([], source)
         names = self._names(file.schema_arrow)
@@ -108,7 +108,7 @@ class ParquetPart:
         # subtle: a damaged footer would abort the process in pyarrow's metadata accessors, below; preparing to
         # read makes Arrow look at the same parts of the footer where it does catch its exceptions.
         attempt(lambda: next(plain.iter_batches(1, columns=columns), None), self.where)
-        coded, size = attempt(lambda: layout(plain, positions, as_they_are), self.where)
+        coded, size, runs = attempt(lambda: layout(plain, positions, as_they_are), self.where)
         metadata = plain.metadata
 
         def read(groups: list[int], *, use_threads: bool = False) -> Iterator[tuple[int, dict[int, Any]]]:
@@ -122,13 +122,13 @@ class ParquetPart:
                 places = [find_column(batch.schema.names, name, self.where) for name in columns]
                 yield batch.num_rows, {i: batch.column(place) for i, place in zip(positions, places, strict=True)}
 
-        for groups in grouped(metadata, size):
-            rows = sum(metadata.row_group(i).num_rows for i in groups)
-            if rows <= LARGEST_PIECE:
-                yield rows, functools.partial(self._whole, functools.partial(read, groups), rows)
-            else:
+        for groups, is_large in runs:
+            if is_large:
                 for batch in read(groups, use_threads=True):
                     yield batch[0], functools.partial(iter, [batch])
+            else:
+                rows = sum(metadata.row_group(i).num_rows for i in groups)
+                yield rows, functools.partial(self._whole, functools.partial(read, groups), rows)
 
     def _whole(self, read: StoredPiece, rows: int) -> Iterator[tuple[int, dict[int, Any]]]:
         """Yield what `read` yields, and refuse it at its end when there were not as many rows as expected."""
@@ -148,12 +148,24 @@ def repeated(text: str | None) -> Any:
     return pa.DictionaryArray.from_arrays(pa.array([None if text is None else 0], pa.int32()), pa.array([text or ""]))
 
 
-def layout(file: Any, positions: list[int], as_they_are: list[int]) -> tuple[list[str], int]:
-    """Return the paths of the columns to read as dictionaries, and how many rows make a batch."""
+def layout(
+    file: Any, positions: list[int], as_they_are: list[int]
+) -> tuple[list[str], int, list[tuple[list[int], bool]]]:
+    """Return how to read a file: (paths, rows, runs).
+
+    paths: the columns to read as dictionaries; rows: how many make a batch; runs: row groups to read together, and
+    whether a run is so large, and there are so few, that its batches are shared out among threads rather than the runs.
+    """
     leaves = {i: leaves_of(file, i) for i in positions}
     coded = [leaf for i in positions if i in as_they_are for leaf in leaves[i] if is_coded(file, i, leaf)]
     paths = [file.schema.column(leaf).path for leaf in coded]
-    return paths, batch_rows(file.metadata, [leaf for some in leaves.values() for leaf in some])
+    wanted = [leaf for some in leaves.values() for leaf in some]
+    every = range(file.metadata.num_row_groups)
+    per_row = max(volume(file.metadata, every, wanted) / max(file.metadata.num_rows, 1), 1.0)
+    rows = int(min(max(BATCH_BYTES / per_row, SMALLEST_BATCH), LARGEST_BATCH))
+    runs = list(grouped(file.metadata, rows))
+    few = len(runs) < FEW_RUNS
+    return paths, rows, [(run, few and volume(file.metadata, run, wanted) > PIECE_BYTES) for run in runs]
 
 
 def leaves_of(file: Any, position: int) -> list[int]:
@@ -216,12 +228,9 @@ def grouped(metadata: Any, size: int) -> Iterator[list[int]]:
         yield run
 
 
-def batch_rows(metadata: Any, leaves: list[int]) -> int:
-    """Return how many rows make a batch of about BATCH_BYTES of the wanted columns, were they not encoded."""
-    groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
-    volume = sum(group.column(leaf).total_uncompressed_size for group in groups for leaf in leaves)
-    per_row = max(volume / max(metadata.num_rows, 1), 1.0)
-    return int(min(max(BATCH_BYTES / per_row, SMALLEST_BATCH), LARGEST_BATCH))
+def volume(metadata: Any, groups: Sequence[int], leaves: list[int]) -> int:
+    """Return how many bytes some columns of some row groups have before compression."""
+    return sum(metadata.row_group(i).column(leaf).total_uncompressed_size for i in groups for leaf in leaves)
 
 
 @dataclass(frozen=True, slots=True)
