@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from strategies import csr
 
 from dpunion.contributions import Contributions, ItemTable
-from dpunion.kernels import bounding, descent, grouping, hashing, interning, shares
+from dpunion.kernels import bounding, descent, grouping, hashing, interning, lines, shares
 from dpunion.lab import study
 from dpunion.sets import narrowing
 from dpunion.sets.grouping import digest_order
@@ -117,6 +117,11 @@ def test_a_table_that_grew_finds_every_string_again(strings, seed):
 @given(st.integers(0, 2**64 - 1), st.integers(0, 2**64 - 1), st.integers(0, 2**64 - 1))
 def test_spread(a, b, seed):
     assert int(hashing.hash_pair(np.uint64(a), np.uint64(b), np.uint64(seed))) == twin_hashing.spread(a, b, seed)
+
+
+@given(st.binary(max_size=300), st.sampled_from([10, 13, 0, 255]))
+def test_count_byte(data, byte):
+    assert lines.count_byte(np.frombuffer(data, np.uint8), byte) == data.count(bytes([byte]))
 
 
 def intern(strings, seed, slots, dtype=np.int64, before=b""):

@@ -11,10 +11,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar, assert_never
 
+import numpy as np
 import pyarrow as pa
 
 from dpunion.errors import DamagedSource
 from dpunion.foreign import ForeignErrors
+from dpunion.kernels.lines import count_byte
 from dpunion.reading.columns import OnFraction, Piece
 from dpunion.reading.guard import WRITE_AGAIN, attempt
 from dpunion.reading.locate import Compression, InputFile
@@ -113,7 +115,8 @@ def read_fully(stream: Any, size: int) -> bytes:
 
 def count_lines(data: bytes) -> int:
     """Return how many line ends there are, for files with any one convention of line ends."""
-    return data.count(b"\n") or data.count(b"\r")
+    octets = np.frombuffer(data, np.uint8)
+    return count_byte(octets, ord("\n")) or count_byte(octets, ord("\r"))
 
 
 def check_text(block: Block) -> None:

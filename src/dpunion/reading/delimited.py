@@ -120,7 +120,7 @@ class DelimitedPart:
         for block in self._blocks(on_fraction, size):
             if not is_header_due:
                 yield block
-            elif block.data.strip(b"\r\n"):
+            elif block.data.lstrip(b"\r\n"):
                 end = header_end(block)
                 is_header_due = False
                 yield Block(block.data[end:], block.line + count_lines(block.data[:end]), block.where)
@@ -232,7 +232,7 @@ def parse_block(block: Block, delimiter: str, width: int, *positions: int) -> tu
     """Return some columns of a block as text arrays: utf8[rows] each."""
     names = [str(i) for i in range(width)]
     wanted = [str(i) for i in positions]
-    if not block.data.strip(b"\r\n"):
+    if not block.data.lstrip(b"\r\n"):
         return tuple(pa.array([], pa.string()) for _ in wanted)
     check_quotes(block, delimiter)
     table = _try_read(block, delimiter, names, wanted)
