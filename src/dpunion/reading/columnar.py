@@ -77,8 +77,8 @@ class ParquetPart:
 
         def all_columns(stored: StoredPiece) -> Iterator[tuple[Any, ...]]:
             for rows, arrays in stored():
-                place = pa.nulls(rows, pa.int32()).fill_null(0)
-                columns = arrays | {i: array.take(place) for i, array in constant.items()}
+                same = pa.nulls(rows, pa.int32()).fill_null(0) if constant else None
+                columns = arrays | {i: array.take(same) for i, array in constant.items()}
                 yield tuple(columns[i] for i in positions)
 
         as_they_are = [positions[0]] if wanted.role is Role.TEXT else stored
