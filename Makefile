@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test test-all java proofs coq lint format docs wheel publish reproduce audit torture benchmark benchmark-large benchmark-billion benchmark-counts benchmark-spark benchmark-startup clean
+.PHONY: help demo test test-all test-threads java proofs coq lint format docs wheel publish reproduce audit torture benchmark benchmark-large benchmark-billion benchmark-counts benchmark-spark benchmark-startup clean
 
 help:  ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -16,6 +16,9 @@ test: lint  ## Install what tests need, check style, types and layers, and run t
 
 test-all: $(VENV)/.dev java  ## Run the tests that `make test` left out: Spark, PostgreSQL, browser, docs, statistics, all faults
 	@$(BIN)/python -m pytest -n 2 --dist loadfile -m full
+
+test-threads: $(VENV)/.dev java  ## Run the tests of faults, leaks and agreement with one thread, and with four
+	@for threads in 1 4; do $(BIN)/python -m pytest -n 2 --dist loadfile --threads $$threads tests/faults tests/parity || exit 1; done
 
 java:  # Spark's tests need Java: found, or installed where that takes no questions
 	@command -v java >/dev/null || ls /usr/lib/jvm/*/bin/java >/dev/null 2>&1 || \
@@ -67,8 +70,10 @@ torture: $(VENV)/.dev java  ## 2,000 interrupts, 300 kills and 10,000 damaged in
 benchmark: $(VENV)/.dev  ## Time a release against DuckDB and polars on 8.6M pairs
 	@$(BIN)/python benchmarks/speed.py
 
-benchmark-large: $(VENV)/.dev  ## The same with 77M pairs too, grouped and shuffled
+benchmark-large: $(VENV)/.dev  ## The same, with 77M pairs too, grouped and shuffled, and with texts
+	@$(BIN)/python benchmarks/speed.py
 	@$(BIN)/python benchmarks/speed.py --large
+	@$(BIN)/python benchmarks/speed.py --texts
 
 benchmark-billion: $(VENV)/.dev  ## One billion pairs, dpunion alone
 	@$(BIN)/python benchmarks/speed.py --billion

@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 from release_sizes import BUDGETS, data_sets
-from speed import generated
+from speed_data import ready
 
 import dpunion
 from dpunion.algorithms import Bounding
@@ -103,7 +103,7 @@ def open_sources(wanted: Iterable[str], folder: Path) -> Iterator[Source]:
             continue
         given, columns = found[name]
         if isinstance(given, AskRedditLike):
-            given, columns = generated(folder, "small", given.users), {"user": "user", "item": "item"}
+            given, columns = ready(folder, "small"), {"user": "user", "item": "item"}
         data = load(given, **columns)
         texts = texts_of(data.everything.table, np.arange(len(data.holders)))
         yield Source(name, given, columns, data, {text: place for place, text in enumerate(texts)})

@@ -22,7 +22,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from speed import DELTA, EPSILON, Measured, command, generated, run, shuffled
+from speed import DELTA, EPSILON, Measured, command, run
+from speed_data import ready
 
 import dpunion
 
@@ -82,11 +83,11 @@ def main() -> None:
     arguments.folder.mkdir(parents=True, exist_ok=True)
     machine = f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
     print(f"{machine}; {time.strftime('%Y-%m-%d')}")
-    small = generated(arguments.folder, "small", 223_388)
+    small = ready(arguments.folder, "small")
     results = [compare("8.6M pairs", small, arguments.repeats)]
     if arguments.large:
-        large = generated(arguments.folder, "large", 2_000_000)
-        mixed = shuffled(arguments.folder, "large", 2_000_000)
+        large = ready(arguments.folder, "large")
+        mixed = ready(arguments.folder, "large-shuffled")
         results.append(compare("77M pairs, grouped by user", large, arguments.repeats))
         results.append(compare("77M pairs, shuffled", mixed, arguments.repeats))
     if arguments.profile:

@@ -3,10 +3,9 @@
     python benchmarks/ngram_speed.py                     100 MB of text to private trigrams
     python benchmarks/ngram_speed.py --megabytes 20
 
-Words are drawn from a Zipf-like vocabulary of 200,000, some of them followed by a usual companion, so that n-grams
-repeat as in real text; 100 words make a text, 5 texts a user. Tokenising is compared with polars' extract_all of the
-same pattern on lower-cased text. Each part runs in a process of its own, compiled code warmed
-up, so that the peak of the resident memory is that part's own.
+The text is that of `speed_data.write_texts`. Tokenising is compared with polars' extract_all of the same pattern on
+lower-cased text. Each part, making the text too, runs in a process of its own, compiled code warmed up, so that the
+peak of the resident memory is that part's own.
 """
 
 from __future__ import annotations
@@ -21,34 +20,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
+from speed_data import write_texts
 
-VOCABULARY = 200_000
-WORDS_PER_TEXT = 100
-TEXTS_PER_USER = 5
 WORD = r"[\p{L}\p{M}\p{N}_]+(?:['’][\p{L}\p{M}\p{N}_]+)*"
-
-
-def generate(path: Path, megabytes: float) -> None:
-    """Write about this many megabytes of text."""
-    random = np.random.default_rng(1)
-    letters = np.array(list("etaoinshrdlucmfwypvbgkjqxz"))
-    lengths = np.clip(random.poisson(3 + np.log10(np.arange(1, VOCABULARY + 1)), VOCABULARY), 1, 14)
-    words = np.array(["".join(random.choice(letters, n)) + f"{i % 97}" * (i > 2000) for i, n in enumerate(lengths)])
-    weight = 1.0 / np.arange(1, VOCABULARY + 1) ** 1.05
-    companion = random.permutation(VOCABULARY)
-    texts, size, cumulative = [], 0, np.cumsum(weight / weight.sum())
-    while size < megabytes * 1e6:
-        drawn = np.minimum(np.searchsorted(cumulative, random.random((2_000, WORDS_PER_TEXT))), VOCABULARY - 1)
-        follows = random.random(drawn.shape) < 0.35
-        drawn[:, 1:] = np.where(follows[:, 1:], companion[drawn[:, :-1]], drawn[:, 1:])
-        some = [" ".join(row).capitalize() + "." for row in words[drawn]]
-        texts += some
-        size += sum(map(len, some))
-    users = [f"user{i // TEXTS_PER_USER}" for i in range(len(texts))]
-    pq.write_table(pa.table({"user": users, "text": texts}), path, compression="zstd")
 
 
 def part(name: str, path: Path) -> dict[str, Any]:
@@ -82,13 +57,17 @@ def main() -> None:
     parser.add_argument("--part", help=argparse.SUPPRESS)
     parser.add_argument("--path", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
+    if arguments.part == "generate":
+        write_texts(arguments.path, arguments.megabytes)
+        return
     if arguments.part:
         print(json.dumps(part(arguments.part, arguments.path)))
         return
     with tempfile.TemporaryDirectory() as folder:
         small, large = Path(folder) / "small.parquet", Path(folder) / "large.parquet"
-        generate(small, 0.5)
-        generate(large, arguments.megabytes)
+        for path, megabytes in ((small, 0.5), (large, arguments.megabytes)):
+            making = ["--part", "generate", "--megabytes", str(megabytes), "--path", str(path)]
+            subprocess.run([sys.executable, __file__, *making], check=True)
         for name in ("polars", "words", "trigrams"):
             command = [sys.executable, __file__, "--part", name, "--path"]
             subprocess.run([*command, str(small)], check=True, capture_output=True)

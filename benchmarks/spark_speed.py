@@ -25,7 +25,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from speed import DELTA, EPSILON, generated
+from speed import DELTA, EPSILON
+from speed_data import ready
 
 import dpunion
 from dpunion.engines.spark.sessions import open_session
@@ -161,10 +162,10 @@ def main() -> None:
     session = open_session(arguments.master, {"spark.ui.showConsoleProgress": "false"})
     print(f"{machine}, Spark {session.version} on {arguments.master}; {time.strftime('%Y-%m-%d')}")
     warm_up(session, arguments.folder, arguments.shards)
-    small = generated(arguments.folder, "small", 223_388)
+    small = ready(arguments.folder, "small")
     results = [compare(session, "8.6M pairs", small, arguments.repeats, arguments.shards)]
     if arguments.large:
-        large = generated(arguments.folder, "large", 2_000_000)
+        large = ready(arguments.folder, "large")
         results.append(compare(session, "77M pairs", large, max(1, arguments.repeats - 1), arguments.shards))
         print_growth(*results)
     session.stop()
@@ -176,7 +177,7 @@ def main() -> None:
 
 def warm_up(session: Any, folder: Path, shards: int) -> None:
     """Run every contender once on few rows."""
-    tiny = generated(folder, "tiny", 2_000)
+    tiny = ready(folder, "tiny")
     with tempfile.TemporaryDirectory() as out:
         for call in contenders(session, tiny, Path(out) / "out", shards).values():
             call()

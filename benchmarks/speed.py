@@ -1,22 +1,26 @@
 """Is a private release as fast as the plain query? End to end, against DuckDB and polars in the same run.
 
-    python benchmarks/speed.py                       the small set (223,388 users, 8.6 million pairs)
-    python benchmarks/speed.py --large               also 2,000,000 users, 77 million pairs, grouped and shuffled
+    python benchmarks/speed.py                       223,388 users, 8.6 million pairs; 1 to 8 threads
+    python benchmarks/speed.py --large               only 2,000,000 users, 77 million pairs, grouped and shuffled
+    python benchmarks/speed.py --texts               words of imdb's and of generated texts, and their trigrams
     python benchmarks/speed.py --billion             one billion pairs, dpunion only
     python benchmarks/speed.py --skew                the memory of skewed data: all pairs of one user, one pair per user
     python benchmarks/speed.py --json results.json   also write the numbers
 
 Each contender is a process of its own that reads the file and writes its result; contenders take turns, and the best
-of the repeats counts. Peers compute SELECT item, COUNT(DISTINCT user) ... GROUP BY item. Data is generated once into
---folder (default: a folder for temporary files) and reused. "from first byte" leaves out starting the process and
-importing libraries, for both. The readable twins of the kernels (plain Python) are timed on the first TWIN_PAIRS pairs,
-and their time for the whole set is extrapolated in proportion. With one test key the sets with and without a memory
-limit, and those of the twins, must be the same: whether they are is printed.
+of the repeats counts: on all cores, and then pinned to one, so that the table shows what further cores are worth. Peers
+compute SELECT item, COUNT(DISTINCT user) ... GROUP BY item. Data is made once, by other processes, into --folder
+(default: a folder for temporary files) and reused. "from first byte" leaves out starting the process and importing
+libraries, for both. The readable twins of the kernels (plain Python) are timed on the first TWIN_PAIRS pairs, and their
+time for the whole set is extrapolated in proportion. With one test key the sets with and without a memory limit, those
+of any number of threads, and those of the twins, must be the same: whether they are is printed.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import importlib.metadata
 import json
 import os
 import platform
@@ -24,31 +28,28 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute
-import pyarrow.csv
 import pyarrow.parquet as pq
+from speed_data import SKEWED, SKEWED_PAIRS, ready
 from twin import release_by_twins
 
 import dpunion
-from dpunion.lab.generators import AskRedditLike
 from dpunion.randomness import RunKey
 
 TWIN_PAIRS = 20_000
-SKEWED_PAIRS = 5_000_000
 TEST_KEY = 1
+THREADS = (1, 2, 4, 8)
 EPSILON, DELTA = "3", "4.5399929762484854e-05"
 
 DUCKDB = """
-import sys, time
+import os, sys, time
 import duckdb
 connection = duckdb.connect()
-connection.execute("set threads=2")
+connection.execute(f"set threads={len(os.sched_getaffinity(0))}")
 connection.execute("set enable_progress_bar=false")
 began = time.perf_counter()
 connection.sql(
@@ -69,7 +70,6 @@ print(time.perf_counter() - began)
 
 DPUNION = """
 import sys, time
-from pathlib import Path
 import dpunion
 import dpunion.pipeline
 dpunion.plan(epsilon=float(sys.argv[3]), delta=float(sys.argv[4]))
@@ -77,6 +77,32 @@ dpunion.release([("a", "b")], epsilon=float(sys.argv[3]), delta=float(sys.argv[4
 began = time.perf_counter()
 release = dpunion.release(sys.argv[1], user="user", item="item", epsilon=float(sys.argv[3]), delta=float(sys.argv[4]))
 release.write(sys.argv[2], overwrite=True)
+print(time.perf_counter() - began)
+"""
+
+# What the first one times is reading, splitting and numbering; the second one is the whole release.
+WORDS = """
+import sys, time
+import pyarrow as pa
+from dpunion.randomness import RunKey
+from dpunion.reading import ValueKind, open_rows
+from dpunion.sets.encoding import number_rows
+from dpunion.sets.spill import RowStore
+from dpunion.threads import usable_cores
+def read(source):
+    with open_rows(source, user="user", value="text", kind=ValueKind.TEXT) as rows, RowStore() as store:
+        number_rows(rows, store, RunKey.for_tests(1), split_words=True, threads=usable_cores())
+read(pa.table({"user": ["a"], "text": ["some words"]}))
+began = time.perf_counter()
+read(sys.argv[1])
+print(time.perf_counter() - began)
+"""
+TRIGRAMS = """
+import sys, time
+from dpunion import release_ngrams
+release_ngrams([("a", "some words here")], epsilon=3.0, delta=1e-6)
+began = time.perf_counter()
+release_ngrams(sys.argv[1], user="user", text="text", longest=3, epsilon=3.0, delta=1e-6)
 print(time.perf_counter() - began)
 """
 
@@ -91,10 +117,25 @@ class Measured:
     printed: str
 
 
-def run(words: list[str]) -> Measured:
+@contextlib.contextmanager
+def pinned(to_one: bool) -> Iterator[None]:  # noqa: FBT001
+    """Let the processes that are started inside use one core only, if that is asked for."""
+    cores = os.sched_getaffinity(0)
+    if to_one:
+        os.sched_setaffinity(0, {max(cores)})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, cores)
+
+
+def run(words: list[str], *, one_core: bool = False) -> Measured:
     """Run a process and measure it."""
     began = time.perf_counter()
-    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+    with (
+        pinned(one_core),
+        subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process,
+    ):
         printed = process.stdout.read() if process.stdout else ""
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
@@ -120,78 +161,39 @@ def contenders(path: Path, out: Path, *, limit: str | None, peers: bool) -> dict
     return found
 
 
+def seconds_of(who: str, measured: list[Measured]) -> float:
+    """Return the best time: on the clock, or what was printed where only a part of the process counts."""
+    return min(float(one.printed) if who.endswith("first byte") else one.wall for one in measured)
+
+
 def compare(name: str, path: Path, repeats: int, *, limit: str | None = None, peers: bool = True) -> dict[str, Any]:
-    """Let the contenders take turns and print the best of each beside DuckDB's."""
+    """Let the contenders take turns and print the best of each beside DuckDB's, and beside itself on one core."""
     with tempfile.TemporaryDirectory() as folder:
         commands = contenders(path, Path(folder) / "out.parquet", limit=limit, peers=peers)
         runs: dict[str, list[Measured]] = {who: [] for who in commands}
-        for _ in range(repeats):
+        alone: dict[str, list[Measured]] = {who: [] for who in commands}
+        for turn in range(repeats):
             for who, words in commands.items():
                 runs[who].append(run(words))
+                if turn < max(1, repeats - 1):
+                    alone[who].append(run(words, one_core=True))
     rows = {}
     for who, measured in runs.items():
+        wall, one_core = seconds_of(who, measured), seconds_of(who, alone[who])
         best = min(measured, key=lambda one: one.wall)
-        wall = min(float(one.printed) for one in measured) if who.endswith("first byte") else best.wall
-        rows[who] = {"wall": wall, "cpu": best.cpu, "memory": max(one.memory for one in measured)}
+        memory = max(one.memory for one in measured)
+        rows[who] = {"wall": wall, "cpu": best.cpu, "memory": memory, "one_core": one_core, "scaling": wall / one_core}
     if peers:
         first_byte = min(float(one.printed) for one in runs["duckdb"])
         for who, row in rows.items():
             row["ratio"] = row["wall"] / (first_byte if who.endswith("first byte") else rows["duckdb"]["wall"])
-    print(f"\n{name}: {path.stat().st_size / 1e6:,.0f} MB")
-    print(f"  {'':26}{'wall s':>9}{'CPU s':>9}{'GB':>7}{'x DuckDB':>10}")
+    print(f"\n{name}: {path.stat().st_size / 1e6:,.0f} MB, {len(os.sched_getaffinity(0))} cores and one")
+    print(f"  {'':26}{'wall s':>9}{'CPU s':>9}{'GB':>7}{'x DuckDB':>10}{'one core s':>12}{'all / one':>11}")
     for who, row in rows.items():
-        ratio = f"{row['ratio']:>10.2f}" if "ratio" in row else ""
-        print(f"  {who:26}{row['wall']:>9.2f}{row['cpu']:>9.2f}{row['memory']:>7.2f}{ratio}", flush=True)
+        ratio = f"{row['ratio']:>10.2f}" if "ratio" in row else f"{'':10}"
+        scaling = f"{row['one_core']:>12.2f}{row['scaling']:>11.2f}"
+        print(f"  {who:26}{row['wall']:>9.2f}{row['cpu']:>9.2f}{row['memory']:>7.2f}{ratio}{scaling}", flush=True)
     return {"name": name, "bytes": path.stat().st_size, "contenders": rows}
-
-
-def generated(folder: Path, name: str, users: int) -> Path:
-    """Return the set with this many users, rows grouped by user, made when it is not there."""
-    path = folder / f"{name}.parquet"
-    if not path.exists():
-        AskRedditLike(users=users).write_parquet(path.with_suffix(".tmp"))
-        path.with_suffix(".tmp").rename(path)
-    return path
-
-
-def rewritten_by_duckdb(path: Path) -> Path:
-    """Return the same rows in a file written by DuckDB."""
-    import duckdb
-
-    target = path.with_name(path.stem + "-duckdb.parquet")
-    if not target.exists():
-        duckdb.sql(f"copy (from '{path}') to '{target}' (compression zstd)")
-    return target
-
-
-def as_csv(path: Path) -> Path:
-    """Return the same rows as CSV."""
-    target = path.with_suffix(".csv")
-    if not target.exists():
-        pa.csv.write_csv(pq.read_table(path), target, pa.csv.WriteOptions(quoting_style="none"))
-    return target
-
-
-def shuffled(folder: Path, name: str, users: int) -> Path:
-    """Return the set with this many users, rows in random order."""
-    path = folder / f"{name}-shuffled.parquet"
-    if path.exists():
-        return path
-    maker = AskRedditLike(users=users)
-    parts = [(owner.astype(np.int32), token.astype(np.int32)) for owner, token in maker.chunks()]
-    owners, tokens = (np.concatenate(column) for column in zip(*parts, strict=True))
-    order = np.random.default_rng(1).permutation(len(owners))
-    owners, tokens = owners[order], tokens[order]
-    people = pa.array([f"user{number}" for number in range(users)])
-    words = pa.array([f"word{rank}" for rank in range(maker.items + 1)])
-    schema = pa.schema({"user": pa.string(), "item": pa.string()})
-    with pq.ParquetWriter(path.with_suffix(".tmp"), schema, compression="zstd") as writer:
-        for start in range(0, len(owners), 1 << 20):
-            rows = slice(start, start + (1 << 20))
-            columns = {"user": people.take(pa.array(owners[rows])), "item": words.take(pa.array(tokens[rows]))}
-            writer.write_table(pa.table(columns))
-    path.with_suffix(".tmp").rename(path)
-    return path
 
 
 def command(path: Path, out: Path, *more: str) -> list[str]:
@@ -202,13 +204,32 @@ def command(path: Path, out: Path, *more: str) -> list[str]:
 
 def same_within_limit(path: Path) -> dict[str, Any]:
     """Say whether a memory limit changes what is released, under one test key."""
-    with tempfile.TemporaryDirectory() as folder:
-        names = [Path(folder) / name for name in ("whole.parquet", "limited.parquet")]
-        for name, more in zip(names, ([], ["--memory-limit", "100MB"]), strict=True):
-            run(command(path, name, "--unsafe-test-key", str(TEST_KEY), *more))
-        sets = [pq.read_table(name)["item"].to_pylist() for name in names]
+    sets = [released(path, *more)[0] for more in ((), ("--memory-limit", "100MB"))]
     print(f"  with and without --memory-limit 100MB, one test key: {len(sets[0]):,} items,", said(sets[0] == sets[1]))
     return {"name": "memory limit", "released": len(sets[0]), "identical": sets[0] == sets[1]}
+
+
+def same_with_threads(path: Path, repeats: int) -> dict[str, Any]:
+    """Say whether the number of threads changes what is released, under one test key, and what it changes in time."""
+    sets: dict[int, list[str]] = {}
+    walls: dict[int, float] = {}
+    for _ in range(repeats):
+        for threads in THREADS:
+            sets[threads], wall = released(path, "--threads", str(threads))
+            walls[threads] = min(wall, walls.get(threads, wall))
+    identical = all(one == sets[1] for one in sets.values())
+    times = ", ".join(f"{threads}: {wall:.2f} s" for threads, wall in walls.items())
+    print(f"  threads, one test key: {len(sets[1]):,} items, {said(identical)}; {times}")
+    print(f"  8 threads over 2: {walls[8] / walls[2]:.2f}", flush=True)
+    return {"name": "threads", "released": len(sets[1]), "identical": identical, "wall": walls}
+
+
+def released(path: Path, *more: str) -> tuple[list[str], float]:
+    """Return what the command releases under the test key, and the seconds."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "out.parquet"
+        wall = run(command(path, out, "--unsafe-test-key", str(TEST_KEY), *more)).wall
+        return pq.read_table(out)["item"].to_pylist(), wall
 
 
 def said(identical: bool) -> str:  # noqa: FBT001
@@ -235,28 +256,6 @@ def time_twins(path: Path, whole: float) -> dict[str, Any]:
     return {"name": "twins", "pairs": len(pairs), "wall": seconds, "extrapolated": extrapolated, "identical": identical}
 
 
-def skewed(folder: Path) -> dict[str, Path]:
-    """Return three sets with as many pairs: ordinary people, one user with all items, users with one item each."""
-    numbers = np.arange(SKEWED_PAIRS)
-    usual = np.random.default_rng(1)
-    makers = {
-        "ordinary": lambda: (numbers // 40, usual.integers(0, 20_000, SKEWED_PAIRS)),
-        "one_user": lambda: (np.zeros(SKEWED_PAIRS, np.int64), numbers),
-        "many_users": lambda: (numbers, numbers % 20_000),
-    }
-    for name, maker in makers.items():
-        path = folder / f"{name}.parquet"
-        if not path.exists():
-            users, items = maker()
-            pq.write_table(pa.table({"user": labelled("user", users), "item": labelled("item", items)}), path)
-    return {name: folder / f"{name}.parquet" for name in makers}
-
-
-def labelled(word: str, numbers: Any) -> pa.Array:
-    """Return texts like user17."""
-    return pa.compute.binary_join_element_wise(word, pa.array(numbers).cast(pa.string()), "")
-
-
 def compare_skew(folder: Path) -> dict[str, Any]:
     """Print the peak memory for skewed data beside that for ordinary data with as many pairs."""
     print(
@@ -264,8 +263,8 @@ def compare_skew(folder: Path) -> dict[str, Any]:
     )
     rows: dict[str, dict[str, float]] = {}
     with tempfile.TemporaryDirectory() as temporary:
-        for name, path in skewed(folder).items():
-            measured = run(command(path, Path(temporary) / "out.parquet"))
+        for name in SKEWED:
+            measured = run(command(ready(folder, name), Path(temporary) / "out.parquet"))
             rows[name] = {"wall": measured.wall, "cpu": measured.cpu, "memory": measured.memory}
             ratio = measured.memory / rows["ordinary"]["memory"]
             print(
@@ -274,38 +273,66 @@ def compare_skew(folder: Path) -> dict[str, Any]:
     return {"name": "skew", "contenders": rows}
 
 
+def compare_texts(folder: Path, repeats: int) -> dict[str, Any]:
+    """Print how long texts take to become numbered words, and trigrams, on all cores and on one."""
+    sources = {"generated": ready(folder, "texts")}
+    if os.environ.get("DPUNION_DATA"):
+        sources = {"imdb": Path(os.environ["DPUNION_DATA"]) / "imdb_reviews_50k.parquet", **sources}
+    steps = [("words", WORDS, name) for name in sources] + [("trigrams", TRIGRAMS, "generated")]
+    print(f"\ntexts, from first byte\n  {'':26}{'wall s':>9}{'GB':>7}{'one core s':>12}{'all / one':>11}")
+    rows: dict[str, dict[str, float]] = {}
+    for what, code, name in steps:
+        words = [sys.executable, "-c", code, str(sources[name])]
+        runs = [run(words) for _ in range(repeats)]
+        wall = min(float(one.printed) for one in runs)
+        alone = min(float(run(words, one_core=True).printed) for _ in range(repeats))
+        memory = max(one.memory for one in runs)
+        rows[f"{what}, {name}"] = {"wall": wall, "memory": memory, "one_core": alone, "scaling": wall / alone}
+        print(f"  {what + ', ' + name:26}{wall:>9.2f}{memory:>7.2f}{alone:>12.2f}{wall / alone:>11.2f}", flush=True)
+    return {"name": "texts", "contenders": rows}
+
+
+def measure(arguments: argparse.Namespace) -> list[dict[str, Any]]:
+    """Print the tables that were asked for, and return their numbers."""
+    folder, repeats = arguments.folder, arguments.repeats
+    if arguments.billion:
+        return [compare("one billion pairs", ready(folder, "billion"), 1, peers=False)]
+    if arguments.skew:
+        return [compare_skew(folder)]
+    if arguments.texts:
+        return [compare_texts(folder, repeats)]
+    if arguments.large:
+        return [
+            compare("77M pairs, grouped by user", ready(folder, "large"), max(1, repeats - 1), limit="2GB"),
+            compare("77M pairs, shuffled", ready(folder, "large-shuffled"), max(1, repeats - 1), limit="2GB"),
+        ]
+    small = ready(folder, "small")
+    compared = compare("8.6M pairs, Parquet by pyarrow", small, repeats)
+    return [
+        compared,
+        same_within_limit(small),
+        same_with_threads(small, repeats),
+        time_twins(small, compared["contenders"]["dpunion"]["wall"]),
+        compare("8.6M pairs, Parquet by DuckDB", ready(folder, "small-duckdb"), repeats),
+        compare("8.6M pairs, CSV", ready(folder, "small.csv"), repeats),
+    ]
+
+
 def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--large", action="store_true")
+    parser.add_argument("--texts", action="store_true")
     parser.add_argument("--billion", action="store_true")
     parser.add_argument("--skew", action="store_true")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "dpunion-benchmark")
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
-    arguments.folder.mkdir(parents=True, exist_ok=True)
-    machine = f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
+    peers = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in ("duckdb", "polars"))
+    machine = f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, {peers}"
     print(f"{machine}; {time.strftime('%Y-%m-%d')}")
-    results = []
-    if arguments.billion:
-        path = generated(arguments.folder, "billion", 25_900_000)
-        results.append(compare("one billion pairs", path, 1, peers=False))
-    elif arguments.skew:
-        results.append(compare_skew(arguments.folder))
-    else:
-        small = generated(arguments.folder, "small", 223_388)
-        results.append(compare("8.6M pairs, Parquet by pyarrow", small, arguments.repeats))
-        results.append(same_within_limit(small))
-        results.append(time_twins(small, results[0]["contenders"]["dpunion"]["wall"]))
-        results.append(compare("8.6M pairs, Parquet by DuckDB", rewritten_by_duckdb(small), arguments.repeats))
-        results.append(compare("8.6M pairs, CSV", as_csv(small), arguments.repeats))
-    if arguments.large:
-        large = generated(arguments.folder, "large", 2_000_000)
-        mixed = shuffled(arguments.folder, "large", 2_000_000)
-        repeats = max(1, arguments.repeats - 1)
-        results.append(compare("77M pairs, grouped by user", large, repeats, limit="2GB"))
-        results.append(compare("77M pairs, shuffled", mixed, repeats, limit="2GB"))
+    results = measure(arguments)
     if arguments.json:
         record = {"machine": machine, "date": time.strftime("%Y-%m-%d"), "results": results}
         arguments.json.parent.mkdir(parents=True, exist_ok=True)

@@ -36,6 +36,20 @@ SERVERS = {"spark", "postgres_url", "s3_address"}
 running: list[pytest.Item] = []
 
 
+def pytest_addoption(parser):
+    """Let `pytest --threads 4` run all that takes no number of threads with so many: see `make test-threads`."""
+    parser.addoption("--threads", type=int, help="as if this many cores were usable; 1: processes have one core too")
+
+
+def pytest_configure(config):
+    """Make as many cores usable, or seem so, as were asked for."""
+    threads = config.getoption("--threads")
+    if threads == 1:
+        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+    elif threads is not None:
+        os.sched_getaffinity = lambda _pid: set(range(threads))
+
+
 def pytest_collection_modifyitems(items):
     """Mark what is too much for a first run: `full`."""
     for item in items:

@@ -8,15 +8,17 @@ at locks written in C, which are taken whole or not at all, and work that takes 
 
 from __future__ import annotations
 
+import collections
 import os
 import queue
 import signal
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import FrameType, TracebackType
 from typing import Any, Generic, ParamSpec, Self, TypeVar, cast
 
 P = ParamSpec("P")
+S = TypeVar("S")
 T = TypeVar("T")
 
 INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -110,10 +112,41 @@ def _work_off(tasks: queue.SimpleQueue[Task[Any] | None]) -> None:
 
 
 def work_in_threads(work: Callable[[T], None], shares: Sequence[T]) -> None:
-    """Do each share of the work in a thread of its own; kernels run without the interpreter lock."""
+    """Do each share of the work in a thread of its own, a single one here; kernels hold no interpreter lock."""
+    if len(shares) == 1:
+        work(shares[0])
+        return
     with Threads(len(shares)) as threads:
         for task in [threads.submit(work, share) for share in shares]:
             task.result()
+
+
+def work_in_order(work: Callable[[S], T], things: Iterable[S], threads: int) -> Iterator[T]:
+    """Yield work(thing) for each thing, in order, while some threads are at later ones; with one, all is done here.
+
+    The things are fetched here, one more than there are threads ahead of what is yielded.
+
+    Guarantees: what is raised is what one thread would have raised, the first by the order of the things.
+    """
+    if threads == 1:
+        yield from map(work, things)
+        return
+    rest = iter(things)
+    waiting: collections.deque[Task[T]] = collections.deque()
+    end: list[Exception | None] = []
+    with Threads(threads) as pool:
+        while waiting or not end:
+            while not end and len(waiting) <= threads:
+                try:
+                    waiting.append(pool.submit(work, next(rest)))
+                except StopIteration:
+                    end.append(None)
+                except Exception as error:  # noqa: BLE001 - raised below, after what came before it
+                    end.append(error)
+            if waiting:
+                yield waiting.popleft().result()
+    if end[0] is not None:
+        raise end[0]
 
 
 def uninterrupted(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from strategies import csr
 
 from dpunion.contributions import Contributions, ItemTable
-from dpunion.kernels import bounding, descent, grouping, hashing, interning, shares
+from dpunion.kernels import bounding, descent, grouping, hashing, interning, lines, shares
 from dpunion.lab import study
 from dpunion.sets import narrowing
 from dpunion.sets.grouping import digest_order
@@ -119,15 +119,22 @@ def test_spread(a, b, seed):
     assert int(hashing.hash_pair(np.uint64(a), np.uint64(b), np.uint64(seed))) == twin_hashing.spread(a, b, seed)
 
 
+@given(st.binary(max_size=300), st.sampled_from([10, 13, 0, 255]))
+def test_count_byte(data, byte):
+    assert lines.count_byte(np.frombuffer(data, np.uint8), byte) == data.count(bytes([byte]))
+
+
 def intern(strings, seed, slots, dtype=np.int64, before=b""):
     offsets = np.cumsum([len(before), *(len(s) for s in strings)], dtype=dtype)
     data = np.frombuffer(before + b"".join(strings), np.uint8) if before or any(strings) else np.empty(0, np.uint8)
     codes = np.empty(len(strings), np.int32)
     table_offsets, table_data = np.zeros(slots // 2 + 1, np.int64), np.empty(1 << 16, np.uint8)
-    done, count = interning.intern_rows(
-        offsets, data, 0, codes, np.zeros(slots, np.uint64), table_offsets, table_data, 0, seed
+    state = np.zeros(interning.STATE_WORDS, np.uint64)
+    done = interning.intern_rows(
+        offsets, data, 0, codes, np.zeros(slots, np.uint64), table_offsets, table_data, state, seed
     )
     assert done == len(strings)
+    count = int(state[int(interning.COUNT)])
     table = [table_data[table_offsets[i] : table_offsets[i + 1]].tobytes() for i in range(count)]
     return codes.tolist(), table
 

@@ -38,7 +38,6 @@ MOST_LINES, LONGEST_FUNCTION = 400, 60
 # Longer than they should be: they may shrink, not grow; one that fits is taken off the list.
 LONG_MODULES = {"algorithms.py": 411, "mechanisms.py": 464}
 LONG_FUNCTIONS = {
-    "kernels/interning.py intern_rows": 65,
     "pipeline.py release": 69,
 }
 RANDOM_HOMES = {"randomness.py"}

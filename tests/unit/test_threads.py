@@ -17,13 +17,15 @@ from hypothesis import strategies as st
 
 import dpunion.threads
 from dpunion.algorithms import UserOrder
+from dpunion.errors import BadSource
 from dpunion.randomness import RunKey
-from dpunion.sets import spill
+from dpunion.sets import spill, strings
 from dpunion.sets.encoding import Normalization, encode
 from dpunion.sets.grouping import even_ranges, heavy_ranges
 from dpunion.sets.streams import encode_ngrams
+from dpunion.sets.strings import StringTable
 from dpunion.splitting import Splitting
-from dpunion.threads import INTERRUPTS, Threads, uninterrupted, usable_cores, work_in_threads
+from dpunion.threads import INTERRUPTS, Threads, uninterrupted, usable_cores, work_in_order, work_in_threads
 
 BRIEFLY = 20.0
 """Seconds after which something that takes none counts as hung."""
@@ -160,28 +162,38 @@ def test_uninterrupted_work_may_run_in_any_thread():
 
 RELEASE_STRUCK_AT_A_LOCK = """
     import signal, sys, threading
+    import numpy as np
     from llvmlite.binding import ffi
-    from dpunion import cli
+    from dpunion import cli, reading
+    from dpunion.kernels import bounding
     from dpunion.sets import strings
     nth, taken, struck = int(sys.argv.pop(1)), [], threading.Event()
     def in_main():
         return threading.current_thread() is threading.main_thread()
     def strike():
         # Called by llvmlite just after it took its lock.
-        if in_main() and reading:
+        if in_main() and loading:
             taken.append(None)
             if len(taken) == nth:
                 struck.set()
                 signal.raise_signal(signal.SIGINT)
     ffi.register_lock_callback(strike, lambda: None)
-    reading, real = [], strings.StringTable.number
+    loading, real = [], strings.StringTable.number
     def number(*given):
         # The other thread needs the lock after the main one was struck.
-        reading.append(None)
-        if not in_main():
-            struck.wait()
+        struck.wait()
         return real(*given)
     strings.StringTable.number = number
+    real_pieces = reading.pieces_of
+    def pieces_of(*given):
+        # The main thread loads kernels while the other one is at the first piece.
+        yield from real_pieces(*given)
+        loading.append(None)
+        items, held = np.zeros(1, np.int32), np.zeros(1, np.bool_)
+        bounding.mark_items(items, held)
+        bounding.gather_users(np.zeros(1, int), items, np.zeros(1, int), np.arange(2), items)
+        bounding.drop_items(np.zeros(1, int), items, np.ones(1, int), held)
+    reading.pieces_of = pieces_of
     cli.main()
 """
 
@@ -230,6 +242,79 @@ def test_each_share_is_worked_off_once_and_errors_come_out():
         work_in_threads(lambda share: 1 // share, [1, 0])
 
 
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_work_comes_back_in_its_order_and_little_is_fetched_ahead(threads):
+    fetched = []
+
+    def things():
+        for number in range(40):
+            fetched.append(number)
+            yield number
+
+    def work(number):
+        time.sleep(0.002 * (number % 3))
+        return number * number
+
+    for place, made in enumerate(work_in_order(work, things(), threads)):
+        assert made == place * place
+        assert len(fetched) <= place + 1 + threads
+    assert len(fetched) == 40
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+@pytest.mark.parametrize("broken", [(3, None), (3, 4), (None, 4), (4, 4)])
+def test_the_first_error_in_the_order_of_the_work_is_raised(threads, broken):
+    """Whether a thing cannot be fetched or cannot be worked on, and however late the earlier error comes."""
+    in_work, in_fetching = broken
+    done = []
+
+    def things():
+        for number in range(9):
+            if number == in_fetching:
+                raise LookupError(number)
+            yield number
+
+    def work(number):
+        if number == in_work:
+            time.sleep(0.02)
+            raise ZeroDivisionError(number)
+        return number
+
+    first = min(number for number in broken if number is not None)
+    with pytest.raises(ZeroDivisionError if in_work == 3 else LookupError):
+        for made in work_in_order(work, things(), threads):
+            done.append(made)  # noqa: PERF402 - what comes before the error counts
+    assert done == list(range(first))
+
+
+def test_strings_have_one_number_whichever_threads_bring_them():
+    """A table of two places grows in all ways while eight threads number overlapping strings, short and long."""
+    names = [f"{number * 7919 % 4001}" + "x" * (number % 40) for number in range(4001)]
+    table = StringTable(np.uint64(7), capacity=2, threads=8)
+
+    def number(start):
+        mine = names[start:] + names[:start]
+        return mine, table.number(pa.array(mine)).tolist()
+
+    found = {}
+    for mine, numbers in work_in_order(number, [start * 137 % 4001 for start in range(48)], 8):
+        assert all(found.setdefault(name, number) == number for name, number in zip(mine, numbers, strict=True))
+    assert sorted(found.values()) == list(range(len(set(names)))) == list(range(table.count))
+    offsets, data = table.buffers()
+    for name, place in found.items():
+        assert data[offsets[place] : offsets[place + 1]].tobytes().decode() == name
+
+
+def test_too_many_strings_are_refused_in_every_thread(monkeypatch):
+    monkeypatch.setattr(strings, "MAX_ITEMS", 100)
+    table = StringTable(np.uint64(7), capacity=2, threads=4)
+    arrays = [pa.array([f"{start} {number}" for number in range(1000)]) for start in range(4)]
+    with Threads(4) as threads:
+        for task in [threads.submit(table.number, array) for array in arrays]:
+            with pytest.raises(BadSource, match="more than 100 distinct values"):
+                task.result()
+
+
 def test_all_usable_cores_are_used():
     assert usable_cores() == len(os.sched_getaffinity(0)) >= 1
 
@@ -262,5 +347,5 @@ def test_the_number_of_threads_changes_nothing(order, limit, spills, monkeypatch
         return parts_of(words), parts_of(ngrams)
 
     expected = encoded(1)
-    for threads in (None, 2, 3, 5):
+    for threads in (None, 2, 3, 8):
         assert encoded(threads) == expected

@@ -145,12 +145,12 @@ Engine = Annotated[
     str, typer.Option("--engine", help="local, or spark: SOURCE is then read by Spark.", rich_help_panel=SPARK)
 ]
 Master = Annotated[
-    str | None,
-    typer.Option("--master", help="Where Spark runs: local[4], spark://..., yarn.", rich_help_panel=SPARK),
+    str | None, typer.Option("--master", help="Where Spark runs: local[4], spark://..., yarn.", rich_help_panel=SPARK)
 ]
+ThreadCount = Annotated[int | None, typer.Option("--threads", help="How many work at a time.", rich_help_panel=DATA)]
 Shards = Annotated[
     int | None,
-    typer.Option("--shards", help="Policies on Spark: spread the users over this many (8).", rich_help_panel=SPARK),
+    typer.Option("--shards", help="Policies on Spark: spread users over this many.", rich_help_panel=SPARK),
 ]
 SparkSettings = Annotated[
     list[str] | None,
@@ -297,6 +297,7 @@ class EngineOptions(Group):
     master: Master = None
     shards: Shards = None
     spark_settings: SparkSettings = None
+    threads: ThreadCount = None
 
     def source(self, reading: ReadingOptions) -> Any:
         """Return what is read, as the engine takes it; what Spark reads is only named here."""
@@ -318,6 +319,8 @@ class EngineOptions(Group):
             raise BadParameter(
                 "--master, --shards, --conf and --out-folder are for Spark.", "Add --engine spark, or leave them out."
             )
+        if self.engine == "spark" and self.threads is not None:
+            raise BadParameter("--threads is not for Spark.", "Leave it out.")
 
     @contextlib.contextmanager
     def running(self, memory_limit: str | None, *, overwrite: bool) -> typing.Iterator[Run]:
@@ -329,15 +332,15 @@ class EngineOptions(Group):
             yield Run(memory_limit=memory_limit, shards=self.shards, progress=step, overwrite=overwrite)
             return
         with progress_bar() as progress:
-            yield Run(memory_limit=memory_limit, progress=progress, overwrite=overwrite)
+            yield Run(memory_limit=memory_limit, threads=self.threads, progress=progress, overwrite=overwrite)
 
     def values(self) -> dict[str, Any]:
-        """Return the options of Spark as they are recorded beside an output: none where it was not used.
+        """Return what is recorded beside an output: what was given of threads, or of Spark where it was used.
 
         Guarantees: settings that hold a password, key or token are left out.
         """
         if self.engine == "local":
-            return {}
+            return {} if self.threads is None else {"threads": self.threads}
         kept = [one for one in self.spark_settings or [] if not CREDENTIALS.search(one.partition("=")[0])]
         return {"engine": self.engine, "master": self.master, "shards": self.shards, "conf": kept or None}
 

@@ -88,11 +88,53 @@ def _word_at(_typing: Any, data: Any, at: Any) -> Any:
     return numba.types.uint64(data, at), emit
 
 
+def _load_word(_typing: Any, words: Any, at: Any) -> Any:
+    """Say how `load_word` is compiled."""
+
+    def emit(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        array = context.make_array(signature.args[0])(context, builder, values[0])
+        return builder.load_atomic(builder.gep(array.data, [values[1]]), "acquire", 8)
+
+    return numba.types.uint64(words, at), emit
+
+
+def _store_word(_typing: Any, words: Any, at: Any, value: Any) -> Any:
+    """Say how `store_word` is compiled."""
+
+    def emit(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        array = context.make_array(signature.args[0])(context, builder, values[0])
+        builder.store_atomic(values[2], builder.gep(array.data, [values[1]]), "release", 8)
+        return context.get_dummy_value()
+
+    return numba.types.void(words, at, value), emit
+
+
+def _take_word(_typing: Any, words: Any, at: Any) -> Any:
+    """Say how `take_word` is compiled."""
+
+    def emit(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        array = context.make_array(signature.args[0])(context, builder, values[0])
+        place, word = builder.gep(array.data, [values[1]]), llvmlite.ir.IntType(64)
+        found = builder.cmpxchg(place, word(0), word(1), "acq_rel", "monotonic")
+        return builder.extract_value(found, 1)
+
+    return numba.types.boolean(words, at), emit
+
+
 word_at: Callable[[npt.NDArray[np.uint8], np.uint64], np.uint64] = numba.extending.intrinsic(_word_at)
 """In kernels: the eight bytes data[at:at+8], little-endian. Bounds are the caller's to keep.
 
 subtle: eight bytes read one by one and joined are turned into one load only where nothing is done to the word at once.
 """
+
+load_word: Callable[[npt.NDArray[np.uint64], np.uint64], np.uint64] = numba.extending.intrinsic(_load_word)
+"""In kernels: words[at], and with it all that the thread that stored it had written before."""
+
+store_word: Callable[[npt.NDArray[np.uint64], np.uint64, np.uint64], None] = numba.extending.intrinsic(_store_word)
+"""In kernels: write words[at] for `load_word` in other threads."""
+
+take_word: Callable[[npt.NDArray[np.uint64], np.uint64], bool] = numba.extending.intrinsic(_take_word)
+"""In kernels: make words[at] 1 if it is 0, and say whether it was; of several threads one is told so."""
 
 
 class ForgivingCache(numba.core.caching.FunctionCache):  # type: ignore[misc]

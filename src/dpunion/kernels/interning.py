@@ -7,6 +7,9 @@ memory finds and compares it; of a longer one they hold its hash and size, and i
     word 1   number + 1 << 32 | size << 24 | bytes 9, 10, 11  or  number + 1 << 32 | 255 << 24 | size modulo 2^24
 
 Hashes only choose where to look; equality is always decided on the bytes, so no collision can merge two strings.
+
+Any number of threads look strings up at once, without waiting. One at a time enters a new string: word 1 of its place
+is written last, so that who sees it sees all of the string. The table grows while no thread is inside.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ from __future__ import annotations
 import numpy as np
 
 from dpunion.contributions import Int32s, Int64s, Uint8s, Uint64s
-from dpunion.kernels.compiler import inlined, kernel, word_at
+from dpunion.kernels.compiler import inlined, kernel, load_word, store_word, take_word, word_at
 from dpunion.kernels.hashing import U0, U1, U3, U7, U8, U16, U24, U32, hash_pair, table_hash
 
 LOW_HALF = np.uint64(0xFFFFFFFF)
@@ -24,6 +27,11 @@ SIZE_MASK = np.uint64((1 << 24) - 1)
 BLOCK = 512
 # At most two places of three are taken.
 FULL = (2, 3)
+# What threads share, each word in a cache line of its own: whether one enters a string, how many strings there are, and
+# whether there is no room for one more.
+STATE_WORDS = 24
+BUSY, COUNT, FULL_UP = np.uint64(0), np.uint64(8), np.uint64(16)
+MOST_TRIES = 1000
 
 
 @kernel
@@ -64,6 +72,79 @@ def same_bytes(a: Uint8s, a_start: np.uint64, b: Uint8s, b_start: np.uint64, siz
     return bool(word_at(a, a_start + size - U8) == word_at(b, b_start + size - U8))
 
 
+@inlined
+def find_string(
+    data: Uint8s,
+    start: np.uint64,
+    size: np.uint64,
+    a: np.uint64,
+    b: np.uint64,
+    at: np.uint64,
+    slots: Uint64s,
+    table_offsets: Int64s,
+    table_data: Uint8s,
+) -> tuple[np.int64, np.uint64]:
+    """Return (number, place) of a string whose words are a and b, looked for from place `at` on.
+
+    Without it the number is -1, and the place is a free one.
+    """
+    mask = np.uint64((len(slots) >> 1) - 1)
+    while True:
+        taken = load_word(slots, (at << U1) + U1)
+        if taken == U0:
+            return np.int64(-1), at
+        if slots[at << U1] == a and taken & LOW_HALF == b:
+            code = np.int64(taken >> U32) - 1
+            if b < LONG:
+                return code, at
+            begin = np.uint64(table_offsets[code])
+            if np.uint64(table_offsets[code + 1]) - begin == size and same_bytes(data, start, table_data, begin, size):
+                return code, at
+        at = (at + U1) & mask
+
+
+@kernel
+def enter_string(
+    data: Uint8s,
+    start: np.uint64,
+    size: np.uint64,
+    a: np.uint64,
+    b: np.uint64,
+    at: np.uint64,
+    slots: Uint64s,
+    table_offsets: Int64s,
+    table_data: Uint8s,
+    state: Uint64s,
+) -> np.int64:
+    """Give a string that was not found the next number, and return it; or that which it got in another thread.
+
+    Returns -1 when the table must grow, or another thread enters strings for too long. In-place on the table.
+
+    Guarantees: of all threads one at a time enters a string; who finds a string finds all of it.
+    """
+    tries = 0
+    while not take_word(state, BUSY):
+        tries += 1
+        if tries > MOST_TRIES:
+            return np.int64(-1)
+    code, at = find_string(data, start, size, a, b, at, slots, table_offsets, table_data)
+    if code < 0:
+        count = np.int64(state[COUNT])
+        end = table_offsets[count]
+        if must_grow(count, end + np.int64(size), slots, table_offsets, table_data):
+            store_word(state, FULL_UP, U1)
+        else:
+            for i in range(size):
+                table_data[np.uint64(end) + np.uint64(i)] = data[start + np.uint64(i)]
+            code = count
+            table_offsets[count + 1] = end + np.int64(size)
+            state[COUNT] = np.uint64(count + 1)
+            slots[at << U1] = a
+            store_word(slots, (at << U1) + U1, (np.uint64(count + 1) << U32) | b)
+    store_word(state, BUSY, U0)
+    return code
+
+
 @kernel
 def intern_rows(
     offsets: Int64s,
@@ -73,22 +154,27 @@ def intern_rows(
     slots: Uint64s,
     table_offsets: Int64s,
     table_data: Uint8s,
-    count: int,
+    state: Uint64s,
     seed: np.uint64,
-) -> tuple[int, int]:
+) -> int:
     """Number the strings of rows `first`... in order of first appearance; stop when the table must grow.
 
     offsets: int32|int64[rows+1] and data: uint8[] are Arrow's; codes: int32[rows], written. slots: uint64[2^(k+1)],
-    two words for each of 2^k places; table_offsets: int64[capacity+1], table_data: uint8[capacity].
-    Returns (rows done, strings in the table). In-place on codes, slots and the table.
+    two words for each of 2^k places; table_offsets: int64[capacity+1], table_data: uint8[capacity]; state:
+    uint64[STATE_WORDS], what the threads that do this at once share. Returns the rows done. In-place on codes, slots,
+    the table and the state.
 
-    Guarantees: equal bytes get equal numbers, different bytes different ones, whatever their hashes.
+    Guarantees: equal bytes get equal numbers, different bytes different ones, whatever their hashes and the threads.
     """
     rows = len(offsets) - 1
     mask = np.uint64((len(slots) >> 1) - 1)
     firsts, rests, places = np.empty(BLOCK, np.uint64), np.empty(BLOCK, np.uint64), np.empty(BLOCK, np.uint64)
     touched = U0
+    done = rows
     for block in range(first, rows, BLOCK):
+        if load_word(state, FULL_UP) != U0:
+            done = block
+            break
         stop = min(block + BLOCK, rows)
         for row in range(block, stop):
             start = np.uint64(offsets[row])
@@ -103,39 +189,23 @@ def intern_rows(
             start = np.uint64(offsets[row])
             size = np.uint64(offsets[row + 1]) - start
             a, b, at = firsts[row - block], rests[row - block], places[row - block]
-            while True:
-                taken = slots[(at << U1) + U1]
-                if slots[at << U1] == a and taken & LOW_HALF == b and taken != U0:
-                    code = np.int64(taken >> U32) - 1
-                    begin = np.uint64(table_offsets[code]) if b >= LONG else U0
-                    if b < LONG or (
-                        np.uint64(table_offsets[code + 1]) - begin == size
-                        and same_bytes(data, start, table_data, begin, size)
-                    ):
-                        codes[row] = code
-                        break
-                if taken == U0:
-                    end = table_offsets[count]
-                    if must_grow(count, end + np.int64(size), slots, table_offsets, table_data):
-                        places[0] = touched
-                        return row, count
-                    for i in range(size):
-                        table_data[np.uint64(end) + np.uint64(i)] = data[start + np.uint64(i)]
-                    count += 1
-                    table_offsets[count] = end + np.int64(size)
-                    slots[at << U1] = a
-                    slots[(at << U1) + U1] = (np.uint64(count) << U32) | b
-                    codes[row] = count - 1
-                    break
-                at = (at + U1) & mask
+            code, at = find_string(data, start, size, a, b, at, slots, table_offsets, table_data)
+            if code < 0:
+                code = enter_string(data, start, size, a, b, at, slots, table_offsets, table_data, state)
+                if code < 0:
+                    places[0] = touched
+                    return row
+            codes[row] = code
     places[0] = touched
-    return rows, count
+    return done
 
 
 @inlined
-def must_grow(count: int, end: int, slots: Uint64s, table_offsets: Int64s, table_data: Uint8s) -> bool:
+def must_grow(count: np.int64, end: np.int64, slots: Uint64s, table_offsets: Int64s, table_data: Uint8s) -> bool:
     """Say whether there is no room for one more string, whose bytes would end at `end`."""
-    return 2 * FULL[1] * (count + 1) > FULL[0] * len(slots) or count + 2 > len(table_offsets) or end > len(table_data)
+    return bool(
+        2 * FULL[1] * (count + 1) > FULL[0] * len(slots) or count + 2 > len(table_offsets) or end > len(table_data)
+    )
 
 
 @kernel

@@ -17,7 +17,6 @@ Whatever the source, the same rows come out: see `cleaning.Cleaner` for nulls an
 
 from __future__ import annotations
 
-import functools
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, assert_never
@@ -33,13 +32,11 @@ from dpunion.reading.cleaning import (
     ValueKind,
 )
 from dpunion.reading.columnar import ArrowPart, ParquetPart
-from dpunion.reading.columns import SourcePart, Wanted
+from dpunion.reading.columns import Piece, SourcePart, Wanted, pieces_of
 from dpunion.reading.databases import DatabasePart, PasswordInUrl, database_part
 from dpunion.reading.delimited import DelimitedPart
 from dpunion.reading.frames import FramePart, is_frame
-from dpunion.reading.guard import attempt
 from dpunion.reading.jsonlines import JsonLinesPart
-from dpunion.reading.key_columns import key_struct
 from dpunion.reading.lazy import BatchesPart, LazyPart, lazy_part, yields_batches
 from dpunion.reading.locate import DataFile, Format, locate
 from dpunion.reading.logged import table_part
@@ -96,7 +93,7 @@ def open_rows(
     wanted, parts = _prepared(
         source, user, columns, cleaner, query, input_format, on_reading or (lambda: None), granularity
     )
-    return Rows(_rows(parts, wanted, cleaner, on_progress or (lambda _: None)))
+    return Rows(_pieces(parts, wanted, kind.rows_per_batch, on_progress or (lambda _: None)), cleaner)
 
 
 def check_source(
@@ -227,9 +224,9 @@ def file_part(file: DataFile) -> SourcePart:
             assert_never(file.format)
 
 
-def _rows(
-    parts: list[SourcePart], wanted: Wanted, cleaner: Cleaner, on_progress: Callable[[float], None]
-) -> Iterator[RowBatch]:
+def _pieces(
+    parts: list[SourcePart], wanted: Wanted, size: int, on_progress: Callable[[float], None]
+) -> Iterator[tuple[Piece, str]]:
     total = max(sum(part.size for part in parts), 1)
     before = 0
     for part in parts:
@@ -237,8 +234,7 @@ def _rows(
         def on_fraction(fraction: float, before: int = before, size: int = part.size) -> None:
             on_progress(min((before + fraction * size) / total, 1.0))
 
-        for users, *columns in part.batches(wanted, on_fraction):
-            values = columns[0] if len(columns) == 1 else attempt(functools.partial(key_struct, columns), part.where)
-            yield from cleaner.clean(users, values, part.where)
+        for piece in pieces_of(part, wanted, on_fraction, size):
+            yield piece, part.where
         before += part.size
     on_progress(1.0)

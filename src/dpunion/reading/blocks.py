@@ -7,29 +7,27 @@ blocks be parsed in parallel.
 from __future__ import annotations
 
 import functools
-from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar, assert_never
 
+import numpy as np
 import pyarrow as pa
 
 from dpunion.errors import DamagedSource
 from dpunion.foreign import ForeignErrors
-from dpunion.reading.columns import OnFraction
+from dpunion.kernels.lines import count_byte
+from dpunion.reading.columns import OnFraction, Piece
 from dpunion.reading.guard import WRITE_AGAIN, attempt
 from dpunion.reading.locate import Compression, InputFile
-from dpunion.threads import Task, Threads, usable_cores
 
 B = TypeVar("B")
-T = TypeVar("T")
 
 BLOCK_BYTES = 8 << 20
 LONGEST_ROW = 64 << 20
 """Bytes that a row may have: a lost quote makes one row of all that follows, and must not take all memory first."""
 LONG_ROW = "In CSV a quote that is never closed does that: look for it at that line. Or write the data as Parquet."
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-WORKERS = min(4, usable_cores())
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -117,7 +115,8 @@ def read_fully(stream: Any, size: int) -> bytes:
 
 def count_lines(data: bytes) -> int:
     """Return how many line ends there are, for files with any one convention of line ends."""
-    return data.count(b"\n") or data.count(b"\r")
+    octets = np.frombuffer(data, np.uint8)
+    return count_byte(octets, ord("\n")) or count_byte(octets, ord("\r"))
 
 
 def check_text(block: Block) -> None:
@@ -135,13 +134,6 @@ def check_text(block: Block) -> None:
         block.data.decode()
 
 
-def parse_ahead(parse: Callable[[B], T], blocks: Iterator[B]) -> Iterator[T]:
-    """Yield parse(block) for each block, in order, while later blocks are being read and parsed."""
-    waiting: deque[Task[T]] = deque()
-    with Threads(WORKERS) as threads:
-        for block in blocks:
-            waiting.append(threads.submit(parse, block))
-            if len(waiting) > WORKERS:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
+def parse_later(parse: Callable[[B], tuple[Any, ...]], block: B) -> Piece:
+    """Return the piece that parses a block when it is called."""
+    return lambda: (parse(block),)

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-import contextlib
+import copy
 import enum
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from dpunion.errors import BadSource, NullUsers
+from dpunion.reading.columns import Piece
 from dpunion.reading.guard import attempt
-from dpunion.reading.key_columns import LONGEST_PART, KeyColumn
+from dpunion.reading.key_columns import LONGEST_PART, KeyColumn, key_struct
 from dpunion.reading.moments import Granularity, MomentColumn
 from dpunion.reading.spelling import Column, Role, is_list, is_missing_possible, lengths
+from dpunion.threads import work_in_order
+
+T = TypeVar("T")
 
 MAX_ITEM_BYTES = LONGEST_PART
 """Items longer than this many UTF-8 bytes are dropped, row by row; texts may be longer.
@@ -105,6 +109,23 @@ class Cleaner:
         """Take values as texts from now on: Python objects are spelled before they are cleaned."""
         names = [part.name for part in self.values.parts]
         self.values = value_column(names if isinstance(self.values, KeyColumn) else names[0], self.kind.role, None)
+
+    def apart(self) -> Cleaner:
+        """Return a cleaner for another thread, with columns that are apart; see `Column`."""
+        other = copy.copy(self)
+        other.users, other.values = self.users.apart(), self.values.apart()
+        return other
+
+    def clean_all(self, piece: Piece, where: str) -> Iterator[RowBatch]:
+        """Yield the rows of a piece."""
+        for users, *columns in piece():
+            values = columns[0] if len(columns) == 1 else attempt(functools.partial(key_struct, columns), where)
+            yield from self.clean(users, values, where)
+
+    def join(self, other: Cleaner, where: str) -> None:
+        """Note what a cleaner that was apart has seen: refuse a column that changed its kind."""
+        self.users.join(other.users, where)
+        self.values.join(other.values, where)
 
     def clean(self, users: Any, values: Any, where: str) -> Iterator[RowBatch]:
         """Yield the rows of two raw arrays of equal length, in batches of bounded length.
@@ -217,17 +238,44 @@ def bounded_lists(lists: Any, limit: int) -> Iterator[tuple[int, Any]]:
 class Rows:
     """An iterator of RowBatches, and a context manager that closes the files behind it (sensitive).
 
-    Guarantees: when the block ends, nothing more is read.
+    pieces: the rows in pieces, each with where it stands for errors.
+
+    Guarantees:
+    - when the block ends, nothing more is begun to be read;
+    - the batches, and the error that ends them, are the same whatever the number of threads.
     """
 
-    def __init__(self, batches: Iterator[RowBatch]) -> None:
-        self._batches = batches
+    def __init__(self, pieces: Iterator[tuple[Piece, str]], cleaner: Cleaner) -> None:
+        self._pieces = pieces
+        self._cleaner = cleaner
+        self._batches = self._one_after_the_other()
 
     def __iter__(self) -> Self:
         return self
 
     def __next__(self) -> RowBatch:
         return next(self._batches)
+
+    def _one_after_the_other(self) -> Iterator[RowBatch]:
+        first = self._cleaner.apart()
+        for piece, where in self._pieces:
+            mine = first.apart()
+            yield from mine.clean_all(piece, where)
+            self._cleaner.join(mine, where)
+
+    def work_off(self, work: Callable[[Iterable[RowBatch]], T], threads: int) -> Iterator[T]:
+        """Yield what `work` makes of the batches of each piece, in the order of the pieces; it runs in some threads."""
+        # subtle: every piece starts with what is known before the first one, so that threads change no error.
+        first = self._cleaner.apart()
+
+        def clean(piece: tuple[Piece, str]) -> tuple[T, Cleaner, str]:
+            read, where = piece
+            mine = first.apart()
+            return work(mine.clean_all(read, where)), mine, where
+
+        for made, seen, where in work_in_order(clean, self._pieces, threads):
+            self._cleaner.join(seen, where)
+            yield made
 
     def __enter__(self) -> Self:
         return self
@@ -239,9 +287,8 @@ class Rows:
 
     def close(self) -> None:
         """Stop reading and close what is open; more batches cannot be had."""
-        close = getattr(self._batches, "close", None)
-        # A thread that reads ahead may still be at it when an error ends the run; nobody waits for it, and what it has
-        # open closes when it ends.
-        with contextlib.suppress(ValueError):
-            if close is not None:
-                close()
+        # A thread may still be at its piece when an error ends the run; nobody waits for it, and what it has open is
+        # closed when it ends.
+        close = getattr(self._pieces, "close", None)
+        if close is not None:
+            close()

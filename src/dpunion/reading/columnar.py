@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,17 +13,30 @@ import pyarrow.parquet as pq
 import pyarrow.types as pt
 
 from dpunion.errors import DamagedSource
-from dpunion.reading.columns import OnFraction, Wanted, expect_types, find_column, find_columns, schema_names
+from dpunion.reading.columns import (
+    OnFraction,
+    Piece,
+    Wanted,
+    expect_types,
+    find_column,
+    find_columns,
+    join_pieces,
+    schema_names,
+)
 from dpunion.reading.guard import WRITE_AGAIN, attempt, attempt_each
 from dpunion.reading.locate import Partitions, Place, open_file
 from dpunion.reading.spelling import Column, Role, is_list
 
-BATCH_BYTES = 64 << 20
+BATCH_BYTES, PIECE_BYTES = 8 << 20, 32 << 20
 SMALLEST_BATCH, LARGEST_BATCH = 1 << 10, 1 << 20
+FEW_RUNS = 16
 MOST_PLAIN = 0.1
 IPC_FILE_MAGIC = b"ARROW1"
 DICTIONARY_BYTES, INDEX_BYTES = (1 << 20) + (1 << 16), 3
 END_OF_STREAM = b"\xff\xff\xff\xff\x00\x00\x00\x00"
+
+StoredPiece = Callable[[], Iterator[tuple[int, dict[int, Any]]]]
+"""Some rows of a Parquet file: called, it yields (rows, {position: array})."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -49,15 +62,27 @@ class ParquetPart:
 
     def batches(self, wanted: Wanted, on_fraction: OnFraction) -> Iterator[tuple[Any, ...]]:
         """Yield the wanted columns; text that is dictionary-encoded in the file stays so."""
-        file = self._open([])
+        return join_pieces(self.pieces(wanted, on_fraction))
+
+    def pieces(self, wanted: Wanted, on_fraction: OnFraction) -> Iterator[Piece]:
+        """Yield runs of row groups, to be read; of few large row groups, batches that were read here."""
+        source = attempt(lambda: open_file(self.path), self.where)
+        file = self._open([], source)
         names = self._names(file.schema_arrow)
         positions = find_columns(names, wanted, self.where)
         constant = {i: repeated(dict(self.partitions)[names[i]]) for i in positions if i >= len(file.schema_arrow)}
         stored = [i for i in positions if i not in constant]
         total, done = file.metadata.num_rows, 0
-        for rows, arrays in self._stored(file, stored, [positions[0]] if wanted.role is Role.TEXT else stored):
-            columns = arrays | {i: array.take(pa.nulls(rows, pa.int32()).fill_null(0)) for i, array in constant.items()}
-            yield tuple(columns[i] for i in positions)
+
+        def all_columns(stored: StoredPiece) -> Iterator[tuple[Any, ...]]:
+            for rows, arrays in stored():
+                same = pa.nulls(rows, pa.int32()).fill_null(0) if constant else None
+                columns = arrays | {i: array.take(same) for i, array in constant.items()}
+                yield tuple(columns[i] for i in positions)
+
+        as_they_are = [positions[0]] if wanted.role is Role.TEXT else stored
+        for rows, piece in self._stored(file, source, stored, as_they_are):
+            yield functools.partial(all_columns, piece)
             done += rows
             on_fraction(done / max(total, 1))
         if done != total:
@@ -68,31 +93,54 @@ class ParquetPart:
         names = schema_names(schema, self.where)
         return [*names, *(name for name, _ in self.partitions if name not in names)]
 
-    def _stored(self, plain: Any, positions: list[int], as_they_are: list[int]) -> Iterator[tuple[int, dict[int, Any]]]:
-        """Yield (rows, {position: array}) of columns in the file; only `as_they_are` may stay dictionaries."""
+    def _stored(
+        self, plain: Any, source: Any, positions: list[int], as_they_are: list[int]
+    ) -> Iterator[tuple[int, StoredPiece]]:
+        """Yield (rows, piece) of columns in the file; only `as_they_are` may stay dictionaries."""
         if not positions:
             total = plain.metadata.num_rows
-            yield from ((min(LARGEST_BATCH, total - done), {}) for done in range(0, total, LARGEST_BATCH))
+            for done in range(0, total, LARGEST_BATCH):
+                rows = min(LARGEST_BATCH, total - done)
+                yield rows, functools.partial(iter, [(rows, {})])
             return
         columns = [plain.schema_arrow.names[i] for i in positions]
         # subtle: a damaged footer would abort the process in pyarrow's metadata accessors, below; preparing to
         # read makes Arrow look at the same parts of the footer where it does catch its exceptions.
         attempt(lambda: next(plain.iter_batches(1, columns=columns), None), self.where)
-        coded, size = attempt(lambda: layout(plain, positions, as_they_are), self.where)
-        file = self._open(coded)
-        for groups in grouped(file.metadata, size):
-            # subtle: a few row groups at a time, as Arrow holds the bytes of all that it is asked for.
-            read = functools.partial(file.iter_batches, size, row_groups=groups, columns=columns)
-            for batch in attempt_each(read, self.where):
-                places = [find_column(batch.schema.names, name, self.where) for name in columns]
-                arrays = {i: batch.column(place) for i, place in zip(positions, places, strict=True)}
-                yield batch.num_rows, arrays
+        coded, size, runs = attempt(lambda: layout(plain, positions, as_they_are), self.where)
+        metadata = plain.metadata
 
-    def _open(self, coded: list[str]) -> Any:
+        def read(groups: list[int], *, use_threads: bool = False) -> Iterator[tuple[int, dict[int, Any]]]:
+            # subtle: a reader for each, as none serves two threads; a few row groups at a time, as Arrow holds the
+            # bytes of all that it is asked for.
+            file = self._open(coded, source, metadata)
+            batches = functools.partial(
+                file.iter_batches, size, row_groups=groups, columns=columns, use_threads=use_threads
+            )
+            for batch in attempt_each(batches, self.where):
+                places = [find_column(batch.schema.names, name, self.where) for name in columns]
+                yield batch.num_rows, {i: batch.column(place) for i, place in zip(positions, places, strict=True)}
+
+        for groups, is_large in runs:
+            if is_large:
+                for batch in read(groups, use_threads=True):
+                    yield batch[0], functools.partial(iter, [batch])
+            else:
+                rows = sum(metadata.row_group(i).num_rows for i in groups)
+                yield rows, functools.partial(self._whole, functools.partial(read, groups), rows)
+
+    def _whole(self, read: StoredPiece, rows: int) -> Iterator[tuple[int, dict[int, Any]]]:
+        """Yield what `read` yields, and refuse it at its end when there were not as many rows as expected."""
+        for batch in read():
+            rows -= batch[0]
+            yield batch
+        if rows:
+            raise DamagedSource(f"There are not as many rows in {self.where} as its footer says.", WRITE_AGAIN)
+
+    def _open(self, coded: list[str], source: Any = None, metadata: Any = None) -> Any:
+        options = {"read_dictionary": coded, "pre_buffer": True, "page_checksum_verification": True}
         return attempt(
-            lambda: pq.ParquetFile(
-                open_file(self.path), read_dictionary=coded, pre_buffer=True, page_checksum_verification=True
-            ),
+            lambda: pq.ParquetFile(open_file(self.path) if source is None else source, metadata=metadata, **options),
             self.where,
         )
 
@@ -102,12 +150,24 @@ def repeated(text: str | None) -> Any:
     return pa.DictionaryArray.from_arrays(pa.array([None if text is None else 0], pa.int32()), pa.array([text or ""]))
 
 
-def layout(file: Any, positions: list[int], as_they_are: list[int]) -> tuple[list[str], int]:
-    """Return the paths of the columns to read as dictionaries, and how many rows make a batch."""
+def layout(
+    file: Any, positions: list[int], as_they_are: list[int]
+) -> tuple[list[str], int, list[tuple[list[int], bool]]]:
+    """Return how to read a file: (paths, rows, runs).
+
+    paths: the columns to read as dictionaries; rows: how many make a batch; runs: row groups to read together, and
+    whether a run is so large, and there are so few, that its batches are shared out among threads rather than the runs.
+    """
     leaves = {i: leaves_of(file, i) for i in positions}
     coded = [leaf for i in positions if i in as_they_are for leaf in leaves[i] if is_coded(file, i, leaf)]
     paths = [file.schema.column(leaf).path for leaf in coded]
-    return paths, batch_rows(file.metadata, [leaf for some in leaves.values() for leaf in some])
+    wanted = [leaf for some in leaves.values() for leaf in some]
+    every = range(file.metadata.num_row_groups)
+    per_row = max(volume(file.metadata, every, wanted) / max(file.metadata.num_rows, 1), 1.0)
+    rows = int(min(max(BATCH_BYTES / per_row, SMALLEST_BATCH), LARGEST_BATCH))
+    runs = list(grouped(file.metadata, rows))
+    few = len(runs) < FEW_RUNS
+    return paths, rows, [(run, few and volume(file.metadata, run, wanted) > PIECE_BYTES) for run in runs]
 
 
 def leaves_of(file: Any, position: int) -> list[int]:
@@ -170,12 +230,9 @@ def grouped(metadata: Any, size: int) -> Iterator[list[int]]:
         yield run
 
 
-def batch_rows(metadata: Any, leaves: list[int]) -> int:
-    """Return how many rows make a batch of about BATCH_BYTES of the wanted columns, were they not encoded."""
-    groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
-    volume = sum(group.column(leaf).total_uncompressed_size for group in groups for leaf in leaves)
-    per_row = max(volume / max(metadata.num_rows, 1), 1.0)
-    return int(min(max(BATCH_BYTES / per_row, SMALLEST_BATCH), LARGEST_BATCH))
+def volume(metadata: Any, groups: Sequence[int], leaves: list[int]) -> int:
+    """Return how many bytes some columns of some row groups have before compression."""
+    return sum(metadata.row_group(i).column(leaf).total_uncompressed_size for i in groups for leaf in leaves)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn, Protocol, runtime_checkable
 
 from dpunion.checks import nearest
 from dpunion.errors import BadParameter, DamagedSource, UnknownColumn
@@ -16,6 +17,9 @@ MOST_NAMES_SHOWN = 20
 
 OnFraction = Callable[[float], None]
 """Called with the fraction of one part that was read, from 0.0 to 1.0."""
+
+Piece = Callable[[], Iterable[tuple[Any, ...]]]
+"""Some rows, not read or parsed yet: called once, in any thread, it yields what `SourcePart.batches` yields."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +64,34 @@ class SourcePart(Protocol):
     def batches(self, wanted: Wanted, on_fraction: OnFraction) -> Iterator[tuple[Any, ...]]:
         """Yield pa.Arrays of the wanted columns in their order, of equal length per batch."""
         ...
+
+
+@runtime_checkable
+class DividedPart(SourcePart, Protocol):
+    """A part whose rows can be read or parsed by several threads."""
+
+    def pieces(self, wanted: Wanted, on_fraction: OnFraction) -> Iterator[Piece]:
+        """Yield the rows in pieces, which are the same whoever reads them."""
+        ...
+
+
+def pieces_of(part: SourcePart, wanted: Wanted, on_fraction: OnFraction, size: int) -> Iterator[Piece]:
+    """Yield the rows of any part in pieces: its own, or the batches that it yields, cut into at most `size` rows."""
+    if isinstance(part, DividedPart):
+        yield from part.pieces(wanted, on_fraction)
+        return
+    for columns in part.batches(wanted, on_fraction):
+        for start in range(0, len(columns[0]), size):
+            yield functools.partial(iter, [tuple(column.slice(start, size) for column in columns)])
+
+
+def join_pieces(pieces: Iterable[Piece]) -> Iterator[tuple[Any, ...]]:
+    """Read the pieces one after the other, here.
+
+    Guarantees: nothing of a piece is left out, and the next one is begun when it ended.
+    """
+    for piece in pieces:
+        yield from piece()
 
 
 def find_columns(names: Sequence[str], wanted: Wanted, where: str, said: str | None = None) -> tuple[int, ...]:

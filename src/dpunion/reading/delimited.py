@@ -26,11 +26,11 @@ from dpunion.reading.blocks import (
     check_text,
     count_lines,
     decompressed,
-    parse_ahead,
+    parse_later,
     read_blocks,
     read_fully,
 )
-from dpunion.reading.columns import OnFraction, Wanted, find_columns
+from dpunion.reading.columns import OnFraction, Piece, Wanted, find_columns, join_pieces
 from dpunion.reading.guard import attempt
 from dpunion.reading.locate import Format, InputFile
 from dpunion.reading.spelling import Column, TextKind
@@ -80,10 +80,14 @@ class DelimitedPart:
 
     def batches(self, wanted: Wanted, on_fraction: OnFraction) -> Iterator[tuple[Any, ...]]:
         """Yield the wanted columns, a block of rows at a time."""
+        return join_pieces(self.pieces(wanted, on_fraction))
+
+    def pieces(self, wanted: Wanted, on_fraction: OnFraction) -> Iterator[Piece]:
+        """Yield blocks of rows, to be parsed."""
         names = self._header()
         positions = find_in_header(names, wanted, self.where)
-        blocks = self._without_header(on_fraction, BLOCK_BYTES)
-        yield from parse_ahead(lambda block: parse_block(block, self.delimiter, len(names), *positions), blocks)
+        for block in self._without_header(on_fraction, BLOCK_BYTES):
+            yield parse_later(lambda some: parse_block(some, self.delimiter, len(names), *positions), block)
 
     def _blocks(self, on_fraction: OnFraction | None, size: int) -> Iterator[Block]:
         return read_blocks(self.file, find_row_end, on_fraction, size)
@@ -116,7 +120,7 @@ class DelimitedPart:
         for block in self._blocks(on_fraction, size):
             if not is_header_due:
                 yield block
-            elif block.data.strip(b"\r\n"):
+            elif block.data.lstrip(b"\r\n"):
                 end = header_end(block)
                 is_header_due = False
                 yield Block(block.data[end:], block.line + count_lines(block.data[:end]), block.where)
@@ -228,7 +232,7 @@ def parse_block(block: Block, delimiter: str, width: int, *positions: int) -> tu
     """Return some columns of a block as text arrays: utf8[rows] each."""
     names = [str(i) for i in range(width)]
     wanted = [str(i) for i in positions]
-    if not block.data.strip(b"\r\n"):
+    if not block.data.lstrip(b"\r\n"):
         return tuple(pa.array([], pa.string()) for _ in wanted)
     check_quotes(block, delimiter)
     table = _try_read(block, delimiter, names, wanted)

@@ -6,6 +6,7 @@ inferred from the look of a text (Arrow by itself makes timestamps of texts like
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -17,8 +18,8 @@ import pyarrow.json
 
 from dpunion.errors import BadParameter, DamagedSource, DpunionError, UnknownColumn, UnsupportedType
 from dpunion.foreign import ForeignErrors
-from dpunion.reading.blocks import Block, parse_ahead, read_blocks
-from dpunion.reading.columns import OnFraction, Wanted, check_distinct, refuse_column
+from dpunion.reading.blocks import Block, parse_later, read_blocks
+from dpunion.reading.columns import OnFraction, Piece, Wanted, check_distinct, join_pieces, refuse_column
 from dpunion.reading.locate import InputFile
 from dpunion.reading.spelling import Column, is_list
 
@@ -57,9 +58,14 @@ class JsonLinesPart:
 
     def batches(self, wanted: Wanted, on_fraction: OnFraction) -> Iterator[tuple[Any, ...]]:
         """Yield the wanted columns, a block of lines at a time."""
+        return join_pieces(self.pieces(wanted, on_fraction))
+
+    def pieces(self, wanted: Wanted, on_fraction: OnFraction) -> Iterator[Piece]:
+        """Yield blocks of lines, to be parsed."""
         learner = Learner(key_names(wanted))
-        tasks = ((block, learner.types_for(block)) for block in self._blocks(on_fraction))
-        yield from parse_ahead(lambda task: parse_lines(task[0], learner.names, task[1]), tasks)
+        for block in self._blocks(on_fraction):
+            types = learner.types_for(block)
+            yield parse_later(functools.partial(parse_lines, names=learner.names, types=types), block)
         learner.finish()
 
     def _blocks(self, on_fraction: OnFraction | None) -> Iterator[Block]:

@@ -17,9 +17,10 @@ makes the file chooses one by casting to text there. A column of nulls only has 
 
 from __future__ import annotations
 
+import copy
 import datetime as dt
 import enum
-from typing import Any, assert_never
+from typing import Any, Self, assert_never
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -27,7 +28,7 @@ import pyarrow.types as pt
 
 from dpunion.errors import InternalError, UnsupportedType
 from dpunion.reading.guard import attempt
-from dpunion.sets.strings import same_memory
+from dpunion.sets.strings import Remembered
 
 INT32_MAX = 2**31 - 1
 FIRST_DAY, LAST_DAY = ((day - dt.date(1970, 1, 1)).days for day in (dt.date.min, dt.date.max))
@@ -79,13 +80,25 @@ class Column:
         self.name = name
         self.role = role
         self.kind: TextKind | None = None
-        self._dictionary: Any = None
-        self._dictionary_text: Any = None
+        self.columns: tuple[Column, ...] = ()
+        self._spelled: Remembered[Any] = Remembered()
 
     @property
     def parts(self) -> tuple[Column, ...]:
         """The columns that it is read from: itself."""
         return (self,)
+
+    def apart(self) -> Self:
+        """Return the column for another thread: it knows the kind that is known here, and learns on its own."""
+        other = copy.copy(self)
+        other.columns = tuple(part.apart() for part in self.columns)
+        return other
+
+    def join(self, other: Column, where: str) -> None:
+        """Note the kinds that were seen apart."""
+        self.see(other.kind, where)
+        for mine, theirs in zip(self.columns, other.columns, strict=True):
+            mine.join(theirs, where)
 
     def expect(self, type_: Any, where: str) -> None:
         """Check that a column type known ahead has a canonical text and the kind of the other files."""
@@ -129,14 +142,14 @@ class Column:
 
     def _dictionary_array(self, array: Any, kind: TextKind, where: str) -> Any:
         """Keep a dictionary; its entries are validated and spelled once while batches share it."""
-        dictionary = array.dictionary
-        if self._dictionary is None or not same_memory(dictionary, self._dictionary):
+
+        def spell_all(dictionary: Any) -> Any:
             attempt(lambda: dictionary.validate(full=True), where)
-            self._dictionary_text = attempt(lambda: spell(dictionary, kind), where)
-            self._dictionary = dictionary  # subtle: keeps the memory alive, so that its address stays taken
+            return attempt(lambda: spell(dictionary, kind), where)
+
+        texts = self._spelled.made_of(array.dictionary, spell_all)
         indices = array.indices
         attempt(lambda: indices.validate(full=True), where)
-        texts = self._dictionary_text
         if texts.null_count or len(texts) > INT32_MAX:
             return attempt(lambda: texts.take(indices), where)
         # subtle: from_arrays, like take, refuses indices outside of the dictionary.

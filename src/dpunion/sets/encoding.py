@@ -6,7 +6,7 @@ The only place where user ids are seen; they are gone when it returns.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -17,16 +17,17 @@ from dpunion.contributions import Bools, Contributions, Int32s, Int64s, ItemTabl
 from dpunion.errors import BadSource
 from dpunion.normal_forms import Normalization, normalize_text
 from dpunion.randomness import Purpose, RunKey
-from dpunion.sets.grouping import digest_order, group_rows
+from dpunion.sets.grouping import digest_order, even_ranges, group_rows
+from dpunion.sets.pieces import Batches, work_off
 from dpunion.sets.spill import RowStore
 from dpunion.sets.strings import StringTable, as_arrow, string_buffers
 from dpunion.splitting import PLAIN, Splitting, unwanted_tokens
-from dpunion.threads import Threads
+from dpunion.threads import usable_cores, work_in_threads
 from dpunion.tokens import word_buffers
 
 
 def encode(
-    batches: Iterable[tuple[pa.Array, pa.Array]],
+    batches: Batches,
     key: RunKey,
     *,
     max_items_per_user: int,
@@ -36,13 +37,12 @@ def encode(
     splitting: Splitting = PLAIN,
     known: Sequence[str] = (),
     memory_limit: int | None = None,
-    read_ahead: bool = False,
     threads: int | None = None,
 ) -> Contributions:
     """Read all batches of (users, items or texts) into contributions.
 
-    splitting: which words of texts are left out. threads: how many group the rows; one for each usable core when left
-    out.
+    splitting: which words of texts are left out. threads: how many read, number and group the rows; one for each usable
+    core when left out.
 
     Guarantees:
     - the number of threads changes nothing;
@@ -52,19 +52,9 @@ def encode(
     - no user id is in the result;
     - rows beyond the memory limit wait in nameless private files, as numbers.
     """
-    seeds = np.frombuffer(key.subkey(Purpose.USER, 1)[:16], np.uint64)
-    user_table, item_table = StringTable(seeds[0]), StringTable(seeds[1])
+    count = threads or usable_cores()
     with RowStore(memory_limit) as rows:
-        with Threads(1) as other_thread:
-            for users, values in fetch_ahead(batches) if read_ahead else batches:
-                numbered_users = other_thread.submit(user_table.number, users)
-                if split_words:
-                    counts, offsets, data = word_buffers(values, normalization)
-                    numbered = item_table.number_buffers(offsets, data)
-                    rows.append(np.repeat(numbered_users.result(), counts), numbered)
-                else:
-                    numbered = item_table.number(values)
-                    rows.append(numbered_users.result(), numbered)
+        user_table, item_table = number_rows(batches, rows, key, normalization if split_words else None, count)
         if user_table.count > MAX_USERS:
             raise BadSource(
                 f"There are more than {MAX_USERS} users, more than one run supports.",
@@ -72,31 +62,63 @@ def encode(
             )
         user_table.close()
         item_table.close()
-        with Threads(1) as other_thread:
-            digested = other_thread.submit(key.digests, Purpose.USER, *user_table.buffers())
-            table, renumbered = canonical_table(item_table, key, Normalization.EXACT if split_words else normalization)
-            user_digests = digested.result()
-        del user_table, item_table
+        user_digests = digests_in_threads(key, Purpose.USER, *user_table.buffers(), count)
+        del user_table
+        normal = Normalization.EXACT if split_words else normalization
+        table, renumbered = canonical_table(item_table, key, normal, count)
+        del item_table
         unwanted = either(mark_known(table, known, key), unwanted_tokens(table.offsets, table.data, splitting))
         return group_rows(
-            rows, renumbered, user_digests, table, key, max_items_per_user, user_order, unwanted, threads=threads
+            rows, renumbered, user_digests, table, key, max_items_per_user, user_order, unwanted, threads=count
         )
 
 
-def fetch_ahead(batches: Iterable[tuple[pa.Array, pa.Array]]) -> Iterator[tuple[pa.Array, pa.Array]]:
-    """Read one batch ahead in a thread of its own; for files, which any thread may read."""
-    rest = iter(batches)
-    with Threads(1) as reader:
-        coming = reader.submit(next, rest, None)
-        while (batch := coming.result()) is not None:
-            coming = reader.submit(next, rest, None)
-            yield batch
+def number_rows(
+    batches: Batches, rows: RowStore, key: RunKey, words: Normalization | None, threads: int
+) -> tuple[StringTable, StringTable]:
+    """Put all rows as numbers into the store, by some threads, and return the tables of users and of items.
+
+    words: texts are split into words and these spelled so; None where values are items.
+
+    Guarantees: rows whose users, or items, have the same bytes have the same number there, and no others.
+    """
+    seeds = np.frombuffer(key.subkey(Purpose.USER, 1)[:16], np.uint64)
+    user_table, item_table = StringTable(seeds[0], threads=threads), StringTable(seeds[1], threads=threads)
+
+    def number(piece: Batches) -> None:
+        for users, values in piece:
+            if words is not None:
+                counts, offsets, data = word_buffers(values, words)
+                numbered = item_table.number_buffers(offsets, data)
+                rows.append(np.repeat(user_table.number(users), counts), numbered)
+            else:
+                rows.append(user_table.number(users), item_table.number(values))
+
+    for _ in work_off(batches, number, threads):
+        pass
+    return user_table, item_table
 
 
-def canonical_table(raw: StringTable, key: RunKey, normalization: Normalization) -> tuple[ItemTable, Int32s]:
+def digests_in_threads(key: RunKey, purpose: Purpose, offsets: Int64s, data: Uint8s, threads: int) -> Uint64s:
+    """Return the digests of many names, by some threads: uint64[n, 2].
+
+    Guarantees: those of RunKey.digests.
+    """
+    digests = np.empty((len(offsets) - 1, 2), np.uint64)
+
+    def digest(some: range) -> None:
+        digests[some.start : some.stop] = key.digests(purpose, offsets[some.start : some.stop + 1], data)
+
+    work_in_threads(digest, even_ranges(len(digests), threads))
+    return digests
+
+
+def canonical_table(
+    raw: StringTable, key: RunKey, normalization: Normalization, threads: int
+) -> tuple[ItemTable, Int32s]:
     """Normalise the distinct items and number them by their digests.
 
-    Returns the table and, for each raw number, the new one: int32[raw items].
+    Returns the table and, for each raw number, the new one: int32[raw items]. threads: how many digest.
     Guarantees: the numbering depends on the set of items and the key, not on where they stood.
     """
     offsets, data = raw.buffers()
@@ -106,8 +128,8 @@ def canonical_table(raw: StringTable, key: RunKey, normalization: Normalization)
         merged = normal.number(normalized(offsets, data, normalization))
         normal.close()
         offsets, data = normal.buffers()
-    digests = key.digests(Purpose.ITEM, offsets, data)
-    order = digest_order(digests)
+    digests = digests_in_threads(key, Purpose.ITEM, offsets, data, threads)
+    order = digest_order(digests, threads)
     digests = digests[order]
     strings = pa.LargeStringArray.from_buffers(len(order), pa.py_buffer(offsets), pa.py_buffer(data))
     new_offsets, new_data = string_buffers(strings.take(as_arrow(order)))

@@ -61,7 +61,7 @@ def lay_out_users(
     order: int64[users]; offsets: int64[users+1]; items: int32[pairs].
     Guarantees: those of visiting_order; each user's items stay together and in order.
     """
-    order = visiting_order(sizes, user_digests, user_order)
+    order = visiting_order(sizes, user_digests, user_order, threads)
     offsets = offsets_of(sizes[order])
     items = np.empty(int(offsets[-1]), np.int32)
 
@@ -245,13 +245,13 @@ def block_shift(users: int, rows: int) -> int:
     return min(wanted.bit_length() - 1 + (users >> (wanted.bit_length() - 1) >= MOST_BLOCKS), 30)
 
 
-def visiting_order(sizes: Int64s, user_digests: Uint64s, user_order: UserOrder) -> Int64s:
+def visiting_order(sizes: Int64s, user_digests: Uint64s, user_order: UserOrder, threads: int = 1) -> Int64s:
     """Return the users in visiting order: int64[users]. Their keyed digests are the random order.
 
     Guarantees: each sort key is a function of that user's own data and the run key, so adding a user never
     reorders the others.
     """
-    order = digest_order(user_digests)
+    order = digest_order(user_digests, threads)
     if user_order is UserOrder.SMALLEST_FIRST:
         # subtle: numpy sorts 16-bit keys stably by radix, in linear time; max_items_per_user is far below 2^16.
         small = sizes[order].astype(np.uint16) if int(sizes.max(initial=0)) < 2**16 else sizes[order]
@@ -259,9 +259,24 @@ def visiting_order(sizes: Int64s, user_digests: Uint64s, user_order: UserOrder) 
     return order
 
 
-def digest_order(digests: Uint64s) -> Int64s:
-    """Return the places of 128-bit digests in rising order: int64[n]; the second word is looked at when it matters."""
-    order = np.argsort(digests[:, 0])
+def digest_order(digests: Uint64s, threads: int = 1) -> Int64s:
+    """Return the places of 128-bit digests in rising order: int64[n]; the second word is looked at when it matters.
+
+    Each of some threads sorts those whose first word is in its share of all words.
+    """
+    words = digests[:, 0]
+    firsts = [np.uint64((part << 64) // threads) for part in range(threads)]
+    shares: list[Int64s] = [np.empty(0, np.int64)] * threads
+
+    def sort_share(part: int) -> None:
+        mine = words >= firsts[part]
+        if part + 1 < threads:
+            mine &= words < firsts[part + 1]
+        places = np.flatnonzero(mine)
+        shares[part] = places[np.argsort(words[places])]
+
+    work_in_threads(sort_share, range(threads))
+    order = np.concatenate(shares)
     if has_ties(digests, order):
         return np.lexsort((digests[:, 1], digests[:, 0]))
     return order

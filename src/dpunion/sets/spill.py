@@ -11,6 +11,7 @@ import contextlib
 import os
 import re
 import tempfile
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,6 +60,7 @@ class RowStore:
         self.chunks: list[tuple[Int32s, Int32s]] = []
         self.waiting = 0
         self.files: list[IO[bytes]] = []
+        self._turn = threading.Lock()
 
     def __repr__(self) -> str:
         return "RowStore(<sensitive>)"
@@ -74,11 +76,12 @@ class RowStore:
                 self.files.pop().close()
 
     def append(self, users: Int32s, items: Int32s) -> None:
-        """Add rows."""
-        self.chunks.append((users, items))
-        self.waiting += len(users)
-        if self.waiting > self.most_rows:
-            self._spill()
+        """Add rows; any thread may."""
+        with self._turn:
+            self.chunks.append((users, items))
+            self.waiting += len(users)
+            if self.waiting > self.most_rows:
+                self._spill()
 
     def parts(self) -> Iterator[SpilledPart]:
         """Give the rows back, by parts; each part is gone once it was given."""

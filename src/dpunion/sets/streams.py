@@ -5,7 +5,6 @@ The texts are split once. What stays in memory is four bytes for each token and 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,11 +28,12 @@ from dpunion.kernels.ngrams import (
 )
 from dpunion.normal_forms import Normalization
 from dpunion.randomness import Purpose, RunKey
-from dpunion.sets.encoding import canonical_table
+from dpunion.sets.encoding import canonical_table, digests_in_threads
 from dpunion.sets.grouping import bound_sets, heavy_ranges, lay_out_users
+from dpunion.sets.pieces import Batches, work_off
 from dpunion.sets.strings import StringTable
-from dpunion.splitting import Splitting, documents, left_to_spell, unwanted_tokens
-from dpunion.threads import Threads, usable_cores, work_in_threads
+from dpunion.splitting import Splitting, Tokenizer, documents, left_to_spell, unwanted_tokens
+from dpunion.threads import usable_cores, work_in_threads
 
 SMALLEST_TABLE = 1 << 12
 
@@ -59,9 +59,17 @@ class TokenStream:
 
 
 def read_tokens(
-    batches: Iterable[tuple[pa.Array, pa.Array]], key: RunKey, splitting: Splitting, normalization: Normalization
+    batches: Batches,
+    key: RunKey,
+    splitting: Splitting,
+    normalization: Normalization,
+    *,
+    threads: int | None = None,
 ) -> TokenStream:
     """Split all batches of (users, texts) into tokens and lay them out user after user.
+
+    threads: how many split and number; one for each usable core when left out. A tokenizer that is a function is called
+    by one at a time.
 
     Guarantees:
     - tokens are normalised before anything is compared or counted; what is left out leaves no trace in the stream;
@@ -69,22 +77,27 @@ def read_tokens(
     - tokens are numbered by their keyed digests, not by where they stood; no user id is in the result.
     """
     seeds = np.frombuffer(key.subkey(Purpose.USER, 1)[:16], np.uint64)
-    user_table, token_table = StringTable(seeds[0]), StringTable(seeds[1])
-    chunks: list[tuple[Int64s, Int32s, Int32s]] = []
-    with Threads(1) as other_thread:
-        for users, texts in batches:
-            numbered = other_thread.submit(user_table.number, users)
+    count = threads or usable_cores()
+    user_table, token_table = StringTable(seeds[0], threads=count), StringTable(seeds[1], threads=count)
+
+    def number(piece: Batches) -> list[tuple[Int64s, Int32s, Int32s]]:
+        numbered: list[tuple[Int64s, Int32s, Int32s]] = []
+        for users, texts in piece:
             parents, (counts, offsets, data) = documents(texts, splitting, normalization)
+            writers = user_table.number(users)
             codes = token_table.number_buffers(offsets, data)
-            writers = numbered.result()
-            chunks.append((counts, writers if parents is None else writers[parents], codes))
+            numbered.append((counts, writers if parents is None else writers[parents], codes))
+        return numbered
+
+    at_once = count if isinstance(splitting.tokenizer, Tokenizer) else 1
+    chunks = [chunk for some in work_off(batches, number, at_once) for chunk in some]
     if user_table.count > MAX_USERS:
         raise BadSource(
             f"There are more than {MAX_USERS} users, more than one run supports.",
             "Split the people into disjoint groups and release each group on its own.",
         )
-    user_digests = key.digests(Purpose.USER, *user_table.buffers())
-    table, renumbered = canonical_table(token_table, key, left_to_spell(splitting, normalization))
+    user_digests = digests_in_threads(key, Purpose.USER, *user_table.buffers(), count)
+    table, renumbered = canonical_table(token_table, key, left_to_spell(splitting, normalization), count)
     unwanted = unwanted_tokens(table.offsets, table.data, splitting)
     if unwanted is not None:
         chunks = [leave_out(*chunk, unwanted[renumbered]) for chunk in chunks]
@@ -185,7 +198,7 @@ def bound_stream(
 
 
 def encode_ngrams(
-    batches: Iterable[tuple[pa.Array, pa.Array]],
+    batches: Batches,
     key: RunKey,
     *,
     shortest: int,
@@ -203,7 +216,7 @@ def encode_ngrams(
 
     Guarantees: as `encoding.encode`; the result is the same as if the n-grams had been given as items.
     """
-    stream = read_tokens(batches, key, splitting, normalization)
+    stream = read_tokens(batches, key, splitting, normalization, threads=threads)
     offsets, data = stream.table.offsets, stream.table.data
     grams, last = stream.tokens, np.arange(len(stream.table), dtype=np.int32)
     levels: list[tuple[Int32s, Int64s, Uint8s]] = []

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+import queue
+import threading
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -10,34 +13,74 @@ import pyarrow as pa
 from dpunion.algorithms import MAX_ITEMS
 from dpunion.contributions import Int32s, Int64s, Uint8s, Uint64s
 from dpunion.errors import BadSource
-from dpunion.kernels.interning import FULL, intern_rows, refill_slots
+from dpunion.kernels.interning import COUNT, FULL, FULL_UP, STATE_WORDS, intern_rows, refill_slots
+
+T = TypeVar("T")
+
+
+class Remembered(Generic[T]):
+    """What was made of the dictionary that the batches of a thread share, while they do (sensitive).
+
+    Guarantees: nothing shows in the repr; threads do not see each other's.
+    """
+
+    def __init__(self) -> None:
+        self._last = threading.local()
+
+    def __repr__(self) -> str:
+        return "Remembered(<sensitive>)"
+
+    def made_of(self, dictionary: pa.Array, make: Callable[[pa.Array], T]) -> T:
+        """Return make(dictionary), made once for neighbouring calls with the same memory."""
+        last: tuple[pa.Array, T] | None = getattr(self._last, "pair", None)
+        if last is None or not same_memory(dictionary, last[0]):
+            # subtle: keeping the dictionary keeps its memory alive, so that its address stays taken.
+            last = self._last.pair = (dictionary, make(dictionary))
+        return last[1]
+
+    def forget(self) -> None:
+        """Forget what all threads remember."""
+        self._last = threading.local()
 
 
 class StringTable:
     """Distinct strings numbered in order of first appearance; exact, growing, seeded by the run key.
 
+    Any number of threads may number strings at once; then the order is that in which they come to the table.
+
     Guarantees: two strings have the same number when they have the same bytes, and only then; none shows in the repr.
     """
 
-    def __init__(self, seed: np.uint64, capacity: int = 1 << 15) -> None:
+    def __init__(self, seed: np.uint64, capacity: int = 1 << 15, threads: int = 1) -> None:
         self.seed = seed
-        self.count = 0
         self.slots: Uint64s = np.zeros(2 * capacity, np.uint64)
         self.offsets: Int64s = np.zeros(capacity + 1, np.int64)
         self.data: Uint8s = np.empty(capacity * 16, np.uint8)
-        self._last: tuple[pa.Array, Int32s] | None = None
+        self._state: Uint64s = np.zeros(STATE_WORDS, np.uint64)
+        self._dictionaries: Remembered[Int32s] = Remembered()
+        # A thread takes a token while it is inside; to grow, one takes them all.
+        self._tokens: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._token_count = threads
+        self._growing = threading.Lock()
+        for _ in range(threads):
+            self._tokens.put(None)
 
     def __repr__(self) -> str:
         return "StringTable(<sensitive>)"
 
+    @property
+    def count(self) -> int:
+        """How many strings there are."""
+        return int(self._state[int(COUNT)])
+
     def number(self, strings: pa.Array) -> Int32s:
         """Return the numbers of the strings: int32[rows]. Dictionary arrays are looked up entry by entry."""
         if isinstance(strings, pa.DictionaryArray):
-            dictionary = strings.dictionary
-            if self._last is None or not same_memory(dictionary, self._last[0]):
-                self._last = (dictionary, self.number_buffers(*string_buffers(dictionary)))
-            numbers: Int32s = self._last[1][index_values(strings.indices)]
-            return numbers
+            numbers = self._dictionaries.made_of(
+                strings.dictionary, lambda dictionary: self.number_buffers(*string_buffers(dictionary))
+            )
+            found: Int32s = numbers[index_values(strings.indices)]
+            return found
         return self.number_buffers(*string_buffers(strings))
 
     def number_buffers(self, offsets: Int64s, data: Uint8s) -> Int32s:
@@ -46,24 +89,29 @@ class StringTable:
         codes = np.empty(rows, np.int32)
         done = 0
         while True:
-            done, self.count = intern_rows(
-                offsets, data, done, codes, self.slots, self.offsets, self.data, self.count, self.seed
-            )
+            self._tokens.get()
+            done = intern_rows(offsets, data, done, codes, self.slots, self.offsets, self.data, self._state, self.seed)
+            self._tokens.put(None)
             if done == rows:
                 return codes
-            self._grow(int(offsets[done + 1] - offsets[done]))
+            with self._growing:
+                self._grow(int(offsets[done + 1] - offsets[done]))
 
     def _grow(self, length: int) -> None:
-        """Make room for at least one more string of this length.
+        """Make room for at least one more string of this length, unless another thread did meanwhile.
 
         subtle: what stays in its order is resized in place: large arrays then are moved by pages, so there are never
         two copies, and growing by half is cheap.
         """
+        if not self._state[int(FULL_UP)]:
+            return
         if self.count >= MAX_ITEMS - 1:
             raise BadSource(
                 f"There are more than {MAX_ITEMS} distinct values, more than one run supports.",
                 "Split the people into disjoint groups and release each group on its own.",
             )
+        for _ in range(self._token_count):
+            self._tokens.get()
         used = int(self.offsets[self.count])
         if used + length > len(self.data):
             self.data.resize(len(self.data) * 3 // 2 + length, refcheck=False)
@@ -72,11 +120,14 @@ class StringTable:
         if 2 * FULL[1] * (self.count + 1) > FULL[0] * len(self.slots):
             old, self.slots = self.slots, np.zeros(2 * len(self.slots), np.uint64)
             refill_slots(old, self.slots, self.seed)
+        self._state[int(FULL_UP)] = 0
+        for _ in range(self._token_count):
+            self._tokens.put(None)
 
     def close(self) -> None:
         """Free what only numbering needs; the strings themselves stay."""
         self.slots = np.zeros(0, np.uint64)
-        self._last = None
+        self._dictionaries.forget()
 
     def buffers(self) -> tuple[Int64s, Uint8s]:
         """Return the offsets and bytes of the distinct strings, not copied."""

@@ -244,7 +244,6 @@ def read_sets(
         known=() if request.known is None else request.known.items,
         memory_limit=memory_limit,
         threads=threads,
-        read_ahead=request.is_named and request.query is None,
     )
 
 
