@@ -15,8 +15,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import dpunion
 import dpunion.threads
 from dpunion.algorithms import UserOrder
+from dpunion.engines.local import rehearsing
 from dpunion.errors import BadSource
 from dpunion.randomness import RunKey
 from dpunion.sets import spill, strings
@@ -349,3 +351,27 @@ def test_the_number_of_threads_changes_nothing(order, limit, spills, monkeypatch
     expected = encoded(1)
     for threads in (None, 2, 3, 8):
         assert encoded(threads) == expected
+
+
+# --- kernels that are loaded beside reading -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["funnel", "policy-gaussian", "policy-laplace", "weighted-gaussian", "dp-sips"])
+def test_every_plan_can_be_rehearsed_and_bounds_somebody(name, monkeypatch):
+    bounded = []
+    real = rehearsing.run_rounds
+    monkeypatch.setattr(rehearsing, "run_rounds", lambda *given: bounded.append((given[1], real(*given))))
+    planned = dpunion.plan(name, epsilon=1.0, delta=1e-6)
+    rehearsing.rehearse(planned)
+    [(made, chosen)] = bounded
+    assert len(made.items) == planned.algorithm.bounding.limit < len(made.table)
+    assert len(chosen) == 0, "nobody's item is released"
+
+
+@pytest.mark.parametrize(("threads", "expected"), [(1, 0), (2, 1)])
+def test_kernels_are_loaded_ahead_where_there_is_a_core_for_it(threads, expected, monkeypatch):
+    rehearsed = []
+    monkeypatch.setattr(rehearsing, "rehearse", rehearsed.append)
+    released = dpunion.release({"u": ["a"]}, epsilon=1.0, delta=1e-6, run=dpunion.Run(threads=threads))
+    assert len(rehearsed) == expected
+    assert len(released) == 0

@@ -14,6 +14,7 @@ from dpunion.algorithms import Bounding
 from dpunion.contributions import Bools, Contributions, Int64s, ItemTable
 from dpunion.counts import MOST_COUNTED, Counted, CountsPlan
 from dpunion.engines import Chosen, Listed, Planned, choose_ngrams, count_listed
+from dpunion.engines.local.rehearsing import kernels_ahead
 from dpunion.engines.local.rounds import run_rounds
 from dpunion.errors import BadParameter, InternalError
 from dpunion.looks import LookPlan
@@ -78,7 +79,7 @@ class LocalEngine:
                 texts = read_texts(request, rows, key)
             yield texts
         else:
-            with open_request(request, self.run, start_reading) as rows:
+            with open_request(request, self.run, start_reading) as rows, kernels_ahead(plan, self.run.threads):
                 asked, bounding = asked_for_counts(request, plan)
                 whole = read_sets(asked, rows, bounding, key, self.memory_limit, self.run.threads)
             yield LocalSets(whole, request)

@@ -1,0 +1,64 @@
+"""While rows are read, another thread loads the compiled kernels that are needed next: by a release of made-up rows."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from dpunion.contributions import offsets_of
+from dpunion.engines.local.rounds import run_rounds
+from dpunion.mechanisms import mechanism_for
+from dpunion.plans import Plan
+from dpunion.randomness import RunKey
+from dpunion.sets.encoding import Normalization, encode
+from dpunion.threads import Threads, usable_cores
+
+MOST_ITEMS = 1000
+
+
+@contextlib.contextmanager
+def kernels_ahead(plan: Plan, threads: int | None) -> Iterator[None]:
+    """Rehearse the plan in a thread beside what is done inside; with one core there is nothing to gain.
+
+    Guarantees: the rows are made up, and what comes of them is thrown away.
+    """
+    if (threads or usable_cores()) == 1:
+        yield
+        return
+    with Threads(1) as beside:
+        beside.submit(rehearse, plan)
+        yield
+
+
+def rehearse(plan: Plan) -> None:
+    """Release, for nobody, what one made-up person holds: one item more than is kept, so that bounding runs too.
+
+    Guarantees: the rows are made up, and what comes of them is thrown away.
+    """
+    bounding = plan.algorithm.bounding
+    items = made_up_texts(min(bounding.limit + 1, MOST_ITEMS))
+    made = encode(
+        [(pa.DictionaryArray.from_arrays(zeros(len(items)), items.slice(0, 1)), items)],
+        key := RunKey.for_tests(0),
+        max_items_per_user=bounding.limit,
+        user_order=bounding.order,
+        normalization=Normalization.EXACT,
+        split_words=False,
+        threads=1,
+    )
+    run_rounds(mechanism_for(plan), made, key)
+
+
+def made_up_texts(count: int) -> pa.Array:
+    """Return distinct texts; subtle: pa.array would import an installed pandas, which takes half a second."""
+    texts = [f"item {number}".encode() for number in range(count)]
+    offsets = offsets_of(np.fromiter(map(len, texts), np.int64, count)).astype(np.int32)
+    return pa.StringArray.from_buffers(count, pa.py_buffer(offsets), pa.py_buffer(b"".join(texts)))
+
+
+def zeros(count: int) -> pa.Array:
+    """Return as many zeros."""
+    return pa.Array.from_buffers(pa.int32(), count, [None, pa.py_buffer(np.zeros(count, np.int32))])
