@@ -248,6 +248,12 @@ def test_database_files(tmp_path: Path, rows: pa.Table, expected: tuple[str, ...
     assert released(tmp_path / name, query=QUERY) == expected
 
 
+@pytest.mark.parametrize("name", ["coded.parquet", "directory"])
+def test_queries_over_files(tmp_path: Path, rows: pa.Table, expected: tuple[str, ...], name: str) -> None:
+    FILES[name](rows, tmp_path / name)
+    assert released(tmp_path / name, query="select author, word from source where place is not null") == expected
+
+
 @pytest.mark.parametrize("name", FRAMES)
 def test_frames(rows: pa.Table, expected: tuple[str, ...], name: str) -> None:
     made = dpunion.release(FRAMES[name](rows), user="author", item="word", **BUDGET, unsafe_test_key=KEY)
