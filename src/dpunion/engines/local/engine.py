@@ -170,7 +170,7 @@ def open_request(request: Request, run: Run, start_reading: Callable[[], None] |
         query=request.query,
         input_format=request.input_format,
         null_users=request.null_users,
-        on_progress=lambda done: run.tell("reading", done),
+        on_progress=lambda done: run.tell("reading", done) if done < 1.0 else run.tell("grouping"),
         on_reading=start_reading,
     )
 
