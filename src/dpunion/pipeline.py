@@ -28,6 +28,7 @@ from dpunion.publishing import Outputs, count_holders, draft_release, publish
 from dpunion.randomness import RunKey
 from dpunion.releases import Release
 from dpunion.requests import Charge, Dated, Folder, PathLike, Request, Run, Words
+from dpunion.stages import tell_compiling
 
 
 @overload
@@ -82,6 +83,7 @@ def plan(
     return plan_release(chosen, budget) if asked is None else plan_with_counts(chosen, budget, asked)
 
 
+@tell_compiling
 def release(
     source: Any,
     *,

@@ -15,6 +15,7 @@ from typer.core import TyperCommand
 
 from dpunion.checks import nearest
 from dpunion.cli.answers import answering
+from dpunion.cli.helping import Helped
 from dpunion.errors import BadParameter
 
 NEVER_INSIDE = ("config", "help")
@@ -27,7 +28,7 @@ KINDS: dict[object, tuple[str, str, tuple[type, ...]]] = {
 TEXT = ("a text", '"…"', (str,))
 
 
-class Command(TyperCommand):
+class Command(Helped, TyperCommand):
     """A command that takes options from its --config file, and refuses an option that is given twice."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:

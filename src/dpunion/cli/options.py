@@ -44,7 +44,7 @@ WeakBudget = Annotated[
     ),
 ]
 AlgorithmName = Annotated[
-    str, typer.Option("--algorithm", "-a", help="See 'Algorithms' below.", rich_help_panel=TUNING)
+    str, typer.Option("--algorithm", "-a", help="See 'Algorithms' above.", rich_help_panel=TUNING)
 ]
 MaxItems = Annotated[
     int | None,
@@ -187,6 +187,7 @@ Sort = Annotated[
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.", rich_help_panel=OUTPUT)]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but errors.", rich_help_panel=OUTPUT)]
 
 ALGORITHM_HELP = (
     "[bold]Algorithms[/bold]: funnel, policy-gaussian, policy-laplace, weighted-gaussian, weighted-laplace, "
@@ -226,6 +227,7 @@ class OutputOptions(Group):
     sort: Sort = None
     force: Force = False
     as_json: AsJson = False
+    quiet: Quiet = False
 
 
 @option_group

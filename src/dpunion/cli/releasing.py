@@ -1,9 +1,8 @@
-"""The commands release, ngrams, plan and demo."""
+"""The commands release, ngrams and demo."""
 
 from __future__ import annotations
 
 import dataclasses
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,10 +14,8 @@ from dpunion.cli.groups import Group, in_groups, option_group
 from dpunion.cli.options import (
     ALGORITHM_HELP,
     DATA,
-    OUTPUT,
     TUNING,
     AlgorithmOptions,
-    AsJson,
     Config,
     CountOptions,
     EngineOptions,
@@ -36,7 +33,7 @@ from dpunion.cli.texts import Normalize, TextOptions
 from dpunion.errors import AlreadyReleased, BadParameter
 
 if TYPE_CHECKING:
-    from dpunion.plans import Plan
+    from dpunion.ngrams.plans import Ngrams
 
 FIRST_LINES = 12
 
@@ -65,18 +62,6 @@ Parquet files; a database (postgresql://..., SQLite or DuckDB file) with --query
 
 [bold]Exit codes[/bold]: 0 done, 1 a bug in dpunion, 2 a bad option, 3 bad data, 4 cannot write, 5 the ledger refused,
 6 made before: it is where it was asked for, and nothing was charged, 130 interrupted."""
-
-PLAN_HELP = f"""Show every number of a release before any data is read.
-
-[bold]Examples[/bold]
-
-  [cyan]dpunion plan -e 1 -d 1e-6[/cyan]
-
-  [cyan]dpunion plan -e 1 -d 1e-6 --counts --html budget.html[/cyan]
-
-  [cyan]dpunion plan -e 3 -d 1e-5 --algorithm weighted-gaussian --calibration published --json[/cyan]
-
-{ALGORITHM_HELP}"""
 
 NGRAMS_HELP = """Release n-grams of people's texts, length by length, privately (DPNE and beyond).
 
@@ -162,6 +147,37 @@ class ItemOptions(Group):
         return {"item": items if self.text is None else texts.words(self.text, self.ngrams), "known": known}
 
 
+Longest = Annotated[int, typer.Option(help="The longest n-grams.", rich_help_panel=DATA)]
+
+
+@option_group
+class NgramOptions(Group):
+    """How n-grams are released, length by length."""
+
+    longest: Longest = 3
+    first: Annotated[
+        str,
+        typer.Option(help="Single tokens: funnel, policy-gaussian or weighted-gaussian.", rich_help_panel=TUNING),
+    ] = "funnel"
+    later: Annotated[str, typer.Option(help="Longer n-grams: one of the same three.", rich_help_panel=TUNING)] = (
+        "funnel"
+    )
+    spurious_rate: Annotated[
+        float, typer.Option(help="Spurious n-grams, as a part of what was released before.", rich_help_panel=TUNING)
+    ] = 0.01
+    share_ratio: Annotated[
+        float, typer.Option(help="Each length's share of the budget over the one before.", rich_help_panel=TUNING)
+    ] = 1.0
+
+    def build(self) -> Ngrams:
+        """Return how n-grams are released. The defaults of Ngrams, which are tuned for n-grams, are left alone."""
+        from dpunion.ngrams.plans import Ngrams
+
+        chosen = (("first", self.first), ("later", self.later))
+        given: Any = {name: value for name, value in chosen if value != "funnel"} | {"longest": self.longest}
+        return Ngrams(**given, spurious_rate=self.spurious_rate, share_ratio=self.share_ratio)
+
+
 @answering
 @in_groups
 def release_command(
@@ -216,36 +232,18 @@ def ngrams_command(
     about: AboutOptions,
     counting: CountOptions,
     engine: EngineOptions,
-    longest: Annotated[int, typer.Option(help="The longest n-grams.", rich_help_panel=DATA)] = 3,
+    ngrams: NgramOptions,
     normalize: Normalize = None,
-    first: Annotated[
-        str,
-        typer.Option(help="Single tokens: funnel, policy-gaussian or weighted-gaussian.", rich_help_panel=TUNING),
-    ] = "funnel",
-    later: Annotated[
-        str, typer.Option(help="Longer n-grams: one of the same three.", rich_help_panel=TUNING)
-    ] = "funnel",
-    spurious_rate: Annotated[
-        float, typer.Option(help="Spurious n-grams, as a part of what was released before.", rich_help_panel=TUNING)
-    ] = 0.01,
-    share_ratio: Annotated[
-        float, typer.Option(help="Each length's share of the budget over the one before.", rich_help_panel=TUNING)
-    ] = 1.0,
     unsafe_test_key: TestKey = None,
     config: Config = None,
 ) -> None:
     """Release n-grams of people's texts, length by length."""
-    from dpunion.ngrams.plans import Ngrams
-
-    # The defaults of Ngrams, which are tuned for n-grams, are left alone.
-    named: Any = {name: value for name, value in (("first", first), ("later", later)) if value != "funnel"}
-    own: dict[str, Any] = {"text": text, "normalize": normalize, "longest": longest, "first": first, "later": later}
-    own |= {"spurious_rate": spurious_rate, "share_ratio": share_ratio, "unsafe_test_key": unsafe_test_key}
+    own = {"text": text, "normalize": normalize, "unsafe_test_key": unsafe_test_key} | ngrams.values()
     _make(
         (reading, privacy, texts, output, ledger, engine, counting, about),
         own,
         config,
-        algorithm=Ngrams(longest=longest, **named, spurious_rate=spurious_rate, share_ratio=share_ratio),
+        algorithm=ngrams.build(),
         item=texts.words(text),
     )
 
@@ -313,40 +311,6 @@ def _make(groups: Groups, own: dict[str, Any], config: Path | None, *, algorithm
 
 
 @answering
-@in_groups
-def plan_command(
-    privacy: PrivacyOptions,
-    tuning: AlgorithmOptions,
-    counting: CountOptions,
-    as_json: AsJson = False,
-    html: Annotated[
-        Path | None,
-        typer.Option(
-            "--html",
-            help="Draw how likely an item is released, by the number of people who hold it, into this page.",
-            rich_help_panel=OUTPUT,
-            show_default=False,
-        ),
-    ] = None,
-    force: Force = False,
-) -> None:
-    """Show every number of a release before any data is read."""
-    from dpunion.pipeline import plan
-
-    planned = plan(tuning.build(), **privacy.values(), counts=counting.asked())
-    if html is not None:
-        from dpunion.report import check_page, plan_page, write_page
-
-        check_page(html, overwrite=force)
-        write_page(html, plan_page(planned), overwrite=force)
-        typer.echo(f"Written to {html}.", err=True)
-    if as_json:
-        typer.echo(json.dumps(planned.to_dict(), indent=1))
-    else:
-        _print_plan(planned)
-
-
-@answering
 def demo_command(
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Where to write the release, if anywhere.", show_default=False)
@@ -382,29 +346,3 @@ def demo_command(
         console.print(f"Written to {out}\n", markup=False, style="bold")
     console.print(released.statement, markup=False)
     console.print("\nThe command above does the same after: dpunion sample", markup=False)
-
-
-def _print_plan(planned: Plan) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    from dpunion.budget import guarantee
-    from dpunion.statements import expected_precision
-
-    values = planned.to_dict()
-    parameters = values.pop("parameters")
-    sensitivity = values.pop("sensitivity")
-    table = Table(show_header=False, box=None, pad_edge=False)
-    rounds, _ = values.pop("rounds", []), values.pop("counts", None)
-    for name, value in (values | {f"  {key}": value for key, value in parameters.items()}).items():
-        table.add_row(name.replace("_", " "), f"{value:.6g}" if isinstance(value, float) else str(value))
-    for number, one in enumerate(rounds, 1):
-        numbers = ", ".join(f"{key} {value:.4g}" for key, value in one.items())
-        table.add_row(f"round {number}", numbers)
-    table.add_row("sensitivity", f"{sensitivity['norm']} norm at most {sensitivity['bound']:.6g}")
-    console = Console(highlight=False)
-    console.print(table)
-    if planned.counts is not None:
-        console.print("\n" + "\n".join(expected_precision(planned.counts)), markup=False)
-    console.print("\n" + "\n".join(guarantee(planned.budget, subject="A list made by this plan")), markup=False)
-    console.print("\nNo data was read. These numbers are public.", style="dim")

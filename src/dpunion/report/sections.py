@@ -19,13 +19,13 @@ from dpunion.releases import Release
 from dpunion.report.charts import Axis, AxisScale, Chart, ChartKind, Series
 from dpunion.report.curves import Company, holders_between, release_curve, saturation
 from dpunion.report.meaning import about_facts, first_sections, making_section, strength, warning
+from dpunion.report.needed import SET_SIZES
 from dpunion.report.popularity import count_facts, counting_table, number_columns, popular_first, popularity_section
 from dpunion.report.tables import Cell, Fact, Section, Table, number, percent
 
 STUDY = "A study, not a release: these numbers are not differentially private. Study public or generated data only."
 PROMISE = ", with differential privacy for each person as a whole"
 TESTED = ", for a test"
-SET_SIZES = (1, 10, 100)
 HOLDERS = Axis("people who hold the item", AxisScale.LOG)
 CHANCE = Axis("chance of release", AxisScale.PERCENT)
 NAMES = {

@@ -271,7 +271,12 @@ def test_plan_shows_the_numbers_of_every_algorithm(name):
     planned = dpunion.plan(name, epsilon=2.0, delta=1e-4)
     assert f"{planned.threshold:.6g}" in shown.stdout
     as_json = json.loads(run("plan", *BUDGET, "-a", name, "--json").stdout)
+    needed = as_json.pop("holders_needed")
     assert as_json == json.loads(json.dumps(planned.to_dict()))
+    assert [one["items_each"] for one in needed] == [1, 10, 100]
+    for one in needed:
+        assert (one["chance_50"] or 10**6) <= (one["chance_90"] or 10**6)
+        assert one["chance_50"] is None or f"{one['chance_50']:,}" in shown.stdout
     assert as_json["algorithm"] == name
     assert (as_json["epsilon"], as_json["delta"]) == (2.0, 1e-4)
 
@@ -325,9 +330,11 @@ def test_release_is_quiet_when_stderr_is_no_terminal(posts, tmp_path):
     for stage in ("reading", "planning", "selecting", "writing"):
         assert stage not in done.stderr
     assert "\r" not in done.stderr
-    assert len(done.stderr.splitlines()) == 1 + len(
-        Release((), dpunion.plan(dpunion.Funnel(), epsilon=1.0, delta=1e-6), True).statement.splitlines()
-    )
+    said = done.stderr.splitlines()
+    statement = Release((), dpunion.plan(epsilon=1.0, delta=1e-6).usual, True).statement.splitlines()
+    assert len(said) == 1 + len(statement) + 2
+    assert said[-2].startswith("At this budget an item comes out with an even chance when about")
+    assert said[-1].startswith("No ledger keeps count")
 
 
 def test_release_prints_utf8_in_any_locale(posts):

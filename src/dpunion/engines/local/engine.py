@@ -203,7 +203,7 @@ def open_request(request: Request, run: Run, start_reading: Callable[[], None] |
         input_format=request.input_format,
         null_users=request.null_users,
         granularity=request.granularity,
-        on_progress=lambda done: run.tell("reading", done),
+        on_progress=lambda done: run.tell("reading", done) if done < 1.0 else run.tell("grouping"),
         on_reading=start_reading,
     )
 
