@@ -231,7 +231,7 @@ def _funnel_plan(algorithm: Funnel, budget: Budget, epsilon: float, delta: float
         noise=Noise.GAUSSIAN,
         scale=stddev,
         threshold=threshold,
-        cutoff=algorithm.cutoff(stddev, threshold),
+        cutoff=algorithm.cutoffs(stddev, threshold)[0],
         sensitivity=algorithm.sensitivity,
         delta_used=found.delta_used,
         rounding_slack=slack,

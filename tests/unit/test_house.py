@@ -36,7 +36,7 @@ UNASKED_ROOMS = {"audit", "kernels", "lab", "report"}
 CARRIERS = {"engines.spark.tasks.Secret"}
 MOST_LINES, LONGEST_FUNCTION = 400, 60
 # Longer than they should be: they may shrink, not grow; one that fits is taken off the list.
-LONG_MODULES = {"algorithms.py": 411, "mechanisms.py": 464}
+LONG_MODULES = {"mechanisms.py": 464}
 LONG_FUNCTIONS = {
     "pipeline.py release": 69,
 }

@@ -206,6 +206,7 @@ def funnel_law(plan: Plan, users: tuple[User, ...], size: int) -> Float64s:
     more = mechanism.weigh(sets, state, 1, key).values
     totals = scores + second.budget * more.reshape(points, size)
     chances = np.where(alive, gaussian_chances(totals, second.threshold, second.budget * second.stddev), 0.0)
+    chances[alive & (scores > second.threshold)] = 1.0  # passed in round 1
     return np.asarray(masses @ coin_laws(chances))
 
 
@@ -213,15 +214,13 @@ def _score_grid(plan: Plan, means: Float64s, stddev: float, held: Bools) -> tupl
     """Return scores float64[points, items], their masses float64[points] and which are alive bool[points, items].
 
     Each item is below the keep line (one point with all that mass) or at a Gauss-Legendre point above it; pieces end
-    at the cutoff, where the need of an item becomes 0 and the second round has a kink.
+    at the threshold, where an item has passed and needs nothing more: there the second round jumps.
     """
-    if plan.cutoff is None:
-        raise BadParameter("This plan is not one of Funnel.", "Pass a plan of Funnel.")
     line = plan.rounds[0].threshold
     top = max(line, float(means.max(initial=0.0)) + REACH * stddev)
     edges = [line, top]
-    if line < plan.cutoff < top:
-        edges.insert(1, plan.cutoff)
+    if line < plan.threshold < top:
+        edges.insert(1, plan.threshold)
     nodes, widths = np.polynomial.legendre.leggauss(POINTS)
     places: list[float] = []
     lengths: list[float] = []

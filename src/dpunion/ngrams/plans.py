@@ -27,9 +27,9 @@ from dpunion.plans import Plan, as_algorithm, real_in
 LONGEST = 10
 MOST_NGRAMS = 2**63 - 1
 
-# On public candidates nothing is paid for novel items, so more rounds and a sharper line than Funnel's own are best
-# (tuned on public film reviews).
-LATER = Funnel(max_items_per_user=500, rounds=6, first_share=0.2, keep_margin=0.75)
+# On public candidates nothing is paid for novel items, so a sharper line than Funnel's own is best (tuned on public
+# film reviews).
+LATER = Funnel(max_items_per_user=500, keep_fraction=1.2, keep_margin=1.75)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -267,5 +267,8 @@ def plan_ngrams(settings: Ngrams, budget: Budget, counts: Counts | None = None) 
 
 
 def highest_threshold(stddev: float, rate: float) -> float:
-    """Return what no threshold on candidates can exceed: |S|/|V| is at least 1/|S| >= 1/MAX_ITEMS."""
-    return candidate_threshold(stddev, rate / MAX_ITEMS)
+    """Return what no threshold on candidates can exceed: |S|/|V| is at least 1/|S| >= 1/MAX_ITEMS.
+
+    Half of the rate, as a walk of several rounds may pass its threshold in any of them.
+    """
+    return candidate_threshold(stddev, 0.5 * rate / MAX_ITEMS)

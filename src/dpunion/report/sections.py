@@ -34,6 +34,7 @@ NAMES = {
     "user_order": "order of people",
     "keep_fraction": "part of the pace an item must keep",
     "keep_margin": "leeway, in standard deviations",
+    "haste": "haste: times the even part of what items need",
     "first_share": "first round's part of the budget",
     "share_ratio": "each round's part over the next one's",
 }
