@@ -16,6 +16,7 @@ from typer.core import TyperCommand
 from dpunion.checks import nearest
 from dpunion.cli.answers import answering
 from dpunion.cli.helping import Helped
+from dpunion.cli.options import WholeOrAuto
 from dpunion.errors import BadParameter
 
 NEVER_INSIDE = ("config", "help")
@@ -23,6 +24,7 @@ KINDS: dict[object, tuple[str, str, tuple[type, ...]]] = {
     bool: ("true or false", "true", (bool,)),
     int: ("a whole number", "3", (int,)),
     float: ("a number", "1.0", (int, float)),
+    WholeOrAuto: ('a whole number or "auto"', "50", (int, str)),
 }
 """By an option's type: what its value in a file must be, and an example; all other options are texts."""
 TEXT = ("a text", '"…"', (str,))

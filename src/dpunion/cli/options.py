@@ -46,9 +46,28 @@ WeakBudget = Annotated[
 AlgorithmName = Annotated[
     str, typer.Option("--algorithm", "-a", help="See 'Algorithms' above.", rich_help_panel=TUNING)
 ]
+
+
+class WholeOrAuto:
+    """The type of an option that is a whole number, or the word auto."""
+
+
+def whole_or_auto(value: Any) -> Any:
+    """Return a whole number, or the word as it is, which whoever takes it may refuse."""
+    with contextlib.suppress(ValueError):
+        return int(value)
+    return value
+
+
 MaxItems = Annotated[
-    int | None,
-    typer.Option(help="At most this many items of each person count.", rich_help_panel=TUNING, show_default=False),
+    WholeOrAuto | None,
+    typer.Option(
+        parser=whole_or_auto,
+        metavar="number or auto",
+        help="At most this many items of each person count; auto, funnel's default: a private look chooses.",
+        rich_help_panel=TUNING,
+        show_default=False,
+    ),
 ]
 CalibrationName = Annotated[
     str | None,
@@ -277,18 +296,18 @@ class AlgorithmOptions(Group):
     user_order: Order = None
     settings: Settings = None
 
-    def build(self) -> Any:
-        """Return the algorithm; refuse what it does not have."""
-        from dpunion.algorithms import algorithm_named
-
-        given = {name: value for name in ALGORITHM_OPTIONS if (value := getattr(self, name)) is not None}
+    def asked(self) -> dict[str, Any]:
+        """Return the algorithm's name and its parameters, as `release` and `plan` take them."""
+        given: dict[str, Any] = {
+            name: value for name in ALGORITHM_OPTIONS if (value := getattr(self, name)) is not None
+        }
         for setting in self.settings or []:
             key, _, value = setting.partition("=")
             parameter = key.strip().replace("-", "_")
             if parameter in given:
                 raise BadParameter(f"The parameter {parameter!r} is given more than once.", "Give it once.")
             given[parameter] = plain_value(value.strip())
-        return algorithm_named(self.algorithm, **given)
+        return {"algorithm": self.algorithm, **given}
 
 
 @option_group

@@ -25,6 +25,8 @@ from dpunion.cli.releasing import NgramOptions
 from dpunion.errors import BadParameter
 
 if TYPE_CHECKING:
+    from dpunion.engines import Planned
+    from dpunion.menus import MenuPlan
     from dpunion.ngrams.plans import NgramPlan, Ngrams
     from dpunion.plans import Plan
 
@@ -96,34 +98,44 @@ def plan_command(
     from dpunion.pipeline import plan
 
     grams = ngrams.asked(tuning)
-    planned = plan(tuning.build() if grams is None else grams, **privacy.values(), counts=counting.asked())
+    asked = tuning.asked() if grams is None else {"algorithm": grams}
+    planned = plan(**asked, **privacy.values(), counts=counting.asked())
     if html is not None:
         _write_page(html, planned, overwrite=force)
     if as_json:
         from dpunion.report.needed import find_needed
 
-        needed = {"holders_needed": [one.to_dict() for one in find_needed(planned)]}
+        needed = {"holders_needed": [one.to_dict() for one in find_needed(typical(planned))]}
         print_result(json.dumps(planned.to_dict() | needed, indent=1) + "\n")
     else:
         _print_plan(planned)
 
 
-def _write_page(html: Path, planned: Plan | NgramPlan, *, overwrite: bool) -> None:
+def typical(planned: Planned) -> Plan | NgramPlan:
+    """Return the plan itself, or the usual one of a menu."""
+    from dpunion.menus import MenuPlan
+
+    return planned.usual if isinstance(planned, MenuPlan) else planned
+
+
+def _write_page(html: Path, planned: Planned, *, overwrite: bool) -> None:
     from dpunion.plans import Plan
     from dpunion.report import check_page, plan_page, write_page
 
     check_page(html, overwrite=overwrite)
-    if not isinstance(planned, Plan):
+    drawn = typical(planned)
+    if not isinstance(drawn, Plan):
         raise BadParameter("There is no page for a plan of n-grams.", "Leave out --html: the numbers are printed.")
-    write_page(html, plan_page(planned), overwrite=overwrite)
+    write_page(html, plan_page(drawn), overwrite=overwrite)
     typer.echo(f"Written to {html}.", err=True)
 
 
-def _print_plan(planned: Plan | NgramPlan) -> None:
+def _print_plan(planned: Planned) -> None:
     """Print what the budget can do first, then what it guarantees, then every number."""
     from rich.console import Console
 
     from dpunion.budget import guarantee
+    from dpunion.menus import MenuPlan
     from dpunion.ngrams.plans import NgramPlan
     from dpunion.report.needed import HEAD, find_needed
     from dpunion.statements import expected_precision
@@ -132,15 +144,23 @@ def _print_plan(planned: Plan | NgramPlan) -> None:
     console = Console(highlight=False)
     what = "a single word" if is_ngrams else "an item"
     console.print(f"About this many people must hold {what} for it to come out:\n", style="bold")
-    console.print(_table([HEAD, *(one.texts() for one in find_needed(planned))], head=True))
+    console.print(_table([HEAD, *(one.texts() for one in find_needed(typical(planned)))], head=True))
     console.print("\nItems each: how many items each of them holds; the others are rare.", style="dim")
+    if isinstance(planned, MenuPlan):
+        bound = planned.usual.algorithm.max_items_per_user
+        console.print(
+            f"With at most {bound} items of each person, the usual number: a private look at how much people hold "
+            "chooses it from the menu below.",
+            style="dim",
+        )
     if planned.counts is not None:
         console.print("\n" + "\n".join(expected_precision(planned.counts)), markup=False)
     covers = "texts" if is_ngrams else "rows"
     promise = guarantee(planned.budget, subject="A list made by this plan", covers=covers)
     console.print("\n" + "\n".join(promise), markup=False)
     console.print("\nThe numbers of the plan", style="bold")
-    console.print(_table(list(_ngram_rows(planned) if isinstance(planned, NgramPlan) else _rows(planned.to_dict()))))
+    rows = _ngram_rows(planned) if isinstance(planned, NgramPlan) else _rows(typical(planned).to_dict())
+    console.print(_table(list(_menu_rows(planned) if isinstance(planned, MenuPlan) else rows)))
     console.print("\nNo data was read. These numbers are public.", style="dim")
 
 
@@ -165,6 +185,20 @@ def _rows(values: dict[str, Any]) -> Iterator[tuple[str, str]]:
     for number, one in enumerate(rounds, 1):
         yield f"round {number}", ", ".join(f"{key} {value:.4g}" for key, value in one.items())
     yield "sensitivity", f"{sensitivity['norm']} norm at most {sensitivity['bound']:.6g}"
+
+
+def _menu_rows(planned: MenuPlan) -> Iterator[tuple[str, str]]:
+    """Yield the numbers of the look and of the plans to choose from with their names."""
+    yield "epsilon, delta", f"{planned.budget.epsilon:g}, {planned.budget.delta:g}"
+    yield "algorithm", planned.algorithm.name
+    yield "noise of the look", f"{planned.look.stddev:.4g} people in each class of sizes"
+    for plan in planned.plans:
+        yield (
+            f"{plan.algorithm.max_items_per_user} items each",
+            f"noise {plan.scale:.4g}, threshold {plan.threshold:.4g}, delta used {plan.delta_used:.4g}",
+        )
+    parameters = planned.algorithm.parameters()
+    yield "parameters", ", ".join(f"{key} {value}" for key, value in parameters.items() if key != "max_items_per_user")
 
 
 def _ngram_rows(planned: NgramPlan) -> Iterator[tuple[str, str]]:

@@ -215,7 +215,7 @@ def release_command(
         (reading, privacy, texts, output, ledger, engine, counting, about),
         items.values() | own,
         config,
-        algorithm=tuning.build(),
+        **tuning.asked(),
         **items.asked(texts),
     )
 
@@ -303,7 +303,7 @@ def _make(groups: Groups, own: dict[str, Any], config: Path | None, *, algorithm
         recorded = [group.values() for group in (reading, privacy, texts, ledger, engine, counting, about)]
         options = {name: value for group in recorded for name, value in group.items()}
         options |= {"out": output.out, "sort": output.sort} | own
-        record_configuration(place, options, None if made.results else algorithm)
+        record_configuration(place, options, made.plan)
         if made.stored is not None:
             say(f"Released to {made.stored}.\n{made.statement}")
         else:
