@@ -187,6 +187,7 @@ def wrap_sql(tell):
 def record(tell):
     """Report what is done in fact, and let rows wait on disk so that every run has spill files."""
     from dpunion import files
+    from dpunion.engines.local import rehearsing
     from dpunion.sets import spill
 
     wrap("dpunion.ledger.ledgers.Reservation.start_reading", after=lambda: tell("started"))
@@ -214,6 +215,7 @@ def record(tell):
         self.most_rows = 100
 
     spill.RowStore.__init__ = waiting_on_disk
+    rehearsing.rehearse = lambda _plan: None  # the faults are for the release itself
 
 
 def arm(kind, *details):

@@ -353,6 +353,19 @@ def test_the_number_of_threads_changes_nothing(order, limit, spills, monkeypatch
         assert encoded(threads) == expected
 
 
+def test_a_tokenizer_of_the_callers_is_called_by_the_callers_thread():
+    called = set()
+
+    def split(text):
+        called.add(threading.current_thread())
+        return text.split()
+
+    options = {"shortest": 1, "longest": 1, "max_items_per_user": 9, "user_order": UserOrder.RANDOM}
+    made = encode_ngrams(batches(), RunKey.for_tests(5), splitting=Splitting(split), threads=4, **options)
+    assert len(made.table) > 9
+    assert called == {threading.main_thread()}
+
+
 # --- kernels that are loaded beside reading -----------------------------------------------------------------
 
 

@@ -128,8 +128,8 @@ def next_level(
     return _level_of(released, levels[0], level, key), result
 
 
-def kept_tokens(bounding: Bounding, stream: TokenStream, key: RunKey) -> Contributions:
-    """Return the tokens that each user keeps at length 1.
+def kept_tokens(bounding: Bounding, stream: TokenStream, key: RunKey, threads: int | None = None) -> Contributions:
+    """Return the tokens that each user keeps at length 1; threads as in `bound_stream`.
 
     Guarantees: those of `bound_stream`.
     """
@@ -142,6 +142,7 @@ def kept_tokens(bounding: Bounding, stream: TokenStream, key: RunKey) -> Contrib
         bound_round=0,
         max_items_per_user=bounding.limit,
         user_order=bounding.order,
+        threads=threads,
     )
 
 
@@ -152,8 +153,11 @@ def kept_ngrams(
     pairs: Uint64s,
     levels: tuple[Level, ...],
     key: RunKey,
+    threads: int | None = None,
 ) -> Contributions:
     """Return the n-grams that each user keeps of those that `longer` found; their names are the pairs' eight bytes.
+
+    threads as in `bound_stream`.
 
     Guarantees: those of `bound_stream`.
     """
@@ -166,6 +170,7 @@ def kept_ngrams(
         bound_round=plan.length,
         max_items_per_user=plan.algorithm.bounding.limit,
         user_order=plan.algorithm.bounding.order,
+        threads=threads,
     )
 
 

@@ -89,6 +89,7 @@ def read_tokens(
             numbered.append((counts, writers if parents is None else writers[parents], codes))
         return numbered
 
+    # A tokenizer of the caller's is called by the caller's thread, one text after the other.
     at_once = count if isinstance(splitting.tokenizer, Tokenizer) else 1
     chunks = [chunk for some in work_off(batches, number, at_once) for chunk in some]
     if user_table.count > MAX_USERS:

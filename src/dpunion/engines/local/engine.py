@@ -76,7 +76,7 @@ class LocalEngine:
             from dpunion.engines.local.texts import read_texts
 
             with open_request(request, self.run, start_reading) as rows:
-                texts = read_texts(request, rows, key)
+                texts = read_texts(request, rows, key, self.run.threads)
             yield texts
         else:
             with open_request(request, self.run, start_reading) as rows, kernels_ahead(plan, self.run.threads):

@@ -22,22 +22,26 @@ from dpunion.sets.narrowing import held_items
 from dpunion.sets.streams import TokenStream, read_tokens
 
 
-def read_texts(request: Request, rows: Rows, key: RunKey) -> LocalTexts:
-    """Read rows into everybody's texts.
+def read_texts(request: Request, rows: Rows, key: RunKey, threads: int | None) -> LocalTexts:
+    """Read rows into everybody's texts, by some threads.
 
     Guarantees: those of read_tokens.
     """
-    return LocalTexts(read_tokens(rows, key, request.splitting, request.normalization), key)
+    stream = read_tokens(rows, key, request.splitting, request.normalization, threads=threads)
+    return LocalTexts(stream, key, threads=threads)
 
 
 class LocalTexts:
-    """The texts on one machine.
+    """The texts on one machine; threads: how many work on them, one for each usable core when left out.
 
     Guarantees: nothing about them shows in the repr.
     """
 
-    def __init__(self, stream: TokenStream, key: RunKey, positions: Positions | None = None) -> None:
+    def __init__(
+        self, stream: TokenStream, key: RunKey, positions: Positions | None = None, threads: int | None = None
+    ) -> None:
         self._stream = stream
+        self._threads = threads
         self._key = key
         self.positions = positions
 
@@ -56,7 +60,7 @@ class LocalTexts:
 
         Guarantees: those of run_rounds.
         """
-        kept = kept_tokens(plan.algorithm.bounding, self._stream, self._key)
+        kept = kept_tokens(plan.algorithm.bounding, self._stream, self._key, self._threads)
         chosen = run_rounds(mechanism_for(plan), kept, self._key)
         level, self.positions, words = first_level(self._stream, chosen)
         return level, words
@@ -69,7 +73,7 @@ class LocalTexts:
         if self.positions is None:
             raise InternalError("longer n-grams were asked for before single tokens")
         positions, pairs = longer(self.positions, self._key)
-        contributions = kept_ngrams(plan, self._stream, positions, pairs, levels, self._key)
+        contributions = kept_ngrams(plan, self._stream, positions, pairs, levels, self._key, self._threads)
         chosen = run_rounds(plan.mechanism(threshold), contributions, self._key)
         released = np.union1d(pairs[chosen], unsupported(marks, pairs[held_items(contributions)]))
         # subtle: an n-gram that was held but kept by nobody can come out by chance too, and then its places count.
