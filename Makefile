@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test test-all test-threads java proofs coq lint format docs wheel publish reproduce audit torture benchmark benchmark-large benchmark-billion benchmark-counts benchmark-spark benchmark-startup clean
+.PHONY: help demo test test-all test-threads java proofs coq lint format docs pictures wheel publish reproduce audit torture benchmark benchmark-large benchmark-billion benchmark-counts benchmark-spark benchmark-startup clean
 
 help:  ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -43,9 +43,12 @@ lint: $(VENV)/.dev  ## Check style, types and layers
 format: $(VENV)/.dev  ## Format the code
 	@$(BIN)/ruff check --fix . ; $(BIN)/ruff format .
 
-docs: $(VENV)/.dev  ## Build the documentation site into docs/_build/html
+docs: $(VENV)/.docs  ## Build the documentation site into docs/_build/html, without Spark and test tools (1 minute)
 	@$(BIN)/python -m sphinx -W --keep-going -E -q -b html -d docs/_build/doctrees docs docs/_build/html
 	@echo "Built docs/_build/html/index.html"
+
+pictures: $(VENV)/.dev  ## Take the pictures of README and docs again; needs chromium and its driver
+	@$(BIN)/python tools/make_pictures.py
 
 reproduce: $(VENV)/.dev  ## Run the papers' evaluation again beside their tables, then print sizes on every data set
 	@$(BIN)/dpunion lab reproduce
@@ -104,3 +107,7 @@ $(VENV)/.run: pyproject.toml | $(VENV)/bin/python
 $(VENV)/.dev: pyproject.toml | $(VENV)/bin/python
 	@echo "Installing dpunion and its test tools into $(VENV) ..."
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[dev]" && touch $@ $(VENV)/.run
+
+$(VENV)/.docs: pyproject.toml | $(VENV)/bin/python
+	@echo "Installing dpunion and what the documentation needs into $(VENV) ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[docs]" && touch $@ $(VENV)/.run

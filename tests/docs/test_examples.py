@@ -22,6 +22,7 @@ NOT_RUN = {
         "pip install dist/dpunion-0.1.0-py3-none-any.whl",
     ): "installs; `make wheel` does it elsewhere",
     ("docs/tutorial.md", "python -m pip install --editable '.[report]'"): "installs; `make test` has done it",
+    ("docs/operations.md", "from airflow.providers.standard.operators.bash import BashOperator"): "needs Airflow",
     ("README.md", "dpunion release hdfs://logs/queries --engine spark -u uid -i query ..."): "needs a cluster",
     (
         "the command line's help",
