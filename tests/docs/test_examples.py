@@ -25,6 +25,14 @@ NOT_RUN = {
     ("docs/operations.md", "from airflow.providers.standard.operators.bash import BashOperator"): "needs Airflow",
     ("README.md", "dpunion release hdfs://logs/queries --engine spark -u uid -i query ..."): "needs a cluster",
     (
+        "docs/sources.md",
+        "dpunion release s3://logs/week=2026-W46 -u uid -i country -i query -e 1 -d 1e-7 --out keys.parquet",
+    ): "needs a bucket",
+    (
+        "docs/sources.md",
+        "dpunion release 's3://logs/*/part-*.parquet' -u uid -i query -e 1 -d 1e-7 --out queries.parquet",
+    ): "needs a bucket",
+    (
         "the command line's help",
         "dpunion release hdfs:///logs --engine spark --master yarn -u uid -i query -e 1 -d 1e-9 --out-folder hdfs:///q",
     ): "needs a cluster",

@@ -109,7 +109,8 @@ Query = Annotated[
     str | None,
     typer.Option(
         "--query",
-        help="What to read of a database, in SQL. It may keep, drop or change a row by that row, or by the same "
+        help="What to read of a database, or of Parquet files as the table 'source', in SQL. It may keep, drop or "
+        "change a row by that row, or by the same "
         "person's rows, alone: no LIMIT, HAVING, sample, window or join over other people's rows.",
         rich_help_panel=DATA,
     ),

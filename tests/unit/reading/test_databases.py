@@ -461,8 +461,8 @@ def test_no_such_database(postgres: str) -> None:
 POSTGRES_ITEMS = {"'x'::varchar(3)": ["x"], "'x'::name": ["x"], "7::int2": ["7"], "-7::int8": ["-7"], "true": ["true"],
                   "date '2024-02-29'": ["2024-02-29"], "null": [], "array['x', null, 'y']": ["x", "y"],
                   "array[1, 2]": ["1", "2"], "array[]::text[]": []}  # fmt: skip
-POSTGRES_REFUSED = {"1.50": "numeric", "1.5::float8": "double precision", "'a'::char(3)": "character",
-                    "3::money": "money", "3::oid": "oid", "'\\x00'::bytea": "bytea",
+POSTGRES_REFUSED = {"1.50": "numeric", "1.5::float8": "double precision",
+                    "'a'::char(3)": "character", "3::money": "money", "3::oid": "oid", "'\\x00'::bytea": "bytea",
                     "'{}'::jsonb": "jsonb", "gen_random_uuid()": "uuid", "interval '1 day'": "interval",
                     "row(1, 2)": "record", "array[1.5]": r"numeric\[\]", "inet '1.2.3.4'": "inet",
                     "'[1,2)'::int4range": "int4range"}  # fmt: skip
