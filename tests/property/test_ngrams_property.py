@@ -282,10 +282,11 @@ def test_places_among_the_released(have, ask):
     assert unsupported(pairs, released).tolist() == sorted(set(ask) - set(have))
 
 
-def test_many_pairs_are_numbered_across_growing_tables():
+@pytest.mark.parametrize("threads", [1, 2, 8])
+def test_many_pairs_are_numbered_across_growing_tables(threads):
     grams = np.random.default_rng(2).integers(-1, 300, 60_000).astype(np.int32)
     grams[-1] = -1
-    codes, pairs = pair_grams(grams, KEY)
+    codes, pairs = pair_grams(grams, KEY, threads)
     both = (grams[:-1] >= 0) & (grams[1:] >= 0)
     expected = np.full(len(grams), -1, np.int64)
     raw = (grams[:-1].astype(np.int64) << 32) | grams[1:].astype(np.int64)

@@ -144,16 +144,26 @@ def _store_word(_typing: Any, words: Any, at: Any, value: Any) -> Any:
     return numba.types.void(words, at, value), emit
 
 
-def _take_word(_typing: Any, words: Any, at: Any) -> Any:
-    """Say how `take_word` is compiled."""
+def _swap_word(_typing: Any, words: Any, at: Any, old: Any, new: Any) -> Any:
+    """Say how `swap_word` is compiled."""
 
     def emit(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         array = context.make_array(signature.args[0])(context, builder, values[0])
-        place, word = builder.gep(array.data, [values[1]]), llvmlite.ir.IntType(64)
-        found = builder.cmpxchg(place, word(0), word(1), "acq_rel", "monotonic")
+        place = builder.gep(array.data, [values[1]])
+        found = builder.cmpxchg(place, values[2], values[3], "acq_rel", "monotonic")
         return builder.extract_value(found, 1)
 
-    return numba.types.boolean(words, at), emit
+    return numba.types.boolean(words, at, old, new), emit
+
+
+def _add_word(_typing: Any, words: Any, at: Any, value: Any) -> Any:
+    """Say how `add_word` is compiled."""
+
+    def emit(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        array = context.make_array(signature.args[0])(context, builder, values[0])
+        return builder.atomic_rmw("add", builder.gep(array.data, [values[1]]), values[2], "acq_rel")
+
+    return numba.types.uint64(words, at, value), emit
 
 
 word_at: Callable[[npt.NDArray[np.uint8], np.uint64], np.uint64] = numba.extending.intrinsic(_word_at)
@@ -168,8 +178,14 @@ load_word: Callable[[npt.NDArray[np.uint64], np.uint64], np.uint64] = numba.exte
 store_word: Callable[[npt.NDArray[np.uint64], np.uint64, np.uint64], None] = numba.extending.intrinsic(_store_word)
 """In kernels: write words[at] for `load_word` in other threads."""
 
-take_word: Callable[[npt.NDArray[np.uint64], np.uint64], bool] = numba.extending.intrinsic(_take_word)
-"""In kernels: make words[at] 1 if it is 0, and say whether it was; of several threads one is told so."""
+swap_word: Callable[[npt.NDArray[np.uint64], np.uint64, np.uint64, np.uint64], bool] = numba.extending.intrinsic(
+    _swap_word
+)
+"""In kernels: make words[at] the new word if it is the old one, and say whether it was; one of several threads is told
+so."""
+
+add_word: Callable[[npt.NDArray[np.uint64], np.uint64, np.uint64], np.uint64] = numba.extending.intrinsic(_add_word)
+"""In kernels: add to words[at], whatever other threads add, and return what it was before."""
 
 
 class ForgivingCache(numba.core.caching.FunctionCache):  # type: ignore[misc]

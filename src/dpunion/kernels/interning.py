@@ -17,7 +17,7 @@ from __future__ import annotations
 import numpy as np
 
 from dpunion.contributions import Int32s, Int64s, Uint8s, Uint64s
-from dpunion.kernels.compiler import inlined, kernel, load_word, store_word, take_word, word_at
+from dpunion.kernels.compiler import inlined, kernel, load_word, store_word, swap_word, word_at
 from dpunion.kernels.hashing import U0, U1, U3, U7, U8, U16, U24, U32, hash_pair, table_hash
 
 LOW_HALF = np.uint64(0xFFFFFFFF)
@@ -123,7 +123,7 @@ def enter_string(
     Guarantees: of all threads one at a time enters a string; who finds a string finds all of it.
     """
     tries = 0
-    while not take_word(state, BUSY):
+    while not swap_word(state, BUSY, U0, U1):
         tries += 1
         if tries > MOST_TRIES:
             return np.int64(-1)

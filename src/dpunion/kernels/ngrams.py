@@ -10,11 +10,11 @@ from __future__ import annotations
 import numpy as np
 
 from dpunion.contributions import Int32s, Int64s, Uint8s, Uint64s
-from dpunion.kernels.compiler import kernel
+from dpunion.kernels.compiler import add_word, kernel, load_word, swap_word
 
 END = -1
 FREE = np.uint64(0xFFFFFFFFFFFFFFFF)
-U32 = np.uint64(32)
+NONE, ONE, U32 = np.uint64(0), np.uint64(1), np.uint64(32)
 MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
 MIX_2 = np.uint64(0x94D049BB133111EB)
 
@@ -66,59 +66,55 @@ def spread_pair(pair: np.uint64, seed: np.uint64) -> np.uint64:
 
 @kernel
 def number_pairs(
-    grams: Int32s,
-    first: int,
-    codes: Int32s,
-    slots: Uint64s,
-    numbers: Int32s,
-    pairs: Uint64s,
-    count: int,
-    seed: np.uint64,
-) -> tuple[int, int]:
-    """Number the pairs (grams[i], grams[i+1]) in order of first appearance; stop when the table must grow.
+    grams: Int32s, first: int, stop: int, codes: Int32s, slots: Uint64s, count: Uint64s, seed: np.uint64
+) -> int:
+    """Write for positions first..stop-1 the place of the pair (grams[i], grams[i+1]); end when the table must grow.
 
     grams: int32[n], ending with -1; codes: int32[n], written, -1 where a part is missing. slots: uint64[2^m], FREE or a
-    pair, prefix << 32 | suffix; numbers: int32[2^m]; pairs: uint64[capacity], by number. Returns (done, pairs).
+    pair, prefix << 32 | suffix; count: uint64[1], how many pairs there are. Returns the position where it ended.
+
+    Several threads may do this at once for other positions: a place is taken by one of them and never given back.
 
     Guarantees: two positions have the same code exactly when both their parts have the same codes; nothing crosses the
     end of a document.
     """
     mask = np.uint64(len(slots) - 1)
-    last = len(grams) - 1
-    for i in range(first, last):
-        if grams[i] < 0 or grams[i + 1] < 0:
+    for i in range(first, stop):
+        if i + 1 == len(grams) or grams[i] < 0 or grams[i + 1] < 0:
             codes[i] = END
             continue
-        if 2 * (count + 1) > len(slots) or count + 1 > len(pairs):
-            return i, count
         pair = (np.uint64(grams[i]) << U32) | np.uint64(grams[i + 1])
         at = spread_pair(pair, seed) & mask
-        while slots[at] != FREE and slots[at] != pair:
-            at = (at + np.uint64(1)) & mask
-        if slots[at] == FREE:
-            slots[at] = pair
-            numbers[at] = count
-            pairs[count] = pair
-            count += 1
-        codes[i] = numbers[at]
-    if last >= 0:
-        codes[last] = END
-    return len(grams), count
+        while True:
+            found = load_word(slots, at)
+            if found == FREE:
+                if 2 * (np.int64(load_word(count, NONE)) + 1) > len(slots):
+                    return i
+                if swap_word(slots, at, FREE, pair):
+                    add_word(count, NONE, ONE)
+                    break
+            elif found == pair:
+                break
+            else:
+                at = (at + ONE) & mask
+        codes[i] = at
+    return stop
 
 
 @kernel
-def refill_pairs(slots: Uint64s, numbers: Int32s, pairs: Uint64s, count: int, seed: np.uint64) -> None:
-    """Enter the first `count` pairs into slots that are all FREE (after growing). In-place on slots and numbers.
+def refill_pairs(old: Uint64s, slots: Uint64s, moved: Int32s, seed: np.uint64) -> None:
+    """Enter all pairs of the `old` places into slots that are all FREE; moved: int32[old places], where each went.
 
-    Guarantees: every pair keeps its number.
+    Guarantees: every pair has one place.
     """
     mask = np.uint64(len(slots) - 1)
-    for number in range(count):
-        at = spread_pair(pairs[number], seed) & mask
-        while slots[at] != FREE:
-            at = (at + np.uint64(1)) & mask
-        slots[at] = pairs[number]
-        numbers[at] = number
+    for place in range(len(old)):
+        if old[place] != FREE:
+            at = spread_pair(old[place], seed) & mask
+            while slots[at] != FREE:
+                at = (at + ONE) & mask
+            slots[at] = old[place]
+            moved[place] = at
 
 
 @kernel

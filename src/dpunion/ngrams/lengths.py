@@ -174,14 +174,16 @@ def kept_ngrams(
     )
 
 
-def longer(positions: Positions, key: RunKey) -> tuple[Positions, Uint64s]:
+def longer(positions: Positions, key: RunKey, threads: int | None = None) -> tuple[Positions, Uint64s]:
     """Return where two n-grams follow each other, as numbers of pairs, and the pairs, rising: uint64[distinct].
+
+    threads as in `pair_grams`.
 
     Guarantees: every pair is a candidate, as its parts overlap in the text; the positions handed in are used up.
     """
     codes, offsets = positions.codes, np.empty_like(positions.offsets)
     size = compact(positions.offsets, codes, offsets)
-    found, pairs = pair_grams(codes[:size].copy(), key)
+    found, pairs = pair_grams(codes[:size].copy(), key, threads)
     return Positions(offsets, found), pairs
 
 

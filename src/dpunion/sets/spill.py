@@ -26,6 +26,7 @@ from dpunion.kernels.grouping import split_rows
 
 PARTS = 64
 BYTES_PER_ROW = 8
+ROWS_PER_CHUNK = 1 << 18
 # Of the memory limit, this part is for waiting rows; the rest is for the tables of names, sorting and reading.
 ROWS_SHARE = 0.25
 DEFAULT_SHARE = 0.6
@@ -76,12 +77,13 @@ class RowStore:
                 self.files.pop().close()
 
     def append(self, users: Int32s, items: Int32s) -> None:
-        """Add rows; any thread may."""
+        """Add rows; any thread may. Once there were too many to wait in memory, each thread spills what it adds."""
         with self._turn:
             self.chunks.append((users, items))
             self.waiting += len(users)
-            if self.waiting > self.most_rows:
-                self._spill()
+            is_too_much = self.waiting > self.most_rows
+        if is_too_much:
+            self._spill()
 
     def parts(self) -> Iterator[SpilledPart]:
         """Give the rows back, by parts; each part is gone once it was given."""
@@ -97,9 +99,13 @@ class RowStore:
             users = ((packed >> np.uint64(32)) // np.uint64(PARTS)).astype(np.int32)
             items = (packed & np.uint64(0xFFFFFFFF)).astype(np.int32)
             del packed
-            yield SpilledPart(phase, PARTS, [(users, items)])
+            # Several chunks, for threads to share.
+            starts = range(0, len(users), ROWS_PER_CHUNK)
+            chunks = [(users[at : at + ROWS_PER_CHUNK], items[at : at + ROWS_PER_CHUNK]) for at in starts]
+            yield SpilledPart(phase, PARTS, chunks)
 
     def _spill(self) -> None:
+        """Write all rows that wait to the files; rows that other threads add meanwhile are for them to write."""
 
         def explain(error: OSError) -> CannotWrite:
             return CannotWrite(
@@ -108,17 +114,19 @@ class RowStore:
             )
 
         with ForeignErrors(explain, OSError):
-            if not self.files:
-                self.files = [nameless_file() for _ in range(PARTS)]
-            while self.chunks:
-                users, items = self.chunks.pop()
+            with self._turn:
+                chunks, self.chunks = self.chunks, []
+                self.most_rows = 0
+                if not self.files:
+                    self.files = [nameless_file() for _ in range(PARTS)]
+            while chunks:
+                users, items = chunks.pop()
                 packed = np.empty(len(users), np.uint64)
                 ends = split_rows(users, items, PARTS, packed)
-                for phase, (start, end) in enumerate(zip([0, *ends[:-1]], ends, strict=True)):
-                    self.files[phase].write(packed[start:end].tobytes())
-            for file in self.files:
-                file.flush()
-        self.waiting = 0
+                with self._turn:
+                    for phase, (start, end) in enumerate(zip([0, *ends[:-1]], ends, strict=True)):
+                        self.files[phase].write(packed[start:end].tobytes())
+                        self.files[phase].flush()
 
 
 def as_bytes(limit: int | str | None) -> int | None:

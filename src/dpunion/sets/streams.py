@@ -29,7 +29,7 @@ from dpunion.kernels.ngrams import (
 from dpunion.normal_forms import Normalization
 from dpunion.randomness import Purpose, RunKey
 from dpunion.sets.encoding import canonical_table, digests_in_threads
-from dpunion.sets.grouping import bound_sets, heavy_ranges, lay_out_users
+from dpunion.sets.grouping import bound_sets, even_ranges, heavy_ranges, lay_out_users
 from dpunion.sets.pieces import Batches, work_off
 from dpunion.sets.strings import StringTable
 from dpunion.splitting import Splitting, Tokenizer, documents, left_to_spell, unwanted_tokens
@@ -125,39 +125,45 @@ def leave_out(counts: Int64s, writers: Int32s, codes: Int32s, unwanted: Bools) -
     return np.diff(offsets_of(kept)[offsets_of(counts)]), writers, codes[kept]
 
 
-def pair_grams(grams: Int32s, key: RunKey) -> tuple[Int32s, Uint64s]:
+def pair_grams(grams: Int32s, key: RunKey, threads: int | None = None) -> tuple[Int32s, Uint64s]:
     """Return for each position the number of the n-gram made of the two that start there and one later, or -1.
 
-    grams: int32[n], ending with -1. Returns codes: int32[n] and pairs: uint64[distinct], prefix << 32 | suffix, in
-    rising order: number i is pairs[i].
+    grams: int32[n], ending with -1; threads: how many, one for each usable core when left out. Returns codes: int32[n]
+    and pairs: uint64[distinct], prefix << 32 | suffix, in rising order: number i is pairs[i].
 
-    Guarantees: the numbers depend on which pairs there are, not on where they stood.
+    Guarantees: the numbers depend on which pairs there are, not on where they stood, nor on the threads.
     """
     seed = np.frombuffer(key.subkey(Purpose.ITEM, 1)[:8], np.uint64)[0]
     codes = np.empty(len(grams), np.int32)
-    size = SMALLEST_TABLE
-    slots, numbers = np.full(size, FREE), np.empty(size, np.int32)
-    pairs = np.empty(size // 2, np.uint64)
-    done, count = 0, 0
+    shares = even_ranges(len(grams), threads or usable_cores())
+    ends = [share.start for share in shares]
+    slots, count = np.full(SMALLEST_TABLE, FREE), np.zeros(1, np.uint64)
+
+    def number(share: int) -> None:
+        ends[share] = number_pairs(grams, ends[share], shares[share].stop, codes, slots, count, seed)
+
+    def rename(share: int) -> None:
+        renumber(codes[shares[share].start : ends[share]], names)
+
     while True:
-        done, count = number_pairs(grams, done, codes, slots, numbers, pairs, count, seed)
-        if done == len(grams):
+        work_in_threads(number, range(len(shares)))
+        if ends == [share.stop for share in shares]:
             break
-        if count >= MAX_ITEMS - 1:
+        if int(count[0]) >= MAX_ITEMS - 1:
             raise BadSource(
                 f"There are more than {MAX_ITEMS} distinct n-grams of one length, more than one run supports.",
                 "Split the people into disjoint groups and release each group on its own.",
             )
-        size *= 2
-        slots, numbers = np.full(size, FREE), np.empty(size, np.int32)
-        pairs = np.concatenate([pairs, np.empty(size // 2 - len(pairs), np.uint64)])
-        refill_pairs(slots, numbers, pairs, count, seed)
-    del slots, numbers
-    order = np.argsort(pairs[:count])
-    rank = np.empty(count, np.int32)
-    rank[order] = np.arange(count, dtype=np.int32)
-    renumber(codes, rank)
-    return codes, pairs[:count][order]
+        old, slots, names = slots, np.full(2 * len(slots), FREE), np.empty(len(slots), np.int32)
+        refill_pairs(old, slots, names, seed)
+        work_in_threads(rename, range(len(shares)))
+    places = np.flatnonzero(slots != FREE)
+    pairs = slots[places]
+    order = np.argsort(pairs)
+    names = np.empty(len(slots), np.int32)
+    names[places[order]] = np.arange(len(order), dtype=np.int32)
+    work_in_threads(rename, range(len(shares)))
+    return codes, pairs[order]
 
 
 def bound_stream(
@@ -223,7 +229,7 @@ def encode_ngrams(
     levels: list[tuple[Int32s, Int64s, Uint8s]] = []
     for length in range(1, longest + 1):
         if length > 1:
-            grams, pairs = pair_grams(grams, key)
+            grams, pairs = pair_grams(grams, key, threads)
             suffixes = (pairs & np.uint64(0xFFFFFFFF)).astype(np.int32)
             prefixes = (pairs >> np.uint64(32)).astype(np.int32)
             last = last[suffixes]

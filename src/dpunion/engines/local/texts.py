@@ -72,7 +72,7 @@ class LocalTexts:
         """
         if self.positions is None:
             raise InternalError("longer n-grams were asked for before single tokens")
-        positions, pairs = longer(self.positions, self._key)
+        positions, pairs = longer(self.positions, self._key, self._threads)
         contributions = kept_ngrams(plan, self._stream, positions, pairs, levels, self._key, self._threads)
         chosen = run_rounds(plan.mechanism(threshold), contributions, self._key)
         released = np.union1d(pairs[chosen], unsupported(marks, pairs[held_items(contributions)]))
