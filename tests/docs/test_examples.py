@@ -19,6 +19,10 @@ NOT_RUN = {
     ("README.md", "dpunion release hdfs://logs/queries --engine spark -u uid -i query ..."): "needs a cluster",
     (
         "the command line's help",
+        "dpunion warm-up",
+    ): "takes longer than an example may; test_stages.py does it",
+    (
+        "the command line's help",
         "dpunion release hdfs:///logs --engine spark --master yarn -u uid -i query -e 1 -d 1e-9 --out-folder hdfs:///q",
     ): "needs a cluster",
     (

@@ -87,7 +87,7 @@ def answer_release(made: Release, targets: Sequence[Path], *, as_json: bool) -> 
         from dpunion.report.needed import needed_sentence
 
         say(needed_sentence(made.plan))
-    if entry_of(made) is None and made.guaranteed:
+    if entry_of(made) is None and made.guaranteed and is_watched():
         say(ADDS_UP)
 
 
