@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from dpunion.algorithms import Funnel
+from dpunion.algorithms import Funnel, algorithm_named
 from dpunion.budget import Budget
 from dpunion.calibration import rounding
 from dpunion.calibration.looking import LookCost, cost_of_look
@@ -70,7 +70,7 @@ class MenuPlan:
             "delta": self.budget.delta,
             "look": self.look.to_dict(),
             "menu": plans,
-        }
+        } | ({} if self.counts is None else {"counts": self.counts.to_dict()})
 
 
 def is_for_look(algorithm: object, settings: Mapping[str, Any]) -> bool:
@@ -95,7 +95,7 @@ def plan_menu(budget: Budget, counts: Counts | None, settings: dict[str, Any]) -
     cost = cost_of_look(epsilon, delta, STRENGTH)
     plans: list[Plan] = []
     for bound in MENU:
-        shape = Funnel(**settings | {"max_items_per_user": bound})
+        shape = cast("Funnel", algorithm_named(Funnel.name, **settings | {"max_items_per_user": bound}))
         try:
             plans.append(_plan_one(shape, budget, epsilon, cost, counts))
         except BadParameter:

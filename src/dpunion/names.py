@@ -38,4 +38,5 @@ class Settings(TypedDict, total=False):
     first_share: float
     keep_fraction: float
     keep_margin: float
+    haste: float
     share_ratio: float

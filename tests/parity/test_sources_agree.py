@@ -29,7 +29,7 @@ from dpunion.sets.encoding import Normalization, encode
 from making import publish
 
 KEY = 1
-BUDGET = {"epsilon": 2.0, "delta": 1e-3}
+BUDGET: dict[str, Any] = {"epsilon": 2.0, "delta": 1e-3, "algorithm": dpunion.Funnel()}
 QUERY = "select author, word from posts"
 ODD = [
     "naïve",
@@ -76,7 +76,7 @@ def expected(rows: pa.Table) -> tuple[str, ...]:
 
 @functools.cache
 def planned_once() -> dpunion.Plan:
-    return plan(dpunion.Funnel(), **BUDGET)
+    return plan(**BUDGET)
 
 
 def released(source: Any, **more: Any) -> tuple[str, ...]:

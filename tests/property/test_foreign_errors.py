@@ -9,7 +9,7 @@ import importlib
 import os
 import sqlite3
 import tempfile
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import psycopg
 import pyarrow as pa
@@ -24,7 +24,7 @@ from dpunion.errors import BadSource, DpunionError, LedgerError
 from dpunion.foreign import ForeignErrors, system_reason
 from dpunion.lab import journals, reproduction
 from dpunion.ledger import Ledger, events, fingerprints, postgres, sqlite
-from dpunion.reading import blocks, drivers, folders, guard, jsonlines
+from dpunion.reading import blocks, drivers, folders, guard, jsonlines, logged, stores, tables, web
 from dpunion.report import charts
 from dpunion.sets import spill
 
@@ -273,6 +273,19 @@ def missing(*modules, call):
     return drive
 
 
+STORE = stores.ObjectStore("s3", None, PurePosixPath("bucket"), "s3://bucket")
+
+
+def drive_store(monkeypatch, _folder):
+    monkeypatch.setattr(stores, "arrow_files", refuse)
+    stores.open_store("s3://bucket/logs")
+
+
+def drive_web(monkeypatch, _folder):
+    monkeypatch.setattr(web.urllib.request, "build_opener", refuse)
+    web.fetch_file("https://example.com/logs.parquet")
+
+
 DRIVERS = {
     "engines.spark.failures.cleanly": driven(lambda: failures.cleanly(refuse)),
     "engines.spark.sessions.open_session": drive_session,
@@ -298,6 +311,10 @@ DRIVERS = {
     "reading.folders.look_at": driven(lambda: folders.look_at(refuse, Path("a"))),
     "reading.guard.attempt": driven(lambda: guard.attempt(refuse, "file 'a'")),
     "reading.jsonlines.load_line": driven(lambda: jsonlines.load_line(block(b""), 0, CANARY.encode())),
+    "reading.logged.opened": driven(lambda: logged.opened(tables.DELTA, "a", refuse)),
+    "reading.stores.ObjectStore._ask": driven(lambda: STORE._ask(refuse)),
+    "reading.stores.open_store": drive_store,
+    "reading.web.fetch_file": drive_web,
     "report.charts.load_library": missing(call=lambda: charts.load_library("jinja2")),
     "sets.spill.RowStore._spill": drive_spill,
     "splitting.call_arrow": driven(lambda: splitting.call_arrow(pa.array([CANARY]).cast, pa.int64())),

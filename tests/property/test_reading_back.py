@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dpunion
-from dpunion.algorithms import ALGORITHMS
+from dpunion.algorithms import ALGORITHMS, algorithm_named
 from dpunion.errors import DpunionError
 from dpunion.plans import Plan
 from dpunion.releases import Release
@@ -41,7 +41,7 @@ ODD += ["\ud800", [], [1], [[]], [None], {}, {"a": 1}, "gaussian", "laplace", "l
 @functools.cache
 def documents():
     """JSON of releases with every algorithm, of keys, of n-grams, and with counts."""
-    plans = [dpunion.plan(name, epsilon=1.0, delta=1e-6) for name in ALGORITHMS]
+    plans = [dpunion.plan(algorithm_named(name), epsilon=1.0, delta=1e-6) for name in ALGORITHMS]
     made = [Release(("a", "b"), plan, guaranteed=True, notes=("A note.",)) for plan in plans]
     made.append(Release((("a", "b"),), plans[0], guaranteed=True, columns=("x", "y")))
     texts = [(f"user{i}", "the quick fox") for i in range(200)]

@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 from dpunion.algorithms import CountGaussian, CountLaplace, DpSips, Funnel, PolicyGaussian, WeightedGaussian
-from dpunion.audit import counting, exact, invariants, mutants, noise
+from dpunion.audit import counting, exact, invariants, mistakes, mutants, noise
 from dpunion.audit.counting import Contrast, counted_pairs, lines_between, whole_pairs, with_counts
 from dpunion.audit.reach import STEPS
 from dpunion.audit.runs import System, repeatable_keys
@@ -175,7 +175,7 @@ def test_true_counts_asked_for_besides_are_seen(monkeypatch):
 
     def besides(plan, sure, measure, parts=None):
         measure(RoughStep(len(sure)), 1e-6)
-        return mutants.COUNT_PEOPLE(plan, sure, measure, parts)
+        return mistakes.COUNT_PEOPLE(plan, sure, measure, parts)
 
     monkeypatch.setattr(counted, "count_people", besides)
     assert "4 times" in invariants.CHECKS["counts take noise"](System(), WeightedGaussian(), BUDGET, 0)

@@ -164,7 +164,7 @@ def test_progress_names_the_lengths_only():
     told = []
     released(run=Run(progress=lambda stage, done: told.append(stage)))
     assert dict.fromkeys(told) == dict.fromkeys(
-        ["reading", "selecting length 1", "selecting length 2", "selecting length 3", "writing"]
+        ["reading", "grouping", "selecting length 1", "selecting length 2", "selecting length 3", "writing"]
     )
 
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import dpunion
 from dpunion import files
-from dpunion.algorithms import ALGORITHMS
+from dpunion.algorithms import ALGORITHMS, algorithm_named
 from dpunion.files import atomic_file
 from dpunion.formats import SIGNS, WRITERS, check_target, defuse_formula, escape_controls, restore_formula
 from dpunion.ngrams.plans import Ngrams, plan_ngrams
@@ -196,7 +196,7 @@ def test_the_most_items_of_one_group_change_nothing(tmp_path, monkeypatch):
 @pytest.mark.parametrize("guaranteed", [True, False])
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_json_gives_the_release_back(name, guaranteed):
-    release = Release(tuple(sorted(NASTY)), dpunion.plan(name, epsilon=1.0, delta=1e-6), guaranteed)
+    release = Release(tuple(sorted(NASTY)), dpunion.plan(algorithm_named(name), epsilon=1.0, delta=1e-6), guaranteed)
     again = Release.from_json(release.to_json())
     assert again == release
     assert again.statement == release.statement

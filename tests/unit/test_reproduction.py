@@ -13,6 +13,7 @@ import pytest
 from scipy import stats
 
 from dpunion import lab
+from dpunion.algorithms import Funnel
 from dpunion.errors import BadParameter
 from dpunion.lab import agreement, claims, fitting, paper_tables, rows, shapes, texts
 from dpunion.lab import trials as lab_trials
@@ -158,7 +159,7 @@ def test_settings_of_the_papers_use_the_papers_constants():
             assert row.setting(100).parameters["cutoff_margin"] == 5.0
     for name in rows.PASSES:
         assert rows.passes_setting(name, 100).parameters["cutoff_margin"] == 2.0
-    assert rows.FUNNEL.setting(100).parameters["cutoff_margin"] == 3.0
+    assert rows.FUNNEL.setting(100).parameters["cutoff_margin"] == Funnel().cutoff_margin
     assert rows.FUNNEL.with_margin(7.0).parameters["cutoff_margin"] == 7.0
 
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import dpunion
 import dpunion.threads
-from dpunion.algorithms import UserOrder
+from dpunion.algorithms import UserOrder, algorithm_named
 from dpunion.engines.local import rehearsing
 from dpunion.errors import BadSource
 from dpunion.randomness import RunKey
@@ -374,7 +374,7 @@ def test_every_plan_can_be_rehearsed_and_bounds_somebody(name, monkeypatch):
     bounded = []
     real = rehearsing.run_rounds
     monkeypatch.setattr(rehearsing, "run_rounds", lambda *given: bounded.append((given[1], real(*given))))
-    planned = dpunion.plan(name, epsilon=1.0, delta=1e-6)
+    planned = dpunion.plan(algorithm_named(name), epsilon=1.0, delta=1e-6)
     rehearsing.rehearse(planned)
     [(made, chosen)] = bounded
     assert len(made.items) == min(planned.algorithm.bounding.limit, len(made.table))

@@ -105,7 +105,7 @@ def plan_command(
     if as_json:
         from dpunion.report.needed import find_needed
 
-        needed = {"holders_needed": [one.to_dict() for one in find_needed(typical(planned))]}
+        needed = {"holders_needed": [one.to_dict() for one in find_needed(planned)]}
         print_result(json.dumps(planned.to_dict() | needed, indent=1) + "\n")
     else:
         _print_plan(planned)
@@ -144,7 +144,7 @@ def _print_plan(planned: Planned) -> None:
     console = Console(highlight=False)
     what = "a single word" if is_ngrams else "an item"
     console.print(f"About this many people must hold {what} for it to come out:\n", style="bold")
-    console.print(_table([HEAD, *(one.texts() for one in find_needed(typical(planned)))], head=True))
+    console.print(_table([HEAD, *(one.texts() for one in find_needed(planned))], head=True))
     console.print("\nItems each: how many items each of them holds; the others are rare.", style="dim")
     if isinstance(planned, MenuPlan):
         bound = planned.usual.algorithm.max_items_per_user

@@ -57,7 +57,7 @@ def check_outputs(targets: Sequence[Path], place: Path | None, read: Mapping[str
         raise CannotWrite(problem, "Move it away, or choose another name for the output.")
 
 
-def record_configuration(place: Path | None, options: dict[str, Any], plan: Plan | NgramPlan) -> None:
+def record_configuration(place: Path | None, options: dict[str, Any], plan: Plan | NgramPlan | None = None) -> None:
     """Write the options of a release as a file for --config, whole or not at all.
 
     Guarantees: mode 0600; no password; nothing from the data; --charge-again is never repeated by a record.

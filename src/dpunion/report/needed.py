@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from dpunion.menus import MenuPlan
 from dpunion.ngrams.plans import NgramPlan
 from dpunion.plans import Plan
 from dpunion.report.curves import MOST_HOLDERS, Company, holders_between, release_curve, saturation
@@ -34,12 +35,12 @@ class Needed:
         return (f"{self.items_each:,}", _people(self.even), _people(self.likely))
 
 
-def find_needed(plan: Plan | NgramPlan, set_sizes: Sequence[int] = SET_SIZES) -> tuple[Needed, ...]:
-    """Return how many people must hold an item; of n-grams, a single token.
+def find_needed(plan: Plan | MenuPlan | NgramPlan, set_sizes: Sequence[int] = SET_SIZES) -> tuple[Needed, ...]:
+    """Return how many people must hold an item; of n-grams, a single token; of a menu, by its usual plan.
 
     Guarantees: it depends on the plan alone, and so on nobody's data.
     """
-    opening = plan.first if isinstance(plan, NgramPlan) else plan
+    opening = plan.first if isinstance(plan, NgramPlan) else plan.usual if isinstance(plan, MenuPlan) else plan
     found = []
     for size in set_sizes:
         most = saturation(opening, set_size=size, company=Company.RARE)

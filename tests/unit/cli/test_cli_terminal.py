@@ -119,7 +119,7 @@ def test_several_outputs_have_one_record(source, tmp_path):
 
 
 def test_a_table_is_cut_only_where_it_is_short():
-    made = with_items(Release((), dpunion.plan(epsilon=1.0, delta=1e-6), True), ["a" * 60, "b"])
+    made = with_items(Release((), dpunion.plan(dpunion.Funnel(), epsilon=1.0, delta=1e-6), True), ["a" * 60, "b"])
     assert list(table_lines(made))[1].rstrip() == "a" * 60
     assert list(table_lines(made, 1))[1] == "a" * (WIDEST_TEXT - 1) + "…"
     assert len(list(table_lines(made, 1))) == 2
