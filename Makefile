@@ -3,13 +3,13 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test test-all test-threads java proofs coq lint format docs reproduce audit torture benchmark benchmark-large benchmark-billion benchmark-counts benchmark-spark benchmark-startup clean
+.PHONY: help demo test test-all test-threads java proofs coq lint format docs pictures wheel publish reproduce audit torture benchmark benchmark-large benchmark-billion benchmark-counts benchmark-spark benchmark-startup clean
 
 help:  ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
 
 demo: $(VENV)/.run  ## Install, then make a private release from the bundled sample
-	@$(BIN)/dpunion demo --force
+	@$(BIN)/dpunion demo
 
 test: lint  ## Install what tests need, check style, types and layers, and run the tests that need no server (5 minutes)
 	@$(BIN)/python -m pytest -n 2 --dist loadfile -m "not full"
@@ -43,13 +43,22 @@ lint: $(VENV)/.dev  ## Check style, types and layers
 format: $(VENV)/.dev  ## Format the code
 	@$(BIN)/ruff check --fix . ; $(BIN)/ruff format .
 
-docs: $(VENV)/.dev  ## Build the documentation site into docs/_build/html
+docs: $(VENV)/.docs  ## Build the documentation site into docs/_build/html, without Spark and test tools (1 minute)
 	@$(BIN)/python -m sphinx -W --keep-going -E -q -b html -d docs/_build/doctrees docs docs/_build/html
 	@echo "Built docs/_build/html/index.html"
+
+pictures: $(VENV)/.dev  ## Take the pictures of README and docs again; needs chromium and its driver
+	@$(BIN)/python tools/make_pictures.py
 
 reproduce: $(VENV)/.dev  ## Run the papers' evaluation again beside their tables, then print sizes on every data set
 	@$(BIN)/dpunion lab reproduce
 	@$(BIN)/python benchmarks/release_sizes.py
+
+wheel: $(VENV)/.dev  ## Build wheel and sdist into dist/, and try the wheel in a clean environment (1 minute)
+	@$(BIN)/python tools/check_wheel.py
+
+publish: wheel  ## Publish what `make wheel` has built and tried, and tag it (docs/releasing.md)
+	@$(BIN)/python tools/publish.py
 
 audit: $(VENV)/.dev  ## Search policies for flaws, audit releases, run mutants (about half an hour)
 	@$(BIN)/dpunion audit policy research --expect-violation
@@ -85,7 +94,7 @@ benchmark-spark: $(VENV)/.dev  ## On Spark: time against its own count on 8.6M a
 	@$(BIN)/python benchmarks/spark_shards.py --runs 3
 
 clean:  ## Remove the environment and caches
-	rm -rf $(VENV) .mypy_cache .ruff_cache .hypothesis .import_linter_cache docs/_build
+	rm -rf $(VENV) dist .mypy_cache .ruff_cache .hypothesis .import_linter_cache docs/_build
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || (echo "dpunion needs Python 3.11 or newer: make PYTHON=python3.12 ..."; exit 1)
@@ -98,3 +107,7 @@ $(VENV)/.run: pyproject.toml | $(VENV)/bin/python
 $(VENV)/.dev: pyproject.toml | $(VENV)/bin/python
 	@echo "Installing dpunion and its test tools into $(VENV) ..."
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[dev]" && touch $@ $(VENV)/.run
+
+$(VENV)/.docs: pyproject.toml | $(VENV)/bin/python
+	@echo "Installing dpunion and what the documentation needs into $(VENV) ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[docs]" && touch $@ $(VENV)/.run

@@ -91,7 +91,7 @@ def sizes(path: Path, column: str, runs: int) -> dict[str, float]:
     """Return the mean sizes of one data set."""
     kind = ValueKind.TEXT if column == "text" else ValueKind.ITEM
     reading = replace(READING, source=path, value=column, kind=kind)
-    plan = dpunion.plan(epsilon=EPSILON, delta=DELTA)
+    plan = dpunion.plan(dpunion.Funnel(), epsilon=EPSILON, delta=DELTA)
     found: dict[str, list[int]] = {}
     for _ in range(runs):
         key = RunKey.fresh()

@@ -64,12 +64,14 @@ def release_by_twins(pairs: Sequence[tuple[str, str]], plan: Plan, key: RunKey) 
     funnel: Any = plan.algorithm
     alive = {item for items in sets for item in items}
     scores = [0.0] * len(words)
-    for number, (one, left) in enumerate(zip(plan.rounds, funnel.remaining, strict=True)):
-        targets = [max(0.0, (plan.cutoff or 0.0) - score) * (one.budget / left) for score in scores]
+    cutoffs = funnel.cutoffs(plan.scale, plan.threshold)
+    for number, (one, cutoff, aim) in enumerate(zip(plan.rounds, cutoffs, funnel.aims, strict=True)):
+        wanting = {item for item in alive if scores[item] <= plan.threshold}
+        targets = [max(0.0, cutoff - score) * aim if item in wanting else 0.0 for item, score in enumerate(scores)]
         gaps = list(targets)
         kernels.descend_ball(sets, gaps, one.budget)
         noise = key.normals(number, digests)
-        for item in alive:
+        for item in wanting:
             scores[item] += one.budget * (targets[item] - gaps[item] + one.stddev * float(noise[item]))
         alive = {item for item in alive if scores[item] > one.threshold}
         sets = [[item for item in items if item in alive] for items in sets]

@@ -23,6 +23,8 @@ extensions = [
     "myst_nb",  # Markdown, and the notebook, which is run while the site is built
     "sphinx.ext.autodoc",
     "plain_docstrings",  # docstrings are plain sentences here; this turns them into lists and paragraphs
+    "mathml",  # formulas, drawn by the browser itself
+    "sphinx_copybutton",  # commands and code with one click, without prompts and output
     "command_reference",  # the page cli is made from the command line itself
 ]
 source_suffix = {".nb.md": "myst-nb", ".md": "myst-nb"}
@@ -36,7 +38,10 @@ nitpick_ignore_regex = [("py:.*", r".*")]
 suppress_warnings = ["config.cache"]  # custom formats of myst_nb hold a dictionary, which is compared anew each time
 
 # --- Markdown -----------------------------------------------------------------------------------------------
-myst_enable_extensions = ["deflist"]
+myst_enable_extensions = ["deflist", "dollarmath"]
+myst_dmath_allow_space = False
+myst_dmath_double_inline = False
+html_math_renderer = "mathml"
 myst_heading_anchors = 4
 
 # --- the notebook -------------------------------------------------------------------------------------------
@@ -54,6 +59,11 @@ autodoc_preserve_defaults = True
 python_maximum_signature_line_length = 88
 python_use_unqualified_type_names = True
 add_module_names = False
+
+# --- copy buttons: a console's commands, or the whole of a block without prompts ----------------------------
+copybutton_prompt_text = r">>> |\.\.\. |\$ "
+copybutton_prompt_is_regexp = True
+copybutton_line_continuation_character = "\\"
 
 # --- the look -----------------------------------------------------------------------------------------------
 html_theme = "furo"

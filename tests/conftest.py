@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 import postgres_server
+import s3_server
 from dpunion.engines.spark import sessions
 from dpunion.errors import BadParameter
 from dpunion.randomness import KEY_BYTES, RunKey
@@ -31,7 +32,7 @@ FRESH = RunKey.fresh
 # or parameter that is marked so itself.
 TESTS = Path(__file__).parent
 FULL_FOLDERS = {"browser", "docs", "statistical"}
-SERVERS = {"spark", "postgres_url"}
+SERVERS = {"spark", "postgres_url", "s3_address"}
 running: list[pytest.Item] = []
 
 
@@ -111,3 +112,19 @@ def postgres_url() -> Iterator[str]:
     check_full()
     with postgres_server.running_server() as url:
         yield url
+
+
+@pytest.fixture(scope="session")
+def s3_address() -> Iterator[str]:
+    """The address of a server of this session that speaks S3; or a skip that says why."""
+    check_full()
+    with s3_server.running_server() as address:
+        yield address
+
+
+@pytest.fixture
+def s3(s3_address: str, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A file system on that server, with the environment set so that s3:// finds it."""
+    for name, value in s3_server.environment(s3_address).items():
+        monkeypatch.setenv(name, value)
+    return s3_server.file_system(s3_address)

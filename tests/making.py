@@ -13,7 +13,7 @@ from dpunion.ngrams.lengths import select_ngrams
 from dpunion.ngrams.plans import LengthResult, NgramPlan
 from dpunion.plans import Plan
 from dpunion.randomness import RunKey
-from dpunion.releases import NGRAM_COLUMN, Release, with_items, with_ngrams
+from dpunion.releases import Release, with_items, with_ngrams
 from dpunion.sets.streams import TokenStream
 
 
@@ -35,4 +35,4 @@ def ngram_release(
     rows: Sequence[tuple[str, int]], plan: NgramPlan, results: tuple[LengthResult, ...], *, guaranteed: bool
 ) -> Release:
     """Return a release of these n-grams."""
-    return with_ngrams(Release((), plan, guaranteed, columns=(NGRAM_COLUMN,)), rows, results)
+    return with_ngrams(Release((), plan, guaranteed), rows, results)

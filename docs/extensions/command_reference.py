@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import inspect
 import re
-import typing
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer.main
 
 from dpunion.cli import app as command_line
+from dpunion.cli.helping import value_words
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
@@ -46,7 +45,7 @@ def section(name: str, command: Any) -> str:
         rows = [f"- [{name} {one}](#{anchor(f'{name} {one}')}): {first_sentence(each)}" for one, each in below.items()]
         parts.append("\n".join(rows))
     for panel, parameters in panels(command).items():
-        parts += [f"**{panel}**", "\n".join(entry(one, value_kinds(command)) for one in parameters)]
+        parts += [f"**{panel}**", "\n".join(entry(one, value_words(command)) for one in parameters)]
     return "\n\n".join(part for part in parts if part)
 
 
@@ -55,8 +54,8 @@ def usage(name: str, command: Any) -> str:
     given = [one for one in visible(command) if one.param_type_name == "argument"]
     words = {one.name: one.metavar or one.name.upper() for one in given}
     arguments = [words[one.name] if one.required else f"[{words[one.name]}]" for one in given]
-    kinds = value_kinds(command)
-    required = [f"{longest(one)} {placeholder(one, kinds)}" for one in options(command) if one.required]
+    kinds = value_words(command)
+    required = [f"{longest(one)} {kinds[one.name]}" for one in options(command) if one.required]
     tail = ["COMMAND ..."] if getattr(command, "commands", {}) else []
     return " ".join([name, *arguments, *required, "[OPTIONS]", *tail])
 
@@ -85,20 +84,6 @@ def longest(option: Any) -> str:
     return str(max(option.opts, key=len))
 
 
-def value_kinds(command: Any) -> dict[str, str]:
-    """Return the word for each parameter's kind of value, by its type in the function behind the command."""
-    hints = typing.get_type_hints(command.callback) if command.callback is not None else {}
-    words = {int: "INTEGER", float: "NUMBER", str: "TEXT", Path: "FILE"}
-    inner = {name: {hint, *typing.get_args(hint)} for name, hint in hints.items()}
-    inner = {name: kinds.union(*(typing.get_args(kind) for kind in kinds)) for name, kinds in inner.items()}
-    return {name: next((word for kind, word in words.items() if kind in kinds), "") for name, kinds in inner.items()}
-
-
-def placeholder(option: Any, kinds: dict[str, str]) -> str:
-    """Return what stands for an option's value: nothing for a switch."""
-    return option.metavar or kinds[option.name]
-
-
 def entry(one: Any, kinds: dict[str, str]) -> str:
     """Return a parameter as a list item: names, value, what it does, whether it is needed, its default."""
     if one.param_type_name == "argument":
@@ -106,7 +91,7 @@ def entry(one: Any, kinds: dict[str, str]) -> str:
     else:
         spelled = [*sorted(one.opts, key=len, reverse=True), *one.secondary_opts]
         names = ", ".join(f"`{name}`" for name in spelled)
-        names += f" `{placeholder(one, kinds)}`" if placeholder(one, kinds) else ""
+        names += f" `{kinds[one.name]}`" if kinds[one.name] else ""
     notes = ["required"] if one.required else []
     notes += ["may be repeated"] if (one.multiple or one.nargs == -1) and "epeat" not in (one.help or "") else []
     notes += [f"default {shown_default(one)}"] if shown_default(one) else []

@@ -15,6 +15,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from dpunion.about import About
     from dpunion.algorithms import (
         CountGaussian,
         CountLaplace,
@@ -37,15 +38,18 @@ if TYPE_CHECKING:
         DpunionError,
         NotPrivate,
     )
+    from dpunion.menus import MenuPlan
     from dpunion.ngrams.plans import Ngrams
     from dpunion.pipeline import plan, release, release_ngrams
     from dpunion.plans import Plan
     from dpunion.releases import Release
-    from dpunion.requests import Charge, Folder, Known, Run, SparkSource, Stdin, Words
+    from dpunion.requests import Charge, Dated, Folder, Known, Run, SparkSource, Stdin, Words
+    from dpunion.tokenizing import tokenize
 
 __version__ = "0.1.0"
 
 _HOMES = {
+    "About": "about",
     "AlreadyReleased": "errors",
     "BadParameter": "errors",
     "BadSource": "errors",
@@ -56,11 +60,13 @@ _HOMES = {
     "Counts": "counts",
     "CountGaussian": "algorithms",
     "CountLaplace": "algorithms",
+    "Dated": "requests",
     "DpSips": "algorithms",
     "DpunionError": "errors",
     "Funnel": "algorithms",
     "Folder": "requests",
     "Known": "requests",
+    "MenuPlan": "menus",
     "Ngrams": "ngrams.plans",
     "NotPrivate": "errors",
     "OptimalSingleItem": "algorithms",
@@ -77,9 +83,11 @@ _HOMES = {
     "plan": "pipeline",
     "release": "pipeline",
     "release_ngrams": "pipeline",
+    "tokenize": "tokenizing",
 }
 
 __all__ = [
+    "About",
     "AlreadyReleased",
     "BadParameter",
     "BadSource",
@@ -90,11 +98,13 @@ __all__ = [
     "CountGaussian",
     "CountLaplace",
     "Counts",
+    "Dated",
     "DpSips",
     "DpunionError",
     "Folder",
     "Funnel",
     "Known",
+    "MenuPlan",
     "Ngrams",
     "NotPrivate",
     "OptimalSingleItem",
@@ -112,6 +122,7 @@ __all__ = [
     "plan",
     "release",
     "release_ngrams",
+    "tokenize",
 ]
 
 

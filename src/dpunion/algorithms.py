@@ -21,6 +21,7 @@ from typing import Any, ClassVar
 
 from dpunion.checks import as_choice, check_real, check_whole, refuse_algorithm
 from dpunion.errors import BadParameter
+from dpunion.shapes import FunnelShape
 
 LARGEST_MAX_ITEMS = 10_000
 LARGEST_PASSES = 16
@@ -226,27 +227,31 @@ class PolicyGaussian(_Gaussian):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Funnel(_Algorithm):
+class Funnel(FunnelShape, _Algorithm):
     """Several noisy rounds, each dropping what is hopeless and aiming the rest where it is needed.
 
     The proof is in docs/guarantees-funnel.md.
 
     rounds: more rounds aim better but each is noisier. first_share: the part of the (squared) budget spent on finding
     out what is hopeless; more also lowers the price of novel items. keep_fraction, keep_margin: an item stays while
-    its score exceeds keep_fraction times what it should have by then, minus keep_margin standard deviations; higher
-    drops more and earlier. cutoff_margin: as in PolicyGaussian. user_order: smallest-first lets users with few items,
-    who have no choice, go first. docs/guarantees-funnel.md calls keep_fraction κ, keep_margin z and cutoff_margin α.
+    its score exceeds keep_fraction times its even part of the threshold, minus keep_margin standard deviations; higher
+    drops more and earlier. cutoff_margin: as in PolicyGaussian, in standard deviations of the noise still to come.
+    haste: in each round but the last, items are to get this many times the round's even part of what they need; more
+    finishes popular items earlier and leaves later rounds to the rare ones. user_order: smallest-first lets users with
+    few items, who have no choice, go first. docs/guarantees-funnel.md calls keep_fraction κ, keep_margin z,
+    cutoff_margin α and haste λ.
     """
 
     name: ClassVar[str] = "funnel"
     noise: ClassVar[str] = "gaussian"
 
     max_items_per_user: int = 300
-    rounds: int = 4
-    first_share: float = 0.25
-    keep_fraction: float = 0.9
-    keep_margin: float = 1.0
-    cutoff_margin: float = 3.0
+    rounds: int = 8
+    first_share: float = 0.2
+    keep_fraction: float = 1.4
+    keep_margin: float = 3.0
+    cutoff_margin: float = 2.2
+    haste: float = 1.8
     user_order: UserOrder = UserOrder.SMALLEST_FIRST
 
     def __post_init__(self) -> None:
@@ -254,15 +259,16 @@ class Funnel(_Algorithm):
         check_whole(self.name, "max_items_per_user", self.max_items_per_user, 1, 1000)
         check_whole(self.name, "rounds", self.rounds, 1, 8)
         check_real(self.name, "first_share", self.first_share, 0.01, 1.0)
-        check_real(self.name, "keep_fraction", self.keep_fraction, 0.0, 1.0)
+        check_real(self.name, "keep_fraction", self.keep_fraction, 0.0, 2.0)
         check_real(self.name, "keep_margin", self.keep_margin, 0.0, 10.0)
         check_real(self.name, "cutoff_margin", self.cutoff_margin, 0.0, 20.0)
+        check_real(self.name, "haste", self.haste, 1.0, 20.0)
         if (self.rounds == 1) != (self.first_share == 1.0):
             raise BadParameter(
                 f"A 'first_share' of {self.first_share:g} does not fit {self.rounds} rounds of {self.name}.",
                 "A single round takes a first_share of 1; several rounds need one below 1.",
             )
-        for name in ("first_share", "keep_fraction", "keep_margin", "cutoff_margin"):
+        for name in ("first_share", "keep_fraction", "keep_margin", "cutoff_margin", "haste"):
             object.__setattr__(self, name, float(getattr(self, name)))
         object.__setattr__(self, "user_order", as_choice("user_order", self.user_order, UserOrder))
 
@@ -273,41 +279,6 @@ class Funnel(_Algorithm):
     @property
     def sensitivity(self) -> Sensitivity:
         return Sensitivity(Norm.L2, 1.0)
-
-    @property
-    def squared_shares(self) -> tuple[float, ...]:
-        """c_r² for r = 1..rounds: each round's part of the budget; they sum to 1."""
-        if self.rounds == 1:
-            return (1.0,)
-        return (self.first_share, *[(1.0 - self.first_share) / (self.rounds - 1)] * (self.rounds - 1))
-
-    @property
-    def shares(self) -> tuple[float, ...]:
-        """c_r: the l2 budget of each round."""
-        return tuple(math.sqrt(share) for share in self.squared_shares)
-
-    @property
-    def spent(self) -> tuple[float, ...]:
-        """f_r = c_1² + … + c_r²; exactly 1 in the last round."""
-        squares = self.squared_shares
-        return (*[math.fsum(squares[: r + 1]) for r in range(self.rounds - 1)], 1.0)
-
-    @property
-    def remaining(self) -> tuple[float, ...]:
-        """rem_r = c_r² + … + c_R²."""
-        squares = self.squared_shares
-        return tuple(math.fsum(squares[r:]) for r in range(self.rounds))
-
-    def keep_lines(self, stddev: float, threshold: float) -> tuple[float, ...]:
-        """κ f_r ρ − z σ √f_r for r = 1..rounds-1: an item stays alive while its score is above them."""
-        return tuple(
-            self.keep_fraction * done * threshold - self.keep_margin * stddev * math.sqrt(done)
-            for done in self.spent[:-1]
-        )
-
-    def cutoff(self, stddev: float, threshold: float) -> float:
-        """ρ + ασ: the score beyond which an item needs nothing more."""
-        return threshold + self.cutoff_margin * stddev
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -82,17 +83,20 @@ def budget_for_release(epsilon: float, delta: float, *, weak_budget: bool) -> Bu
     budget = Budget(epsilon, delta)
     if budget.needs_leave and not weak_budget:
         raise BadParameter(
-            f"A budget of {_pair(budget)} is too weak to be used without saying so: {_permitted(budget)}.",
+            f"A budget of {_pair(budget)} is too weak to be used without saying so: "
+            f"{permitted(budget.epsilon, budget.delta)}.",
             f"Choose an epsilon of at most {WITHOUT_LEAVE[0]:g} and a delta of at most {WITHOUT_LEAVE[1]:g}, or "
             "say that you mean it, with weak_budget=True (--weak-budget).",
         )
     return budget
 
 
-def guarantee(budget: Budget, *, subject: str = "This list", covers: str = "rows") -> tuple[str, ...]:
+def guarantee(
+    budget: Budget, *, subject: str = "This list", covers: str = "rows", write: Callable[[float], str] = "{:g}".format
+) -> tuple[str, str, str]:
     """Say what this budget guarantees: in the words of the field, by its strength, and in numbers.
 
-    covers: what of one person is protected, "rows" or "texts".
+    covers: what of one person is protected, "rows" or "texts". write: how epsilon and delta are spelled.
     """
     meaning = {
         Strength.STRONG: "The guarantee is strong: whether a given person's data was used stays in doubt.",
@@ -101,18 +105,18 @@ def guarantee(budget: Budget, *, subject: str = "This list", covers: str = "rows
         Strength.WEAK: f"THE GUARANTEE IS WEAK: {_weakness(budget)}.",
     }
     return (
-        f"{subject} is {_pair(budget)}-differentially private for adding or removing one user, that is all {covers} of "
-        "one person.",
+        f"{subject} is {_pair(budget, write)}-differentially private for adding or removing one user, that is all "
+        f"{covers} of one person.",
         meaning[budget.strength],
-        f"It is no worse than this: {_permitted(budget)}.",
+        f"It is no worse than this: {permitted(budget.epsilon, budget.delta)}.",
     )
 
 
-def _pair(budget: Budget) -> str:
-    return f"({budget.epsilon:g}, {budget.delta:g})"
+def _pair(budget: Budget, write: Callable[[float], str] = "{:g}".format) -> str:
+    return f"({write(budget.epsilon)}, {write(budget.delta)})"
 
 
-def _permitted(budget: Budget) -> str:
+def permitted(epsilon: float, delta: float) -> str:
     """Say in numbers what is permitted: delta as a chance, epsilon as how sure one becomes.
 
     subtle: "no worse than" an answer with these two numbers. That all but a part delta of the lists leave everybody
@@ -120,8 +124,8 @@ def _permitted(budget: Budget) -> str:
     """
     return (
         "someone who thought it fifty-fifty whether a given person's data was used can become "
-        f"{sureness_in_words(budget.epsilon)} sure, and with a probability of at most "
-        f"{chance_in_words(budget.delta)} the person is given away"
+        f"{sureness_in_words(epsilon)} sure, and with a probability of at most {chance_in_words(delta)} the person is "
+        "given away"
     )
 
 
@@ -145,12 +149,17 @@ def chance_in_words(chance: float) -> str:
     return f"1 in {whole // last * last:,}"
 
 
+def sureness(epsilon: float) -> float:
+    """Return how sure one can become who thought it fifty-fifty: e^epsilon / (1 + e^epsilon)."""
+    return 1.0 / (1.0 + math.exp(-epsilon))
+
+
 def sureness_in_words(epsilon: float) -> str:
     """Say how sure one can become who thought it fifty-fifty: e^epsilon / (1 + e^epsilon), never less than it is.
 
     Never 100 %, which no finite epsilon permits: as many digits as that takes, up to three, then "more than".
     """
-    doubt = 100.0 / (1.0 + math.exp(epsilon))
+    doubt = 100.0 * math.exp(-epsilon) * sureness(epsilon)
     for digits in (1, 2, 3):
         # The doubt that is left is rounded down, with room for the rounding of exp.
         left = math.floor(doubt * (1.0 - 1e-12) * 10**digits)

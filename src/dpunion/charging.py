@@ -7,16 +7,18 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dpunion.about import About, Charged
 from dpunion.errors import DpunionError, LedgerNote, ledger_note
+from dpunion.menus import MenuPlan
+from dpunion.ngrams.plans import NgramPlan
 from dpunion.plans import Plan
 from dpunion.randomness import RunKey
 from dpunion.reading.stdin import NAME as STANDARD_INPUT
 from dpunion.requests import Charge, Request
 
 if TYPE_CHECKING:
-    from dpunion.engines import Engine
-    from dpunion.ledger import Reservation
-    from dpunion.ngrams.plans import NgramPlan
+    from dpunion.engines import Engine, Planned
+    from dpunion.ledger import Amounts, Reservation
     from dpunion.releases import Release
 
 
@@ -31,6 +33,11 @@ class Entry:
         """What the statement says of the charge."""
         return () if self._reservation is None else (self._reservation.sentence,)
 
+    @property
+    def charged(self) -> Charged | None:
+        """What was charged, for the release itself."""
+        return None if self._reservation is None else self._reservation.charged
+
     def start_reading(self) -> None:
         """Say that rows are looked at from now on: the charge is not given back."""
         if self._reservation is not None:
@@ -42,14 +49,24 @@ class Entry:
             self._reservation.settle(list(written), digest=None if written or made.stored else made.sha256)
 
 
-def release_facts(plan: Plan | NgramPlan, request: Request, engine: Engine) -> dict[str, Any]:
+def release_facts(plan: Planned, request: Request, engine: Engine) -> dict[str, Any]:
     """Return what tells one release from another: all of the request and the plan, the sources' names, the shards."""
     return request.facts() | {"source": engine.name_sources(request), "plan": plan.to_dict(), "shards": engine.shards}
 
 
+def what_is_read(request: Request, sources: list[str]) -> dict[str, Any]:
+    """Return what people want to know of the input: the sources as they were named, and the columns of values.
+
+    Guarantees: nothing of the rows, and no name that was found in a folder or by a pattern.
+    """
+    columns = request.value if isinstance(request.value, tuple) else (request.value,)
+    named = sources if request.is_named else []
+    return {"sources": named, "columns": [str(one) for one in columns if one is not None]}
+
+
 @contextlib.contextmanager
 def charged(
-    charge: Charge | None, plan: Plan | NgramPlan, request: Request, engine: Engine, key: RunKey
+    charge: Charge | None, plan: Planned, request: Request, engine: Engine, key: RunKey, about: About
 ) -> Iterator[Entry]:
     """Charge the ledger, when there is one, for as long as the release is made.
 
@@ -58,6 +75,7 @@ def charged(
     if charge is None:
         yield Entry()
         return
+    from dpunion import __version__
     from dpunion.ledger import Ledger, fingerprint
     from dpunion.ledger.accounts import charge_for_budget
     from dpunion.reading.states import source_states
@@ -65,16 +83,21 @@ def charged(
     facts = release_facts(plan, request, engine)
     # Standard input has always the same name and never the same rows.
     anew = charge.again or facts["source"] == [STANDARD_INPUT]
-    price, note = (
-        (plan, None)
-        if isinstance(plan, Plan)
-        else (charge_for_budget(plan.budget), {"algorithm": plan.algorithm.name} | plan.to_dict())
-    )
+    price: Plan | MenuPlan | Amounts = charge_for_budget(plan.budget) if isinstance(plan, NgramPlan) else plan
+    note = {"algorithm": plan.algorithm.name} | plan.to_dict() if isinstance(plan, NgramPlan) else None
     which, states = fingerprint(**facts), source_states(request.source)
+    told = about.words | what_is_read(request, facts["source"]) | {"version": __version__}
     book = Ledger.open(charge.ledger)
     try:
         with book.reserve(
-            charge.dataset, price, which, note=note, sources=states, charge_again=anew, test_key=key.is_test
+            charge.dataset,
+            price,
+            which,
+            note=note,
+            about=told,
+            sources=states,
+            charge_again=anew,
+            test_key=key.is_test,
         ) as reservation:
             yield Entry(reservation)
     except BaseException as error:

@@ -1,4 +1,4 @@
-"""Checks of parameters: a number in a range, a whole number in a range, one of some choices, one of some suffixes.
+"""Checks of parameters: a number in a range, a whole number in a range, one of some choices or suffixes; guesses.
 
 Each returns the value in its plain type, or raises the one sentence that says what was wrong and what to do.
 """
@@ -45,6 +45,14 @@ def as_choice(name: str, value: object, choices: type[E]) -> E:
 def refuse_choice(name: str, got: object, choices: Collection[str]) -> NoReturn:
     """Raise the one sentence every bad choice gets."""
     _refuse("", name, f"one of {', '.join(choices)}", got, f"Choose one of these for {name!r}.")
+
+
+def nearest(name: str, names: Collection[str]) -> str | None:
+    """Return the name that was probably meant, None where none is near."""
+    import difflib
+
+    near = difflib.get_close_matches(name, list(names), n=1)
+    return near[0] if near else None
 
 
 def check_suffix(what: str, target: Path, suffixes: Collection[str], remedy: str) -> str:

@@ -7,6 +7,7 @@ import math
 from typing import NoReturn
 
 from dpunion.algorithms import (
+    Algorithm,
     CountGaussian,
     DpSips,
     Funnel,
@@ -85,9 +86,12 @@ def plan_first(algorithm: Gaussians, budget: Budget, composed: ComposedNoise) ->
 
 def plan_with_counts(algorithm: object, budget: Budget, counts: Counts) -> Plan:
     """Fix every number of a release with counts: selecting gets what counting leaves of the budget."""
-    chosen = as_algorithm(algorithm)
     epsilon, delta = rounding.calibration_target(budget.epsilon, budget.delta)
-    epsilon, delta = counting_target(budget, epsilon, delta)
+    return plan_both(as_algorithm(algorithm), budget, *steps_target(budget, epsilon, delta, STEPS), counts)
+
+
+def plan_both(chosen: Algorithm, budget: Budget, epsilon: float, delta: float, counts: Counts) -> Plan:
+    """Plan a release with counts, calibrated to this (epsilon, delta)."""
     shares = (1.0 - counts.share, *counts.shares)
     match chosen:
         case WeightedGaussian() | PolicyGaussian() | Funnel():
@@ -113,12 +117,12 @@ def plan_steps(counts: Counts, composed: ComposedNoise) -> CountsPlan:
     return CountsPlan(counts.share, *composed.stddevs[-STEPS:])
 
 
-def counting_target(budget: Budget, epsilon: float, delta: float) -> tuple[float, float]:
-    """Return the (epsilon, delta) to calibrate to, so that the computed normals of counting keep the promised pair.
+def steps_target(budget: Budget, epsilon: float, delta: float, steps: int) -> tuple[float, float]:
+    """Return the (epsilon, delta) to calibrate to, so that the computed normals of these steps keep the promised pair.
 
     Each step takes what every noisy decision takes (docs/counts.md, "Rounding").
     """
-    for _ in range(STEPS):
+    for _ in range(steps):
         epsilon, delta = rounding.calibration_target(epsilon, rounding.funnel_target(budget.epsilon, delta))
     return epsilon, delta
 

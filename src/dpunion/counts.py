@@ -70,6 +70,11 @@ class CountsPlan:
     spread: float
     fine: float
 
+    @property
+    def stddevs(self) -> tuple[float, ...]:
+        """Return the noise of each step."""
+        return self.rough, self.spread, self.fine
+
     def half_width(self, people: int, ratio: float) -> float:
         """Return how far the interval reaches to either side for an item that so many people hold.
 

@@ -13,7 +13,6 @@ SipsMechanism     shares in rounds, drawn afresh                 DpSips
 
 from __future__ import annotations
 
-import enum
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -45,6 +44,7 @@ from dpunion.kernels.shares import add_shares
 from dpunion.plans import Plan, Round, rounds_of_funnel
 from dpunion.randomness import RunKey
 from dpunion.sets.narrowing import Part, Sets, draw_items
+from dpunion.shares import ShareRule
 
 # Shares are whole multiples of this, so their sums are exact and order-free.
 SHARE_UNIT = 2.0**-32
@@ -81,6 +81,8 @@ class Weights:
 @dataclass(slots=True, repr=False, eq=False)
 class State:
     """What is known about the items between rounds: never released (but for `released`, after the last round).
+
+    released: what has passed so far; it takes no part in later rounds.
 
     scores: float64[items]; alive, released: bool[items].
     """
@@ -125,28 +127,6 @@ class Mechanism(Protocol):
 
     def highest(self, number: int, share: float) -> float:
         """Return what no item's weight exceeds in a round, for a mechanism with a cutoff."""
-
-
-class ShareRule(enum.Enum):
-    """What a user with k items gives each of them: 1, 1/k or 1/sqrt(k)."""
-
-    COUNT = "count"
-    L1 = "l1"
-    L2 = "l2"
-
-    def of_sizes(self, limit: int) -> Int64s:
-        """Return the share for each set size 0..limit, in units of 2^-32, rounded down: int64[limit+1]."""
-        if self is ShareRule.COUNT:
-            return np.full(limit + 1, 2**32, np.int64)
-        if self is ShareRule.L1:
-            return np.array([0] + [2**32 // k for k in range(1, limit + 1)], np.int64)
-        return np.array([0] + [math.isqrt(2**64 // k) for k in range(1, limit + 1)], np.int64)
-
-    def sensitivity(self, norm: Norm, limit: int) -> Sensitivity:
-        """Return how far a user with at most `limit` items moves the weights, in this norm."""
-        root = math.sqrt(limit)
-        more = {(self.COUNT, Norm.L1): float(limit), (self.COUNT, Norm.L2): root, (self.L2, Norm.L1): root}
-        return Sensitivity(norm, more.get((self, norm), 1.0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,14 +220,15 @@ class DescentMechanism:
 class FunnelMechanism:
     """Several noisy rounds toward what items need, each dropping what is hopeless (docs/guarantees-funnel.md).
 
-    remaining: rem_r of each round. draw: the number of the first round's noise.
+    cutoffs: what an item needs in each round. aims: what each round is to give an item for each unit that it still
+    needs. draw: the number of the first round's noise.
     """
 
     tells_released: ClassVar[bool] = False
 
-    cutoff: float
     numbers: tuple[Round, ...]
-    remaining: tuple[float, ...]
+    cutoffs: tuple[float, ...]
+    aims: tuple[float, ...]
     bounding: Bounding
     calibrated: Sensitivity
     draw: int = 0
@@ -262,11 +243,21 @@ class FunnelMechanism:
         """Return how many rounds there are."""
         return len(self.numbers)
 
+    @property
+    def cutoff(self) -> float:
+        """Return the highest cutoff, that of the first round."""
+        return self.cutoffs[0]
+
     def targets(self, scores: Float64s, number: int) -> Float64s:
-        """Return what each item should get in a round: its need up to the cutoff, times the round's part of it."""
-        needs: Float64s = np.maximum(0.0, self.cutoff - scores)
-        needs *= self.numbers[number].budget / self.remaining[number]
+        """Return what each item should get in a round: its need times the round's aim; nothing once it has passed."""
+        needs: Float64s = np.maximum(0.0, self.cutoffs[number] - scores)
+        needs *= self.aims[number]
+        needs[self.passed(scores)] = 0.0
         return needs
+
+    def passed(self, scores: Float64s) -> Bools:
+        """Say which scores have exceeded the threshold: such items are released, whatever follows: bool[items]."""
+        return scores > self.numbers[-1].threshold
 
     def weigh(self, sets: Sets, state: State, number: int, _key: RunKey, *, share: float = 1.0) -> Weights:
         """Let every user close the gaps of the own alive items by the round's budget, straight.
@@ -291,7 +282,9 @@ class FunnelMechanism:
         descend_ball(part.offsets, part.items, gaps, budget)
 
     def decide(self, weights: Weights, state: State, number: int, digests: Uint64s, key: RunKey) -> State:
-        """Add the round's noisy weights to the scores; what lies above the line stays, and after the last is released.
+        """Add the round's noisy weights to the scores; above the line an item stays, above the threshold it passes.
+
+        What has passed keeps its score, and is released after the last round with what passes then.
 
         Guarantees:
         - refuses weights of another sensitivity than the round's;
@@ -300,20 +293,19 @@ class FunnelMechanism:
         """
         one = self.numbers[number]
         check_sensitivity(weights, Sensitivity(Norm.L2, one.budget))
-        living = np.flatnonzero(state.alive & weights.held)
+        scores, alive = state.scores, state.alive & weights.held
+        living = np.flatnonzero(alive & ~self.passed(scores))
         noise = key.normals(self.draw + number, digests[living])
-        scores, alive = state.scores, np.zeros(len(state.alive), np.bool_)
         # Shards may give more than was asked for together; no more counts than lifts the score to the cutoff.
-        most = np.maximum(0.0, self.cutoff - scores[living]) / one.budget
+        most = np.maximum(0.0, self.cutoffs[number] - scores[living]) / one.budget
         scores[living] += one.budget * (np.minimum(weights.values[living], most) + one.stddev * noise)
         alive[living] = scores[living] > one.threshold
-        released = alive if number + 1 == len(self.numbers) else state.released
-        return State(scores, alive, released)
+        return State(scores, alive, alive & self.passed(scores))
 
     def highest(self, number: int, _share: float) -> float:
         """Return the need of the lowest score that can be alive, whatever the share."""
         lowest = min([0.0, *(earlier.threshold for earlier in self.numbers[:number])])
-        return (self.cutoff - lowest) * self.numbers[number].budget / self.remaining[number]
+        return (self.cutoffs[number] - lowest) * self.aims[number]
 
 
 @dataclass(frozen=True, slots=True)
@@ -422,7 +414,8 @@ def _descent(norm: Norm) -> Callable[[Plan], Mechanism]:
 
 def _funnel(plan: Plan) -> Mechanism:
     algorithm: Any = plan.algorithm
-    return FunnelMechanism(cutoff_of(plan), plan.rounds, algorithm.remaining, algorithm.bounding, plan.sensitivity)
+    cutoffs = algorithm.cutoffs(plan.scale, plan.threshold)
+    return FunnelMechanism(plan.rounds, cutoffs, algorithm.aims, algorithm.bounding, plan.sensitivity)
 
 
 def _sips(plan: Plan) -> Mechanism:
@@ -456,8 +449,8 @@ def mechanism_on_candidates(
     bounding, coins, one = algorithm.bounding, GaussianCoins(threshold, stddev), Sensitivity(Norm.L2, 1.0)
     if isinstance(algorithm, Funnel):
         rounds = rounds_of_funnel(algorithm, stddev, threshold)
-        cutoff = algorithm.cutoff(stddev, threshold)
-        return FunnelMechanism(cutoff, rounds, algorithm.remaining, bounding, one, DRAWS_APART * length)
+        cutoffs = algorithm.cutoffs(stddev, threshold)
+        return FunnelMechanism(rounds, cutoffs, algorithm.aims, bounding, one, DRAWS_APART * length)
     if isinstance(algorithm, PolicyGaussian):
         cutoff = threshold + algorithm.cutoff_margin * stddev
         return DescentMechanism(Norm.L2, cutoff, algorithm.passes, bounding, coins, one, length)

@@ -3,13 +3,17 @@
 Python sorts the combining marks behind a letter by swapping neighbours: a run of n marks of two classes takes n² steps,
 in which nothing can interrupt it; one megabyte of them takes a quarter of an hour. Here long runs are sorted first, by
 counting. The result is NFC to the letter, for every text.
+
+`Normalization` says how the texts of a release are spelled.
 """
 
 from __future__ import annotations
 
+import enum
 import functools
 import re
 import unicodedata
+from typing import assert_never
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +25,27 @@ PAIRS_OF_MARKS = (0x0F73, 0x0F75, 0x0F81)
 """What counts as a letter, but consists of two marks."""
 
 Codes = NDArray[np.uint32]
+
+
+class Normalization(enum.Enum):
+    """What is done to an item's text before duplicates are dropped."""
+
+    EXACT = "exact"
+    NFC = "nfc"
+    NFC_LOWER = "nfc-lower"
+
+
+def normalize_text(text: str, normalization: Normalization) -> str:
+    """Return one item's text as the normalization spells it."""
+    match normalization:
+        case Normalization.EXACT:
+            return text
+        case Normalization.NFC:
+            return nfc(text)
+        case Normalization.NFC_LOWER:
+            return nfc(nfc(text).lower())
+        case _:
+            assert_never(normalization)
 
 
 def nfc(text: str) -> str:

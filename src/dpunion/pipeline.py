@@ -3,6 +3,7 @@
 plan      every number, from public parameters only                  plans, ngrams.plans
 charge    the ledger is charged before anything is read              charging, ledger
 read      rows -> each person's distinct items, at most this many     engines: read (reading, sets)
+look      how many items people hold, with noise, chooses a plan      engines: look (looks, menus, counting.looking)
 select    rounds of weigh, decide, narrow                            engines: select (mechanisms, ngrams.lengths)
 count     when asked for: how many people hold each                  engines: count (counting)
 publish   the chosen items, sorted; written whole or not at all      releases, formats
@@ -11,20 +12,23 @@ publish   the chosen items, sorted; written whole or not at all      releases, f
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, overload
+from typing import Any, Unpack, overload
 
 from dpunion.algorithms import Algorithm, Funnel
 from dpunion.budget import budget_for_release
 from dpunion.charging import charged
 from dpunion.composing import plan_with_counts
 from dpunion.counts import Counts, as_counts
-from dpunion.engines import Engine, engine_for
+from dpunion.engines import Engine, Planned, engine_for
+from dpunion.menus import MenuPlan, is_for_look, plan_menu
+from dpunion.names import AlgorithmName, NormalizationName, NullUsersName, OrderName, Settings
 from dpunion.ngrams.plans import NgramPlan, Ngrams, plan_ngrams
-from dpunion.plans import Plan, plan_release
+from dpunion.plans import Plan, as_algorithm, plan_release, refuse_settings
 from dpunion.publishing import Outputs, count_holders, draft_release, publish
 from dpunion.randomness import RunKey
 from dpunion.releases import Release
-from dpunion.requests import Charge, Folder, PathLike, Request, Run, Words
+from dpunion.requests import Charge, Dated, Folder, PathLike, Request, Run, Words
+from dpunion.stages import tell_compiling
 
 
 @overload
@@ -33,49 +37,74 @@ def plan(
 ) -> NgramPlan: ...
 @overload
 def plan(
-    algorithm: Algorithm | str | None = None,
+    algorithm: Algorithm,
     *,
     epsilon: float,
     delta: float,
     weak_budget: bool = False,
     counts: bool | Counts = False,
 ) -> Plan: ...
+@overload
 def plan(
-    algorithm: Algorithm | Ngrams | str | None = None,
+    algorithm: AlgorithmName | None = None,
     *,
     epsilon: float,
     delta: float,
     weak_budget: bool = False,
     counts: bool | Counts = False,
-) -> Plan | NgramPlan:
-    """Fix every number of a release, without data; weak_budget and counts as in `release`."""
+    **settings: Unpack[Settings],
+) -> Plan | MenuPlan: ...
+@overload
+def plan(
+    algorithm: Algorithm | Ngrams | AlgorithmName | None = None,
+    *,
+    epsilon: float,
+    delta: float,
+    weak_budget: bool = False,
+    counts: bool | Counts = False,
+    **settings: Unpack[Settings],
+) -> Planned: ...
+def plan(
+    algorithm: Algorithm | Ngrams | AlgorithmName | None = None,
+    *,
+    epsilon: float,
+    delta: float,
+    weak_budget: bool = False,
+    counts: bool | Counts = False,
+    **settings: Unpack[Settings],
+) -> Planned:
+    """Fix every number of a release, without data; weak_budget, counts and settings as in `release`."""
     budget, asked = budget_for_release(epsilon, delta, weak_budget=weak_budget), as_counts(counts)
     if isinstance(algorithm, Ngrams):
-        return plan_ngrams(algorithm, budget, asked)
-    chosen = Funnel() if algorithm is None else algorithm
+        return refuse_settings(algorithm, settings) if settings else plan_ngrams(algorithm, budget, asked)
+    if is_for_look(algorithm, settings):
+        return plan_menu(budget, asked, dict(settings))
+    chosen = as_algorithm(Funnel.name if algorithm is None else algorithm, **settings)
     return plan_release(chosen, budget) if asked is None else plan_with_counts(chosen, budget, asked)
 
 
+@tell_compiling
 def release(
     source: Any,
     *,
     user: str | None = None,
-    item: str | Sequence[str] | Words | None = None,
+    item: str | Sequence[str] | Words | Dated | None = None,
     text: str | None = None,
     epsilon: float,
     delta: float,
     weak_budget: bool = False,
-    algorithm: Algorithm | Ngrams | str | None = None,
+    algorithm: Algorithm | Ngrams | AlgorithmName | None = None,
     counts: bool | Counts = False,
     query: str | None = None,
     known: Any = None,
-    null_users: str = "refuse",
-    normalize: str | None = None,
+    null_users: NullUsersName = "refuse",
+    normalize: NormalizationName | None = None,
     out: PathLike | Sequence[PathLike] | Folder = (),
-    sort: str | None = None,
+    sort: OrderName | None = None,
     charge: Charge | None = None,
     run: Run = Run(),  # noqa: B008 - frozen
     unsafe_test_key: int | None = None,
+    **settings: Unpack[Settings],
 ) -> Release:
     """Release as many items as possible of the union of the users' sets.
 
@@ -83,20 +112,23 @@ def release(
                  a database with `query`; any object with `__arrow_c_stream__` (pandas, polars, pyarrow, DuckDB); pairs
                  (user, item); a mapping user -> items; a DataFrame of Spark, or a SparkSource that it is to read
     user         the column that says whose row it is
-    item         a column; several columns, whose combinations are released as tuples; or Words("body", ...) for texts
-    text         instead of item, a column of texts: the same as Words("body")
+    item         a column; several, whose combinations are released as tuples; Dated("at", "day"); or Words("body", ...)
+                 for texts, for which text="body" is short
     weak_budget  leave for an epsilon above 10 or a delta above 0.001, which guarantee next to nothing
-    algorithm    an algorithm or its name, Funnel() when left out; Ngrams() releases n-grams length by length
+    algorithm    an algorithm or its name, "funnel" when left out; Ngrams() releases n-grams length by length
     counts       True, or Counts(share=...): also say how many people hold each item, from the same budget
     known        a public list (a file, an earlier Release, texts) to leave out, so that the budget finds new items;
                  Known(list, include=True) adds it to the result
     null_users   "refuse" or "drop" rows that do not say whose they are
-    normalize    "nfc", "nfc-lower" (default for n-grams) or "exact": done to items before duplicates are dropped
+    normalize    "nfc-lower" (default for texts), "nfc" (default for items) or "exact": done to items, and to the words
+                 of every tokenizer, before duplicates are dropped
     out          files to write, by suffix; or Folder(...) for Spark to write
     sort         "item" by their bytes, or "people", the most popular first: the default with counts
     charge       Charge(ledger, dataset): paid before reading; the same release is not made twice in silence
     run          Run(...): memory, threads, shards, progress, overwriting: nothing there changes what is guaranteed
     unsafe_test_key  fixes the randomness, for tests; the result is stamped NOT PRIVATE
+    settings     parameters of the algorithm that is named: max_items_per_user=50, rounds=3. Without a number, or with
+                 "auto", funnel chooses max_items_per_user by a private look; Funnel() as an object takes 300
 
     Your part: a query, view or frame may keep, drop or change a row by that row, or by the same person's rows,
     alone (no LIMIT, no join); and types must be public: read with explicit types, never inferred ones.
@@ -106,23 +138,22 @@ def release(
     - a bad budget, algorithm, option or output is refused before any data is read;
     - with a charge, the budget is spent before any data is read, and a crash counts as spent.
     """
-    planned = plan(algorithm, epsilon=epsilon, delta=delta, weak_budget=weak_budget, counts=counts)
+    planned = plan(algorithm, epsilon=epsilon, delta=delta, weak_budget=weak_budget, counts=counts, **settings)
     if isinstance(planned, NgramPlan) and item is None:
         item, text = Words(text), None
-    normal = normalize if normalize is not None else "nfc-lower" if isinstance(planned, NgramPlan) else "nfc"
     request = Request.of(
-        source, user=user, item=item, text=text, query=query, known=known, null_users=null_users, normalize=normal
+        source, user=user, item=item, text=text, query=query, known=known, null_users=null_users, normalize=normalize
     )
     request.check_for(planned)
     outputs = Outputs.of(out, overwrite=run.overwrite, sort=sort, counts=planned.counts is not None)
     engine = engine_for(request, run, outputs.folder)
     engine.check(request, planned)
-    outputs.check_apart(source=source, known=known, charge=charge)
+    outputs.check_apart(source=source, item=item, known=known, charge=charge)
     return fulfil(planned, request, engine, outputs, charge, run, RunKey.for_run(unsafe_test_key))
 
 
 def fulfil(
-    plan: Plan | NgramPlan,
+    plan: Planned,
     request: Request,
     engine: Engine,
     outputs: Outputs,
@@ -130,17 +161,18 @@ def fulfil(
     run: Run,
     key: RunKey,
 ) -> Release:
-    """Make the release that was asked for and planned: charge, read, select, count, publish.
+    """Make the release that was asked for and planned: charge, read, look, select, count, publish.
 
     Guarantees: those of `release`; nothing is read before the charge.
     """
-    with charged(charge, plan, request, engine, key) as entry:
+    with charged(charge, plan, request, engine, key, run.about) as entry:
         # A release that was made before is found first; a bad output then gives the charge back.
         outputs.check()
         with engine.read(request, plan, key, entry.start_reading) as held:
-            chosen = engine.select(held, plan, key)
-            counted = count_holders(engine, held, chosen, request, plan.counts, key)
-            draft = draft_release(plan, request, engine, entry, key)
+            decided = plan.decided(engine.look(held, plan.look, key)) if isinstance(plan, MenuPlan) else plan
+            chosen = engine.select(held, decided, key)
+            counted = count_holders(engine, held, chosen, request, decided.counts, key)
+            draft = draft_release(decided, request, engine, entry, key, run.about)
             made, written = publish(chosen, counted, draft, request, engine, outputs, run)
         entry.settle(made, written)
     return made

@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 import enum
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 from dpunion.algorithms import (
     ALGORITHMS,
@@ -34,6 +34,7 @@ from dpunion.checks import check_real, refuse_policy
 from dpunion.counts import CountsPlan
 from dpunion.errors import BadParameter
 from dpunion.foreign import ForeignErrors
+from dpunion.looks import LookPlan
 
 LARGEST = 1e12
 """No number of a plan is larger."""
@@ -67,7 +68,8 @@ class Plan:
     scale: the standard deviation of Gaussian or the scale of Laplace noise. threshold: what a noisy weight must
     exceed. cutoff: what a policy fills items up to (None: no policy). delta_used: what the certificate says the
     delta is, at most the budget's. rounding_slack: how much noise and threshold were raised for float64 rounding.
-    rounds: the rounds of an algorithm that has several. counts: of a release with counts, how these are made.
+    rounds: the rounds of an algorithm that has several. counts: of a release with counts, how these are made. look:
+    where the number of items per user was chosen by a look, that look.
     """
 
     algorithm: Algorithm
@@ -81,6 +83,13 @@ class Plan:
     rounding_slack: float
     rounds: tuple[Round, ...] = ()
     counts: CountsPlan | None = None
+    look: LookPlan | None = None
+
+    @property
+    def beside(self) -> tuple[float, ...]:
+        """Return the noise of every Gaussian release, of sensitivity 1, that is made beside the list."""
+        counts = () if self.counts is None else self.counts.stddevs
+        return counts if self.look is None else (*counts, self.look.stddev)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plan as plain values, for JSON and for people."""
@@ -105,6 +114,8 @@ class Plan:
             values["rounds"] = [dataclasses.asdict(one) for one in self.rounds]
         if self.counts is not None:
             values["counts"] = self.counts.to_dict()
+        if self.look is not None:
+            values["look"] = self.look.to_dict()
         return values
 
     @classmethod
@@ -129,6 +140,7 @@ class Plan:
                     for one in values.get("rounds", [])
                 ),
                 counts=CountsPlan.from_dict(values["counts"]) if "counts" in values else None,
+                look=LookPlan.from_dict(values["look"]) if "look" in values else None,
             )
 
 
@@ -137,16 +149,30 @@ def real_in(values: Any, name: str, low: float = -LARGEST, high: float = LARGEST
     return check_real("a plan", name, values[name], low, high)
 
 
-def as_algorithm(algorithm: object) -> Algorithm:
-    """Accept an algorithm or its name; refuse policies that are not private with the reason, and anything else."""
+def as_algorithm(algorithm: object, /, **settings: Any) -> Algorithm:
+    """Accept an algorithm, or its name with settings.
+
+    Policies that are not private are refused with the reason, and so is anything else.
+    """
+    if isinstance(algorithm, str):
+        return algorithm_named(algorithm, **settings)
+    if settings:
+        refuse_settings(algorithm, settings)
     if isinstance(algorithm, tuple(ALGORITHMS.values())):
         return algorithm  # type: ignore[return-value]
-    if isinstance(algorithm, str):
-        return algorithm_named(algorithm)
     refuse_policy(str(getattr(algorithm, "name", "")))
     raise BadParameter(
         f"The 'algorithm' parameter must be an algorithm of dpunion. Got a {type(algorithm).__name__} instead.",
         f"Pass one of {', '.join(kind.__name__ for kind in ALGORITHMS.values())}, or its name.",
+    )
+
+
+def refuse_settings(algorithm: object, settings: Collection[str]) -> NoReturn:
+    """Refuse settings beside an algorithm that has them inside."""
+    kind = type(algorithm).__name__
+    raise BadParameter(
+        f"{', '.join(map(repr, settings))} cannot be given beside {kind}(...), which has its own.",
+        f"Write it inside, {kind}(...), or give the name of an algorithm.",
     )
 
 
@@ -205,7 +231,7 @@ def _funnel_plan(algorithm: Funnel, budget: Budget, epsilon: float, delta: float
         noise=Noise.GAUSSIAN,
         scale=stddev,
         threshold=threshold,
-        cutoff=algorithm.cutoff(stddev, threshold),
+        cutoff=algorithm.cutoffs(stddev, threshold)[0],
         sensitivity=algorithm.sensitivity,
         delta_used=found.delta_used,
         rounding_slack=slack,

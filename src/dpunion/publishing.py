@@ -9,18 +9,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from dpunion.about import About
 from dpunion.charging import Entry
 from dpunion.checks import as_choice
 from dpunion.counts import Counted, CountsPlan
 from dpunion.engines import Chosen, Engine, Listed
 from dpunion.errors import BadParameter
 from dpunion.formats import check_target
+from dpunion.names import OrderName
 from dpunion.ngrams.plans import NgramPlan
 from dpunion.plans import Plan
 from dpunion.randomness import RunKey
 from dpunion.reading.overlaps import refuse_overwriting
-from dpunion.releases import NGRAM_COLUMN, Order, Release, with_items, with_ngrams
-from dpunion.requests import Charge, Folder, Known, PathLike, Request, Run, SparkSource
+from dpunion.releases import Order, Release, with_items, with_ngrams
+from dpunion.requests import Charge, Folder, Known, PathLike, Request, Run, SparkSource, Words
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +36,12 @@ class Outputs:
 
     @classmethod
     def of(
-        cls, out: PathLike | Sequence[PathLike] | Folder, *, overwrite: bool, sort: str | None = None, counts: bool
+        cls,
+        out: PathLike | Sequence[PathLike] | Folder,
+        *,
+        overwrite: bool,
+        sort: OrderName | None = None,
+        counts: bool,
     ) -> Outputs:
         """Take what was asked for; refuse an order that there is not, other places are checked later."""
         order = None if sort is None else as_choice("sort", sort, Order)
@@ -48,11 +55,13 @@ class Outputs:
         named = [out] if isinstance(out, (str, os.PathLike)) else out
         return cls(tuple(map(Path, named)), None, overwrite, order)
 
-    def check_apart(self, *, source: Any, known: Any, charge: Charge | None) -> None:
+    def check_apart(self, *, source: Any, item: Any = None, known: Any, charge: Charge | None) -> None:
         """Refuse outputs that would replace what is read or kept, or be read the next time."""
         names = list(source.names) if isinstance(source, SparkSource) else source
         listed = known.source if isinstance(known, Known) else known
+        stopped = item.stop_words if isinstance(item, Words) else None
         read = {"source": names, "known list": [listed], "ledger": charge and charge.ledger}
+        read["list of stop words"] = [stopped]
         refuse_overwriting(self.files if self.folder is None else self.folder.path, read)
 
     def check(self) -> None:
@@ -63,14 +72,15 @@ class Outputs:
             raise BadParameter("Two outputs name the same file.", "Name each output file once.")
 
 
-def draft_release(plan: Plan | NgramPlan, request: Request, engine: Engine, entry: Entry, key: RunKey) -> Release:
+def draft_release(
+    plan: Plan | NgramPlan, request: Request, engine: Engine, entry: Entry, key: RunKey, about: About
+) -> Release:
     """Return the release without its items.
 
     Guarantees: it holds what is public before anything was read.
     """
-    columns = (NGRAM_COLUMN,) if isinstance(plan, NgramPlan) else request.columns
     notes = (*engine.notes, *request.notes(), *entry.notes, *request.known_notes())
-    return Release((), plan, not key.is_test, notes, columns)
+    return Release((), plan, not key.is_test, notes, request.columns, about=about.on_this_day(entry.charged))
 
 
 def list_chosen(chosen: Chosen, request: Request) -> Listed:
@@ -117,6 +127,7 @@ def publish(
         made = draft
     else:
         made = with_items(draft, list_chosen(chosen, request).texts, counted, outputs.order)
+    made = dataclasses.replace(made, notes=(*made.notes, *request.notes_on(made.items)))
     if outputs.folder is not None:
         return dataclasses.replace(made, items=(), numbers=(), stored=engine.store(chosen, made)), []
     return made, [made.write(target, overwrite=outputs.overwrite) for target in outputs.files]

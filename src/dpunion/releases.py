@@ -5,14 +5,17 @@ from __future__ import annotations
 import contextlib
 import enum
 import hashlib
+import itertools
 import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 from dpunion import formats, keys
+from dpunion.about import UNTOLD, About
+from dpunion.cards import draw_card
 from dpunion.checks import check_whole
 from dpunion.counts import MOST_PEOPLE, Counted, Totals
 from dpunion.errors import BadParameter
@@ -26,8 +29,9 @@ FORMAT = "dpunion-release/2"
 NGRAM_FORMAT = "dpunion-ngrams/2"
 FIRST_FORMATS = {"dpunion-release/1": FORMAT, "dpunion-ngrams/1": NGRAM_FORMAT}
 """Formats that say 'private' for 'guaranteed', and those that followed them."""
-NGRAM_COLUMN, LENGTH = "ngram", "length"
-PEOPLE = "people"
+LENGTH, PEOPLE = "length", "people"
+SHOWN = 10
+"""Rows that a notebook or a terminal shows of a release."""
 COUNTED = (PEOPLE, "low", "high")
 """The columns of counts, as they are called in Counted."""
 
@@ -50,14 +54,14 @@ class Numbers:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """What may be published.
+    """What may be published: a collection of items, and a table for whatever takes Arrow's streams.
 
     items: texts, or for keys of several columns tuples; sorted by their UTF-8 bytes, or the most popular first.
     guaranteed: False when a test key was used. notes: further public sentences of the statement: the ledger entry, the
     known list. columns: the names with which the texts of an item are written. numbers: what stands beside each item:
     of n-grams the length, with counts the people and the interval. results: of n-grams, what is known about each
     length. stored: the folder in which Spark wrote the items, which are then not here. totals: with counts, what is
-    known about all people together.
+    known about all people together. about: its title, owner, note, day and entry in a ledger.
     """
 
     items: tuple[Any, ...]
@@ -69,10 +73,42 @@ class Release:
     results: tuple[LengthResult, ...] = ()
     stored: str | None = None
     totals: Totals | None = None
+    about: About = UNTOLD
+    _members: list[frozenset[Any]] = field(default_factory=list, init=False, repr=False, compare=False)
 
     def __len__(self) -> int:
         self._refuse_if_stored()
         return len(self.items)
+
+    def __iter__(self) -> Iterator[Any]:
+        self._refuse_if_stored()
+        return iter(self.items)
+
+    def __contains__(self, item: object) -> bool:
+        self._refuse_if_stored()
+        if not self._members:
+            self._members.append(frozenset(self.items))
+        return item in self._members[0]
+
+    @overload
+    def __getitem__(self, place: int) -> Any: ...
+    @overload
+    def __getitem__(self, place: slice) -> tuple[Any, ...]: ...
+    def __getitem__(self, place: int | slice) -> Any:
+        self._refuse_if_stored()
+        return self.items[place]
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """Return the table as Arrow's C stream: polars, pyarrow and DuckDB take a release as it is."""
+        return self.table().__arrow_c_stream__(requested_schema)
+
+    def _repr_html_(self) -> str:
+        """Return a small card for notebooks."""
+        if self.stored is not None:
+            return draw_card(f"Items released to {self.stored}", self.statement.split("\n")[:2], (), (), 0)
+        rows = tuple(itertools.islice(self.rows(), SHOWN))
+        heading = f"{len(self):,} {'n-grams' if self.results else 'items'} released"
+        return draw_card(heading, self.statement.split("\n")[:2], self.header, rows, len(self) - len(rows))
 
     def __repr__(self) -> str:
         where = f"{len(self.items)} items" if self.stored is None else f"items in {self.stored}"
@@ -120,6 +156,10 @@ class Release:
         texts = {name: formats.text_array([row[i] for row in rows]) for i, name in enumerate(self.columns)}
         return pa.table(texts | {one.name: formats.number_array(one.values, one.bits) for one in self.numbers})
 
+    def to_pandas(self) -> Any:
+        """Return the table as a DataFrame of pandas, which must be installed."""
+        return self.table().to_pandas()
+
     def of_length(self, length: int) -> tuple[str, ...]:
         """Return the n-grams of one length."""
         lengths = self._numbers(LENGTH, "The items of this release have no length.", "Release n-grams: Ngrams().")
@@ -162,6 +202,7 @@ class Release:
             "statement": self.statement,
             "notes": list(self.notes),
             "plan": self.plan.to_dict(),
+            **self.about.to_dict(),
         }
         if self.totals is not None:
             values["totals"] = self.totals.to_dict()
@@ -180,10 +221,10 @@ class Release:
             values = _newest(json.loads(text))
         if isinstance(values, dict) and _is_whole(values):
             if values.get("format") == FORMAT and _has_items(values):
-                with contextlib.suppress(KeyError, TypeError, ValueError):
+                with contextlib.suppress(AttributeError, KeyError, TypeError, ValueError):
                     return _items_from(values)
             if values.get("format") == NGRAM_FORMAT and _has_ngrams(values):
-                with contextlib.suppress(KeyError, TypeError, ValueError):
+                with contextlib.suppress(AttributeError, KeyError, TypeError, ValueError):
                     return _ngrams_from(values)
         raise BadParameter("This is not a release of dpunion.", "Pass the text that Release.to_json returned.")
 
@@ -284,7 +325,8 @@ def _items_from(values: dict[str, Any]) -> Release:
     notes, plan = tuple(values.get("notes", [])), Plan.from_dict(values["plan"])
     counts = _counts_from(values, len(values["items"]))
     ordered = tuple(items) if counts else tuple(sorted(items))
-    return replace(Release(ordered, plan, values["guaranteed"], notes, columns), **counts)
+    made = Release(ordered, plan, values["guaranteed"], notes, columns, about=About.from_dict(values))
+    return replace(made, **counts)
 
 
 def _counts_from(values: dict[str, Any], count: int) -> dict[str, Any]:
@@ -315,7 +357,7 @@ def _ngrams_from(values: dict[str, Any]) -> Release:
     results = tuple(LengthResult.from_dict(one) for one in values["results"])
     rows = [(ngram, read_length({"length": length})) for ngram, length in values["ngrams"]]
     plan, notes = NgramPlan.from_dict(values["plan"]), tuple(values.get("notes", []))
-    draft = Release((), plan, values["guaranteed"], notes, (NGRAM_COLUMN,))
+    draft = Release((), plan, values["guaranteed"], notes, about=About.from_dict(values))
     counts = _counts_from(values, len(rows))
     if not counts:
         return with_ngrams(draft, rows, results)

@@ -8,21 +8,25 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, NoReturn
 
+from dpunion.about import UNTOLD, About
 from dpunion.checks import as_choice, check_whole
 from dpunion.errors import BadParameter
 from dpunion.formats import COLUMN
+from dpunion.menus import MenuPlan
+from dpunion.names import NormalizationName, NullUsersName, TokenizerName
 from dpunion.ngrams.plans import NgramPlan
+from dpunion.normal_forms import Normalization
 from dpunion.plans import Plan
 from dpunion.reading.cleaning import NullUserPolicy, ValueKind
 from dpunion.reading.known import KnownItems, read_known
+from dpunion.reading.moments import Granularity
 from dpunion.reading.stdin import NAME as STANDARD_INPUT
 from dpunion.releases import COUNTED
-from dpunion.sets.encoding import Normalization
-from dpunion.tokens import SplitFunction, Splitting, Tokenizer, check_splitting
+from dpunion.splitting import DEFAULT_LOCALE, PLAIN, SplitFunction, Splitting, Tokenizer, check_splitting
 
 LONGEST_NGRAM = 10
+LONGEST_WORD = 1000
 MOST_THREADS = 1024
-PLAIN = Splitting()
 
 PathLike = str | os.PathLike[str]
 Progress = Callable[[str, float | None], None]
@@ -35,23 +39,42 @@ class Words:
 
     column: None for pairs and mappings. tokenizer: "words", "whitespace", "treebank", "icu" (with locale) or a function
     from a text to its tokens. lengths: like "1-3" or (1, 3). drop_urls: leave out web addresses. sentences: n-grams do
-    not cross the end of a sentence.
+    not cross the end of a sentence. stop_words: a public list (a file, texts) of words that are left out before n-grams
+    are made, as are those of fewer than min_length characters.
     """
 
     column: str | None = None
-    tokenizer: str | Tokenizer | SplitFunction = Tokenizer.WORDS
+    tokenizer: TokenizerName | Tokenizer | SplitFunction = Tokenizer.WORDS
     lengths: str | tuple[int, int] = (1, 1)
     drop_urls: bool = False
     sentences: bool = False
-    locale: str = "en"
+    locale: str = DEFAULT_LOCALE
+    stop_words: Any = None
+    min_length: int = 1
 
-    def splitting(self) -> Splitting:
+    def splitting(self, normalization: Normalization) -> Splitting:
         """Return how texts become documents of tokens; refuse a tokenizer that is unknown or not installed."""
         named = isinstance(self.tokenizer, str)
-        chosen = as_choice("tokenizer", self.tokenizer, Tokenizer) if named else self.tokenizer
-        splitting = Splitting(chosen, self.drop_urls, self.sentences, self.locale)  # type: ignore[arg-type]
+        chosen: Any = as_choice("tokenizer", self.tokenizer, Tokenizer) if named else self.tokenizer
+        check_whole("", "min_length", self.min_length, 1, LONGEST_WORD, "Leave it out to keep words of every length.")
+        splitting = Splitting(chosen, self.drop_urls, self.sentences, self.locale, min_length=self.min_length)
         check_splitting(splitting)
-        return splitting
+        if self.stop_words is None:
+            return splitting
+        kind = ValueKind.TEXT if chosen is Tokenizer.WORDS else ValueKind.ITEM
+        listed = read_known(self.stop_words, kind=kind, normalization=normalization, what="list of stop words")
+        return replace(splitting, stop_words=listed.items)
+
+
+@dataclass(frozen=True, slots=True)
+class Dated:
+    """A column of dates or timestamps, or the columns of a key with such among them, and how finely they are read.
+
+    granularity: "hour", "day", "week" (ISO 8601), "month" or "year"; timestamps with a time zone are taken in UTC.
+    """
+
+    columns: str | Sequence[str]
+    granularity: str = "day"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +104,7 @@ class Run:
     memory_limit: bytes, or text like "2GB" (a share of the machine when left out); beyond it rows wait in nameless
     private files. threads: how many work at a time, one for each usable core when left out; they change nothing.
     shards: on Spark, among how many a policy's users are spread. progress: is told the stage. overwrite: outputs may be
-    replaced.
+    replaced. about: title, owner and note, for the release, its page and the ledger.
     """
 
     memory_limit: int | str | None = None
@@ -89,6 +112,7 @@ class Run:
     shards: int | None = None
     progress: Progress | None = None
     overwrite: bool = False
+    about: About = UNTOLD
 
     def __post_init__(self) -> None:
         if self.threads is not None:
@@ -155,6 +179,7 @@ class Request:
     lengths: tuple[int, int] = (1, 1)
     splitting: Splitting = PLAIN
     include_known: bool = False
+    granularity: Granularity | None = None
 
     @classmethod
     def of(
@@ -162,12 +187,12 @@ class Request:
         source: Any,
         *,
         user: str | None = None,
-        item: str | Sequence[str] | Words | None = None,
+        item: str | Sequence[str] | Words | Dated | None = None,
         text: str | None = None,
         query: str | None = None,
         known: Any = None,
-        null_users: str | NullUserPolicy = NullUserPolicy.REFUSE,
-        normalize: str | Normalization = Normalization.NFC,
+        null_users: NullUsersName | NullUserPolicy = NullUserPolicy.REFUSE,
+        normalize: NormalizationName | Normalization | None = None,
     ) -> Request:
         """Check what was asked for. Guarantees: of the data nothing is looked at; of a known list, all."""
         if item is not None and text is not None:
@@ -175,6 +200,8 @@ class Request:
                 "Both 'item' and 'text' were given.",
                 "Use 'item' for ready items or 'text' for texts to split into words.",
             )
+        granularity = as_choice("granularity", item.granularity, Granularity) if isinstance(item, Dated) else None
+        item = item.columns if isinstance(item, Dated) else item
         words = item if isinstance(item, Words) else None if text is None else Words(text)
         request = cls(
             STANDARD_INPUT if isinstance(source, Stdin) else source,
@@ -184,13 +211,16 @@ class Request:
             query,
             source.format if isinstance(source, (Stdin, SparkSource)) else None,
             as_choice("null_users", null_users, NullUserPolicy),
-            as_choice("normalize", normalize, Normalization),
+            normalization_for(normalize, words),
+            granularity=granularity,
         )
         if words is not None:
-            request = replace(request, lengths=_lengths(words.lengths), splitting=words.splitting())
+            request = replace(
+                request, lengths=_lengths(words.lengths), splitting=words.splitting(request.normalization)
+            )
         return request if known is None else _with_known(request, known)
 
-    def check_for(self, plan: Plan | NgramPlan) -> None:
+    def check_for(self, plan: Plan | MenuPlan | NgramPlan) -> None:
         """Refuse what does not fit the algorithm."""
         if isinstance(plan, NgramPlan) and (self.kind is not ValueKind.TEXT or self.lengths != (1, 1)):
             raise BadParameter(
@@ -214,7 +244,7 @@ class Request:
     @property
     def plain_words(self) -> bool:
         """Say whether texts are split into single words in the plain way, straight into numbers."""
-        return self.lengths == (1, 1) and self.splitting == PLAIN
+        return self.lengths == (1, 1) and self.splitting.is_plain
 
     @property
     def is_named(self) -> bool:
@@ -237,10 +267,21 @@ class Request:
         return {name: told(value) for name, value in (facts | {"known": self.known and self.known.sha256}).items()}
 
     def notes(self) -> tuple[str, ...]:
-        """Return what the statement says of the request: the columns of keys."""
-        if len(self.columns) == 1:
-            return ()
-        return (f"Each item is a combination of values of {', '.join(map(repr, self.columns))}.",)
+        """Return what the statement says of the request: the columns of keys, granularity, the words left out."""
+        notes = list(self.splitting.notes())
+        if len(self.columns) > 1:
+            named = ", ".join(map(repr, self.columns))
+            notes.append(f"Each item is a combination of values of {named}. Rows that lack one of them are left out.")
+        if self.granularity is not None:
+            notes.append(f"Dates and timestamps are told apart by the {self.granularity.value}, in UTC.")
+        return tuple(notes)
+
+    def notes_on(self, released: Sequence[Any]) -> tuple[str, ...]:
+        """Return what the statement says of the released list itself.
+
+        Guarantees: those of Splitting.notes_on.
+        """
+        return self.splitting.notes_on(released) if self.kind is ValueKind.TEXT else ()
 
     def known_notes(self) -> tuple[str, ...]:
         """Return what the statement says of the known list."""
@@ -263,6 +304,13 @@ def refuse_known() -> NoReturn:
     raise BadParameter(
         "A known list cannot be combined with n-grams or another tokenizer yet.", "Leave 'known' (--known) out."
     )
+
+
+def normalization_for(asked: str | Normalization | None, words: Words | None) -> Normalization:
+    """Return how items are spelled: unless it is said, words are lower-cased and ready items keep their case."""
+    if asked is None:
+        return Normalization.NFC if words is None else Normalization.NFC_LOWER
+    return as_choice("normalize", asked, Normalization)
 
 
 def is_on_spark(source: object) -> bool:

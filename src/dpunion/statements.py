@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from dpunion.budget import guarantee
 from dpunion.counts import LEVEL, PLANNED_RATIOS, PLANNED_SIZES, CountsPlan, Totals
+from dpunion.looks import LookPlan
 from dpunion.ngrams.plans import LengthResult, NgramPlan
 from dpunion.plans import Plan
 
@@ -14,6 +15,18 @@ ASSUMPTIONS = (
     "It assumes that one user id stands for one person, that the operator is trusted, and that the budget of all "
     "releases from the same data is added up. It does not cover running time or memory use."
 )
+
+
+LIMITS = (
+    "People are protected as those whose data it is. A name or a secret that many of them wrote may be in the list; "
+    "whom it is about is not protected by this.",
+    "One user id is taken for one person. Somebody with several ids is protected for each id by itself.",
+    "Budgets add up. What all releases from the same data tell about one person together is bounded by the sum of "
+    "their budgets, and only a ledger keeps that sum.",
+    "Whoever runs the release sees the data and is trusted. How long it took and how much memory it needed is not "
+    "covered.",
+)
+"""The assumptions, and what follows from them, for people who do not know the field."""
 
 
 def statement(
@@ -27,18 +40,37 @@ def statement(
     """Say in plain words what a release with this plan guarantees, and what it does not."""
     if not guaranteed:
         return NOT_PRIVATE
+    lines = [*guarantee(plan.budget, covers=covered(plan)), *how_it_was_made(plan, results, totals)]
+    return "\n".join([*lines, ASSUMPTIONS, *notes])
+
+
+def covered(plan: Plan | NgramPlan) -> str:
+    """Return what of one person is protected."""
+    return "texts" if isinstance(plan, NgramPlan) else "rows"
+
+
+def how_it_was_made(plan: Plan | NgramPlan, results: Sequence[LengthResult], totals: Totals | None) -> list[str]:
+    """Say by what items were released, and what the numbers beside them are."""
     if isinstance(plan, NgramPlan):
-        lines = [*guarantee(plan.budget, covers="texts"), *_how_ngrams_were_made(plan, results)]
+        lines = _how_ngrams_were_made(plan, results)
     else:
         limit = plan.algorithm.max_items_per_user
         lines = [
-            *guarantee(plan.budget),
             f"It was made by {plan.algorithm.name}, with at most {limit} items of each person taken into account, by "
-            "secret random decisions that were made once and not kept.",
+            "secret random decisions that were made once and not kept."
         ]
-    if plan.counts is not None:
-        lines += how_people_were_counted(plan.counts, totals)
-    return "\n".join([*lines, ASSUMPTIONS, *notes])
+        if plan.look is not None:
+            lines.append(how_the_bound_was_chosen(plan.look))
+    return lines if plan.counts is None else [*lines, *how_people_were_counted(plan.counts, totals)]
+
+
+def how_the_bound_was_chosen(look: LookPlan) -> str:
+    """Say in plain words where the number of items of each person comes from."""
+    menu = f"{', '.join(map(str, look.menu[:-1]))} or {look.menu[-1]}"
+    return (
+        f"That number was chosen from {menu} by a noisy look at how many items people hold, which the guarantee above "
+        "covers too."
+    )
 
 
 def how_people_were_counted(plan: CountsPlan, totals: Totals | None) -> list[str]:

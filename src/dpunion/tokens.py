@@ -2,7 +2,8 @@
 
 **Definition.** Put the text in NFC; its words are the matches, leftmost and greedy, of
 `[\\p{L}\\p{M}\\p{N}_]+(?:['’][\\p{L}\\p{M}\\p{N}_]+)*`; lower-case each word; put it in NFC again
-(lower-casing can undo NFC: J with caron is two characters, ǰ is one).
+(lower-casing can undo NFC: J with caron is two characters, ǰ is one). That is normalization `nfc-lower`, the default
+for texts. With `nfc` words are not lower-cased; with `exact` the text is not put in NFC either.
 
 **Unicode is frozen at 14.0**, the version of the oldest Python supported: categories and lower case come from
 our own table, and NFC of these characters can never change (Unicode's stability policy). A code point that
@@ -13,80 +14,28 @@ our own table, and NFC of these characters can never change (Unicode's stability
 - İ becomes two characters, i and a combining dot above, and I becomes i: Turkish gets no rule of its own.
 - ẞ becomes ß, which stays (no folding to ss); Ǆ and ǅ become ǆ; K (kelvin) becomes k; Ⅷ becomes ⅷ.
 Apostrophes stay as written: don't and don’t are two words. Zero-width characters separate words.
-
-**Other tokenisers** (`Splitting`): whitespace; treebank, the Penn Treebank rules as in NLTK, which the papers used;
-icu, dictionary-based segmentation for languages without spaces; or any Python callable. Their tokens are put in NFC
-and lower-cased, or left alone, as the `normalize` option of the release says. No token contains white space.
 """
 
 from __future__ import annotations
 
-import enum
-import functools
-import importlib
 import itertools
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dpunion.contributions import Int64s, Uint8s, offsets_of
 from dpunion.errors import BadParameter, DamagedSource, UnsupportedType
 from dpunion.foreign import ForeignErrors
 from dpunion.kernels.unicode_words import DOTTED_I, DOTTED_I_LOWER, NONSTARTER, UNASSIGNED, UNSTABLE
-from dpunion.kernels.words import LONG, split_words, survey, tables
-from dpunion.normal_forms import from_codes, nfc, to_codes
+from dpunion.kernels.words import LONG, cased_tables, split_words, survey, tables
+from dpunion.normal_forms import Normalization, from_codes, nfc, to_codes
 
 MENDED_AT_ONCE = 1 << 22  # bytes: bounds what is held as Python text, changes no result
 WINDOW_BYTES = 1 << 12  # looked at together for a place to cut
-
-
-# What str.isspace says, fixed here: these characters have not changed since Unicode 6.3.
-WHITE_SPACE = r"[\x09-\x0d\x1c-\x20\x{85}\p{Z}]+"
 NOT_TEXT = "The text column is not valid UTF-8 text."
-URL = r"(?i)\b(?:(?:https?|ftp)://|www\.)[^\x09-\x0d\x1c-\x20\x{85}\p{Z}]*"
-# A sentence ends at a line break, after . ! ? … with white space behind, or after 。！？ (closing marks included).
-SENTENCE_END = r"""([.!?…]+["'”’)\]]*)[\x09-\x0d\x1c-\x20\x{85}\p{Z}]+|([。！？]+[」』”’）]*)"""
-LINE_BREAKS = r"[\n-\r\x{85}\x{2028}\x{2029}]+"
-
-
-class Tokenizer(enum.Enum):
-    """The tokenisers that have a name."""
-
-    WORDS = "words"
-    """The house's own, see above: lower-cased words without punctuation, as fast as reading."""
-    WHITESPACE = "whitespace"
-    """What stands between white space, punctuation included."""
-    TREEBANK = "treebank"
-    """Penn Treebank rules by NLTK (needs the extra `text`): can't is ca and n't, punctuation are tokens."""
-    ICU = "icu"
-    """Segmentation by ICU (needs the extra `icu`): for Chinese, Japanese, Thai and the like."""
-
-
-SplitFunction = Callable[[str], Iterable[str]]
-
-
-@dataclass(frozen=True, slots=True)
-class Splitting:
-    """How a text becomes documents of tokens; public.
-
-    tokenizer: one of Tokenizer, or a function from a text to its tokens. drop_urls: leave out what looks like a web
-    address, before anything else. sentences: n-grams do not cross the end of a sentence either. locale: for ICU.
-    """
-
-    tokenizer: Tokenizer | SplitFunction = Tokenizer.WORDS
-    drop_urls: bool = False
-    sentences: bool = False
-    locale: str = "en"
-
-    @property
-    def name(self) -> str:
-        """Name the tokeniser in a plan."""
-        return self.tokenizer.value if isinstance(self.tokenizer, Tokenizer) else "callable"
 
 
 class WordBuffers(NamedTuple):
@@ -109,7 +58,9 @@ class TextSpans(NamedTuple):
     ends: Int64s
 
 
-def words(texts: pa.Array | pa.ChunkedArray) -> pa.LargeListArray:
+def words(
+    texts: pa.Array | pa.ChunkedArray, normalization: Normalization = Normalization.NFC_LOWER
+) -> pa.LargeListArray:
     """Return the words of each text, as large_list<large_string>.
 
     >>> words(pa.array(["Don't panic, NAÏVE café!", None, ""])).to_pylist()
@@ -119,16 +70,18 @@ def words(texts: pa.Array | pa.ChunkedArray) -> pa.LargeListArray:
     - a null text and an empty text have no words;
     - the words of a text depend on that text alone, not on its neighbours, its chunk or its Arrow type;
     - words of the words joined by spaces are the same words;
-    - canonically equivalent texts (NFC, NFD) have the same words;
+    - canonically equivalent texts (NFC, NFD) have the same words, unless `exact` words are asked for;
     - text that is not UTF-8 raises DamagedSource, whose message holds nothing of it.
     """
-    counts, offsets, data = word_buffers(texts)
+    counts, offsets, data = word_buffers(texts, normalization)
     bounds = offsets_of(counts)
     values = pa.LargeStringArray.from_buffers(offsets.size - 1, pa.py_buffer(offsets), pa.py_buffer(data))
     return pa.LargeListArray.from_arrays(pa.array(bounds), values)
 
 
-def word_buffers(texts: pa.Array | pa.ChunkedArray) -> WordBuffers:
+def word_buffers(
+    texts: pa.Array | pa.ChunkedArray, normalization: Normalization = Normalization.NFC_LOWER
+) -> WordBuffers:
     """Return the words of each text as bare arrays: `words` says what they are, `WordBuffers` how they lie.
 
     Guarantees:
@@ -144,7 +97,7 @@ def word_buffers(texts: pa.Array | pa.ChunkedArray) -> WordBuffers:
     parts: list[WordBuffers] = []
     done = 0
     for chunk in chunks:
-        parts.append(split_texts(plain_texts(chunk), done))
+        parts.append(split_texts(plain_texts(chunk), done, normalization))
         done += len(chunk)
     return parts[0] if len(parts) == 1 else join_buffers(parts)
 
@@ -194,17 +147,20 @@ def bytes_of(buffer: Any) -> Uint8s:
     return data
 
 
-def split_texts(texts: TextSpans, first: int) -> WordBuffers:
+def split_texts(texts: TextSpans, first: int, normalization: Normalization) -> WordBuffers:
     """Return the words of `texts`, the first of which is number `first` for the user."""
-    known = tables()
+    lowers = normalization is Normalization.NFC_LOWER
+    known = tables() if lowers else cased_tables()
     data, starts, ends = texts
     flags = np.empty(starts.size, np.uint8)
     bad = survey(data, starts, ends, known.classes, flags)
     if bad >= 0:
         raise damaged_text(f"Text {first + bad} (counting from 0) is not valid UTF-8.")
+    if normalization is Normalization.EXACT:
+        flags[:] = 0  # nothing is mended
     unstable = np.flatnonzero(flags & UNSTABLE)
     pieces = [piece for t in unstable.tolist() for piece in cut_up(data, t, int(starts[t]), int(ends[t]))]
-    mended = [done for some in groups(pieces) for done in mend(data, flags, some)]
+    mended = [done for some in groups(pieces) for done in mend(data, flags, some, lowers=lowers)]
     sizes = np.zeros(starts.size, np.int64)
     np.add.at(sizes, [piece.text for piece in pieces], [len(done) for done in mended])
     starts, ends = starts.copy(), ends.copy()
@@ -257,8 +213,8 @@ def groups(pieces: list[TextPiece]) -> Iterator[list[TextPiece]]:
         yield [piece for piece, _ in some]
 
 
-def mend(data: Uint8s, flags: Uint8s, pieces: list[TextPiece]) -> list[bytes]:
-    """Return the pieces as UTF-8 in NFC, lower-cased but for Σ, and in NFC again.
+def mend(data: Uint8s, flags: Uint8s, pieces: list[TextPiece], *, lowers: bool) -> list[bytes]:
+    """Return the pieces as UTF-8 in NFC; when asked, lower-cased but for Σ, and in NFC again.
 
     Guarantees: what a piece becomes depends on that piece alone.
     """
@@ -268,7 +224,9 @@ def mend(data: Uint8s, flags: Uint8s, pieces: list[TextPiece]) -> list[bytes]:
         if flags[piece.text] & UNASSIGNED:
             text = blanked(text)
         composed = nfc(text) if flags[piece.text] & LONG else unicodedata.normalize("NFC", text)
-        normal.append(composed.replace(chr(DOTTED_I), DOTTED_I_LOWER))
+        normal.append(composed.replace(chr(DOTTED_I), DOTTED_I_LOWER) if lowers else composed)
+    if not lowers:
+        return [text.encode() for text in normal]
     lowered = from_codes(tables().lower[to_codes("".join(normal))])
     mended: list[bytes] = []
     at = 0
@@ -299,148 +257,3 @@ def join_buffers(parts: list[WordBuffers]) -> WordBuffers:
 def damaged_text(what: str) -> DamagedSource:
     """Return the error for text that cannot be read."""
     return DamagedSource(what, "Convert the source to UTF-8, or repair it, and read it again.")
-
-
-def documents(texts: pa.Array | pa.ChunkedArray, splitting: Splitting) -> tuple[Int64s | None, WordBuffers]:
-    """Return the tokens of each document, and which text each document is of: int64[documents], None for "its own".
-
-    Guarantees:
-    - the documents of a text depend on that text alone;
-    - no token is empty or contains white space, so tokens joined by spaces can be told apart again.
-    """
-    parents: Int64s | None = None
-    if splitting.drop_urls:
-        texts = call_arrow(pc.replace_substring_regex, readable(texts), pattern=URL, replacement=" ")
-    if splitting.sentences:
-        parents, texts = sentences(readable(texts))
-    match splitting.tokenizer:
-        case Tokenizer.WORDS:
-            return parents, word_buffers(texts)
-        case Tokenizer.WHITESPACE:
-            return parents, list_buffers(call_arrow(pc.split_pattern_regex, readable(texts), pattern=WHITE_SPACE))
-        case Tokenizer.TREEBANK:
-            return parents, call_buffers(readable(texts), treebank())
-        case Tokenizer.ICU:
-            return parents, call_buffers(readable(texts), icu(splitting.locale))
-        case other:
-            return parents, call_buffers(readable(texts), other)
-
-
-def check_splitting(splitting: Splitting) -> None:
-    """Refuse what cannot work before any data is read: no tokeniser, or a library that is not installed."""
-    match splitting.tokenizer:
-        case Tokenizer.WORDS | Tokenizer.WHITESPACE:
-            return
-        case Tokenizer.TREEBANK:
-            treebank()
-        case Tokenizer.ICU:
-            icu(splitting.locale)
-        case other if callable(other):
-            return
-        case other:
-            raise BadParameter(
-                f"The 'tokenizer' parameter must be a name or a function. Got a {type(other).__name__} instead.",
-                f"Choose one of {', '.join(choice.value for choice in Tokenizer)}, or pass a function of a text.",
-            )
-
-
-def readable(texts: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """Return the texts as one valid large_string array, null texts as empty ones."""
-    if isinstance(texts, pa.ChunkedArray):
-        texts = pa.concat_arrays(texts.chunks) if texts.num_chunks else pa.array([], pa.large_string())
-    plain = call_arrow(lambda array: array.cast(pa.large_string()), texts)
-    call_arrow(lambda array: array.validate(full=True), plain)
-    return pc.fill_null(plain, "")
-
-
-def call_arrow(function: Callable[..., Any], *args: Any, **options: Any) -> Any:
-    """Call a function of Arrow; what it raises could quote the text, so it is not passed on."""
-    with ForeignErrors(lambda _: damaged_text(NOT_TEXT), pa.ArrowException):
-        return function(*args, **options)
-
-
-def sentences(texts: pa.Array) -> tuple[Int64s, pa.Array]:
-    """Return the sentences of all texts, and the number of the text each is of: int64[sentences]."""
-    broken = call_arrow(pc.replace_substring_regex, texts, pattern=SENTENCE_END, replacement="\\1\\2\n")
-    split_up = call_arrow(pc.split_pattern_regex, broken, pattern=LINE_BREAKS)
-    return np.asarray(pc.list_parent_indices(split_up), np.int64), pc.list_flatten(split_up)
-
-
-def list_buffers(lists: pa.Array) -> WordBuffers:
-    """Return a list<string> array without nulls as bare arrays, leaving out empty strings."""
-    bounds = np.asarray(lists.offsets, np.int64)
-    tokens = lists.values
-    full = np.asarray(pc.greater(pc.binary_length(tokens), 0))
-    before = offsets_of(full)
-    tokens = tokens.filter(pa.array(full)).cast(pa.large_string())
-    if not len(tokens):
-        return WordBuffers(np.zeros(len(lists), np.int64), np.zeros(1, np.int64), np.zeros(0, np.uint8))
-    _, offsets, data = tokens.buffers()
-    ends = np.frombuffer(offsets, np.int64)[tokens.offset : tokens.offset + len(tokens) + 1]
-    return WordBuffers(np.diff(before[bounds]), ends, np.frombuffer(data, np.uint8))
-
-
-def call_buffers(texts: pa.Array, split_one: SplitFunction) -> WordBuffers:
-    """Return the tokens that a Python function finds in each text; one text at a time is Python text.
-
-    Guarantees: an error of the function is reported by its type alone.
-    """
-    counts = np.zeros(len(texts), np.int64)
-    pieces: list[bytes] = []
-    for number, text in enumerate(texts):
-        before = len(pieces)
-        for token in call_tokenizer(split_one, text.as_py()):
-            if not isinstance(token, str) or any(map(str.isspace, token)):
-                raise BadParameter(
-                    "The tokenizer returned something that is not text, or a token with white space in it.",
-                    "Return plain strings without white space: tokens are joined by spaces.",
-                )
-            if token:
-                pieces.append(token.encode())
-        counts[number] = len(pieces) - before
-    offsets = offsets_of(np.fromiter(map(len, pieces), np.int64, len(pieces)))
-    return WordBuffers(counts, offsets, np.frombuffer(b"".join(pieces), np.uint8))
-
-
-def call_tokenizer(split_one: SplitFunction, text: str) -> list[str]:
-    """Call the tokeniser on one text, hiding what its errors say."""
-
-    def withhold(error: Exception) -> BadParameter:
-        return BadParameter(
-            f"The tokenizer failed with {type(error).__name__}; its message is withheld, as it may hold private text.",
-            "Try the tokenizer on public text first.",
-        )
-
-    with ForeignErrors(withhold, ours_too=True):
-        return list(split_one(text))
-
-
-@functools.cache
-def treebank() -> SplitFunction:
-    """Return NLTK's Penn Treebank tokeniser, which needs no downloaded model."""
-    with ForeignErrors(lambda _: missing_library("treebank", "nltk", "text"), ImportError):
-        module = importlib.import_module("nltk.tokenize")
-    tokenize: SplitFunction = module.NLTKWordTokenizer().tokenize
-    return tokenize
-
-
-@functools.cache
-def icu(locale: str) -> SplitFunction:
-    """Return ICU's word segmentation: the segments that hold a letter, a mark or a number."""
-    with ForeignErrors(lambda _: missing_library("icu", "icu4py", "icu"), ImportError):
-        module = importlib.import_module("icu4py.breakers")
-
-    def segments(text: str) -> Iterator[str]:
-        for segment in module.WordBreaker(text, locale):
-            if any(unicodedata.category(character)[0] in "LMN" for character in segment):
-                yield from segment.split()
-
-    return segments
-
-
-def missing_library(tokenizer: str, library: str, extra: str) -> BadParameter:
-    """Return the error for a tokeniser whose library is not installed."""
-    return BadParameter(
-        f"The tokenizer {tokenizer!r} needs {library}, which is not installed.",
-        f"Install it with: pip install 'dpunion[{extra}]'.",
-    )

@@ -1,5 +1,6 @@
 """Pages in a real browser: complete, inert, and they do what they show. Needs chromium and its driver."""
 
+import itertools
 import json
 import math
 import os
@@ -11,10 +12,24 @@ from pathlib import Path
 import pytest
 
 import dpunion
+from dpunion.about import About, Charged
 from dpunion.counts import Counted, Estimate, Totals
 from dpunion.keys import join_key
+from dpunion.ledger import Ledger
 from dpunion.releases import Release, with_items
-from dpunion.report import Axis, AxisScale, Chart, ChartKind, Section, Series, Table, lab_page, plan_page, release_page
+from dpunion.report import (
+    Axis,
+    AxisScale,
+    Chart,
+    ChartKind,
+    Section,
+    Series,
+    Table,
+    lab_page,
+    ledger_page,
+    plan_page,
+    release_page,
+)
 from dpunion.report.pages import FIRST_ROWS
 
 FLAGS = (
@@ -71,6 +86,26 @@ def counted_page(texts, people, columns=("item",)):
     return release_page(with_items(draft, texts, Counted(*numbers, totals)))
 
 
+ENTRY = Charged(
+    "b.db#2", "b.db#2:0123456789abcdef", "posts", 1.0, 1e-6, "tight", 10.0, 1e-5, 0.25, 0.35, 6, "2026-11-16"
+)
+NOTE = "For the help pages: words that many people use, so that what they type can be completed."
+TOLD = About("Words of the week, of all posts in the forum", "Search team, Jane Doe", NOTE, "2026-11-16", ENTRY)
+
+
+def told_ledger(folder):
+    """Return the page of a ledger with a dataset, one without entries, and what people said of releases."""
+    ledger = Ledger.open(folder / "budget.db", create=True)
+    ledger.create_dataset("posts", 10.0, 1e-5, "tight")
+    ledger.create_dataset("a-dataset-with-a-long-name-and-nothing-in-it", 1.0, 1e-6)
+    about = TOLD.words | {"sources": ["/data/forum/posts/week=2026-W46/part-*.parquet"], "columns": ["country", "word"]}
+    for number in range(3):
+        with ledger.reserve("posts", PLAN, f"{number:064x}", about=about) as reservation:
+            reservation.start_reading()
+            reservation.settle(digest="0" * 64)
+    return ledger_page(ledger.overview(), ledger.verify(), ledger.name)
+
+
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory):
     """The folder with the pages that are tested."""
@@ -93,6 +128,8 @@ def pages(tmp_path_factory):
         "counted-hostile": counted_page(HOSTILE, range(1, len(HOSTILE) + 1)),
         "counted-keys": counted_page([*map(join_key, KEYS)], [at + 1 for at in range(len(KEYS))], COLUMNS),
         "counted-huge": counted_page([f"w{at:06}" for at in range(100_000)], range(1, 100_001)),
+        "told": release_page(Release(WORDS, PLAN, guaranteed=True, about=TOLD)),
+        "ledger": told_ledger(folder),
         "plan": plan_page(PLAN, epsilons=(1.0, 2.0), set_sizes=(1, 10), algorithms=("weighted-gaussian", "dp-sips")),
         "lab": lab_page("A study", [Section("By algorithm", (), (bars, table))]),
     }
@@ -290,18 +327,21 @@ def test_keys_of_several_columns_are_a_table(browser, pages):
 
 def test_keys_are_found_by_any_column_or_by_one(browser, pages):
     page = Page(browser, pages / "keys.html")
-    search, where = page.find("#search"), page.find("#where")
+    search, country, device = (page.find(s) for s in ("#search", "[data-column='0']", "[data-column='1']"))
     search.send_keys("IOS")
     assert {key[1] for key in shown_keys(page)} == {"ios"}
     assert page.find("#count").text == "160 of 320 items"
     search.clear()
     search.send_keys("e")
     assert page.find("#count").text == "320 of 320 items"
-    where.find_elements("css selector", "option")[1].click()
+    country.send_keys("E")
     assert {key[0] for key in shown_keys(page)} == {"DE"}
     assert page.find("#count").text == "160 of 320 items"
-    search.clear()
-    search.send_keys("query 7")
+    device.send_keys("let")
+    assert {tuple(key[:2]) for key in shown_keys(page)} == {("DE", "tab\\u0009let")}
+    assert page.find("#count").text == "80 of 320 items"
+    country.clear()
+    country.send_keys("query 7")
     assert shown_keys(page) == []
 
 
@@ -398,7 +438,7 @@ def test_a_test_release_says_so_in_sight(browser, pages):
 
 def test_hovering_a_line_shows_the_values_of_the_table(browser, pages):
     page = Page(browser, pages / "plan.html")
-    figure = "#part-2 figure:not(.other)"
+    figure = "#part-3 figure:not(.other)"
     page.hover(f"{figure} .drawing.wide", 0.95)
     heading, *values = page.tip().split("\n")
     holders = heading.split(" ")[0]
@@ -422,7 +462,7 @@ def test_hovering_a_line_shows_the_values_of_the_table(browser, pages):
 def test_hover_values_follow_the_pointer(browser, pages):
     """The place under the pointer is the nearest of the axis: read back from the tick labels' own places."""
     page = Page(browser, pages / "plan.html")
-    figure = "#part-3 figure:not(.other) .drawing.wide"
+    figure = "#part-4 figure:not(.other) .drawing.wide"
     labels = page.run(
         "return [...document.querySelectorAll(arguments[0])].filter(t => t.textContent)"
         ".map(t => { const b = t.getBoundingClientRect(); return [t.textContent, b.x + b.width / 2] })",
@@ -451,10 +491,10 @@ def test_values_are_there_for_the_keyboard_and_for_fingers(browser, pages):
     page.find(".drawing.wide").send_keys("\ue015")  # arrow down
     assert page.tip().startswith("policy-gaussian")
     page = Page(browser, pages / "plan.html", PHONE)
-    place = page.hover("#part-2 figure:not(.other) .drawing.narrow", 0.9)
+    place = page.hover("#part-3 figure:not(.other) .drawing.narrow", 0.9)
     page.hover("h1", 0.5)
     assert page.tip() == ""
-    page.hover("#part-2 figure:not(.other) .drawing.narrow", 0.1)
+    page.hover("#part-3 figure:not(.other) .drawing.narrow", 0.1)
     browser.execute_cdp_cmd("Input.dispatchTouchEvent", {"type": "touchStart", "touchPoints": [place]})
     browser.execute_cdp_cmd("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
     assert "ε = 2" in page.tip()
@@ -462,9 +502,9 @@ def test_values_are_there_for_the_keyboard_and_for_fingers(browser, pages):
 
 def test_one_chart_at_a_time_is_chosen(browser, pages):
     page = Page(browser, pages / "plan.html")
-    visible = "return [...document.querySelectorAll('#part-3 figure')].map(f => f.offsetHeight > 0)"
+    visible = "return [...document.querySelectorAll('#part-4 figure')].map(f => f.offsetHeight > 0)"
     assert page.run(visible) == [True, False, False]
-    page.find("#part-3 [role=tab]:nth-child(3)").click()
+    page.find("#part-4 [role=tab]:nth-child(3)").click()
     assert page.run(visible) == [False, False, True]
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
     assert page.run(visible) == [True, True, True]
@@ -518,14 +558,75 @@ def contrast(one, other):
 
 
 @pytest.mark.parametrize(("name", "shown"), [("release", Page.shown), ("counted", shown_keys)])
-def test_print_shows_all_items_and_no_controls(browser, pages, name, shown):
+def test_print_folds_the_list_unless_all_of_it_is_asked_for(browser, pages, name, shown):
     page = Page(browser, pages / f"{name}.html", dark=True)
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
     page.run("window.dispatchEvent(new Event('beforeprint'))")
-    assert len(shown(page)) == len(WORDS)
+    assert len(shown(page)) == 40
+    assert page.find("#unprinted").text.startswith("… and 960 more items")
     assert not page.find(".tools").is_displayed()
-    page.run("window.dispatchEvent(new Event('afterprint'))")
+    assert page.find(".signing").is_displayed()
+    assert not page.find("#inner").is_displayed()
+    page.run("window.dispatchEvent(new Event('afterprint')); document.getElementById('whole').checked = true")
     assert len(shown(page)) == 200
+    page.run("window.dispatchEvent(new Event('beforeprint'))")
+    assert len(shown(page)) == len(WORDS)
+    assert page.find("#unprinted").text == ""
+    page.run("document.querySelector('.fold').open = true")
+    assert page.find("#inner").is_displayed()
+
+
+PRINTED = {"paperWidth": 8.27, "paperHeight": 11.69, "printBackground": False, "pageRanges": "1"}
+FIRST_PAGE = ("#first-1", "#first-2", "#first-3", ".signing")
+
+
+@pytest.mark.parametrize("name", ["told", "keys", "counted"])
+def test_the_guarantee_is_on_page_1_of_the_print(browser, pages, name):
+    """Laid out for A4 with the browser's margins, all that one signs lies within the first page's height."""
+    page = Page(browser, pages / f"{name}.html")
+    assert browser.execute_cdp_cmd("Page.printToPDF", PRINTED)["data"]
+    inch, margins = 96, 2 * 0.4
+    wide, high = round((8.27 - margins) * inch), (11.69 - margins) * inch
+    metrics = {"width": wide, "height": round(high), "deviceScaleFactor": 1, "mobile": False}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    for selector in FIRST_PAGE:
+        assert page.run("return document.querySelector(arguments[0]).getBoundingClientRect().bottom", selector) < high
+    assert page.run("return getComputedStyle(document.getElementById('items')).breakBefore") == "page"
+
+
+def test_the_bar_shows_the_parts_that_it_names(browser, pages):
+    page = Page(browser, pages / "told.html")
+    widths = page.run(
+        "return [...document.querySelectorAll('#first-3 rect')].map(r => r.getBoundingClientRect().width)"
+    )
+    whole = page.run("return document.querySelector('#first-3 svg').getBoundingClientRect().width")
+    assert [width / whole for width in widths] == pytest.approx([0.25, 0.1, 0.65], abs=0.002)
+
+
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("size", [(1280, 900), PHONE])
+@pytest.mark.parametrize("name", ["told", "keys", "counted", "ledger", "plan"])
+def test_nothing_collides_and_nothing_is_cut(browser, pages, name, size, dark):
+    """Labels of one axis do not touch; no text of a page ends outside of the screen."""
+    page = Page(browser, pages / f"{name}.html", size, dark=dark)
+    assert page.run("return document.documentElement.scrollWidth") <= size[0]
+    axes = page.run(
+        "return [...document.querySelectorAll('.drawing')].filter(d => d.getBoundingClientRect().width)"
+        ".flatMap(d => [...d.querySelectorAll('.role-axis-label')]).map(g => [...g.querySelectorAll('text')]"
+        ".filter(t => t.textContent).map(t => t.getBoundingClientRect()).map(b => [b.x, b.y, b.right, b.bottom]))"
+    )
+    assert axes or name == "ledger"
+    for boxes in axes:
+        for one, other in itertools.pairwise(boxes):
+            assert one[2] < other[0] or other[2] < one[0] or one[3] <= other[1] + 1 or other[3] <= one[1] + 1
+    tiles = page.run("return [...document.querySelectorAll('.facts div')].map(d => d.getBoundingClientRect().right)")
+    if size == PHONE:
+        assert len({round(right) for right in tiles}) <= 2
+    heights = page.run(
+        "return [...document.querySelectorAll('.tools input[type=search], .tools select')].map(e => e.offsetHeight)"
+    )
+    assert len(set(heights)) <= 1
 
 
 def test_without_javascript_the_facts_are_there(browser, pages):

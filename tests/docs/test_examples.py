@@ -1,6 +1,7 @@
 """Every example in README.md, in docs/ and in the help of the command line runs, and prints what is shown."""
 
 import shutil
+from importlib.util import find_spec
 
 import command_reference
 import pytest
@@ -15,8 +16,22 @@ PAGES = {
 
 # Examples that cannot run in a test, each with the reason.
 NOT_RUN = {
+    ("README.md", "pip install dist/dpunion-0.1.0-py3-none-any.whl"): "installs; `make wheel` does it",
+    (
+        "docs/platforms.md",
+        "pip install dist/dpunion-0.1.0-py3-none-any.whl",
+    ): "installs; `make wheel` does it elsewhere",
     ("docs/tutorial.md", "python -m pip install --editable '.[report]'"): "installs; `make test` has done it",
+    ("docs/operations.md", "from airflow.providers.standard.operators.bash import BashOperator"): "needs Airflow",
     ("README.md", "dpunion release hdfs://logs/queries --engine spark -u uid -i query ..."): "needs a cluster",
+    (
+        "docs/sources.md",
+        "dpunion release s3://logs/week=2026-W46 -u uid -i country -i query -e 1 -d 1e-7 --out keys.parquet",
+    ): "needs a bucket",
+    (
+        "docs/sources.md",
+        "dpunion release 's3://logs/*/part-*.parquet' -u uid -i query -e 1 -d 1e-7 --out queries.parquet",
+    ): "needs a bucket",
     (
         "the command line's help",
         "dpunion release hdfs:///logs --engine spark --master yarn -u uid -i query -e 1 -d 1e-9 --out-folder hdfs:///q",
@@ -26,6 +41,12 @@ NOT_RUN = {
         "dpunion ngrams hdfs://posts --engine spark --master yarn -u author -t body -e 1 -d 1e-9 -o grams.csv",
     ): "needs a cluster",
 }
+# Examples that need a library that dpunion does not: left out where it is not installed.
+NEEDS = {
+    ("docs/recipes.md", "import spacy"): "spacy",
+    ("docs/recipes.md", '>>> dpunion.tokenize("What can\'t be said, was SAID", tokenizer=spacy_words)'): "spacy",
+}
+NOT_RUN |= {key: f"{name} is not installed" for key, name in NEEDS.items() if find_spec(name) is None}
 # Commands that take minutes run with these options behind, or instead of, their own.
 SHORTER = {
     "dpunion audit policy": "--seconds 0.3 --seed 1",
@@ -39,6 +60,8 @@ SHORTER = {
 EXIT_CODES = {"dpunion audit policy greedy": 5}
 # What an example finds in its folder besides the data, because the text around it says so.
 BEFORE = {
+    "README.md": ["rm debian_depends.parquet"],
+    "docs/tutorial.md": ["rm debian_depends.parquet"],
     "the command line's help": ["dpunion ledger open budget.db --dataset posts -e 10 -d 1e-5"],
 }
 

@@ -138,6 +138,27 @@ def test_every_public_name_is_documented(name, pages):
     assert name in pages["api.html"].anchors
 
 
+def test_formulas_are_drawn_by_the_browser_itself(site, pages):
+    html = (site / "guarantees.html").read_text("utf-8")
+    assert html.count("<math") > 10
+    assert "merror" not in "".join(path.read_text("utf-8") for path in site.glob("*.html"))
+    for name, page in pages.items():
+        assert "\\varepsilon" not in page.text, name
+
+
+def test_the_guarantees_open_with_the_promise(pages):
+    text = pages["guarantees.html"].text
+    assert text.index("The promise, in plain words.") < text.index("Let someone think") < text.index("Papers.")
+
+
+def test_commands_can_be_copied_without_their_prompts(site):
+    assert "copybutton.js" in (site / "tutorial.html").read_text("utf-8")
+    prompt = re.search(r"formatCopyText\(text, '(.*?)', true", (site / "_static" / "copybutton.js").read_text("utf-8"))
+    shown = [">>> plan", "... more", "$ dpunion demo", "Released 848 items"]
+    found = [re.match(prompt[1].replace("\\\\", "\\"), line) for line in shown]
+    assert [bool(one) for one in found] == [True, True, True, False]
+
+
 def test_the_changelog_is_shown(pages):
     assert "Keep a Changelog" in pages["changelog.html"].text
 

@@ -78,12 +78,17 @@ def test_a_weekly_job(shell):
     # The first week.
     code, said = shell.json("release current.csv --out week1.txt --json")
     assert code == 0
-    assert said["ledger"] | {"receipt": ""} == {
+    assert {name: said["ledger"][name] for name in said["ledger"] if name not in ("receipt", "written")} == {
         "entry": "budget.db#2",
-        "receipt": "",
         "dataset": "logs",
         "epsilon": 1.0,
         "delta": 1e-6,
+        "composition": "additive",
+        "total_epsilon": 20.0,
+        "total_delta": 1e-4,
+        "before": 0.0,
+        "after": 0.05,
+        "more": 19,
     }
     assert said["ledger"]["receipt"] in said["statement"]
     made = (shell.folder / "week1.txt").read_bytes()

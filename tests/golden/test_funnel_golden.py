@@ -11,7 +11,7 @@ from dpunion.calibration.funnel import calibrate_funnel, certificate, novelty_bo
 from dpunion.calibration.gaussian import exact_unit_norm
 
 # The shape whose constants were published first; the default has since been tuned.
-FIRST = Funnel(first_share=0.2, keep_fraction=0.85)
+FIRST = Funnel(rounds=4, first_share=0.2, keep_fraction=0.85, keep_margin=1.0, cutoff_margin=3.0, haste=1.0)
 SETTINGS = {"three": (3.0, math.exp(-10.0)), "one": (1.0, 1e-5)}
 
 

@@ -149,7 +149,7 @@ def test_shards_of_policies_agree_with_themselves(on_spark):
     options = {"user": "user", "item": "item", "shards": 3, **BUDGET}
     first = on_spark.release(small(), **options)
     again = on_spark.release(small().take(np.argsort(small()["item"])), parts=7, **options)
-    plan = dpunion.plan(**BUDGET)
+    plan = dpunion.plan(dpunion.Funnel(), **BUDGET)
     assert first.items == again.items
     assert set(first.items) == by_rounds(plan, database_of(small()), RunKey.for_tests(KEY), 3), "task by task, here"
     assert len(first.items) > 5

@@ -76,7 +76,7 @@ def expected(rows: pa.Table) -> tuple[str, ...]:
 
 @functools.cache
 def planned_once() -> dpunion.Plan:
-    return plan(**BUDGET)
+    return plan(dpunion.Funnel(), **BUDGET)
 
 
 def released(source: Any, **more: Any) -> tuple[str, ...]:
@@ -153,6 +153,88 @@ FRAMES = {"pyarrow": lambda t: t, "pandas": lambda t: t.to_pandas(), "polars": p
           "categories": lambda t: t.to_pandas().astype("category")}  # fmt: skip
 
 
+LAZY: dict[str, Callable[[pa.Table], Any]] = {
+    "LazyFrame": lambda table: pl.from_arrow(table).lazy().filter(pl.col("word") != ""),
+    "Dataset": ds.dataset,
+    "Scanner": lambda table: ds.dataset(table).scanner(batch_size=1_000),
+    "generator": lambda table: iter(table.to_batches(max_chunksize=7_000)),
+    "generator of frames": lambda table: (pl.from_arrow(table.slice(at, 9_000)) for at in range(0, len(table), 9_000)),
+    "list of batches": lambda table: table.to_batches(max_chunksize=7_000),
+}
+
+
+@pytest.mark.parametrize("name", LAZY)
+def test_what_yields_batches(rows: pa.Table, expected: tuple[str, ...], name: str) -> None:
+    made = dpunion.release(LAZY[name](rows), user="author", item="word", **BUDGET, unsafe_test_key=KEY)
+    assert made.items == expected
+
+
+def with_strangers(table: pa.Table) -> pa.Table:
+    """Return the rows and many more, of other people with other words, to be deleted again."""
+    strangers = [f"stranger {number}" for number in range(2_000)]
+    more = pa.table({"author": strangers, "place": ["gone"] * 2_000, "word": ["deleted"] * 2_000})
+    return pa.concat_tables([table, more, table.slice(0, 10)])
+
+
+def write_delta(table: pa.Table, place: str) -> Any:
+    deltalake = pytest.importorskip("deltalake")
+    deltalake.write_deltalake(place, with_strangers(table), partition_by=["place"])
+    made = deltalake.DeltaTable(place)
+    made.delete("word = 'deleted'")
+    return made
+
+
+def write_iceberg(table: pa.Table, folder: Path) -> Any:
+    memory = pytest.importorskip("pyiceberg.catalog.memory")
+    catalog = memory.InMemoryCatalog("test", warehouse=folder.as_uri())
+    catalog.create_namespace("space")
+    made = catalog.create_table("space.posts", schema=table.schema)
+    made.append(with_strangers(table))
+    made.delete("word = 'deleted'")
+    return made
+
+
+def test_delta_with_deleted_rows(tmp_path: Path, rows: pa.Table, expected: tuple[str, ...]) -> None:
+    table = write_delta(rows, str(tmp_path / "posts"))
+    for source in (table, tmp_path / "posts", str(tmp_path / "posts")):
+        made = dpunion.release(source, user="author", item="word", **BUDGET, unsafe_test_key=KEY)
+        assert made.items == expected
+    files = sorted(tmp_path.rglob("*.parquet"))
+    assert "deleted" in {word for file in files for word in pq.read_table(file)["word"].to_pylist()}
+
+
+def test_iceberg_with_deleted_rows(tmp_path: Path, rows: pa.Table, expected: tuple[str, ...]) -> None:
+    table = write_iceberg(rows, tmp_path)
+    newest = table.metadata_location.removeprefix("file://")
+    hint = Path(newest).with_name("version-hint.text")
+    hint.write_text(Path(newest).name)
+    for source in (table, table.scan(), newest, hint.parents[1]):
+        made = dpunion.release(source, user="author", item="word", **BUDGET, unsafe_test_key=KEY)
+        assert made.items == expected
+
+
+def test_object_stores(tmp_path: Path, rows: pa.Table, expected: tuple[str, ...], s3: Any) -> None:
+    """Files, a folder with partitions, a pattern, a text file and a Delta table with deleted rows on a server of S3."""
+    s3.create_dir("posts")
+    pq.write_table(rows, "posts/one/rows.parquet", filesystem=s3)
+    ds.write_dataset(
+        rows, "posts/many", filesystem=s3, format="parquet", partitioning=["place"], partitioning_flavor="hive"
+    )
+    with s3.open_output_stream("posts/one/rows.csv.gz", compression=None) as file:
+        file.write(gzip.compress(delimited(rows, ",")))
+    write_delta(rows, "s3://posts/delta")
+    names = ("one/rows.parquet", "many", "many/*/*.parquet", "many/**/*.parquet", "one/rows.csv.gz", "delta")
+    for name in names:
+        source = f"s3://posts/{name}"
+        made = dpunion.release(source, user="author", item="word", **BUDGET, unsafe_test_key=KEY)
+        assert made.items == expected, name
+    keys = [
+        dpunion.release(source, user="author", item=["place", "word"], **BUDGET, unsafe_test_key=KEY).items
+        for source in ("s3://posts/many", rows)
+    ]
+    assert keys[0] == keys[1]
+
+
 @pytest.mark.parametrize("name", FILES)
 def test_files(tmp_path: Path, rows: pa.Table, expected: tuple[str, ...], name: str) -> None:
     FILES[name](rows, tmp_path / name)
@@ -164,6 +246,12 @@ def test_files(tmp_path: Path, rows: pa.Table, expected: tuple[str, ...], name: 
 def test_database_files(tmp_path: Path, rows: pa.Table, expected: tuple[str, ...], name: str) -> None:
     DATABASES[name](rows, tmp_path / name)
     assert released(tmp_path / name, query=QUERY) == expected
+
+
+@pytest.mark.parametrize("name", ["coded.parquet", "directory"])
+def test_queries_over_files(tmp_path: Path, rows: pa.Table, expected: tuple[str, ...], name: str) -> None:
+    FILES[name](rows, tmp_path / name)
+    assert released(tmp_path / name, query="select author, word from source where place is not null") == expected
 
 
 @pytest.mark.parametrize("name", FRAMES)

@@ -111,7 +111,7 @@ def test_ngrams_of_texts(spark, tmp_path):
     frame = spark.createDataFrame(texts()).repartition(3)
     assert same(dpunion.release(frame, **options), here)
     stored = dpunion.release(frame, out=Folder(tmp_path / "a"), **options)
-    assert written_rows(tmp_path / "a") == (["ngram", "length", "people", "low", "high"], list(here.rows()))
+    assert written_rows(tmp_path / "a") == (["item", "length", "people", "low", "high"], list(here.rows()))
     assert (stored.totals, stored.results) == (here.totals, here.results)
 
 

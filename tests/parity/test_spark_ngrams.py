@@ -26,7 +26,7 @@ from dpunion.requests import Request, Run, Words
 from dpunion.samples import debian_depends
 from dpunion.sets.encoding import Normalization
 from dpunion.sets.streams import read_tokens
-from dpunion.tokens import Splitting
+from dpunion.splitting import Splitting
 
 KEY = RunKey.for_tests(11)
 ROWS = 90_000
@@ -105,6 +105,17 @@ def test_a_set_union_of_all_lengths_gives_what_one_machine_gives(frame, corpus):
     here = dpunion.release(corpus, **options)
     assert any(" " in item for item in here.items)
     assert dpunion.release(frame, run=Run(shards=1), **options).items == here.items
+
+
+@pytest.mark.parametrize("settings", [Ngrams(longest=2), POLICY], ids=["length by length", "one set"])
+def test_the_same_words_are_left_out(frame, corpus, settings):
+    lengths = (1, 2) if settings is POLICY else (1, 1)
+    words = Words("body", "whitespace", lengths, stop_words=["LIBC6", "perl"], min_length=8)
+    here, there = released(corpus, settings, words=words), released(frame, settings, words=words, shards=1)
+    assert len(here) > 20
+    assert min(len(part) for item in here.items for part in item.split()) == 8
+    assert same(there, here)
+    assert there.notes[1:] == here.notes
 
 
 def test_reviews_give_what_one_machine_gives(spark):

@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dpunion
-from dpunion import files, plans, tokens
+from dpunion import files, plans, splitting, tokens
 from dpunion.engines.spark import failures, sessions, tasks
 from dpunion.errors import BadSource, DpunionError, LedgerError
 from dpunion.foreign import ForeignErrors, system_reason
@@ -300,11 +300,11 @@ DRIVERS = {
     "reading.jsonlines.load_line": driven(lambda: jsonlines.load_line(block(b""), 0, CANARY.encode())),
     "report.charts.load_library": missing(call=lambda: charts.load_library("jinja2")),
     "sets.spill.RowStore._spill": drive_spill,
-    "tokens.call_arrow": driven(lambda: tokens.call_arrow(pa.array([CANARY]).cast, pa.int64())),
-    "tokens.call_tokenizer": driven(lambda: tokens.call_tokenizer(tokenizer, CANARY)),
+    "splitting.call_arrow": driven(lambda: splitting.call_arrow(pa.array([CANARY]).cast, pa.int64())),
+    "splitting.call_tokenizer": driven(lambda: splitting.call_tokenizer(tokenizer, CANARY)),
     "tokens.flat_text": driven(lambda: tokens.flat_text(bad_text())),
-    "tokens.icu": missing(call=lambda: tokens.icu.__wrapped__("en")),
-    "tokens.treebank": missing(call=tokens.treebank.__wrapped__),
+    "splitting.icu": missing(call=lambda: splitting.icu.__wrapped__("en")),
+    "splitting.treebank": missing(call=splitting.treebank.__wrapped__),
 }
 
 

@@ -23,6 +23,8 @@ FUNNELS = {
     "default": Funnel(max_items_per_user=12),
     "tight limit": Funnel(max_items_per_user=3),
     "three rounds": Funnel(max_items_per_user=12, rounds=3, keep_margin=0.5),
+    "even": Funnel(max_items_per_user=12, rounds=4, first_share=0.25, haste=1.0),
+    "hasty": Funnel(max_items_per_user=12, rounds=8, first_share=0.15, haste=20.0),
     "random order": Funnel(max_items_per_user=12, user_order="random", first_share=0.5, rounds=2),
 }
 PLANS = {name: plan_release(funnel, Budget(1.0, 0.01)) for name, funnel in FUNNELS.items()}
@@ -32,7 +34,8 @@ KEY = RunKey.for_tests(3)
 class Recorder:
     """Stands in for the kernel: remembers each round's weights by item name, and hands on public ones."""
 
-    def __init__(self, data, seed):
+    def __init__(self, data, seed, plan):
+        self.step = 0.1 * plan.threshold
         self.labels = names(data.table)
         self.seed = seed
         self.rounds = []
@@ -43,12 +46,12 @@ class Recorder:
         weights = targets - gaps
         assert np.all(weights >= 0.0)
         self.rounds.append((radius, dict(zip(self.labels, weights.tolist(), strict=True))))
-        # Some items far above the keep line, some far below: what lives on varies from round to round.
+        # Some items rise fast and pass, some fall below the line: what lives on varies from round to round.
         public = [self.public_weight(label) for label in self.labels]
         gaps[:] = targets - np.array(public)
 
     def public_weight(self, label):
-        return 2.5 * ((sum(label.encode()) * 7 + len(self.rounds) * 5 + self.seed) % 11 - 2)
+        return self.step * ((sum(label.encode()) * 7 + len(self.rounds) * 5 + self.seed) % 11 - 2)
 
 
 KERNEL = mechanisms.descend_ball
@@ -57,7 +60,7 @@ KERNEL = mechanisms.descend_ball
 def recorded(name, database, seed, patched):
     plan = PLANS[name]
     data = contributions(database, KEY, FUNNELS[name].bounding.limit, FUNNELS[name].bounding.order)
-    recorder = Recorder(data, seed)
+    recorder = Recorder(data, seed, plan)
     patched.setattr(mechanisms, "descend_ball", recorder)
     run_rounds(mechanisms.mechanism_for(plan), data, KEY)
     held = {recorder.labels[item] for item in data.items}

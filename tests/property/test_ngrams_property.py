@@ -22,7 +22,7 @@ from dpunion.ngrams.plans import LengthPlan, Ngrams, plan_ngrams
 from dpunion.randomness import RunKey
 from dpunion.sets.encoding import Normalization, encode
 from dpunion.sets.streams import bound_stream, encode_ngrams, pair_grams, read_tokens
-from dpunion.tokens import Splitting
+from dpunion.splitting import Splitting
 from making import publish_ngrams
 from twins.ngrams import candidates as reference_candidates
 from twins.ngrams import held_candidates, ngrams_of

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from dpunion.kernels.unicode_words import UNASSIGNED
 from dpunion.kernels.words import survey, tables
+from dpunion.normal_forms import Normalization
 from dpunion.tokens import word_buffers, words
 from twins.words import class_of, reference_words
 
@@ -24,14 +25,14 @@ texts = st.text(st.sampled_from(TROUBLE + MARKS + MORE) | st.characters(exclude_
 PATTERN = regex.compile(r"[\p{L}\p{M}\p{N}_]+(?:['’][\p{L}\p{M}\p{N}_]+)*")
 
 
-def split(*many: str | None) -> list[list[str]]:
-    return words(pa.array(many, pa.string())).to_pylist()
+def split(*many: str | None, how: Normalization = Normalization.NFC_LOWER) -> list[list[str]]:
+    return words(pa.array(many, pa.string()), how).to_pylist()
 
 
 @settings(max_examples=600, deadline=None)
-@given(st.lists(texts, max_size=5))
-def test_kernel_equals_reference(many: list[str]) -> None:
-    assert split(*many) == [reference_words(text) for text in many]
+@given(st.lists(texts, max_size=5), st.sampled_from(Normalization))
+def test_kernel_equals_reference(many: list[str], how: Normalization) -> None:
+    assert split(*many, how=how) == [reference_words(text, how.value) for text in many]
 
 
 @settings(max_examples=600, deadline=None)
@@ -45,9 +46,10 @@ def test_equals_an_independent_regex_engine(text: str) -> None:
 @settings(max_examples=300, deadline=None)
 @given(texts)
 def test_words_of_words_are_the_same_words(text: str) -> None:
-    (once,) = split(text)
-    assert split(" ".join(once)) == [once]
-    assert split(*once) == [[word] for word in once]
+    for how in Normalization:
+        (once,) = split(text, how=how)
+        assert split(" ".join(once), how=how) == [once]
+        assert split(*once, how=how) == [[word] for word in once]
 
 
 @settings(max_examples=300, deadline=None)
@@ -55,13 +57,25 @@ def test_words_of_words_are_the_same_words(text: str) -> None:
 def test_canonically_equivalent_texts_have_the_same_words(text: str) -> None:
     # Characters newer than the table are left out: the running Python may know how to decompose them.
     known = "".join(char for char in text if not class_of(char) & UNASSIGNED)
-    assert split(unicodedata.normalize("NFD", known)) == split(known) == split(unicodedata.normalize("NFC", known))
+    for how in (Normalization.NFC, Normalization.NFC_LOWER):
+        apart, together = unicodedata.normalize("NFD", known), unicodedata.normalize("NFC", known)
+        assert split(apart, how=how) == split(known, how=how) == split(together, how=how)
 
 
 @settings(max_examples=200, deadline=None)
 @given(texts)
 def test_words_are_in_nfc(text: str) -> None:
-    assert all(unicodedata.is_normalized("NFC", word) for word in split(text)[0])
+    for how in (Normalization.NFC, Normalization.NFC_LOWER):
+        assert all(unicodedata.is_normalized("NFC", word) for word in split(text, how=how)[0])
+
+
+@settings(max_examples=300, deadline=None)
+@given(texts)
+def test_exact_words_stand_in_the_text_as_they_are(text: str) -> None:
+    rest = text
+    for word in split(text, how=Normalization.EXACT)[0]:
+        assert word in rest
+        rest = rest[rest.index(word) + len(word) :]
 
 
 @settings(max_examples=200, deadline=None)

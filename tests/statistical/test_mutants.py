@@ -39,6 +39,9 @@ WANTED = {
     "weights from the true counts",
     "counts not charged",
     "rough step not composed",
+    "noise of a look x 0.7",
+    "a look counts items",
+    "a look for free",
 }
 # A mistake that shows at once does not need many trials.
 TRIALS = {"no bound on items": 10_000, "noise x 0.7": 160_000}

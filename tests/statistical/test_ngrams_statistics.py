@@ -33,7 +33,7 @@ from dpunion.ngrams.plans import LengthPlan
 from dpunion.randomness import RunKey
 from dpunion.sets.encoding import Normalization
 from dpunion.sets.streams import read_tokens
-from dpunion.tokens import Splitting
+from dpunion.splitting import Splitting
 
 PASSES = 1e-6
 KEY = RunKey.for_tests(8)
@@ -182,6 +182,7 @@ SHAPES = [
     Funnel(rounds=2, first_share=0.3, keep_margin=0.5),
     Funnel(rounds=3, first_share=0.2, keep_margin=0.75),
     Funnel(rounds=6, first_share=0.2, keep_margin=0.75),
+    Funnel(rounds=8, first_share=0.15, keep_fraction=0.5, keep_margin=0.5),
 ]
 
 
@@ -196,9 +197,9 @@ def test_the_chance_of_two_rounds_of_noise_equals_an_integral(tail):
         return stats.norm.pdf(score, scale=first) * stats.norm.sf(threshold - score, scale=second)
 
     split = max(line, threshold * 0.3)
-    expected = sum(
+    expected = stats.norm.sf(threshold, scale=first) + sum(
         integrate.quad(passing, low, high, epsabs=0.0, epsrel=1e-12, limit=200)[0]
-        for low, high in ((line, split), (split, threshold), (threshold, threshold + 12 * stddev))
+        for low, high in ((line, split), (split, threshold))
         if high > low
     )
     assert walk_tail(stddev, threshold, shape) == pytest.approx(expected, rel=1e-10)
@@ -213,7 +214,7 @@ def test_the_chance_of_a_walk_is_that_of_simulated_noise(shape, factor, verdict)
     random = np.random.default_rng(5)
     score, alive = np.zeros(runs), np.ones(runs, bool)
     for share, line in zip(shape.shares, (*shape.keep_lines(stddev, threshold), threshold), strict=True):
-        score += share * stddev * random.standard_normal(runs)
+        score += np.where(score > threshold, 0.0, share * stddev * random.standard_normal(runs))
         alive &= score > line
     chance = factor * walk_tail(stddev, threshold, shape)
     assert (stats.binomtest(int(alive.sum()), runs, chance).pvalue > PASSES) == verdict
@@ -244,12 +245,15 @@ def simulated_funnel(shape, noise, threshold, stddev):
     score, alive = np.zeros((runs, 4)), np.ones((runs, 4), bool)
     lines = (*shape.keep_lines(stddev, threshold), threshold)
     for c, left, line in zip(shape.shares, shape.remaining, lines, strict=True):
-        target = np.maximum(0.0, shape.cutoff(stddev, threshold) - score) * c / left
+        aim = min(shape.haste * c / left, 1.0 / c)
+        wanting = alive & (score <= threshold)
+        cutoff = threshold + shape.cutoff_margin * stddev * math.sqrt(left)
+        target = np.where(wanting, np.maximum(0.0, cutoff - score) * aim, 0.0)
         given = np.zeros_like(score)
         for items in users:
             gap = np.where(alive[:, items], np.maximum(0.0, target[:, items] - given[:, items]), 0.0)
             norm = np.sqrt((gap**2).sum(axis=1, keepdims=True))
             given[:, items] += gap * np.minimum(1.0, c / np.maximum(norm, 1e-300))
-        score += c * (given + noise * random.standard_normal(score.shape))
+        score += np.where(wanting, c * (given + noise * random.standard_normal(score.shape)), 0.0)
         alive &= score > line
     return dict(zip(grams, alive.mean(axis=0), strict=True))

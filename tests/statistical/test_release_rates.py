@@ -134,16 +134,19 @@ def test_dp_sips_passes_as_often_as_one_of_its_rounds_lets_it(people):
 def simulated_funnel(people, *, scale=1.0, factor=1.0, samples=400_000):
     """Return how often Funnel passes an item held by `people` people with nothing else, by its definition.
 
-    In round r each person raises the item by the round's budget c_r until it has its target, need * c_r / rem_r.
+    In round r each person raises the item by the round's budget c_r until it has its target, need * aim, with an aim of
+    min(haste * c_r / rem_r, 1 / c_r). What is above the threshold after a round has passed.
     """
     planned, random = plan("funnel"), np.random.default_rng(7)
     budgets = [one.budget for one in planned.rounds]
     scores, alive = np.zeros(samples), np.ones(samples, bool)
     for number, one in enumerate(planned.rounds):
         remaining = sum(budget**2 for budget in budgets[number:])
-        target = np.maximum(0.0, planned.cutoff - scores) * one.budget / remaining
-        gained = np.minimum(people * one.budget, target)
-        scores += one.budget * (gained + scale * one.stddev * random.standard_normal(samples))
+        aim = min(planned.algorithm.haste * one.budget / remaining, 1.0 / one.budget)
+        cutoff = planned.threshold + planned.algorithm.cutoff_margin * planned.scale * math.sqrt(remaining)
+        target = np.maximum(0.0, cutoff - scores) * aim
+        gained = np.minimum(people * one.budget, target) + scale * one.stddev * random.standard_normal(samples)
+        scores += np.where(scores > planned.threshold * factor, 0.0, one.budget * gained)
         alive &= scores > one.threshold * factor
     return alive.mean()
 

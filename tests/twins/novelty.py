@@ -55,13 +55,13 @@ def first_round(
     )
 
 
-def gift(need: float, others: float, least: float, share: float, remaining: float) -> float:
-    """Return q * need for the largest q <= share/remaining within the budget, found by bisection."""
+def gift(need: float, others: float, least: float, share: float, aim: float) -> float:
+    """Return q * need for the largest q <= aim within the budget, found by bisection."""
 
     def spends(q: float) -> float:
         return (q * need) ** 2 + others * (q * least) ** 2
 
-    low, high = 0.0, share / remaining
+    low, high = 0.0, aim
     if need <= 0.0 or spends(high) <= share * share:
         return high * max(0.0, need)
     for _ in range(200):

@@ -20,10 +20,13 @@ from dpunion.kernels.unicode_words import (
 )
 
 
-def reference_words(text: str) -> list[str]:
+def reference_words(text: str, normalize: str = "nfc-lower") -> list[str]:
     """Return the words of one text."""
+    if normalize == "exact":
+        return matches(text)
     known = "".join(" " if class_of(char) & UNASSIGNED else char for char in text)
-    return [unicodedata.normalize("NFC", lower(word)) for word in matches(unicodedata.normalize("NFC", known))]
+    found = matches(unicodedata.normalize("NFC", known))
+    return [unicodedata.normalize("NFC", lower(word)) for word in found] if normalize == "nfc-lower" else found
 
 
 def matches(text: str) -> list[str]:

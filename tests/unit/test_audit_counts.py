@@ -71,7 +71,7 @@ def test_a_lone_user_is_within_delta_with_counts_too(kind):
 
 @pytest.mark.full
 def test_exact_texts_with_counts_say_so():
-    text = exact.exact_text(1.0, (0.02,), Counts(share=0.5))
+    text = exact.audit_exactly(1.0, (0.02,), Counts(share=0.5)).text()
     assert text.count("\n") > 5
     assert "VIOLATED" not in text
     assert "weighted-gaussian" in text

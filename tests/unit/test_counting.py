@@ -280,7 +280,7 @@ def test_ngrams_are_never_more_frequent_than_their_parts():
     rng = np.random.default_rng(3)
     texts = [(f"u{u}", " ".join(rng.choice(words, 30))) for u in range(400)]
     made = dpunion.release_ngrams(texts, longest=3, epsilon=4.0, delta=1e-4, counts=True, unsafe_test_key=3)
-    assert made.header == ("ngram", "length", "people", "low", "high")
+    assert made.header == ("item", "length", "people", "low", "high")
     people = made.people
     for ngram, count in people.items():
         tokens = ngram.split(" ")

@@ -18,10 +18,11 @@ from dpunion.ledger import Ledger, fingerprint
 from dpunion.ledger.fingerprints import told
 from dpunion.reading import NullUserPolicy, ValueKind
 from dpunion.reading.known import read_known
+from dpunion.reading.moments import Granularity
 from dpunion.reading.states import source_states
 from dpunion.requests import Charge, Known, Request, Run, Stdin, Words
 from dpunion.sets.encoding import Normalization
-from dpunion.tokens import Splitting, Tokenizer
+from dpunion.splitting import Splitting, Tokenizer
 
 READING = Request(
     source="d.csv",
@@ -51,15 +52,19 @@ OTHERS = {
         Splitting(drop_urls=True),
         Splitting(sentences=True),
         Splitting(str.split),
+        Splitting(stop_words=("a",)),
+        Splitting(stop_words=("a", "b")),
+        Splitting(min_length=2),
     ],
     "include_known": [True],
+    "granularity": [Granularity.DAY, Granularity.WEEK],
 }
 
 
 @pytest.mark.parametrize("name", [field.name for field in dataclasses.fields(Request)])
 def test_every_option_of_a_reading_tells_it_apart(name):
     readings = [READING, *(dataclasses.replace(READING, **{name: other}) for other in OTHERS[name])]
-    plan = dpunion.plan(epsilon=1.0, delta=1e-6)
+    plan = dpunion.plan(dpunion.Funnel(), epsilon=1.0, delta=1e-6)
     prints = {fingerprint(**release_facts(plan, reading, LocalEngine.for_run(Run(), None))) for reading in readings}
     assert len(prints) == len(readings)
 

@@ -36,7 +36,7 @@ UNASKED_ROOMS = {"audit", "kernels", "lab", "report"}
 CARRIERS = {"engines.spark.tasks.Secret"}
 MOST_LINES, LONGEST_FUNCTION = 400, 60
 # Longer than they should be: they may shrink, not grow; one that fits is taken off the list.
-LONG_MODULES = {"algorithms.py": 411, "mechanisms.py": 464, "tokens.py": 446}
+LONG_MODULES = {"mechanisms.py": 464}
 LONG_FUNCTIONS = {
     "pipeline.py release": 69,
 }
@@ -113,11 +113,16 @@ def is_record(node):
     )
 
 
+def is_protocol(node):
+    """Say whether a class describes others, of any type or of one."""
+    return any(base.split("[")[0] == "Protocol" for base in map(ast.unparse, node.bases))
+
+
 def class_entries():
     """Yield the classes that hold private data, take it in a method, or read a source: (module, class)."""
     for path in private_modules():
         for node in tree(path).body:
-            if isinstance(node, ast.ClassDef) and "Protocol" not in map(ast.unparse, node.bases):
+            if isinstance(node, ast.ClassDef) and not is_protocol(node):
                 methods, name = methods_of(node), f"{dotted_name(path)}.{node.name}"
                 reads = name.startswith("reading.") and READS & {each.name for each in methods}
                 holds = SENSITIVE.fullmatch(node.name) and not is_record(node)
@@ -286,7 +291,7 @@ def test_nothing_is_unfinished_or_printed(source):
     calls = [node for node in nodes if isinstance(node, ast.Call)]
     assert not [node for node in calls if isinstance(node.func, ast.Name) and node.func.id == "print"]
     classes = [node for node in nodes if isinstance(node, ast.ClassDef)]
-    protocols = [node for node in classes if "Protocol" in map(ast.unparse, node.bases)]
+    protocols = [node for node in classes if is_protocol(node)]
     shapes = {node for protocol in protocols for node in protocol.body}
     stubs = [node for node in nodes if is_stub(node) and node not in shapes]
     assert not stubs, [node.name for node in stubs]
@@ -374,14 +379,17 @@ def test_the_home_of_randomness_asks_the_operating_system():
 
 
 def test_nothing_is_logged_or_warned(source):
-    """Logs and warnings go where nobody looks for private data. There are three, of public things: a password in an
-    address, a query that mixes people, and kernels that cannot be kept."""
+    """Logs and warnings go where nobody looks for private data. There are four, of public things: a password in an
+    address, a query that mixes people, kernels that cannot be kept, and kernels that are compiled."""
     used = set(imported(tree(source)))
-    assert "logging" not in used
+    assert "logging" not in used or source.name == "stages.py"
     assert "warnings" not in used or source.name in {"databases.py", "queries.py", "answers.py", "compiler.py"}
 
 
 def test_no_network(source):
+    """Nothing is called but the https file that is named as a source; servers of others' libraries aside."""
+    if source.name == "web.py":
+        return
     # Taking addresses apart is not calling them.
     used = {name.split(".")[0] for name in imported(tree(source)) if not name.startswith("urllib.parse")}
     assert not used & {"socket", "ssl", "http", "urllib", "requests", "httpx", "ftplib"}
@@ -474,6 +482,14 @@ ENGINES_TESTED_THROUGH = {
     "engines.local.texts.read_texts": "golden/test_recorded.py::test_releases_and_plans_are_those_recorded",
     "engines.spark.counting.measure_on": "parity/test_spark_counts.py::test_one_shard_counts_as_one_machine",
     "engines.spark.engine.read_for_counts": "parity/test_spark_counts.py::test_one_shard_counts_as_one_machine",
+    "engines.spark.engine.read_for_look": "parity/test_spark_look.py::test_a_look_on_spark_chooses_as_one_machine",
+    "engines.spark.rounds.keep_whole": "parity/test_spark_look.py::test_a_look_on_spark_chooses_as_one_machine",
+    "engines.spark.rounds.cut_whole": "parity/test_spark_look.py::test_a_look_on_spark_chooses_as_one_machine",
+    "engines.local.engine.unwanted_items": "unit/test_look.py::test_known_items_are_not_looked_at",
+    "engines.local.engine.wanted_sizes": "unit/test_look.py::test_known_items_are_not_looked_at",
+    "engines.spark.partitions.pieces_of_shards": "property/test_spark_sizes.py::test_sets_are_cut_as_if_read_so",
+    "engines.spark.partitions.whole_pieces": "property/test_spark_sizes.py::test_workers_see_the_sizes_of_one_machine",
+    "engines.spark.partitions.names_apart": "property/test_spark_sizes.py::test_sets_are_cut_as_if_read_so",
     "engines.spark.rounds.read_pieces": "parity/test_spark_counts.py::test_one_shard_counts_as_one_machine",
     "engines.spark.rounds.run_rounds": "parity/test_engines_agree.py::test_the_sample_by_policies_in_one_shard",
     "engines.spark.rounds.selected_from": (
@@ -537,7 +553,7 @@ def test_the_two_runs_are_all_tests_and_none_twice():
     }
     assert runs == {"test": ['"not full"'], "test-all": ["full"]}
     ran = re.findall(r"^make (\S+)", (TESTS.parent / ".ci" / "run").read_text(), re.MULTILINE)
-    assert ran == ["test", "test-all"]
+    assert ran == ["test", "test-all", "wheel"]
     options = tomllib.loads((TESTS.parent / "pyproject.toml").read_text())["tool"]["pytest"]["ini_options"]
     assert "-m " not in options["addopts"]
     assert [mark.split(":")[0] for mark in options["markers"]] == ["full"]

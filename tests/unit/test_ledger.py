@@ -22,6 +22,8 @@ from scipy.stats import norm
 from dpunion.algorithms import ALGORITHMS, algorithm_named
 from dpunion.budget import LARGEST_EPSILON, Budget
 from dpunion.calibration.rounding import EPSILON_SLACK
+from dpunion.composing import plan_with_counts
+from dpunion.counts import Counts
 from dpunion.errors import (
     AlreadyReleased,
     BadParameter,
@@ -134,6 +136,16 @@ def test_a_charge_says_no_less_than_the_plan_claims(name, epsilon, delta):
         assert least * delta <= gaussian_delta(epsilon - EPSILON_SLACK, mu) <= delta * (1 + 1e-6)
     else:
         assert gaussian_delta(epsilon, mu) >= 0
+
+
+@pytest.mark.parametrize("name", ["funnel", "policy-gaussian", "weighted-gaussian", "count-gaussian", "dp-sips"])
+def test_counts_are_charged_too(name):
+    """However the budget is divided between list and counts, all of it is charged: half of it would show."""
+    budget = Budget(1.0, 1e-6)
+    alone = charge_for_plan(plan_release(algorithm_named(name), budget))
+    both = charge_for_plan(plan_with_counts(algorithm_named(name), budget, Counts(share=0.5)))
+    assert both.mu_squared == pytest.approx(alone.mu_squared, rel=0.05)
+    assert both.rounding == pytest.approx(4 * alone.rounding, abs=4)
 
 
 @given(st.floats(1e-3, LARGEST_EPSILON), st.floats(0.0, 1.0), st.floats(0.0, 1.0))

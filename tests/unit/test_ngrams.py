@@ -32,8 +32,8 @@ from dpunion.releases import Release, closed_under_parts
 from dpunion.requests import Run, Words
 from dpunion.sets.encoding import Normalization
 from dpunion.sets.streams import read_tokens
+from dpunion.splitting import Splitting, Tokenizer, check_splitting, documents
 from dpunion.statements import NOT_PRIVATE
-from dpunion.tokens import Splitting, Tokenizer, check_splitting, documents
 
 E10 = math.exp(-10)
 KEY = RunKey.for_tests(4)
@@ -82,7 +82,7 @@ def test_ngrams_are_of_texts_and_of_all_lengths():
 def test_a_new_format_is_one_of_both_kinds_of_release(tmp_path, monkeypatch):
     from dpunion.formats import WRITERS
 
-    items = Release(("apple",), dpunion.plan(epsilon=1.0, delta=1e-6), guaranteed=True)
+    items = Release(("apple",), dpunion.plan(dpunion.Funnel(), epsilon=1.0, delta=1e-6), guaranteed=True)
     for release in (released(), items):
         with pytest.raises(BadParameter, match="suffix"):
             release.write(tmp_path / "out.list")
@@ -228,10 +228,10 @@ def test_icu_finds_words_without_spaces():
 
 @pytest.mark.parametrize(("tokenizer", "library"), [("treebank", "nltk.tokenize"), ("icu", "icu4py.breakers")])
 def test_a_missing_library_is_named_before_any_data_is_read(tokenizer, library, monkeypatch):
-    from dpunion import tokens
+    from dpunion import splitting
 
-    tokens.treebank.cache_clear()
-    tokens.icu.cache_clear()
+    splitting.treebank.cache_clear()
+    splitting.icu.cache_clear()
     monkeypatch.setitem(sys.modules, library, None)
 
     def unread():
@@ -403,10 +403,10 @@ def test_files_hold_the_ngrams_and_nothing_of_anybody(suffix, tmp_path):
     assert b"secret" not in raw
     if suffix == ".parquet":
         table = pq.read_table(path)
-        assert table.column_names == ["ngram", "length"]
+        assert table.column_names == ["item", "length"]
         assert list(zip(*table.to_pydict().values(), strict=True)) == list(release.rows())
     if suffix == ".csv":
-        assert raw.splitlines()[0] == b"ngram,length"
+        assert raw.splitlines()[0] == b"item,length"
         assert b"the quick,2" in raw.splitlines()
     with pytest.raises(CannotWrite):
         release.write(path)
@@ -414,7 +414,7 @@ def test_files_hold_the_ngrams_and_nothing_of_anybody(suffix, tmp_path):
 
 def test_the_only_number_beside_an_ngram_is_its_length():
     release = released()
-    assert release.header == ("ngram", "length")
+    assert release.header == ("item", "length")
     assert [length for _, length in release.rows()] == [len(text.split(" ")) for text, _ in release.rows()]
     assert {length for _, length in release.rows()} >= {1, 2}
 

@@ -74,7 +74,7 @@ import pyarrow as pa
 from dpunion.randomness import RunKey
 from dpunion.sets.encoding import Normalization
 from dpunion.sets.streams import read_tokens
-from dpunion.tokens import Splitting, Tokenizer
+from dpunion.splitting import Splitting, Tokenizer
 text = pa.array([sys.stdin.buffer.read().decode()])
 for name in sys.argv[1:]:
     read_tokens([(pa.array(["u"]), text)], RunKey.for_tests(1), Splitting(Tokenizer(name)), Normalization.NFC_LOWER)

@@ -32,10 +32,10 @@ def test_policy_gaussian_golden(epsilon, delta, calibration, stddev, threshold):
 
 
 @pytest.mark.parametrize(
-    ("epsilon", "delta", "stddev", "threshold"), [(3, E10, 1.2834, 7.0748), (1, 1e-5, 3.7339, 20.670)]
+    ("epsilon", "delta", "stddev", "threshold"), [(3, E10, 1.2833, 7.1509), (1, 1e-5, 3.7334, 20.813)]
 )
 def test_funnel_golden(epsilon, delta, stddev, threshold):
-    plan = dpunion.plan(epsilon=epsilon, delta=delta)
+    plan = dpunion.plan(dpunion.Funnel(), epsilon=epsilon, delta=delta)
     assert plan.scale == pytest.approx(stddev, rel=5e-4)
     assert plan.threshold == pytest.approx(threshold, rel=5e-4)
     assert 0.95 <= plan.to_dict()["delta_used_share"] <= 1.0

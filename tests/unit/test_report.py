@@ -141,7 +141,7 @@ def counted_ngrams():
     results = (LengthResult(1, 2, None, None, 0.0), LengthResult(2, 1, 4, 9.5, 0.02))
     plan = plan_ngrams(settings, Budget(1.0, 1e-6), dpunion.Counts())
     numbers = Counted((400, 90, 500), (360, 60, 440), (440, 120, 560), TOTALS)
-    draft = Release((), plan, True, columns=("ngram",))
+    draft = Release((), plan, True)
     return with_ngrams(draft, (("of", 1), ("of the", 2), ("the", 1)), results, numbers)
 
 
@@ -204,14 +204,14 @@ def test_keys_of_several_columns_are_a_table_with_these_columns():
     read = Reader(page)
     assert json.loads(read.inside["script"][0]) == [list(key) for key in keys]
     assert "country <device> query" in read.words()
-    assert "In any column country <device> query" in read.words().replace("  ", " ")
+    assert "Search all columns country <device> query Sort" in read.words()
     tags = [(tag, attrs.get("id")) for tag, attrs in read.tags]
     assert ("tbody", "list") in tags
-    assert ("select", "where") in tags
+    assert [attrs["data-column"] for _, attrs in read.tags if "data-column" in attrs] == ["0", "1", "2"]
     assert ("ol", "list") not in tags
-    plain = [(tag, attrs.get("id")) for tag, attrs in Reader(release_page(made(["apple"]))).tags]
-    assert ("ol", "list") in plain
-    assert ("select", "where") not in plain
+    plain = Reader(release_page(made(["apple"]))).tags
+    assert ("ol", "list") in [(tag, attrs.get("id")) for tag, attrs in plain]
+    assert not any("data-column" in attrs for _, attrs in plain)
 
 
 def test_rounds_are_shown():
@@ -284,7 +284,7 @@ def test_keys_with_counts_keep_their_columns():
     page = Reader(release_page(counted_release(keys, (30, 80), columns=("country", "device"))))
     assert json.loads(page.inside["script"][0]) == [["AU", "web", 80, 72, 88], ["DE", "ios", 30, 27, 33]]
     assert "country device people low high AU web 80 72 88 DE ios 30 27 33" in page.words()
-    assert "In any column country device" in page.words()
+    assert "Search all columns country device" in page.words()
 
 
 def test_n_grams_with_counts(counted_ngrams):
@@ -292,7 +292,7 @@ def test_n_grams_with_counts(counted_ngrams):
     words = page.words()
     rows = [["the", 1, 500, 440, 560], ["of", 1, 400, 360, 440], ["of the", 2, 90, 60, 120]]
     assert json.loads(page.inside["script"][0]) == rows
-    assert "ngram tokens people low high the 1 500 440 560" in words
+    assert "item tokens people low high the 1 500 440 560" in words
     assert "rank 1 token 2 tokens 1 500 (440 to 560) 90 (60 to 120) 2 400 (360 to 440) –" in words
     assert "The budget is shared by the lengths and the counts" in words
     assert re.search(r" 2 45 % weighted-gaussian", words)
@@ -328,7 +328,9 @@ def test_the_page_of_a_plan_with_counts():
 def test_the_page_of_a_plan(planning):
     words = Reader(planning).words()
     assert "No data was read" in words
-    assert f"What would be guaranteed {guarantee(PLAN.budget, subject='A list made by this plan')[0]}" in words
+    formal, meaning, allowed = guarantee(PLAN.budget, subject="A list made by this plan", write=number)
+    assert f"What it would mean for one person {meaning} {allowed} {formal}" in words
+    assert "(1, 10⁻⁶)-differentially private" in formal
     for name in ("weighted-laplace", "weighted-gaussian", "policy-gaussian"):
         assert name in words
     for title in ("people with 1 item", "people with 10 items", "the others rare", "the others very popular"):

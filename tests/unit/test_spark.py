@@ -329,7 +329,7 @@ def test_weights_are_rounded_down_to_whole_units():
 
 
 def test_units_cover_the_need_of_every_living_item():
-    plan = dpunion.plan("funnel", epsilon=3.0, delta=1e-5)
+    plan = dpunion.plan(dpunion.Funnel(), epsilon=3.0, delta=1e-5)
     funnel = mechanism_for(plan)
     for number in range(len(plan.rounds)):
         lowest = min([0.0, *(one.threshold for one in plan.rounds[:number])])
@@ -339,7 +339,7 @@ def test_units_cover_the_need_of_every_living_item():
 
 
 def test_so_many_shards_that_rounding_matters_are_refused(monkeypatch):
-    plan = dpunion.plan("funnel", epsilon=3.0, delta=1e-5)
+    plan = dpunion.plan(dpunion.Funnel(), epsilon=3.0, delta=1e-5)
     targets.check_scores(plan.scale, plan.threshold, plan.algorithm, 64)
     monkeypatch.setattr(targets, "LARGEST_SCORE_SPREAD", 0.0)
     with pytest.raises(dpunion.BadParameter, match="64 shards"):
@@ -349,7 +349,7 @@ def test_so_many_shards_that_rounding_matters_are_refused(monkeypatch):
 @pytest.mark.parametrize(("epsilon", "delta", "most"), [(3.0, math.exp(-10.0), 331), (1.0, 1e-5, 965)])
 def test_the_largest_number_of_shards_is_that_of_the_guarantees(epsilon, delta, most):
     """docs/guarantees.md 8.1: (9 + 10 k S)/15 of what Theorem F5 allows, for 2^28 items in place of 2^31."""
-    plan = dpunion.plan("funnel", epsilon=epsilon, delta=delta)
+    plan = dpunion.plan(dpunion.Funnel(), epsilon=epsilon, delta=delta)
     targets.check_scores(plan.scale, plan.threshold, plan.algorithm, most)
     with pytest.raises(dpunion.BadParameter, match=f"{most + 1} shards"):
         targets.check_scores(plan.scale, plan.threshold, plan.algorithm, most + 1)

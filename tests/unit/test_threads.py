@@ -26,8 +26,8 @@ from dpunion.sets.encoding import Normalization, encode
 from dpunion.sets.grouping import even_ranges, heavy_ranges
 from dpunion.sets.streams import encode_ngrams
 from dpunion.sets.strings import StringTable
+from dpunion.splitting import Splitting
 from dpunion.threads import INTERRUPTS, Threads, uninterrupted, usable_cores, work_in_order, work_in_threads
-from dpunion.tokens import Splitting
 
 BRIEFLY = 20.0
 """Seconds after which something that takes none counts as hung."""

@@ -16,6 +16,7 @@ from dpunion import tokens
 from dpunion.errors import BadParameter, DamagedSource, UnsupportedType
 from dpunion.kernels import unicode_words
 from dpunion.kernels.words import WORD, strict_decode, tables
+from dpunion.normal_forms import Normalization
 from dpunion.tokens import word_buffers, words
 
 TEXTS = ["Don't panic", None, "", "NAI\u0308VE café İ", "ΑΣ 漢字", "x" * 40 + " É", "🙂"]
@@ -67,6 +68,19 @@ def test_mutable_buffers_are_read_like_others() -> None:
 
 def test_the_docstring_example_is_true() -> None:
     assert doctest.testmod(tokens) == doctest.TestResults(failed=0, attempted=1)
+
+
+@pytest.mark.parametrize(
+    ("how", "expected"),
+    [
+        (Normalization.NFC_LOWER, ["straße", "strasse", "strasse", "işik", "i\u0307ş", "ας", "don't", "café"]),
+        (Normalization.NFC, ["Straße", "STRASSE", "Strasse", "IŞIK", "İş", "ΑΣ", "Don't", "Café"]),
+        (Normalization.EXACT, ["Straße", "STRASSE", "Strasse", "IŞIK", "İş", "ΑΣ", "Don't", "Cafe\u0301"]),
+    ],
+)
+def test_capitals_are_kept_when_asked(how: Normalization, expected: list[str]) -> None:
+    text = "Straße STRASSE, Strasse: IŞIK İş ΑΣ Don't Cafe\u0301!"
+    assert words(pa.array([text]), how).to_pylist() == [expected]
 
 
 def test_word_buffers_layout() -> None:

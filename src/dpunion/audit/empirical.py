@@ -168,6 +168,11 @@ class AuditReport:
         """Return the algorithms whose claim was refuted."""
         return [result for result in self.results if result.violated]
 
+    @property
+    def pairs(self) -> int:
+        """Return how many pairs of neighbouring databases were run."""
+        return sum(len(result.pairs) for result in self.results)
+
     def text(self) -> str:
         """Return the table: bounds against claims, and what could have been detected."""
         return audit_text(self)
@@ -243,15 +248,14 @@ def audit_text(report: AuditReport) -> str:
         "claim",
         "delta >=",
         "claim",
-        "could show",
-        "could show",
+        "could show epsilon",
+        "could show delta",
         "verdict",
         "worst pair",
     ]
-    pairs = sum(len(result.pairs) for result in report.results)
     return (
         table(head, rows)
-        + f"\n\nLower bounds from {report.trials} trials of each world of {pairs} pairs of neighbouring "
+        + f"\n\nLower bounds from {report.trials} trials of each world of {report.pairs} pairs of neighbouring "
         f"databases; all hold together with probability {1.0 - report.error:.9g}.\n"
         "'could show': the bound on epsilon that a release using its whole budget would get from this many trials, "
         "and the delta from which on a release would be found out."

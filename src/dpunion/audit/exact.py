@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -206,6 +207,7 @@ def funnel_law(plan: Plan, users: tuple[User, ...], size: int) -> Float64s:
     more = mechanism.weigh(sets, state, 1, key).values
     totals = scores + second.budget * more.reshape(points, size)
     chances = np.where(alive, gaussian_chances(totals, second.threshold, second.budget * second.stddev), 0.0)
+    chances[alive & (scores > second.threshold)] = 1.0  # passed in round 1
     return np.asarray(masses @ coin_laws(chances))
 
 
@@ -213,15 +215,13 @@ def _score_grid(plan: Plan, means: Float64s, stddev: float, held: Bools) -> tupl
     """Return scores float64[points, items], their masses float64[points] and which are alive bool[points, items].
 
     Each item is below the keep line (one point with all that mass) or at a Gauss-Legendre point above it; pieces end
-    at the cutoff, where the need of an item becomes 0 and the second round has a kink.
+    at the threshold, where an item has passed and needs nothing more: there the second round jumps.
     """
-    if plan.cutoff is None:
-        raise BadParameter("This plan is not one of Funnel.", "Pass a plan of Funnel.")
     line = plan.rounds[0].threshold
     top = max(line, float(means.max(initial=0.0)) + REACH * stddev)
     edges = [line, top]
-    if line < plan.cutoff < top:
-        edges.insert(1, plan.cutoff)
+    if line < plan.threshold < top:
+        edges.insert(1, plan.threshold)
     nodes, widths = np.polynomial.legendre.leggauss(POINTS)
     places: list[float] = []
     lengths: list[float] = []
@@ -305,29 +305,52 @@ def exact_algorithms(*, counts: bool = False) -> list[Algorithm]:
     return [Funnel(max_items_per_user=2, rounds=2), *small, OptimalSingleItem()]
 
 
-def exact_text(
+@dataclass(frozen=True, slots=True)
+class ExactReport:
+    """The largest exact delta over tiny databases, as a part of the claimed one: for each algorithm, at each delta."""
+
+    epsilon: float
+    deltas: tuple[float, ...]
+    parts: dict[str, tuple[float, ...]]
+    tried: int
+
+    @property
+    def violations(self) -> list[str]:
+        """Return the algorithms that use more than is claimed."""
+        return [name for name, parts in self.parts.items() if max(parts) > 1.0]
+
+    def text(self) -> str:
+        """Return the table, and what it is about."""
+        rows = [
+            [name, *[f"{part:.5f}" + (" VIOLATED" if part > 1.0 else "") for part in parts]]
+            for name, parts in self.parts.items()
+        ]
+        return (
+            table(["exact delta / claim", *[f"at {delta:g}" for delta in self.deltas]], rows)
+            + f"\n\nThe whole law of the output in both worlds of {self.tried} tiny neighbouring databases, "
+            f"at epsilon {self.epsilon:g}."
+        )
+
+
+def audit_exactly(
     epsilon: float = 1.0,
     deltas: Sequence[float] = (0.02, 1e-3, 1e-6, 1e-9),
     counts: Counts | None = None,
-) -> str:
-    """Lay out the largest exact delta over the tiny databases, as a part of the claimed one, for each algorithm.
+) -> ExactReport:
+    """Compute the largest exact delta over the tiny databases, for each algorithm.
 
     counts: of releases with these, together with all of their numbers.
     """
-    rows = []
+    found: dict[str, tuple[float, ...]] = {}
     tried = 0
     for algorithm in exact_algorithms(counts=counts is not None):
-        row = [algorithm.name + (" (2 rounds)" if isinstance(algorithm, Funnel) else "")]
+        parts = []
         for delta in deltas:
             budget = Budget(epsilon, delta)
             plan = plan_release(algorithm, budget) if counts is None else plan_with_counts(algorithm, budget, counts)
             worst, count = largest_divergence(plan, 2)
             worst = worst if counts is None else max(worst, gaussian_parts_delta(plan))
-            row.append(f"{worst / delta:.5f}" + (" VIOLATED" if worst > delta else ""))
+            parts.append(worst / delta)
             tried += count
-        rows.append(row)
-    return (
-        table(["exact delta / claim", *[f"at {delta:g}" for delta in deltas]], rows)
-        + f"\n\nThe whole law of the output in both worlds of {tried} tiny neighbouring databases, "
-        f"at epsilon {epsilon:g}."
-    )
+        found[algorithm.name + (" (2 rounds)" if isinstance(algorithm, Funnel) else "")] = tuple(parts)
+    return ExactReport(epsilon, tuple(deltas), found, tried)

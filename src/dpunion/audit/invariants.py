@@ -20,6 +20,7 @@ from dpunion.algorithms import Algorithm, DpSips, Funnel, Sensitivity
 from dpunion.audit.counting import counts_odds_hold
 from dpunion.audit.empirical import ERROR, AlgorithmResult, audit_pair
 from dpunion.audit.exact import counts_mu, gaussian_parts_delta, largest_divergence, lone_user_delta
+from dpunion.audit.looking import look_is_paid_for, look_takes_noise
 from dpunion.audit.neighbours import NeighbourPair, neighbour_pairs, singles
 from dpunion.audit.noise import counts_take_noise
 from dpunion.audit.reach import STEPS, search_reach
@@ -273,6 +274,8 @@ CHECKS: dict[str, Check] = {
     "one person counts once": one_person_counts_once,
     "counts take noise": counts_take_noise,
     "odds of counts hold": counts_odds_hold,
+    "look takes noise": look_takes_noise,
+    "look is paid for": look_is_paid_for,
     "odds hold": odds_hold,
 }
 

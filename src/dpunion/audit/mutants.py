@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dpunion import coins, mechanisms, pipeline
+from dpunion import coins, mechanisms, menus, pipeline
 from dpunion.algorithms import (
     MAX_ITEMS,
     Algorithm,
@@ -29,19 +28,27 @@ from dpunion.algorithms import (
     Sensitivity,
     WeightedGaussian,
 )
-from dpunion.audit.counting import SHARE, with_counts
 from dpunion.audit.invariants import failed_checks
+from dpunion.audit.mistakes import (
+    add_uncapped,
+    add_up_items,
+    count_with_less_noise,
+    forget_counts,
+    forget_rough_step,
+    look_for_free,
+    reuse_noise_of_counts,
+    weigh_by_true_counts,
+)
 from dpunion.audit.runs import Batch, Patch, System, encode_for, make_release, select_for, write_release
 from dpunion.audit.text import table
 from dpunion.budget import Budget
 from dpunion.calibration import optimal
 from dpunion.calibration.laplace import laplace_quantile_above
 from dpunion.charging import Entry, charged
-from dpunion.contributions import Bools, Contributions, Float64s, Int32s, Int64s, ItemTable, Uint64s, offsets_of
+from dpunion.contributions import Bools, Contributions, Float64s, Int64s, ItemTable, Uint64s, offsets_of
 from dpunion.counting import counted, steps
-from dpunion.counting.counted import Measure
-from dpunion.counting.steps import ONE, RoughStep, Step
-from dpunion.counts import PARTS, Counted, CountsPlan
+from dpunion.counting.looking import LookStep
+from dpunion.counting.steps import ONE
 from dpunion.engines.local import engine
 from dpunion.ledger import Reservation
 from dpunion.mechanisms import FunnelMechanism, Weights
@@ -53,8 +60,7 @@ from dpunion.sets.strings import string_buffers
 
 BUDGET = Budget(1.0, 0.01)
 # Mistakes in numbers are seen by the exact layer and, independently, in the outcomes.
-VISIT, ADD_NOISE, COUNT_PEOPLE = FunnelMechanism.visit, steps.add_noise, counted.count_people
-PLAN_COUNTS = with_counts()
+VISIT = FunnelMechanism.visit
 NUMBERS = ("numbers are certified", "odds hold")
 
 
@@ -226,51 +232,6 @@ def drop_known_last(batches: Iterable[Batch], key: RunKey, *, known: Sequence[st
     return dataclasses.replace(bounded, offsets=left.offsets, items=left.items)
 
 
-# --- counts ---------------------------------------------------------------------------------------------------------
-
-
-def count_with_less_noise(
-    sums: Int64s, sensitivity: Sensitivity, stddev: float, number: int, key: RunKey, places: Int64s | None = None
-) -> Int64s:
-    """Add 0.7 of the planned noise to the sums of every step."""
-    return ADD_NOISE(sums, sensitivity, 0.7 * stddev, number, key, places)
-
-
-def reuse_noise_of_counts(
-    sums: Int64s, sensitivity: Sensitivity, stddev: float, _number: int, key: RunKey, places: Int64s | None = None
-) -> Int64s:
-    """Add the same draws in every step, so that their difference shows what is behind them."""
-    return ADD_NOISE(sums, sensitivity, stddev, 0, key, places)
-
-
-def add_uncapped(offsets: Int64s, items: Int32s, weights: Int64s, _room: int, _most: int, sums: Int64s) -> None:
-    """Let everybody give each item its whole weight, however many they hold."""
-    np.add.at(sums, items[: offsets[-1]], weights[items[: offsets[-1]]])
-
-
-def weigh_by_true_counts(plan: CountsPlan, sure: Bools, measure: Measure, parts: Int32s | None = None) -> Counted:
-    """Take the weights of the last two steps from the sums themselves: hardly any noise is asked for in the first."""
-
-    def truly(step: Step, stddev: float) -> Int64s:
-        return measure(step, 1e-6 if isinstance(step, RoughStep) else stddev)
-
-    return COUNT_PEOPLE(plan, sure, truly, parts)
-
-
-def forget_counts(algorithm: Algorithm, budget: Budget) -> Plan:
-    """Plan the selection as if nothing was counted beside it."""
-    return dataclasses.replace(plan_release(algorithm, budget), counts=PLAN_COUNTS(algorithm, budget).counts)
-
-
-def forget_rough_step(algorithm: Algorithm, budget: Budget) -> Plan:
-    """Plan with counts, and give the rough step's part of the budget to the selection as well."""
-    plan = PLAN_COUNTS(algorithm, budget)
-    kept = 1.0 - SHARE
-    factor = math.sqrt(kept / (kept + SHARE * PARTS[0]))
-    rounds = tuple(dataclasses.replace(one, stddev=factor * one.stddev) for one in plan.rounds)
-    return dataclasses.replace(plan, scale=factor * plan.scale, rounds=rounds)
-
-
 def patched(owner: Any, name: str, mistake: Any) -> System:
     """Return the real system with one name of the shipped code replaced."""
     return System(patches=(Patch(owner, name, mistake),))
@@ -307,6 +268,7 @@ def mutants() -> list[Mutant]:
         Mutant("redrawn noise", System(select=redraw_noise), weighted, keyed),
         Mutant("redrawn noise, funnel", System(select=redraw_noise), funnel, keyed),
         *count_mutants(),
+        *look_mutants(),
     ]
 
 
@@ -331,6 +293,16 @@ def count_mutants() -> list[Mutant]:
         Mutant("counts not charged, funnel", System(plan=forget_counts), funnel, (exact,)),
         Mutant("rough step not composed", System(plan=forget_rough_step), weighted, (exact,)),
         Mutant("rough step not composed, funnel", System(plan=forget_rough_step), funnel, (exact,)),
+    ]
+
+
+def look_mutants() -> list[Mutant]:
+    """Return the mutants of releases that begin with a look."""
+    funnel, noisy, paid = Funnel(max_items_per_user=3), ("look takes noise",), ("look is paid for",)
+    return [
+        Mutant("noise of a look x 0.7", patched(steps, "add_noise", count_with_less_noise), funnel, noisy),
+        Mutant("a look counts items", patched(LookStep, "add_up", add_up_items), funnel, noisy),
+        Mutant("a look for free", patched(menus, "cost_of_look", look_for_free), funnel, paid),
     ]
 
 

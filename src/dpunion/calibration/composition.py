@@ -169,12 +169,12 @@ def _nodes(shape: Funnel) -> int:
 
 @functools.lru_cache(maxsize=256)
 def walk_tail(stddev: float, threshold: float, shape: Funnel) -> float:
-    """Return the chance that pure noise survives every round of a funnel and ends above its threshold.
+    """Return the chance that pure noise passes a funnel's threshold in some round, and every keep line before.
 
     The score after round r is S_{r-1} + c_r stddev Z_r, of variance f_r stddev^2, dropped below the keep line of its
-    round. Backwards: J_R(s) = Pr[s + c_R stddev Z > threshold] and J_r(s) = integral over s' above the keep line of
-    J_{r+1}(s') times the normal density. Between the line and where the density is nil the integrand is analytic, so
-    Gauss-Legendre quadrature converges faster than any power; tests hold it to a relative 1e-10.
+    round and released above the threshold. Backwards: J_r(s) = Pr[s + c_r stddev Z > threshold] plus the integral over
+    s' between the keep line and the threshold of J_{r+1}(s') times the normal density. There the integrand is analytic,
+    so Gauss-Legendre quadrature converges faster than any power; tests hold it to a relative 1e-10.
     """
     budgets = shape.shares
     lines = shape.keep_lines(stddev, threshold)
@@ -183,20 +183,21 @@ def walk_tail(stddev: float, threshold: float, shape: Funnel) -> float:
     later_nodes: list[tuple[Float64s, Float64s]] = []
     for number, line in enumerate(lines):
         spread = stddev * math.sqrt(shape.spent[number])
-        top = max(line + spread, threshold, 12.0 * spread)
+        top = min(threshold, max(line + spread, 12.0 * spread))
         scale = 0.5 * (top - line)
         later_nodes.append((line + scale * (points + 1.0), scale * weights))
     values = None
     for number in range(len(budgets) - 1, -1, -1):
         width = budgets[number] * stddev
         starts = later_nodes[number - 1][0] if number else np.zeros(1)
+        passing = np.array([upper_tail((threshold - start) / width) for start in starts])
         if values is None:
-            values = np.array([upper_tail((threshold - start) / width) for start in starts])
+            values = passing
             continue
         nodes, parts = later_nodes[number]
         offset = (nodes[None, :] - starts[:, None]) / width
         density = np.exp(-0.5 * offset * offset) / (width * math.sqrt(2.0 * math.pi))
-        values = density @ (parts * values)
+        values = passing + density @ (parts * values)
     if values is None:
         raise AssertionError("a funnel without rounds")
     return float(values[0])
@@ -205,8 +206,8 @@ def walk_tail(stddev: float, threshold: float, shape: Funnel) -> float:
 @functools.lru_cache(maxsize=64)
 def walk_threshold(stddev: float, tail: float, shape: Funnel) -> float:
     """Return a threshold whose walk_tail is at most `tail`, at most a relative 1e-9 above the smallest."""
-    high = candidate_threshold(stddev, tail)  # the last step alone: no walk passes it more often
-    low = 0.0 if high > 0.0 else high - stddev
+    # By reflection a walk passes a line in some round at most twice as often as it ends above it.
+    high, low = candidate_threshold(stddev, 0.5 * tail), 0.0
     while high - low > 1e-9 * max(stddev, abs(high)):
         middle = 0.5 * (low + high)
         if walk_tail(stddev, middle, shape) <= tail:

@@ -65,7 +65,7 @@ SHARES = (
     0.99,
     0.995,
 )
-FIRST_SHARE = 0.95
+FIRST_SHARE = 0.98
 LARGEST_MU_SQUARED = 1e300
 
 
@@ -239,8 +239,8 @@ def _smallest_threshold(task: _Task, stddev: float, start: float, cells: int) ->
         value, novelty = evaluate(threshold)
         if value <= 0.0:
             high = threshold
-            used, worst = _worst(task, stddev, novelty, np.add)
             if value >= -SLACK or high - low <= 1e-9 * high:
+                used, worst = _worst(task, stddev, novelty, np.add)
                 share = float(task.gaussian_deltas(stddev, np.ones(1))[0]) / task.delta
                 if used > allowed:
                     raise InternalError("a funnel's certificate contradicts itself")
@@ -281,8 +281,8 @@ def _best_share(task: _Task) -> tuple[float, float]:
     while True:
         following = min((best, best - 1, best + 1), key=threshold)
         if following == best:
-            # A cell of the coarse grid lifts the threshold by about 1.8 of its cells' relative width.
-            return SHARES[best], threshold(best) * (1.0 - 1.8 / COARSE)
+            # Each round but the last lifts the threshold by about half a cell of the coarse grid.
+            return SHARES[best], threshold(best) * (1.0 - 0.5 * (task.shape.rounds - 1) / COARSE)
         best = following
 
 

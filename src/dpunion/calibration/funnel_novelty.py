@@ -3,14 +3,14 @@
 docs/guarantees-funnel.md, Theorem B. A user with t novel items shares each round's budget among those still alive,
 so a surviving item gains when its companions die. Companions' noise is independent of the item's, and what
 they need is bounded below by their pure-noise walks: before round r, n_r companions have stayed inside the
-windows (keep line, cut_j] of all earlier rounds, and each of them needs at least m_r = cutoff - f_(r-1) -
+windows (keep line, cut_j] of all earlier rounds, and each of them needs at least m_r = cutoff_r - f_(r-1) -
 cut_r. Staying is nested, so n_2 >= n_3 >= ... is a Markov chain of binomial thinnings, and the pass
 probability is one backward recursion over (score, crowd): p_t = t * E[value(S_1, n_2)], n_2 ~ Bin(t-1,
 Q_2), n_r+1 ~ Bin(n_r, Q_r+1/Q_r), where Q_r is the chance to stay up to round r.
 
 Giving an item the most it can get is the worst case because score + c_r y(score) is nondecreasing: y is one
-coordinate of a projection onto a convex set, hence 1-Lipschitz in the target, whose slope is c_r/rem_r, and
-c_r^2 <= rem_r.
+coordinate of a projection onto a convex set, hence 1-Lipschitz in the target, whose slope is aim_r, and
+c_r aim_r <= 1.
 
 Private side, step by step: fewer companions mean larger gifts, so each Q_r is bounded from below (lower
 bounds of the survival function of a companion's life-time couple all n_r at once), counts are rounded down
@@ -31,12 +31,10 @@ from dpunion.algorithms import Funnel
 from dpunion.kernels import novelty
 from dpunion.kernels.normal import upper_tail
 
-# Cells of the score grid: what is found is about 1.5 cells (each roughly a 5000th of the threshold) too high.
-FINE = 6000
+# Cells of the score grid: what is found is about half a cell for each round (a 1000th of the threshold) too high.
+FINE = 4000
 # Float errors stay relative (all terms are nonnegative) and are below 1e-12; this factor is far outside them.
 ROUNDING = 1.0 + 1e-9
-# The grid ends this many stddevs above the threshold; beyond it every score counts as released.
-HEADROOM = 1.5
 # No grid reaches below this many stddevs of the pure-noise walk; what lies lower is valued as if it did.
 DEPTH = 6.0
 # Crowds less likely than this are taken to be empty.
@@ -47,7 +45,10 @@ POINTS_PER_STDDEV = 20
 
 @dataclass(frozen=True, slots=True)
 class ScoreGrid:
-    """One spacing for all rounds; grid r begins at round r's keep line, so that no line needs rounding."""
+    """One spacing for all rounds; grid r begins at round r's keep line, so that no line needs rounding.
+
+    All end at the threshold, beyond which an item is released; the last edge is at or just above it.
+    """
 
     step: float
     lines: tuple[float, ...]  # at or below which an item is dropped after round 1..R-1
@@ -55,20 +56,19 @@ class ScoreGrid:
     counts: tuple[int, ...]  # edges of each
     stride: int  # edges per point at which smoothed values are computed
 
-    def points(self, r: int) -> int:
-        """Number of points that span grid r, one beyond its last edge included."""
-        return (self.counts[r] - 1) // self.stride + 2
+    def points(self, r: int, beyond: float) -> int:
+        """Number of points that span grid r, and so far beyond its last edge."""
+        return (self.counts[r] - 1) // self.stride + 2 + math.ceil(beyond / (self.stride * self.step))
 
 
 def score_grid(stddev: float, threshold: float, shape: Funnel, cells: int) -> ScoreGrid:
-    """Return the grids between the keep lines and the top, where the longest has `cells` cells."""
+    """Return the grids between the keep lines and the threshold, where the longest has `cells` cells."""
     lines = shape.keep_lines(stddev, threshold)
     starts = tuple(
         max(line, -DEPTH * stddev * math.sqrt(done)) for line, done in zip(lines, shape.spent[:-1], strict=True)
     )
-    top = threshold + HEADROOM * stddev
-    step = (top - min(starts)) / cells
-    counts = tuple(math.ceil((top - start) / step) + 1 for start in starts)
+    step = (threshold - min(starts)) / cells
+    counts = tuple(math.ceil((threshold - start) / step) + 1 for start in starts)
     stride = max(1, int(shape.shares[-1] * stddev / (POINTS_PER_STDDEV * step)))
     return ScoreGrid(step, lines, starts, counts, stride)
 
@@ -79,8 +79,8 @@ def largest_gifts(stddev: float, threshold: float, shape: Funnel) -> NDArray[np.
     All targets are equal then, so every novel item gets the same: at most c_1/sqrt(t), and its target.
     """
     novel = np.arange(1, shape.max_items_per_user + 1)
-    most = min(1.0, shape.cutoff(stddev, threshold))
-    return shape.shares[0] * np.minimum(most, 1.0 / np.sqrt(novel))
+    target = shape.cutoffs(stddev, threshold)[0] * shape.aims[0]
+    return np.minimum(target, shape.shares[0] / np.sqrt(novel))
 
 
 def single_round(
@@ -175,14 +175,18 @@ class _Crowd:
 
     @classmethod
     def of(cls, stddev: float, threshold: float, shape: Funnel, starts: tuple[float, ...], cells: int) -> _Crowd:
-        cutoff, spent = shape.cutoff(stddev, threshold), shape.spent[:-1]
+        cutoffs, spent = shape.cutoffs(stddev, threshold), shape.spent[:-1]
         # A companion's score is at most its pure-noise walk plus f_r: round j adds c_j y with y <= c_j.
-        most_needs = [cutoff - done for done in spent]
+        most_needs = [cutoff - done for cutoff, done in zip(cutoffs[1:], spent, strict=True)]
         stddevs = np.array(shape.shares[:-1]) * stddev
         # Fine enough for the smallest step of the walk, unless that would take too many cells.
         step = max(float(stddevs.min()) / 100.0, stddev / 300.0) * max(1.0, 0.25 * FINE / cells)
+        # A companion that counts has not passed the threshold: its walk ends below threshold - f_r.
         windows = [
-            _window(start, stddev * math.sqrt(done), most, step)
+            min(
+                _window(start, stddev * math.sqrt(done), most, step),
+                max(0, math.floor((threshold - done - start) / step)),
+            )
             for start, done, most in zip(starts, spent, most_needs, strict=True)
         ]
         survival = novelty.stay_chances(np.array(starts), np.array(windows), step, stddevs)
@@ -230,28 +234,32 @@ def _levels(mean: float, others: int) -> NDArray[np.int64]:
 
 
 def _values(stddev: float, threshold: float, shape: Funnel, grid: ScoreGrid, crowd: _Crowd) -> NDArray[np.float64]:
-    """Return the chance to be released, after round 1: float64[levels of n_2, edges of the first grid]."""
-    cutoff, last = shape.cutoff(stddev, threshold), shape.rounds - 2
+    """Return the chance to be released, after round 1: float64[levels of n_2, edges of the first grid].
+
+    At the last edge of a grid, which may lie just above the threshold, the item has been released: the value is 1.
+    """
+    cutoffs, last = shape.cutoffs(stddev, threshold), shape.rounds - 2
     values = novelty.final_values(
         grid.starts[last],
         grid.counts[last],
         grid.step,
         crowd.levels[last],
         crowd.needs[last],
-        cutoff,
+        cutoffs[-1],
         threshold,
         shape.shares[-1],
         stddev,
     )
+    values[:, -1] = 1.0
     for r in range(last - 1, -1, -1):  # grid r is where round r+2 (counted from 1) begins
-        share, remaining = shape.shares[r + 1], shape.remaining[r + 1]
+        share, aim = shape.shares[r + 1], shape.aims[r + 1]
         smoothed = novelty.smooth(
             values,
             grid.starts[r + 1],
             grid.lines[r + 1],
             grid.step,
             grid.starts[r],
-            grid.points(r),
+            grid.points(r, share * share),
             grid.stride,
             share * stddev,
         )
@@ -265,9 +273,10 @@ def _values(stddev: float, threshold: float, shape: Funnel, grid: ScoreGrid, cro
             grid.step,
             crowd.levels[r],
             crowd.needs[r],
-            cutoff,
+            cutoffs[r + 1],
             share,
-            remaining,
+            aim,
             stddev,
         )
+        values[:, -1] = 1.0
     return values

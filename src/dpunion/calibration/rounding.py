@@ -35,7 +35,7 @@ COLLISION = 2.0**-67
 LARGEST_L2_SLACK = 0.01
 LARGEST_L1_SLACK = 0.05
 # Funnel: what Theorem F5 of docs/guarantees-funnel.md allows, and the total variation of draws beyond 127 bits.
-LARGEST_SCORE_SPREAD = 580.0
+LARGEST_SCORE_SPREAD = 690.0
 EXTREME_NORMALS = 2.0**-68
 UNIT_ROUNDOFF = 2.0**-53
 
@@ -84,8 +84,9 @@ def funnel_slack(stddev: float, threshold: float, shape: Funnel) -> float:
     worst = 0.0
     limit = shape.max_items_per_user
     lines = (0.0, *shape.keep_lines(stddev, threshold))
-    for budget, remaining, line in zip(shape.shares, shape.remaining, lines, strict=True):
-        highest = 1.05 * (shape.cutoff(stddev, threshold) - min(line, 0.0)) * budget / remaining
+    cutoffs = shape.cutoffs(stddev, threshold)
+    for budget, aim, line, cutoff in zip(shape.shares, shape.aims, lines, cutoffs, strict=True):
+        highest = 1.05 * (cutoff - line) * aim
         drift = 0.5 * math.ulp(highest) * math.sqrt(limit) / budget + (limit / 2.0 + 5.0) * UNIT_ROUNDOFF
         worst = max(worst, 2.0 * MAX_USERS * drift + l2_coins_slack(stddev, budget))
     _check_scores(stddev, threshold, shape)
@@ -94,7 +95,7 @@ def funnel_slack(stddev: float, threshold: float, shape: Funnel) -> float:
 
 def score_spread(stddev: float, threshold: float, shape: Funnel) -> float:
     """Return (M/stddev) sqrt(sum of 1/c_r^2), where M bounds the scores: their float64 errors grow with it."""
-    largest = shape.cutoff(stddev, threshold) + (13.2 * math.sqrt(shape.rounds) + shape.keep_margin) * stddev
+    largest = shape.cutoffs(stddev, threshold)[0] + (13.2 + shape.keep_margin) * stddev
     return largest / stddev * math.sqrt(sum(1.0 / share for share in shape.squared_shares))
 
 

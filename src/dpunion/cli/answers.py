@@ -8,10 +8,9 @@ import json
 import os
 import signal
 import sys
-import time
 import traceback
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NoReturn, ParamSpec
 
@@ -19,19 +18,22 @@ import typer
 
 import dpunion
 from dpunion.cli import INTERRUPTED, ended, missed
+from dpunion.cli.terminal import is_terminal, wrap
 from dpunion.errors import AlreadyReleased, CannotWrite, DpunionError, InternalError, LedgerError, ledger_note
+from dpunion.kernels import listening
 
 P = ParamSpec("P")
 
-FIRST_RATE = 0.1
-"""Seconds of reading after which the rate is worth showing."""
+COMPILING = "compiling"
+ONCE = "Compiling, once on this machine: up to half a minute. 'dpunion warm-up' does it beforehand."
 AGAIN = "The same command is refused from now on (exit code 5); with --charge-again it is made, and charged once more."
 PIPED_AGAIN = "The next run is charged once more."
 
 _interrupts: list[int] = []
 _stages: list[str] = []
 _asked: dict[str, bool] = {}
-"""Which of the options that change every answer the running command has: json, ledger, piped (standard input)."""
+"""Which of the options that change every answer the running command has: json, quiet, ledger, piped (standard input);
+and whether it said that it compiles."""
 
 
 def answering(command: Callable[P, None]) -> Callable[P, None]:
@@ -41,12 +43,12 @@ def answering(command: Callable[P, None]) -> Callable[P, None]:
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> None:
         _interrupts.clear()
         _stages.clear()
-        _asked.update(json=bool(kwargs.get("as_json")), ledger=kwargs.get("ledger") is not None)
-        _asked.update(piped=kwargs.get("source") == ["-"])
+        _asked.update(json=bool(kwargs.get("as_json")), quiet=bool(kwargs.get("quiet")), compiles=False)
+        _asked.update(ledger=kwargs.get("ledger") is not None, piped=kwargs.get("source") == ["-"])
         ended.clear()
         warnings.showwarning = _show_warning
         try:
-            with _listening():
+            with _listening(), listening(_tell_compiling):
                 command(*args, **kwargs)
         except typer.Exit:
             raise
@@ -126,7 +128,7 @@ def _what_was_charged(error: BaseException) -> str:
 def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
     """Print our warnings as one line; those of libraries are for developers."""
     if type(message).__module__.startswith("dpunion"):
-        typer.echo(f"Note: {message}", err=True)
+        typer.echo(wrap(f"Note: {message}", sys.stderr), err=True)
 
 
 def _interrupt(number: int, _frame: object) -> NoReturn:
@@ -139,14 +141,36 @@ def step(stage: str, _done: float | None = None) -> None:
     """Remember the stage, and notice an interrupt that a library swallowed."""
     _stages.append(stage)
     del _stages[:-1]
+    if stage == COMPILING:
+        _tell_compiling(begins=True)
     if _interrupts:
         raise KeyboardInterrupt
 
 
+def _tell_compiling(begins: bool) -> None:
+    """Say that kernels are compiled, where no bar shows it."""
+    if begins and not _asked.get("compiles"):
+        _asked["compiles"] = True
+        say(ONCE)
+
+
 def say(text: str) -> None:
-    """Print to standard error, if there is one: the release is made, so nothing may fail any more."""
-    with contextlib.suppress(OSError):
-        typer.echo(text, err=True)
+    """Print to standard error, if there is one and it is wanted: once a release is made, nothing may fail any more."""
+    if not _asked.get("quiet"):
+        with contextlib.suppress(OSError):
+            typer.echo(wrap(text, sys.stderr), err=True)
+
+
+def say_lines(lines: Iterable[str]) -> None:
+    """Print lines of a table to standard error as they are."""
+    if not _asked.get("quiet"):
+        with contextlib.suppress(OSError):
+            typer.echo("\n".join(lines), err=True)
+
+
+def is_watched() -> bool:
+    """Say whether a person watches standard error, and wants to."""
+    return is_terminal(sys.stderr) and not _asked.get("quiet")
 
 
 def fail(what: str, remedy: str, code: int, charge: str = "", error: BaseException | None = None) -> NoReturn:
@@ -158,11 +182,13 @@ def fail(what: str, remedy: str, code: int, charge: str = "", error: BaseExcepti
     from rich.text import Text
 
     with contextlib.suppress(OSError):
-        console = Console(stderr=True, soft_wrap=True)
-        console.print(Text("Error: ", style="bold red") + Text(what, style="default"))
+        console = Console(stderr=True, soft_wrap=True, highlight=False)
+        first = Text(wrap(f"Error: {what}", sys.stderr))
+        first.stylize("bold red", 0, len("Error: "))
+        console.print(first)
         for line in (remedy, charge):
             if line:
-                console.print(Text("  " + line))
+                console.print(Text(wrap(f"  {line}", sys.stderr)))
     if _asked.get("json"):
         values: dict[str, Any] = {"error": type(error).__name__, "code": code, "message": what, "remedy": remedy}
         note = None if error is None else ledger_note(error)
@@ -176,40 +202,38 @@ def fail(what: str, remedy: str, code: int, charge: str = "", error: BaseExcepti
 
 @contextlib.contextmanager
 def progress_bar() -> Iterator[Callable[[str, float | None], None]]:
-    """Show a bar on a terminal's stderr, nothing elsewhere; each step is also where a lost interrupt is noticed."""
-    if sys.stderr is None or not sys.stderr.isatty():
+    """Show a bar on a terminal's stderr, nothing elsewhere; each step is also where a lost interrupt is noticed.
+
+    Guarantees: it shows the stage, how long it takes, and of the input's bytes the part that was read: nothing else.
+    """
+    if not is_watched():
         yield step
         return
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-    rate = TextColumn("{task.fields[rate]}")
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), rate, TimeRemainingColumn())
+    share = TextColumn("{task.fields[share]:>4}")
+    columns = (SpinnerColumn(), TextColumn("{task.description:<16}"), BarColumn(), share, TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("planning", total=None, rate="")
-        began: dict[str, float] = {}
+        task = bar.add_task("planning", total=None, share="")
 
         def show(stage: str, done: float | None) -> None:
+            if stage == COMPILING and not _asked.get("compiles"):
+                _asked["compiles"] = True
+                bar.console.print(wrap(ONCE, sys.stderr), highlight=False, markup=False)
+            is_new = _stages != [stage]
             step(stage)
-            new = stage not in began
-            seconds = time.monotonic() - began.setdefault(stage, time.monotonic())
             bar.update(
                 task,
                 description=stage,
                 completed=done or 0.0,
                 total=None if done is None else 1.0,
-                rate=rate_text(done, seconds),
-                refresh=new,
+                share="" if done is None else f"{100.0 * done:.0f} %",
+                refresh=is_new,
             )
 
-        yield show
-
-
-def rate_text(done: float | None, seconds: float) -> str:
-    """Say how much of the input was read each second so far, when that is known."""
-    if not done or seconds < FIRST_RATE:
-        return ""
-    return f"{100.0 * done / seconds:.3g} % per s"
+        with listening(lambda begins: show(COMPILING if begins else "planning", None)):
+            yield show
 
 
 def check_standard_output() -> None:

@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from dpunion.cli.answers import answering, print_result
+from dpunion.cli.answers import answering, print_json, print_result
+from dpunion.cli.options import AsJson
 
 VIOLATED = 5
 
@@ -39,6 +40,10 @@ RELEASE_HELP = """Audit releases empirically: lower bounds on epsilon and delta,
   [cyan]dpunion audit release --counts --algorithm funnel[/cyan]
 
   [cyan]dpunion audit release --mutants[/cyan]
+
+  [cyan]dpunion audit release --json > audit.json[/cyan]
+
+It ends with a verdict in words, which can be quoted.
 
 [bold]Exit codes[/bold]: 0 every claim holds (and every mutant is caught), 5 a claim is violated, 2 a bad option."""
 
@@ -86,39 +91,47 @@ def release_command(
     epsilon: Annotated[float, typer.Option("--epsilon", "-e", help="The claim to test.")] = 1.0,
     delta: Annotated[float, typer.Option("--delta", "-d", help="The claim to test; large ones can be seen.")] = 0.01,
     max_items: Annotated[int, typer.Option(help="Few items make a sharp audit.")] = 3,
-    trials: Annotated[int, typer.Option(help="Of each world of each pair.")] = 100_000,
+    trials: Annotated[int, typer.Option(help="How many releases of each of the two databases of a pair.")] = 100_000,
     exact: Annotated[bool, typer.Option(help="Also compute exact divergences of tiny databases.")] = True,
     counts: Annotated[
         bool, typer.Option(help="Audit releases with counts instead, and each step of counting.")
     ] = False,
     mutants: Annotated[bool, typer.Option(help="Also check that known mistakes are caught.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Audit releases empirically."""
     from dpunion.algorithms import algorithm_named
     from dpunion.audit.counting import SHARE, audit_counts
     from dpunion.audit.empirical import audit_release
-    from dpunion.audit.exact import exact_text
+    from dpunion.audit.exact import audit_exactly
     from dpunion.audit.mutants import mutants_text, run_mutants
     from dpunion.audit.reach import search_reach
+    from dpunion.audit.verdicts import Verdict
     from dpunion.counts import Counts
+
+    def show(text: str) -> None:
+        """Print a part as soon as it is there; machines get all of it at the end."""
+        if not as_json:
+            print_result(text + "\n\n")
 
     limit = {"max_items_per_user": max_items}
     chosen = [algorithm_named(name, **({} if name == "optimal-single-item" else limit)) for name in algorithm or []]
     audit = audit_counts if counts else audit_release
     report = audit(chosen or None, epsilon=epsilon, delta=delta, max_items_per_user=max_items, trials=trials)
-    print_result(report.text() + "\n\n")
-    wrong = bool(report.violations)
-    if counts:
-        reach = search_reach()
-        print_result(reach.text() + "\n\n")
-        wrong |= bool(reach.violations)
-    if exact:
-        text = exact_text(epsilon, counts=Counts(share=SHARE) if counts else None)
-        print_result(text + "\n\n")
-        wrong |= "VIOLATED" in text
-    if mutants:
-        results = run_mutants(min(trials, 100_000))
-        print_result(mutants_text(results) + "\n")
-        wrong |= not all(result.caught for result in results)
-    if wrong:
+    show(report.text())
+    reach = search_reach() if counts else None
+    if reach is not None:
+        show(reach.text())
+    exactly = audit_exactly(epsilon, counts=Counts(share=SHARE) if counts else None) if exact else None
+    if exactly is not None:
+        show(exactly.text())
+    results = run_mutants(min(trials, 100_000)) if mutants else []
+    if results:
+        show(mutants_text(results))
+    verdict = Verdict(report, reach, exactly, tuple(results))
+    if as_json:
+        print_json(verdict.to_dict())
+    else:
+        print_result(verdict.text() + "\n")
+    if verdict.problems:
         raise typer.Exit(VIOLATED)

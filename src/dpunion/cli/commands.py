@@ -15,18 +15,14 @@ from dpunion.cli import ended
 from dpunion.cli.answers import answering, print_json, say
 from dpunion.cli.auditing import audit_app
 from dpunion.cli.configuration import Command
+from dpunion.cli.helping import Commands, complete_choices
 from dpunion.cli.lab import lab_app
 from dpunion.cli.ledger import ledger_app
-from dpunion.cli.releasing import (
-    NGRAMS_HELP,
-    PLAN_HELP,
-    RELEASE_HELP,
-    demo_command,
-    ngrams_command,
-    plan_command,
-    release_command,
-)
+from dpunion.cli.planning import PLAN_HELP, plan_command
+from dpunion.cli.releasing import NGRAMS_HELP, RELEASE_HELP, demo_command, ngrams_command, release_command
 from dpunion.cli.reporting import REPORT_HELP, report_command
+from dpunion.cli.sampling import SAMPLE_HELP, sample_command
+from dpunion.cli.warming import WARM_UP_HELP, warm_up_command
 from dpunion.errors import BadParameter, CannotWrite
 
 NUMBA_THREADS = "NUMBA_NUM_THREADS"
@@ -34,7 +30,7 @@ NUMBA_KEPT = (NUMBA_THREADS, "NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES")
 """Settings of numba that say what the machine is; all others are for developers."""
 
 app = typer.Typer(
-    add_completion=False,
+    cls=Commands,
     no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
@@ -54,7 +50,7 @@ def _main(
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
-    """Differentially private set union: release vocabularies, n-grams and keys without betraying anyone.
+    """Differentially private set union: release vocabularies, n-grams and keys that give nobody away.
 
     Try [cyan]dpunion demo[/cyan], then [cyan]dpunion release --help[/cyan].
     """
@@ -64,13 +60,17 @@ app.command("release", help=RELEASE_HELP)(release_command)
 app.command("ngrams", help=NGRAMS_HELP)(ngrams_command)
 app.command("plan", help=PLAN_HELP)(plan_command)
 app.command("report", help=REPORT_HELP)(report_command)
-app.add_typer(ledger_app, name="ledger")
-app.add_typer(audit_app, name="audit")
-app.add_typer(lab_app, name="lab")
+app.add_typer(ledger_app, name="ledger", cls=Commands)
+app.add_typer(audit_app, name="audit", cls=Commands)
+app.add_typer(lab_app, name="lab", cls=Commands)
 app.command("demo")(demo_command)
+app.command("sample", help=SAMPLE_HELP)(sample_command)
+app.command("warm-up", help=WARM_UP_HELP)(warm_up_command)
 for commands in (app, ledger_app, audit_app, lab_app):
     for command in commands.registered_commands:
         command.cls = Command
+        if command.callback is not None:
+            complete_choices(command.callback)
 
 
 def run() -> object:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import os
 import re
@@ -14,7 +13,10 @@ from typing import Any
 
 from typer.core import TyperCommand
 
+from dpunion.checks import nearest
 from dpunion.cli.answers import answering
+from dpunion.cli.helping import Helped
+from dpunion.cli.options import WholeOrAuto
 from dpunion.errors import BadParameter
 
 NEVER_INSIDE = ("config", "help")
@@ -22,12 +24,13 @@ KINDS: dict[object, tuple[str, str, tuple[type, ...]]] = {
     bool: ("true or false", "true", (bool,)),
     int: ("a whole number", "3", (int,)),
     float: ("a number", "1.0", (int, float)),
+    WholeOrAuto: ('a whole number or "auto"', "50", (int, str)),
 }
 """By an option's type: what its value in a file must be, and an example; all other options are texts."""
 TEXT = ("a text", '"…"', (str,))
 
 
-class Command(TyperCommand):
+class Command(Helped, TyperCommand):
     """A command that takes options from its --config file, and refuses an option that is given twice."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -91,8 +94,8 @@ def _name_in_file(parameter: Any) -> str:
 
 def _guess(name: str, options: Mapping[str, object]) -> str:
     names = [option for option in options if option not in NEVER_INSIDE]
-    near = difflib.get_close_matches(name, names, n=1)
-    return f"Did you mean {near[0]!r}?" if near else f"It may hold {', '.join(sorted(names))}."
+    near = nearest(name, names)
+    return f"Did you mean {near!r}?" if near is not None else f"It may hold {', '.join(sorted(names))}."
 
 
 def _check_value(path: Path, name: str, value: Any, type_: Any) -> Any:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import hashlib
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+from typing import TYPE_CHECKING, NoReturn
 
 import typer
 
-from dpunion.cli.answers import made_before, print_json, print_result, say
+from dpunion.cli.answers import is_watched, made_before, print_json, print_result, say, say_lines
+from dpunion.cli.terminal import table_lines
 from dpunion.errors import AlreadyReleased, LedgerNote
 
 if TYPE_CHECKING:
@@ -19,47 +21,39 @@ if TYPE_CHECKING:
 
 MADE_BEFORE = 6
 """The exit code of a release that was made before and is where it was asked for."""
-WIDEST = 48
-"""So many places a column of texts takes at most on a terminal; a longer text moves its own numbers to the right."""
-
-
-class Noted(Protocol):
-    """A release of either kind."""
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """Its further public sentences."""
-        ...
-
-
-def entry_of(released: Noted) -> dict[str, Any] | None:
-    """Return the ledger entry of a release for machines, None without a ledger."""
-    return next((note.facts for note in released.notes if isinstance(note, LedgerNote)), None)
+FEW = 10
+"""Fewer items than this are explained."""
+ADDS_UP = (
+    "No ledger keeps count: the budgets of all releases from the same data add up, and together they guarantee less. "
+    "See dpunion ledger --help."
+)
 
 
 @contextlib.contextmanager
-def delivering(released: Noted, written: Sequence[object]) -> Iterator[None]:
+def delivering(released: Release, written: Sequence[object]) -> Iterator[None]:
     """Let whatever fails after the release was settled say that its charge stays, and where the items are."""
     try:
         yield
     except (Exception, KeyboardInterrupt) as error:
-        entry = entry_of(released)
+        entry = released.about.charged
         if entry is not None:
             where = f"The release is in {' and '.join(map(str, written))}." if written else "The items are lost."
             error.add_note(
                 LedgerNote(
-                    f"The charge of ({entry['epsilon']:g}, {entry['delta']:g}) on {entry['dataset']!r} stays: entry "
-                    f"{entry['entry']}. {where}",
-                    entry | {"charged": True, "delivered": bool(written)},
+                    f"The charge of ({entry.epsilon:g}, {entry.delta:g}) on {entry.dataset!r} stays: entry "
+                    f"{entry.entry}. {where}",
+                    dataclasses.asdict(entry) | {"charged": True, "delivered": bool(written)},
                 )
             )
         raise
 
 
 def answer_release(made: Release, targets: Sequence[Path], *, as_json: bool) -> None:
-    """Print a release, or say where it was written."""
+    """Print a release, or say where it was written; on a terminal show its first rows."""
+    from dpunion.releases import SHOWN
+
     if as_json:
-        values = made.to_dict() | {"ledger": entry_of(made)}
+        values = {"ledger": None} | made.to_dict()
         if targets:
             values.pop("numbers", None)  # they are in the files, beside the items
             values["released"] = len(values.pop("ngrams" if made.results else "items"))
@@ -68,10 +62,20 @@ def answer_release(made: Release, targets: Sequence[Path], *, as_json: bool) -> 
         return
     if not targets:
         print_result("".join(line + "\n" for line in _lines(made)))
+    elif is_watched() and len(made):
+        left = len(made) - SHOWN
+        say_lines([*table_lines(made, SHOWN), *([f"… and {left:,} more"] if left > 0 else []), ""])
     places = " and ".join(str(target) for target in targets) or "standard output"
     sizes = ", ".join(f"{one.released:,} of length {one.length}" for one in made.results)
-    what = f"n-grams ({sizes})" if sizes else "items"
-    say(f"Released {len(made):,} {what} to {places}.\n{made.statement}")
+    unit = "n-gram" if sizes else "item"
+    what = f"{len(made):,} {unit}{'' if len(made) == 1 else 's'}" + (f" ({sizes})" if sizes else "")
+    say(f"Released {what} to {places}.\n{made.statement}")
+    if len(made) < FEW and made.guaranteed:
+        from dpunion.report.needed import needed_sentence
+
+        say(needed_sentence(made.plan))
+    if made.about.charged is None and made.guaranteed:
+        say(ADDS_UP)
 
 
 def _lines(made: Release) -> Iterator[str]:
@@ -79,26 +83,8 @@ def _lines(made: Release) -> Iterator[str]:
     from dpunion.formats import text_line
 
     if made.totals is not None and sys.stdout.isatty():
-        return screen_lines(made)
+        return table_lines(made)
     return map(text_line, made.rows())
-
-
-def screen_lines(made: Release) -> Iterator[str]:
-    """Yield the rows for a terminal, below the names of the columns: texts to the left, numbers to the right."""
-    from rich.cells import cell_len
-
-    from dpunion.formats import escape_controls
-
-    width = len(made.columns)
-    rows = ([*map(escape_controls, row[:width]), *(f"{number:,}" for number in row[width:])] for row in made.rows())
-    shown = [[*map(escape_controls, made.header)], *rows]
-    widths = [max(map(cell_len, cells)) for cells in zip(*shown, strict=True)]
-    for row in shown:
-        padding = (" " * (min(most, WIDEST) - cell_len(text)) for text, most in zip(row, widths, strict=True))
-        cells = [
-            text + gap if at < width else gap + text for at, (text, gap) in enumerate(zip(row, padding, strict=True))
-        ]
-        yield "  ".join(cells)
 
 
 def answer_again(already: AlreadyReleased, targets: Sequence[Path], *, overwrite: bool, as_json: bool) -> NoReturn:

@@ -24,10 +24,10 @@ from dpunion.cli.options import (
     InputFormat,
     NullUsersChoice,
     Query,
-    TextOptions,
     local_source,
     plain_value,
 )
+from dpunion.cli.texts import Normalize, TextOptions
 from dpunion.errors import BadParameter
 
 SECONDS_BETWEEN_LINES = 5.0
@@ -157,7 +157,7 @@ class StudyData(Group):
     query: Query = None
     input_format: InputFormat = None
     null_users: NullUsersChoice = "refuse"
-    normalize: Annotated[str, typer.Option(help="nfc, nfc-lower or exact.", rich_help_panel=DATA)] = "nfc"
+    normalize: Normalize = None
 
     def what_to_read(self, texts: TextOptions) -> tuple[Any, dict[str, Any]]:
         """Return the source, or what generates it, and how it is read."""

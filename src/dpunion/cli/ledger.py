@@ -1,23 +1,57 @@
-"""The commands ledger open, ledger show and ledger verify."""
+"""The commands ledger open, ledger show, ledger report and ledger verify."""
 
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
 from dpunion.cli.answers import answering, print_json
-from dpunion.cli.options import AsJson
+from dpunion.cli.options import OUTPUT, AsJson, Force
 
-ledger_app = typer.Typer(no_args_is_help=True, help="The privacy budget of each dataset: open | show | verify.")
+ledger_app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    help="The privacy budget of each dataset: open | show | report | verify.",
+)
 
 WIDEST = 10_000
+SAID = ("title", "owner", "note")
 
 Where = Annotated[str, typer.Argument(metavar="LEDGER", help="A file, or postgresql://user@host/database.")]
 
+OPEN_HELP = """Open a dataset's budget, in a new ledger or one that exists. It cannot be changed later.
 
-@ledger_app.command("open")
+[bold]Examples[/bold]
+
+  [cyan]dpunion ledger open budget.db --dataset queries -e 10 -d 1e-5[/cyan]
+
+  [cyan]dpunion ledger open budget.db --dataset visits -e 10 -d 1e-5 --composition tight[/cyan]"""
+
+SHOW_HELP = """Show what is spent and left of each dataset, how far that reaches, and every entry: who, what, what for.
+
+[bold]Examples[/bold]
+
+  [cyan]dpunion ledger show budget.db[/cyan]
+
+  [cyan]dpunion ledger show budget.db --json[/cyan]"""
+
+REPORT_HELP = """Turn a ledger into one page that people can read: each dataset's budget, and what it was spent on.
+
+[bold]Examples[/bold]
+
+  [cyan]dpunion ledger report budget.db --out ledger.html[/cyan]"""
+
+VERIFY_HELP = """Check the hash chain, every total and the given receipts; exit code 5 when something is wrong.
+
+[bold]Examples[/bold]
+
+  [cyan]dpunion ledger verify budget.db[/cyan]"""
+
+
+@ledger_app.command("open", help=OPEN_HELP)
 @answering
 def ledger_open(
     where: Where,
@@ -26,7 +60,7 @@ def ledger_open(
     delta: Annotated[float, typer.Option("--delta", "-d", help="What all its releases may use together.")],
     composition: Annotated[str, typer.Option("--composition", help="additive or tight.")] = "additive",
 ) -> None:
-    """Open a dataset's budget, in a new ledger or one that exists. It cannot be changed later."""
+    """Open a dataset's budget."""
     from dpunion.ledger import Ledger
 
     ledger = Ledger.open(where, create=True)
@@ -36,61 +70,90 @@ def ledger_open(
     )
 
 
-@ledger_app.command("show")
+@ledger_app.command("show", help=SHOW_HELP)
 @answering
 def ledger_show(where: Where, as_json: AsJson = False) -> None:
-    """Show what is spent and left of each dataset, and every entry."""
+    """Show a ledger."""
     from dpunion.ledger import Ledger
 
     found = Ledger.open(where).overview()
-    accounts = [account.to_dict() for account in found.accounts]
-    entries = [entry.to_dict() for entry in found.entries]
     if as_json:
-        print_json({"datasets": accounts, "entries": entries, "head": found.head})
+        print_json(found.to_dict())
         return
     from rich.console import Console
-    from rich.markup import escape
-    from rich.table import Table
-
-    from dpunion.formats import escape_controls
-
-    def shown(text: str) -> str:
-        """Show what others wrote as text: neither as markup nor as commands to the terminal."""
-        return escape(escape_controls(text))
 
     # Into a pipe or a file nothing is cut.
     console = Console(highlight=False, width=None if sys.stdout.isatty() else WIDEST)
-    budgets = Table("dataset", "composition", "epsilon", "delta", "left", box=None, pad_edge=False)
-    for values in accounts:
-        left = ", ".join(
-            f"{name.removesuffix('_share').removesuffix('_left').replace('_', ' ')} "
-            + (f"{value:.1%}" if name.endswith("_share") else f"{value:g}")
-            for name, value in values.items()
-            if "_left" in name
-        )
-        budgets.add_row(
-            shown(values["dataset"]), values["composition"], f"{values['epsilon']:g}", f"{values['delta']:g}", left
-        )
-    console.print(budgets)
-    rows = Table(
-        "entry", "dataset", "state", "epsilon", "delta", "algorithm", "written", "output", box=None, pad_edge=False
-    )
-    for values in entries:
-        outputs = "\n".join(shown(each["path"] or each["sha256"][:16]) for each in values["outputs"])
-        rows.add_row(
-            *(
-                f"{values[k]:g}" if isinstance(values[k], float) else shown(str(values[k]))
-                for k in ("entry", "dataset", "state", "epsilon", "delta", "algorithm", "written")
-            ),
-            outputs,
-        )
+    console.print(_budgets(found.datasets()))
+    entries = [entry.to_dict() for entry in found.entries]
     if entries:
         console.print()
-        console.print(rows)
+        console.print(_entries(entries))
     console.print(f"\nhead {found.head}", style="dim")
 
 
-@ledger_app.command("verify")
+def _budgets(datasets: list[dict[str, Any]]) -> Any:
+    from rich.table import Table
+
+    from dpunion.ledger.overviews import reach_in_words
+
+    table = Table("dataset", "composition", "epsilon", "delta", "spent", "left", box=None, pad_edge=False)
+    for values in datasets:
+        table.add_row(
+            _shown(values["dataset"]),
+            values["composition"],
+            f"{values['epsilon']:g}",
+            f"{values['delta']:g}",
+            f"{values['spent_share']:.1%}",
+            reach_in_words(values["more_like_the_last"]),
+        )
+    return table
+
+
+def _entries(entries: list[dict[str, Any]]) -> Any:
+    """Return the table of entries; what nobody said of any of them has no column."""
+    from rich.table import Table
+
+    said = [name for name in SAID if any(values[name] for values in entries)]
+    names = ["entry", "dataset", "state", "epsilon", "delta", "algorithm", "written", *said]
+    table = Table(*names, "output", box=None, pad_edge=False)
+    for values in entries:
+        outputs = "\n".join(_shown(each["path"] or each["sha256"][:16]) for each in values["outputs"])
+        cells = (f"{values[k]:g}" if isinstance(values[k], float) else _shown(str(values[k])) for k in names)
+        table.add_row(*cells, outputs)
+    return table
+
+
+def _shown(text: str) -> str:
+    """Show what others wrote as text: neither as markup nor as commands to the terminal."""
+    from rich.markup import escape
+
+    from dpunion.formats import escape_controls
+
+    return str(escape(escape_controls(text)))
+
+
+@ledger_app.command("report", help=REPORT_HELP)
+@answering
+def ledger_report(
+    where: Where,
+    out: Annotated[Path, typer.Option("--out", "-o", help="The page.", rich_help_panel=OUTPUT)] = Path("ledger.html"),
+    force: Force = False,
+) -> None:
+    """Turn a ledger into a page."""
+    from dpunion.ledger import Ledger
+    from dpunion.reading.overlaps import refuse_overwriting
+    from dpunion.report import check_page, ledger_page, write_page
+
+    check_page(out, overwrite=force)
+    refuse_overwriting(out, {"ledger": where})
+    ledger = Ledger.open(where)
+    # Outputs and owners are named: not for everybody to read.
+    write_page(out, ledger_page(ledger.overview(), ledger.verify(), ledger.name), overwrite=force, owner_only=True)
+    typer.echo(f"Written to {out}.", err=True)
+
+
+@ledger_app.command("verify", help=VERIFY_HELP)
 @answering
 def ledger_verify(
     where: Where,
@@ -98,7 +161,7 @@ def ledger_verify(
         list[str] | None, typer.Option("--receipt", help="An entry that must be there, as in a statement.")
     ] = None,
 ) -> None:
-    """Check the hash chain, every total and the given receipts; exit code 5 when something is wrong."""
+    """Check a ledger."""
     from dpunion.errors import DamagedLedger
     from dpunion.ledger import Ledger
 
@@ -107,4 +170,7 @@ def ledger_verify(
         raise DamagedLedger(
             found.problem, "Restore the ledger from a backup, and charge again what was released since."
         )
-    typer.echo(f"All {found.rows} rows are in order. Head: {found.head}")
+    there = {0: "", 1: " The receipt's entry is there."}.get(
+        len(receipt or []), f" The entries of all {len(receipt or [])} receipts are there."
+    )
+    typer.echo(f"All {found.rows} rows are in order.{there} Head: {found.head}")

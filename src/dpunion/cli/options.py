@@ -15,7 +15,7 @@ from dpunion.errors import BadParameter
 
 if TYPE_CHECKING:
     from dpunion.counts import Counts
-    from dpunion.requests import Charge, Run, Words
+    from dpunion.requests import Charge, Run
 
 CREDENTIALS = re.compile(r"secret|password|token|credential|access\W?key|account\.key", re.IGNORECASE)
 """Names of settings whose values are secret: Spark's own list, and what its connectors use."""
@@ -44,11 +44,30 @@ WeakBudget = Annotated[
     ),
 ]
 AlgorithmName = Annotated[
-    str, typer.Option("--algorithm", "-a", help="See 'Algorithms' below.", rich_help_panel=TUNING)
+    str, typer.Option("--algorithm", "-a", help="See 'Algorithms' above.", rich_help_panel=TUNING)
 ]
+
+
+class WholeOrAuto:
+    """The type of an option that is a whole number, or the word auto."""
+
+
+def whole_or_auto(value: Any) -> Any:
+    """Return a whole number, or the word as it is, which whoever takes it may refuse."""
+    with contextlib.suppress(ValueError):
+        return int(value)
+    return value
+
+
 MaxItems = Annotated[
-    int | None,
-    typer.Option(help="At most this many items of each person count.", rich_help_panel=TUNING, show_default=False),
+    WholeOrAuto | None,
+    typer.Option(
+        parser=whole_or_auto,
+        metavar="number or auto",
+        help="At most this many items of each person count; auto, funnel's default: a private look chooses.",
+        rich_help_panel=TUNING,
+        show_default=False,
+    ),
 ]
 CalibrationName = Annotated[
     str | None,
@@ -82,14 +101,6 @@ Settings = Annotated[
         show_default=False,
     ),
 ]
-TokenizerName = Annotated[
-    str,
-    typer.Option("--tokenizer", help="Texts: words, whitespace, treebank or icu.", rich_help_panel=DATA),
-]
-DropUrls = Annotated[bool, typer.Option("--drop-urls", help="Texts: leave out web addresses.", rich_help_panel=DATA)]
-Sentences = Annotated[
-    bool, typer.Option("--sentences", help="n-grams do not cross the end of a sentence.", rich_help_panel=DATA)
-]
 Source = Annotated[list[str], typer.Argument(metavar="SOURCE...", help="What to read.", show_default=False)]
 UserColumn = Annotated[
     str, typer.Option("--user", "-u", help="The column that says whose row it is.", rich_help_panel=DATA)
@@ -98,7 +109,8 @@ Query = Annotated[
     str | None,
     typer.Option(
         "--query",
-        help="What to read of a database, in SQL. It may keep, drop or change a row by that row, or by the same "
+        help="What to read of a database, or of Parquet files as the table 'source', in SQL. It may keep, drop or "
+        "change a row by that row, or by the same "
         "person's rows, alone: no LIMIT, HAVING, sample, window or join over other people's rows.",
         rich_help_panel=DATA,
     ),
@@ -195,6 +207,7 @@ Sort = Annotated[
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.", rich_help_panel=OUTPUT)]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but errors.", rich_help_panel=OUTPUT)]
 
 ALGORITHM_HELP = (
     "[bold]Algorithms[/bold]: funnel, policy-gaussian, policy-laplace, weighted-gaussian, weighted-laplace, "
@@ -227,29 +240,6 @@ class ReadingOptions(Group):
 
 
 @option_group
-class TextOptions(Group):
-    """How texts are split."""
-
-    tokenizer: TokenizerName = "words"
-    drop_urls: DropUrls = False
-    sentences: Sentences = False
-
-    def words(self, column: str, lengths: str | None = None) -> Words:
-        """Return the column of texts with these options."""
-        from dpunion.requests import Words
-
-        return Words(column, self.tokenizer, lengths or (1, 1), self.drop_urls, self.sentences)
-
-    def check_texts(self, text: str | None, ngrams: str | None) -> None:
-        """Refuse these options for ready items."""
-        if text is None and (ngrams is not None or self.values() != TextOptions().values()):
-            raise BadParameter(
-                "n-grams and tokenizers are for texts.",
-                "Name the column of texts with 'text' (--text), or leave them out.",
-            )
-
-
-@option_group
 class OutputOptions(Group):
     """Where the result goes."""
 
@@ -257,6 +247,7 @@ class OutputOptions(Group):
     sort: Sort = None
     force: Force = False
     as_json: AsJson = False
+    quiet: Quiet = False
 
 
 @option_group
@@ -306,18 +297,18 @@ class AlgorithmOptions(Group):
     user_order: Order = None
     settings: Settings = None
 
-    def build(self) -> Any:
-        """Return the algorithm; refuse what it does not have."""
-        from dpunion.algorithms import algorithm_named
-
-        given = {name: value for name in ALGORITHM_OPTIONS if (value := getattr(self, name)) is not None}
+    def asked(self) -> dict[str, Any]:
+        """Return the algorithm's name and its parameters, as `release` and `plan` take them."""
+        given: dict[str, Any] = {
+            name: value for name in ALGORITHM_OPTIONS if (value := getattr(self, name)) is not None
+        }
         for setting in self.settings or []:
             key, _, value = setting.partition("=")
             parameter = key.strip().replace("-", "_")
             if parameter in given:
                 raise BadParameter(f"The parameter {parameter!r} is given more than once.", "Give it once.")
             given[parameter] = plain_value(value.strip())
-        return algorithm_named(self.algorithm, **given)
+        return {"algorithm": self.algorithm, **given}
 
 
 @option_group

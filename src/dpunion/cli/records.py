@@ -7,10 +7,14 @@ import re
 import urllib.parse
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dpunion.cli.options import ALGORITHM_OPTIONS
 from dpunion.errors import CannotWrite
+
+if TYPE_CHECKING:
+    from dpunion.ngrams.plans import NgramPlan
+    from dpunion.plans import Plan
 
 SUFFIX = ".private.toml"
 HEAD = "# Private: how this release was made. Not part of the release.\n"
@@ -22,7 +26,7 @@ FILE_URL = re.compile(r"(sqlite|duckdb)://", re.IGNORECASE)
 POSTGRESQL = re.compile(
     r"postgres(?:ql)?://(?:[^@/?#]*@)?([A-Za-z0-9._-]*(?::\d{1,5})?(?:/[A-Za-z0-9._-]*)?)", re.IGNORECASE
 )
-STORAGE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/[^@?]*(?:\?[^@=]*)?")
+STORAGE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/[^@?]*(?:\?[^@=]*)?|abfss?://[a-z0-9-]+@[a-z0-9.]+(?:/[^@?]*)?")
 SECRET_SETTING = re.compile(r"(passw(or)?d|passfile|secret)\s*=", re.IGNORECASE)
 
 
@@ -53,19 +57,21 @@ def check_outputs(targets: Sequence[Path], place: Path | None, read: Mapping[str
         raise CannotWrite(problem, "Move it away, or choose another name for the output.")
 
 
-def record_configuration(place: Path | None, options: dict[str, Any], algorithm: Any = None) -> None:
+def record_configuration(place: Path | None, options: dict[str, Any], plan: Plan | NgramPlan) -> None:
     """Write the options of a release as a file for --config, whole or not at all.
 
     Guarantees: mode 0600; no password; nothing from the data; --charge-again is never repeated by a record.
     """
     from dpunion.files import OWNER_ONLY, atomic_file
+    from dpunion.menus import AUTO
+    from dpunion.plans import Plan
 
     if place is None:
         return
     values = {key: value for key, value in options.items() if value is not None and value is not False and value != []}
-    if algorithm is not None:
-        parameters = algorithm.parameters()
-        values |= {"algorithm": algorithm.name}
+    if isinstance(plan, Plan):
+        parameters = plan.algorithm.parameters() | ({} if plan.look is None else {"max_items_per_user": AUTO})
+        values |= {"algorithm": plan.algorithm.name}
         values |= {key: parameters.pop(key) for key in ALGORITHM_OPTIONS if key in parameters}
         values |= {"set": [f"{key}={value}" for key, value in parameters.items()]}
     lines = [_line(key.replace("_", "-"), value) for key, value in values.items() if key not in NEVER_RECORDED]

@@ -1,8 +1,8 @@
-"""The commands release, ngrams, plan and demo."""
+"""The commands release, ngrams and demo."""
 
 from __future__ import annotations
 
-import json
+import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,10 +14,8 @@ from dpunion.cli.groups import Group, in_groups, option_group
 from dpunion.cli.options import (
     ALGORITHM_HELP,
     DATA,
-    OUTPUT,
     TUNING,
     AlgorithmOptions,
-    AsJson,
     Config,
     CountOptions,
     EngineOptions,
@@ -28,20 +26,22 @@ from dpunion.cli.options import (
     PrivacyOptions,
     ReadingOptions,
     TestKey,
-    TextOptions,
 )
 from dpunion.cli.records import check_outputs, record_configuration, record_place
+from dpunion.cli.telling import AboutOptions
+from dpunion.cli.texts import Normalize, TextOptions
 from dpunion.errors import AlreadyReleased, BadParameter
 
 if TYPE_CHECKING:
-    from dpunion.plans import Plan
+    from dpunion.ngrams.plans import Ngrams
 
 FIRST_LINES = 12
 
 RELEASE_HELP = f"""Release as many items as possible of the union of people's sets, privately.
 
 SOURCE is one or more files or quoted patterns: Parquet, Arrow IPC, CSV, TSV or JSONL (also .gz, .zst); a folder of
-Parquet files; a database (postgresql://..., SQLite or DuckDB file) with --query; or - for standard input.
+Parquet files; either at s3://, gs://, abfs:// or, one file, https://; a Delta or Iceberg table; a database
+(postgresql://..., SQLite or DuckDB file) or Parquet files with --query; or - for standard input.
 
 [bold]Examples[/bold]
 
@@ -63,18 +63,6 @@ Parquet files; a database (postgresql://..., SQLite or DuckDB file) with --query
 
 [bold]Exit codes[/bold]: 0 done, 1 a bug in dpunion, 2 a bad option, 3 bad data, 4 cannot write, 5 the ledger refused,
 6 made before: it is where it was asked for, and nothing was charged, 130 interrupted."""
-
-PLAN_HELP = f"""Show every number of a release before any data is read.
-
-[bold]Examples[/bold]
-
-  [cyan]dpunion plan -e 1 -d 1e-6[/cyan]
-
-  [cyan]dpunion plan -e 1 -d 1e-6 --counts --html budget.html[/cyan]
-
-  [cyan]dpunion plan -e 3 -d 1e-5 --algorithm weighted-gaussian --calibration published --json[/cyan]
-
-{ALGORITHM_HELP}"""
 
 NGRAMS_HELP = """Release n-grams of people's texts, length by length, privately (DPNE and beyond).
 
@@ -114,9 +102,16 @@ class ItemOptions(Group):
         str | None,
         typer.Option("--ngrams", help="Texts: n-grams of these lengths, like 1-3, as one set.", rich_help_panel=DATA),
     ] = None
-    normalize: Annotated[
-        str, typer.Option(help="nfc, nfc-lower or exact: what is done to items first.", rich_help_panel=DATA)
-    ] = "nfc"
+    granularity: Annotated[
+        str | None,
+        typer.Option(
+            "--granularity",
+            help="Dates and timestamps: hour, day, week, month or year.",
+            rich_help_panel=DATA,
+            show_default=False,
+        ),
+    ] = None
+    normalize: Normalize = None
     known: Annotated[
         Path | None,
         typer.Option("--known", help="A public list to leave out, so that new items are found.", rich_help_panel=DATA),
@@ -137,6 +132,8 @@ class ItemOptions(Group):
                 "There is no known list to include.", "Name it with 'known' (--known), or leave this out."
             )
         texts.check_texts(self.text, self.ngrams)
+        if self.text is not None and self.granularity is not None:
+            raise BadParameter("A granularity is for items, not for texts.", "Leave out --granularity.")
 
     def values(self) -> dict[str, Any]:
         """Return the options by their names, a single column as one text."""
@@ -144,10 +141,42 @@ class ItemOptions(Group):
 
     def asked(self, texts: TextOptions) -> dict[str, Any]:
         """Return the items and the known list, as `release` takes them."""
-        from dpunion.requests import Known
+        from dpunion.requests import Dated, Known
 
         known = None if self.known is None else Known(self.known, include=self.include_known)
-        return {"item": self.item if self.text is None else texts.words(self.text, self.ngrams), "known": known}
+        items = self.item if self.granularity is None else Dated(self.item or (), self.granularity)
+        return {"item": items if self.text is None else texts.words(self.text, self.ngrams), "known": known}
+
+
+Longest = Annotated[int, typer.Option(help="The longest n-grams.", rich_help_panel=DATA)]
+
+
+@option_group
+class NgramOptions(Group):
+    """How n-grams are released, length by length."""
+
+    longest: Longest = 3
+    first: Annotated[
+        str,
+        typer.Option(help="Single tokens: funnel, policy-gaussian or weighted-gaussian.", rich_help_panel=TUNING),
+    ] = "funnel"
+    later: Annotated[str, typer.Option(help="Longer n-grams: one of the same three.", rich_help_panel=TUNING)] = (
+        "funnel"
+    )
+    spurious_rate: Annotated[
+        float, typer.Option(help="Spurious n-grams, as a part of what was released before.", rich_help_panel=TUNING)
+    ] = 0.01
+    share_ratio: Annotated[
+        float, typer.Option(help="Each length's share of the budget over the one before.", rich_help_panel=TUNING)
+    ] = 1.0
+
+    def build(self) -> Ngrams:
+        """Return how n-grams are released. The defaults of Ngrams, which are tuned for n-grams, are left alone."""
+        from dpunion.ngrams.plans import Ngrams
+
+        chosen = (("first", self.first), ("later", self.later))
+        given: Any = {name: value for name, value in chosen if value != "funnel"} | {"longest": self.longest}
+        return Ngrams(**given, spurious_rate=self.spurious_rate, share_ratio=self.share_ratio)
 
 
 @answering
@@ -159,6 +188,7 @@ def release_command(
     texts: TextOptions,
     output: OutputOptions,
     ledger: LedgerOptions,
+    about: AboutOptions,
     tuning: AlgorithmOptions,
     counting: CountOptions,
     engine: EngineOptions,
@@ -183,10 +213,10 @@ def release_command(
         )
     own = {"memory_limit": memory_limit, "unsafe_test_key": unsafe_test_key, "out_folder": out_folder}
     _make(
-        (reading, privacy, texts, output, ledger, engine, counting),
+        (reading, privacy, texts, output, ledger, engine, counting, about),
         items.values() | own,
         config,
-        algorithm=tuning.build(),
+        **tuning.asked(),
         **items.asked(texts),
     )
 
@@ -200,45 +230,35 @@ def ngrams_command(
     texts: TextOptions,
     output: OutputOptions,
     ledger: LedgerOptions,
+    about: AboutOptions,
     counting: CountOptions,
     engine: EngineOptions,
-    longest: Annotated[int, typer.Option(help="The longest n-grams.", rich_help_panel=DATA)] = 3,
-    normalize: Annotated[
-        str, typer.Option(help="nfc-lower, nfc or exact: what is done to tokens first.", rich_help_panel=DATA)
-    ] = "nfc-lower",
-    first: Annotated[
-        str,
-        typer.Option(help="Single tokens: funnel, policy-gaussian or weighted-gaussian.", rich_help_panel=TUNING),
-    ] = "funnel",
-    later: Annotated[
-        str, typer.Option(help="Longer n-grams: one of the same three.", rich_help_panel=TUNING)
-    ] = "funnel",
-    spurious_rate: Annotated[
-        float, typer.Option(help="Spurious n-grams, as a part of what was released before.", rich_help_panel=TUNING)
-    ] = 0.01,
-    share_ratio: Annotated[
-        float, typer.Option(help="Each length's share of the budget over the one before.", rich_help_panel=TUNING)
-    ] = 1.0,
+    ngrams: NgramOptions,
+    normalize: Normalize = None,
     unsafe_test_key: TestKey = None,
     config: Config = None,
 ) -> None:
     """Release n-grams of people's texts, length by length."""
-    from dpunion.ngrams.plans import Ngrams
-
-    # The defaults of Ngrams, which are tuned for n-grams, are left alone.
-    named: Any = {name: value for name, value in (("first", first), ("later", later)) if value != "funnel"}
-    own = {"text": text, "normalize": normalize, "longest": longest, "first": first, "later": later}
-    own |= {"spurious_rate": spurious_rate, "share_ratio": share_ratio, "unsafe_test_key": unsafe_test_key}
+    own = {"text": text, "normalize": normalize, "unsafe_test_key": unsafe_test_key} | ngrams.values()
     _make(
-        (reading, privacy, texts, output, ledger, engine, counting),
+        (reading, privacy, texts, output, ledger, engine, counting, about),
         own,
         config,
-        algorithm=Ngrams(longest=longest, **named, spurious_rate=spurious_rate, share_ratio=share_ratio),
+        algorithm=ngrams.build(),
         item=texts.words(text),
     )
 
 
-Groups = tuple[ReadingOptions, PrivacyOptions, TextOptions, OutputOptions, LedgerOptions, EngineOptions, CountOptions]
+Groups = tuple[
+    ReadingOptions,
+    PrivacyOptions,
+    TextOptions,
+    OutputOptions,
+    LedgerOptions,
+    EngineOptions,
+    CountOptions,
+    AboutOptions,
+]
 
 
 def _make(groups: Groups, own: dict[str, Any], config: Path | None, *, algorithm: Any, **asked: Any) -> None:
@@ -249,16 +269,18 @@ def _make(groups: Groups, own: dict[str, Any], config: Path | None, *, algorithm
     from dpunion.pipeline import release
     from dpunion.requests import Folder
 
-    reading, privacy, texts, output, ledger, engine, counting = groups
+    reading, privacy, texts, output, ledger, engine, counting, about = groups
     out_folder = own.get("out_folder")
     engine.check(out_folder)
     targets = output.out or []
     place = record_place(targets, out_folder)
     if out_folder is None and (output.as_json or not targets):
         check_standard_output()
-    read = {"source": reading.source, "known list": own.get("known"), "ledger": ledger.ledger, "configuration": config}
+    read = {"source": reading.source, "known list": own.get("known"), "list of stop words": texts.stop_words}
+    read |= {"ledger": ledger.ledger, "configuration": config}
     check_outputs(targets, place, read)
-    source, charge = engine.source(reading), ledger.charge()
+    source, charge, told = engine.source(reading), ledger.charge(), about.about()
+    asked |= {"null_users": reading.null_users, "normalize": own["normalize"], "sort": output.sort}
     try:
         with engine.running(own.get("memory_limit"), overwrite=output.force) as run:
             made = release(
@@ -270,22 +292,19 @@ def _make(groups: Groups, own: dict[str, Any], config: Path | None, *, algorithm
                 algorithm=algorithm,
                 counts=counting.asked(),
                 query=reading.query,
-                null_users=reading.null_users,
-                normalize=own["normalize"],
                 out=targets if out_folder is None else Folder(out_folder),
-                sort=output.sort,
                 charge=charge,
-                run=run,
+                run=dataclasses.replace(run, about=told),
                 unsafe_test_key=own["unsafe_test_key"],
                 **asked,
             )
     except AlreadyReleased as already:
         answer_again(already, targets, overwrite=output.force, as_json=output.as_json)
     with delivering(made, [made.stored] if made.stored else targets):
-        recorded = [group.values() for group in (reading, privacy, texts, ledger, engine, counting)]
+        recorded = [group.values() for group in (reading, privacy, texts, ledger, engine, counting, about)]
         options = {name: value for group in recorded for name, value in group.items()}
         options |= {"out": output.out, "sort": output.sort} | own
-        record_configuration(place, options, None if made.results else algorithm)
+        record_configuration(place, options, made.plan)
         if made.stored is not None:
             say(f"Released to {made.stored}.\n{made.statement}")
         else:
@@ -293,44 +312,10 @@ def _make(groups: Groups, own: dict[str, Any], config: Path | None, *, algorithm
 
 
 @answering
-@in_groups
-def plan_command(
-    privacy: PrivacyOptions,
-    tuning: AlgorithmOptions,
-    counting: CountOptions,
-    as_json: AsJson = False,
-    html: Annotated[
-        Path | None,
-        typer.Option(
-            "--html",
-            help="Draw how likely an item is released, by the number of people who hold it, into this page.",
-            rich_help_panel=OUTPUT,
-            show_default=False,
-        ),
-    ] = None,
-    force: Force = False,
-) -> None:
-    """Show every number of a release before any data is read."""
-    from dpunion.pipeline import plan
-
-    planned = plan(tuning.build(), **privacy.values(), counts=counting.asked())
-    if html is not None:
-        from dpunion.report import check_page, plan_page, write_page
-
-        check_page(html, overwrite=force)
-        write_page(html, plan_page(planned), overwrite=force)
-        typer.echo(f"Written to {html}.", err=True)
-    if as_json:
-        typer.echo(json.dumps(planned.to_dict(), indent=1))
-    else:
-        _print_plan(planned)
-
-
-@answering
 def demo_command(
-    out: Annotated[Path, typer.Option("--out", "-o", help="Where to write the release.")] = Path(
-        "demo-release.parquet"
-    ),
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Where to write the release, if anywhere.", show_default=False)
+    ] = None,
     force: Force = False,
 ) -> None:
     """Make a private release from the bundled sample and show what it looks like.
@@ -344,43 +329,21 @@ def demo_command(
     from dpunion.requests import Run
     from dpunion.samples import debian_depends
 
-    check_target(out, overwrite=force)
-    check_outputs([out], None, {"source": debian_depends()})
+    if out is not None:
+        check_target(out, overwrite=force)
+        check_outputs([out], None, {"source": debian_depends()})
     console = Console(highlight=False, soft_wrap=True)
-    command = f"dpunion release debian_depends.parquet --user user --item item --epsilon 1 --delta 1e-6 --out {out}"
-    console.print(f"[bold]$ {command}[/bold]\n")
+    command = "$ dpunion release debian_depends.parquet --user user --item item --epsilon 1 --delta 1e-6"
+    console.print(f"{command} --out {out}\n" if out else f"{command}\n", markup=False, style="bold")
     with progress_bar() as progress:
         run = Run(progress=progress)
         released = release(debian_depends(), user="user", item="item", epsilon=1.0, delta=1e-6, run=run)
-        released.write(out, overwrite=force)
+        if out is not None:
+            released.write(out, overwrite=force)
     for name in released.items[:FIRST_LINES]:
         console.print("  " + escape_controls(name), markup=False)
     console.print(f"  ... {len(released):,} items in all\n", markup=False)
-    console.print(f"Written to {out}\n", markup=False, style="bold")
+    if out is not None:
+        console.print(f"Written to {out}\n", markup=False, style="bold")
     console.print(released.statement, markup=False)
-
-
-def _print_plan(planned: Plan) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    from dpunion.budget import guarantee
-    from dpunion.statements import expected_precision
-
-    values = planned.to_dict()
-    parameters = values.pop("parameters")
-    sensitivity = values.pop("sensitivity")
-    table = Table(show_header=False, box=None, pad_edge=False)
-    rounds, _ = values.pop("rounds", []), values.pop("counts", None)
-    for name, value in (values | {f"  {key}": value for key, value in parameters.items()}).items():
-        table.add_row(name.replace("_", " "), f"{value:.6g}" if isinstance(value, float) else str(value))
-    for number, one in enumerate(rounds, 1):
-        numbers = ", ".join(f"{key} {value:.4g}" for key, value in one.items())
-        table.add_row(f"round {number}", numbers)
-    table.add_row("sensitivity", f"{sensitivity['norm']} norm at most {sensitivity['bound']:.6g}")
-    console = Console(highlight=False)
-    console.print(table)
-    if planned.counts is not None:
-        console.print("\n" + "\n".join(expected_precision(planned.counts)), markup=False)
-    console.print("\n" + "\n".join(guarantee(planned.budget, subject="A list made by this plan")), markup=False)
-    console.print("\nNo data was read. These numbers are public.", style="dim")
+    console.print("\nThe command above does the same after: dpunion sample", markup=False)

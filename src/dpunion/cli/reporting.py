@@ -10,15 +10,15 @@ import typer
 from dpunion.cli.answers import answering
 from dpunion.cli.options import OUTPUT, Force
 
-REPORT_HELP = """Turn a release into one page that people can read: what was released, what was guaranteed and how.
+REPORT_HELP = """Turn a release into a page to read and to sign: what it means for one person, the list, and the plan.
 
 [bold]Examples[/bold]
 
-  [cyan]dpunion release posts.parquet -u author -i word -e 1 -d 1e-6 --out release.json[/cyan]
+  [cyan]dpunion release posts.parquet -u author -i word -e 1 -d 1e-6 --title "Words" --out release.json[/cyan]
 
   [cyan]dpunion report release.json --out release.html[/cyan]
 
-The page needs no network, works on a phone, in the dark and in print."""
+The page needs no network, and is made for desks, phones, dark mode and print."""
 
 
 @answering

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import ClassVar, Protocol, TypeVar
 
 import numpy as np
 
@@ -39,10 +39,13 @@ BURDEN = 2**40
 """So many units are a burden of 1; with MOST_COUNTED items it stays below 2^54."""
 
 
-class Step(Protocol):
-    """One step of counting.
+Held = TypeVar("Held", contravariant=True)  # noqa: PLC0105 - what a step sees of people
 
-    number: 0, 1 or 2: which noise it takes. length: how many sums there are.
+
+class AnyStep(Protocol[Held]):
+    """One step: noisy sums of what people give, by what they hold.
+
+    number: which noise it takes, a different one for each step. length: how many sums there are.
     """
 
     number: ClassVar[int]
@@ -53,11 +56,15 @@ class Step(Protocol):
     @property
     def sensitivity(self) -> Sensitivity: ...
 
-    def add_up(self, holdings: Holdings) -> Int64s:
+    def add_up(self, held: Held, /) -> Int64s:
         """Add up what the users give, in whole units: int64[length].
 
         Guarantees: one user moves the sums by at most the sensitivity.
         """
+
+
+Step = AnyStep[Holdings]
+"""A step of counting, which sees who holds what of the list."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from dpunion.counts import Counted, CountsPlan
+from dpunion.looks import LookPlan
+from dpunion.menus import MenuPlan
 from dpunion.ngrams.candidates import Level
 from dpunion.ngrams.plans import LengthResult, NgramPlan
 from dpunion.plans import Plan
@@ -21,6 +23,9 @@ from dpunion.requests import Folder, Request, Run, is_on_spark
 
 if TYPE_CHECKING:
     from dpunion.counting.counted import Measure
+
+Planned = Plan | MenuPlan | NgramPlan
+"""What is fixed before any data is read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +69,7 @@ class Engine(Protocol):
     @property
     def notes(self) -> tuple[str, ...]: ...
 
-    def check(self, request: Request, plan: Plan | NgramPlan) -> None:
+    def check(self, request: Request, plan: Planned) -> None:
         """Refuse what the engine cannot do.
 
         Guarantees: nothing is read, started or charged.
@@ -74,12 +79,18 @@ class Engine(Protocol):
         """Return what the source is called, without anything secret."""
 
     def read(
-        self, request: Request, plan: Plan | NgramPlan, key: RunKey, start_reading: Callable[[], None]
+        self, request: Request, plan: Planned, key: RunKey, start_reading: Callable[[], None]
     ) -> AbstractContextManager[Any]:
         """Read everybody's sets, bounded as planned, or everybody's texts.
 
         Guarantees: before start_reading is called no row is looked at; what is refused by then depends on names, header
         lines and schemas alone.
+        """
+
+    def look(self, held: Any, look: LookPlan, key: RunKey) -> list[float]:
+        """Return the noisy numbers of people in the classes of a look.
+
+        Guarantees: each person counts once, in the class of that person's own set; nothing but noisy sums comes out.
         """
 
     def select(self, held: Any, plan: Plan | NgramPlan, key: RunKey) -> Chosen:

@@ -4,11 +4,24 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 HIDDEN_FROM_NUMBA: list[str] = []
 """Modules that numba does not find while it is imported. The command adds yaml, without which no settings are read from
 the current folder."""
+
+LISTENERS: list[Callable[[bool], None]] = []
+"""The last one is told True when a kernel is compiled, because it was not kept by an earlier run, and then False."""
+
+
+@contextlib.contextmanager
+def listening(listener: Callable[[bool], None]) -> Iterator[None]:
+    """Tell this listener, and no other, about compiling meanwhile."""
+    LISTENERS.append(listener)
+    try:
+        yield
+    finally:
+        LISTENERS.remove(listener)
 
 
 @contextlib.contextmanager

@@ -14,6 +14,7 @@ import hashlib
 import os
 import stat
 import sys
+import threading
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -23,12 +24,13 @@ import llvmlite.ir
 import numpy as np
 import numpy.typing as npt
 
-from dpunion.kernels import hidden_from_numba
+from dpunion.kernels import LISTENERS, hidden_from_numba
 
 with hidden_from_numba():
     import numba
     import numba.core.caching
     import numba.core.config
+    import numba.core.event
     import numba.extending
     from numba.core.runtime import rtsys
 
@@ -39,6 +41,39 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 # Versions of numba for which it was tested that compiled kernels need its runtime and nothing else: see load_overload.
 LOADS_ALONE = numba.__version__.startswith("0.68.")
+
+
+class _Depth(threading.local):
+    """How deep a thread is in kernels that are compiled because others need them."""
+
+    value = 0
+
+
+class CompilingTold(numba.core.event.Listener):  # type: ignore[misc]
+    """Passes on to whoever listens that this thread begins to compile, and that it is done.
+
+    numba announces what it really compiles, and not what it loads.
+    """
+
+    def __init__(self) -> None:
+        self._depth = _Depth()
+
+    def on_start(self, event: Any) -> None:  # noqa: ARG002 - numba's interface
+        """Say that compiling begins, once for all that one kernel needs."""
+        self._depth.value += 1
+        if self._depth.value == 1:
+            for listener in LISTENERS[-1:]:
+                listener(True)
+
+    def on_end(self, event: Any) -> None:  # noqa: ARG002 - numba's interface
+        """Say that it has ended."""
+        self._depth.value -= 1
+        if self._depth.value == 0:
+            for listener in LISTENERS[-1:]:
+                listener(False)
+
+
+numba.core.event.register("numba:compile", CompilingTold())
 
 
 def kernel(function: F) -> F:

@@ -118,15 +118,15 @@ def gaussian_deltas(epsilon: float, mus: Float64s) -> Float64s:
 
 
 @inlined
-def gift(need: float, others: float, least: float, share: float, remaining: float) -> float:
+def gift(need: float, others: float, least: float, share: float, aim: float) -> float:
     """Return the most that a round gives a novel item beside `others` alive items that need at least `least`.
 
-    The round gives every item y = q * need, with the largest q <= share/remaining that keeps the l2 norm within
+    The round gives every item y = q * need, with the largest q <= aim that keeps the l2 norm within
     `share`: so y falls when others need more, and is largest when they need just `least`.
     """
     if need <= 0.0:
         return 0.0
-    most = min(share, need * share / remaining)
+    most = min(share, need * aim)
     return min(most, share / math.sqrt(need * need + others * least * least) * need)
 
 
@@ -150,7 +150,7 @@ def final_values(
     for row in range(crowds.size):
         for i in range(count):
             score = start + i * step
-            mean = score + share * gift(cutoff - score, crowds[row], least, share, share * share)
+            mean = score + share * gift(cutoff - score, crowds[row], least, share, 1.0 / share)
             out[row, i] = upper_tail((threshold - mean) / (share * stddev))
     return out
 
@@ -167,7 +167,7 @@ def crowd_values(
     least: float,
     cutoff: float,
     share: float,
-    remaining: float,
+    aim: float,
     stddev: float,
 ) -> Float64s:
     """Carry values back over one round: shift by what the round gives, with the crowd thinned on the way.
@@ -187,7 +187,7 @@ def crowd_values(
         for i in range(points):
             logs[i] = math.log(logs[i]) if logs[i] > 0.0 else -math.inf
         for i in range(count):
-            shift = share * gift(cutoff - (start + i * step), crowds[row], least, share, remaining)
+            shift = share * gift(cutoff - (start + i * step), crowds[row], least, share, aim)
             out[row, i] = interpolate(logs, (i + shift / step) / stride, 0.5 * spread * spread)
     return out
 

@@ -1,4 +1,4 @@
-"""Splitting UTF-8 text into lower-cased words, over bytes: one pass to look, one to write.
+"""Splitting UTF-8 text into words, lower-cased or as written, over bytes: one pass to look, one to write.
 
 What a character is comes from `unicode_words`, frozen at one version of Unicode, not from the running Python.
 """
@@ -30,6 +30,7 @@ LONG = 64  # in the flags of a text only: it may have a long run of marks
 LONG_RUN = 32  # marks in a row; no language comes near (UAX 15 counts on at most 30)
 APOSTROPHE = 0x27
 CURLY_APOSTROPHE = 0x2019
+CAPITAL_A = 0x41
 
 # Values of `Tables.ascii` that are not themselves word characters.
 GAP = 0
@@ -57,6 +58,16 @@ def tables() -> Tables:
     by_byte[:128] = np.where(classes[:128] & WORD, lower[:128], GAP)
     by_byte[APOSTROPHE] = QUOTE
     return Tables(by_byte, classes, lower)
+
+
+@functools.cache
+def cased_tables() -> Tables:
+    """Return the tables with which words keep their capitals: each character is its own lower case."""
+    known = tables()
+    codes = np.arange(known.lower.size, dtype=np.uint32)
+    by_byte = known.ascii.copy()
+    by_byte[:128] = np.where(known.classes[:128] & WORD, codes[:128], known.ascii[:128])
+    return Tables(by_byte, known.classes, codes)
 
 
 @kernel
@@ -233,7 +244,7 @@ def split_text(
             continue
         code, width = decode(data, at)
         if kind == BEYOND and classes[code] & WORD:
-            if code == SIGMA:
+            if code == SIGMA and lower[CAPITAL_A] != CAPITAL_A:
                 small = sigma_at(data, at + width, end, out, word, used, classes)
             else:
                 small = int(np.int64(lower[code]))

@@ -9,6 +9,7 @@ fixed when the account is opened, so that the total holds even if each budget is
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from dpunion.algorithms import CountGaussian, DpSips, Funnel, PolicyGaussian, WeightedGaussian
 from dpunion.budget import SMALLEST_DELTA, SMALLEST_EPSILON, Budget
@@ -83,24 +84,37 @@ def _holds(caps: Amounts, guard: float) -> bool:
 
 
 def charge_for_plan(plan: Plan) -> Amounts:
-    """Return what a release with this plan costs, in either composition, rounded up."""
+    """Return what a release with this plan costs, in either composition, rounded up.
+
+    What is released beside the list, such as counts, adds its squared mu, and its own rounding.
+    """
     base = 1.0 + plan.rounding_slack
     # The noise was raised by the slack because rounding may raise the sensitivity by it: the ratio is the unraised one.
-    mu = plan.sensitivity.bound * base / plan.scale
+    selecting = (plan.sensitivity.bound * base / plan.scale) ** 2
+    beside = math.fsum(stddev**-2.0 for stddev in plan.beside)
+    mu, rounding = math.sqrt(selecting + beside), EPSILON_SLACK * (1 + len(plan.beside))
     match plan.algorithm:
         case WeightedGaussian() | PolicyGaussian() | CountGaussian():
             # The certificate's delta is at least the chance of t novel items alone, for every t.
-            return charge_for_gaussian(plan.budget, mu, plan.delta_used)
+            return charge_for_gaussian(plan.budget, mu, plan.delta_used, rounding)
         case Funnel():
-            # Theorem A: delta_G(epsilon; mu_t) + p_t <= delta_used, and mu_t^2 >= (1 - c_1^2) mu^2 for every t.
+            # Theorem A: delta_G(epsilon; mu_t) + p_t <= delta_used, and mu_t^2 >= (1 - c_1^2) selecting + beside for
+            # every t; a larger epsilon than the certificate's makes what is taken off smaller.
             epsilon, _ = calibration_target(plan.budget.epsilon, plan.budget.delta)
-            least = gaussian_delta(epsilon, mu * math.sqrt(1.0 - plan.algorithm.first_share))
-            return charge_for_gaussian(plan.budget, mu, plan.delta_used - least * (1.0 - GUARD))
+            least = gaussian_delta(epsilon, math.sqrt(selecting * (1.0 - plan.algorithm.first_share) + beside))
+            certified = plan.delta_used if plan.look is None else plan.look.delta
+            return charge_for_gaussian(plan.budget, mu, certified - least * (1.0 - GUARD), rounding)
         case DpSips():
             # Half of delta is shared out over the rounds for novel items; the rounds' 1/stddev^2 add up to mu^2.
-            return charge_for_gaussian(plan.budget, mu, plan.budget.delta / 2.0)
+            return charge_for_gaussian(plan.budget, mu, plan.budget.delta / 2.0, rounding)
         case _:
             return charge_for_budget(plan.budget)
+
+
+def charge_for_menu(plans: Sequence[Plan]) -> Amounts:
+    """Return what a release costs that follows any of these plans: of each number the largest."""
+    charges = [charge_for_plan(plan).values() for plan in plans]
+    return Amounts(*(max(numbers) for numbers in zip(*charges, strict=True)))
 
 
 def charge_for_gaussian(budget: Budget, mu: float, novelty: float, rounding: float = EPSILON_SLACK) -> Amounts:

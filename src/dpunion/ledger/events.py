@@ -104,6 +104,16 @@ class Account:
         """Say whether the charge fits into what is left."""
         return (self.spent + charge).fits(self.caps, self.composition)
 
+    @property
+    def spent_share(self) -> float:
+        """Return the spent part of the budget: of the numbers that are added up, the one that is used up first."""
+        return max(_part(getattr(self.spent, name), getattr(self.caps, name)) for name in COUNTED[self.composition])
+
+    def more_like(self, charge: Amounts) -> int:
+        """Return how many further releases with this charge fit into what is left."""
+        priced = [name for name in COUNTED[self.composition] if getattr(charge, name) > 0]
+        return min((getattr(self.remaining, name) // getattr(charge, name) for name in priced), default=0)
+
     @classmethod
     def opened_by(cls, event: Event) -> Account:
         """Return the account that an opened row describes."""
@@ -118,6 +128,7 @@ class Account:
             "composition": self.composition.value,
             "epsilon": self.caps.epsilon / EPSILON_UNITS,
             "delta": self.caps.delta / DELTA_UNITS,
+            "spent_share": self.spent_share,
         }
         if self.composition is Composition.ADDITIVE:
             left = self.remaining
@@ -126,8 +137,7 @@ class Account:
                 "delta_left": left.delta / DELTA_UNITS,
             }
         for name in COUNTED[self.composition]:
-            cap = getattr(self.caps, name)
-            values[f"{name}_left_share"] = getattr(self.remaining, name) / cap if cap else 0.0
+            values[f"{name}_left_share"] = _part(getattr(self.remaining, name), getattr(self.caps, name))
         return values
 
 
@@ -148,6 +158,12 @@ class Entry:
     details: dict[str, Any]
     outputs: tuple[tuple[str, str], ...] = ()
 
+    @property
+    def about(self) -> dict[str, Any]:
+        """Return what was said of the release, title, owner and note among it; older entries say nothing."""
+        found = self.details.get("about")
+        return found if isinstance(found, dict) else {}
+
     def to_dict(self) -> dict[str, Any]:
         """Return the entry for people."""
         return {
@@ -158,6 +174,8 @@ class Entry:
             "delta": self.charge.delta / DELTA_UNITS,
             "algorithm": self.details.get("plan", {}).get("algorithm", ""),
             "written": self.written,
+            **{name: str(self.about.get(name, "")) for name in ("title", "owner", "note", "version")},
+            **{name: list(map(str, self.about.get(name, []))) for name in ("sources", "columns")},
             "outputs": [{"path": path, "sha256": digest} for path, digest in self.outputs],
         }
 
@@ -227,6 +245,10 @@ class Book:
 
     def _spend(self, account: Account, amounts: Amounts) -> None:
         self.accounts[account.name] = Account(account.name, account.composition, account.caps, account.spent + amounts)
+
+
+def _part(some: int, whole: int) -> float:
+    return some / whole if whole else 0.0
 
 
 def _details(event: Event) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import re
 from collections.abc import Iterable
@@ -10,6 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from dpunion.about import Charged
 from dpunion.checks import as_choice
 from dpunion.errors import (
     BadParameter,
@@ -24,26 +26,19 @@ from dpunion.foreign import ForeignErrors
 from dpunion.ledger.addresses import store_at
 from dpunion.ledger.amounts import DELTA_UNITS, EPSILON_UNITS, Amounts, Composition
 from dpunion.ledger.chain import ChainReader, append
-from dpunion.ledger.events import Account, Book, Entry, EntryState, Event, EventKind
+from dpunion.ledger.events import Account, Book, EntryState, Event, EventKind
 from dpunion.ledger.fingerprints import sha256_of
-from dpunion.ledger.refusals import pair, refuse_charge, refuse_repeat
+from dpunion.ledger.overviews import Overview
+from dpunion.ledger.refusals import pair, refuse_charge, refuse_dataset, refuse_repeat
 from dpunion.ledger.store import Store
 
 if TYPE_CHECKING:
+    from dpunion.menus import MenuPlan
     from dpunion.plans import Plan
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 RECEIPT = re.compile(r"(?:.*#)?([0-9]{1,18}):([0-9a-f]{8,64})")
 RECEIPT_DIGITS = 16
-
-
-@dataclass(frozen=True, slots=True)
-class Overview:
-    """All datasets and entries; head is the last row's `number:hash`, worth keeping elsewhere."""
-
-    accounts: tuple[Account, ...]
-    entries: tuple[Entry, ...]
-    head: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,10 +124,11 @@ class Ledger:
     def reserve(
         self,
         dataset: str,
-        charge: Plan | Amounts,
+        charge: Plan | MenuPlan | Amounts,
         release_fingerprint: str,
         *,
         note: dict[str, Any] | None = None,
+        about: dict[str, Any] | None = None,
         sources: list[dict[str, Any]] | None = None,
         charge_again: bool = False,
         test_key: bool = False,
@@ -140,7 +136,8 @@ class Ledger:
         """Take what a release costs out of the dataset's budget, before any data is read.
 
         charge: the release's plan, or amounts from `ledger.accounts` with a public note that says what they are for.
-        sources: size and time of what will be read (`fingerprints.source_states`), by which a change is seen later.
+        about: what people want to know: title, owner, note; sources as named, columns, version.
+        sources: size and time of what will be read (`reading.states`), by which a change is seen later.
         charge_again: grant it, and charge it, even if the same release was made or begun before.
 
         Guarantees:
@@ -154,7 +151,7 @@ class Ledger:
                 "Leave out the test key, or the ledger.",
             )
         amounts, plan = _priced(charge)
-        details = {"plan": note or plan, "charge_again": charge_again, "sources": sources}
+        details = {"plan": note or plan, "charge_again": charge_again, "sources": sources, "about": about or {}}
         # Refusing needs no lock: the answer was true at the moment of this look.
         with self._store.transaction(write=False) as session:
             book = self._reader.book(session)
@@ -206,10 +203,7 @@ class Ledger:
         """Return the dataset's account if the release may be granted; raise the reason if not."""
         account = book.accounts.get(dataset)
         if account is None:
-            raise LedgerError(
-                f"The ledger {self.name} has no dataset of that name.",
-                "Open it with `dpunion ledger open`, or look with `dpunion ledger show`.",
-            )
+            refuse_dataset(self.name, dataset, list(book.accounts))
         if not details["charge_again"]:
             made = (entry for entry in book.entries.values() if entry.dataset == dataset)
             same = [entry for entry in made if entry.fingerprint == release_fingerprint]
@@ -267,14 +261,28 @@ class Reservation:
         }
 
     @property
-    def sentence(self) -> LedgerNote:
-        """Return the sentence that a release's statement says about the ledger."""
-        caps = self.account.caps
-        sentence = (
-            f"It is entry {self.receipt} of the dataset {self.account.name!r}, whose releases together are held to "
-            f"{pair(caps)} by {self.account.composition.value} composition."
+    def charged(self) -> Charged:
+        """Return the entry for the release itself: what was charged, and what was spent and left then."""
+        account, charge = self.account, self._event.amounts
+        after = dataclasses.replace(account, spent=account.spent + charge)
+        return Charged(
+            **self.facts,
+            composition=account.composition.value,
+            total_epsilon=account.caps.epsilon / EPSILON_UNITS,
+            total_delta=account.caps.delta / DELTA_UNITS,
+            before=account.spent_share,
+            after=after.spent_share,
+            more=after.more_like(charge),
+            written=self._event.written,
         )
-        return LedgerNote(sentence, self.facts)
+
+    @property
+    def sentence(self) -> str:
+        """Return the sentence that a release's statement says about the ledger."""
+        return (
+            f"It is entry {self.receipt} of the dataset {self.account.name!r}, whose releases together are held to "
+            f"{pair(self.account.caps)} by {self.account.composition.value} composition."
+        )
 
     @property
     def staying(self) -> LedgerNote:
@@ -352,14 +360,15 @@ class Reservation:
             error.add_note(note)
 
 
-def _priced(charge: Plan | Amounts) -> tuple[Amounts, dict[str, Any]]:
+def _priced(charge: Plan | MenuPlan | Amounts) -> tuple[Amounts, dict[str, Any]]:
     if isinstance(charge, Amounts):
         if min(charge.values()) < 0:
             raise InternalError("a negative charge")
         return charge, {}
-    from dpunion.ledger.accounts import charge_for_plan
+    from dpunion.ledger.accounts import charge_for_menu
+    from dpunion.menus import MenuPlan
 
-    return charge_for_plan(charge), charge.to_dict()
+    return charge_for_menu(charge.plans if isinstance(charge, MenuPlan) else [charge]), charge.to_dict()
 
 
 def _head(sequence: int, digest: str) -> str:

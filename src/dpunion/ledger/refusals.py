@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
-from dpunion.errors import AlreadyReleased, BudgetExhausted, UnfinishedRelease
+from dpunion.checks import nearest
+from dpunion.errors import AlreadyReleased, BudgetExhausted, LedgerError, UnfinishedRelease
 from dpunion.ledger.amounts import COUNTED, DELTA_UNITS, EPSILON_UNITS, Amounts, Composition, decimal
 from dpunion.ledger.events import Account, Entry, EntryState
 
@@ -32,6 +33,17 @@ def refuse_repeat(ledger: str, same: list[Entry], sources: list[dict[str, Any]] 
             )
 
 
+def refuse_dataset(ledger: str, name: str, known: list[str]) -> NoReturn:
+    """Refuse a dataset that was never opened: with the names there are, which are the operator's own, and a guess."""
+    near = nearest(name, known)
+    guess = "" if near is None else f"Did you mean {near!r}? "
+    names = ", ".join(map(repr, known[:MOST_NAMES])) + (" and more" if len(known) > MOST_NAMES else "")
+    raise LedgerError(
+        f"The ledger {ledger} has no dataset {name!r}. It has: {names or 'none'}.",
+        f"{guess}Open a new one with `dpunion ledger open`, or look with `dpunion ledger show`.",
+    )
+
+
 def refuse_charge(account: Account, charge: Amounts) -> NoReturn:
     """Raise what is asked for, what is left and what to do."""
     remedy = (
@@ -56,6 +68,7 @@ def refuse_charge(account: Account, charge: Amounts) -> NoReturn:
     )
 
 
+MOST_NAMES = 20
 WORDS = {"mu_squared": "Gaussian", "novelty": "novel-item", "rounding": "rounding"}
 
 

@@ -18,7 +18,7 @@ from dpunion.budget import Budget
 from dpunion.calibration import rounding
 from dpunion.calibration.composition import candidate_threshold, geometric_shares
 from dpunion.checks import check_real, check_whole
-from dpunion.composing import Gaussians, compose, counting_target, plan_first, plan_steps, slack_of
+from dpunion.composing import STEPS, Gaussians, compose, plan_first, plan_steps, slack_of, steps_target
 from dpunion.counts import Counts, CountsPlan
 from dpunion.errors import BadParameter
 from dpunion.mechanisms import Mechanism, mechanism_on_candidates
@@ -27,9 +27,9 @@ from dpunion.plans import Plan, as_algorithm, real_in
 LONGEST = 10
 MOST_NGRAMS = 2**63 - 1
 
-# On public candidates nothing is paid for novel items, so more rounds and a sharper line than Funnel's own are best
-# (tuned on public film reviews).
-LATER = Funnel(max_items_per_user=500, rounds=6, first_share=0.2, keep_margin=0.75)
+# On public candidates nothing is paid for novel items, so a sharper line than Funnel's own is best (tuned on public
+# film reviews).
+LATER = Funnel(max_items_per_user=500, keep_fraction=1.2, keep_margin=1.75)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -253,7 +253,7 @@ def plan_ngrams(settings: Ngrams, budget: Budget, counts: Counts | None = None) 
             delta = rounding.funnel_target(budget.epsilon, delta)
     shares = settings.shares
     if counts is not None:
-        epsilon, delta = counting_target(budget, epsilon, delta)
+        epsilon, delta = steps_target(budget, epsilon, delta, STEPS)
         shares = (*((1.0 - counts.share) * one for one in shares), *counts.shares)
     composed = compose(settings.first, epsilon, delta, shares)
     opening = plan_first(settings.first, budget, composed)
@@ -267,5 +267,8 @@ def plan_ngrams(settings: Ngrams, budget: Budget, counts: Counts | None = None) 
 
 
 def highest_threshold(stddev: float, rate: float) -> float:
-    """Return what no threshold on candidates can exceed: |S|/|V| is at least 1/|S| >= 1/MAX_ITEMS."""
-    return candidate_threshold(stddev, rate / MAX_ITEMS)
+    """Return what no threshold on candidates can exceed: |S|/|V| is at least 1/|S| >= 1/MAX_ITEMS.
+
+    Half of the rate, as a walk of several rounds may pass its threshold in any of them.
+    """
+    return candidate_threshold(stddev, 0.5 * rate / MAX_ITEMS)

@@ -1,10 +1,13 @@
 """Where the data comes from: files, databases, frames and Python objects -> batches of (user, value) text columns.
 
     files        Parquet, Arrow IPC (file or stream), CSV, TSV, JSON Lines; the text ones plain, .gz or .zst;
-                 one path, a list of paths or a glob pattern; a directory of Parquet files, partitioned or not
+                 one path, a list of paths or a glob pattern; a directory of Parquet files, partitioned or not;
+                 on this machine, at s3://, gs:// or abfs://, or a single file at https://
+    tables       Delta Lake and Iceberg, at their current snapshot
     databases    PostgreSQL by its URL, SQLite and DuckDB files, each with a query
     input        "-" for standard input
-    frames       pandas, polars, pyarrow, DuckDB: anything with `__arrow_c_stream__`
+    frames       pandas, polars, pyarrow, DuckDB: anything with `__arrow_c_stream__`; LazyFrames, Datasets, Scanners,
+                 DeltaTables, tables of pyiceberg, iterables of record batches
     objects      an iterable of (user, value) pairs, a mapping from users to iterables of values
 
 A value may be a key of several columns: then its columns are given as a list, and one text for each key comes out, see
@@ -34,7 +37,10 @@ from dpunion.reading.databases import DatabasePart, PasswordInUrl, database_part
 from dpunion.reading.delimited import DelimitedPart
 from dpunion.reading.frames import FramePart, is_frame
 from dpunion.reading.jsonlines import JsonLinesPart
+from dpunion.reading.lazy import BatchesPart, LazyPart, lazy_part, yields_batches
 from dpunion.reading.locate import DataFile, Format, locate
+from dpunion.reading.logged import table_part
+from dpunion.reading.moments import Granularity, refuse_without_moments
 from dpunion.reading.objects import PAIRS, PairsPart
 from dpunion.reading.queries import QueryMixesPeople
 from dpunion.reading.stdin import NAME, input_part
@@ -66,12 +72,13 @@ def open_rows(
     query: str | None = None,
     input_format: str | None = None,
     null_users: NullUserPolicy = NullUserPolicy.REFUSE,
+    granularity: Granularity | None = None,
     on_progress: Callable[[float], None] | None = None,
     on_reading: Callable[[], None] | None = None,
 ) -> Rows:
     """Open a source and return its rows; columns are named or numbered from 0, or None for Python objects.
 
-    value: one column, or a list of columns that make a key together.
+    value: one column, or a list of columns that make a key together. granularity: how finely their dates are read.
     query: what to read of a database, which needs one. input_format: what standard input holds, "csv", "tsv", "jsonl"
     or "arrow", where its first bytes do not tell.
     on_progress gets the fraction of the input that was read, from 0.0 to 1.0, never decreasing. on_reading is called
@@ -82,8 +89,10 @@ def open_rows(
     - what is refused before on_reading depends on names, header lines and schemas alone, on nobody's row;
     - no error carries a value of the data, neither in its text nor in its causes.
     """
-    cleaner, columns = _cleaner(user, value, kind, null_users)
-    wanted, parts = _prepared(source, user, columns, cleaner, query, input_format, on_reading or (lambda: None))
+    cleaner, columns = _cleaner(user, value, kind, null_users, granularity)
+    wanted, parts = _prepared(
+        source, user, columns, cleaner, query, input_format, on_reading or (lambda: None), granularity
+    )
     return Rows(_pieces(parts, wanted, kind.rows_per_batch, on_progress or (lambda _: None)), cleaner)
 
 
@@ -95,18 +104,23 @@ def check_source(
     kind: ValueKind,
     query: str | None = None,
     input_format: str | None = None,
+    granularity: Granularity | None = None,
 ) -> None:
     """Refuse what can be refused without reading rows: files, formats, columns, types, queries.
 
     Guarantees:
     - nothing of a source that can be read only once is lost: what was looked at of standard input is read again.
     """
-    cleaner, columns = _cleaner(user, value, kind, NullUserPolicy.REFUSE)
-    _prepared(source, user, columns, cleaner, query, input_format, lambda: None)
+    cleaner, columns = _cleaner(user, value, kind, NullUserPolicy.REFUSE, granularity)
+    _prepared(source, user, columns, cleaner, query, input_format, lambda: None, granularity)
 
 
 def _cleaner(
-    user: ColumnName, value: ColumnNames, kind: ValueKind, null_users: NullUserPolicy
+    user: ColumnName,
+    value: ColumnNames,
+    kind: ValueKind,
+    null_users: NullUserPolicy,
+    granularity: Granularity | None,
 ) -> tuple[Cleaner, tuple[ColumnName, ...]]:
     """Return the cleaner for the rows, and the value's columns."""
     columns = (value,) if value is None or isinstance(value, str | int) else tuple(value)
@@ -114,7 +128,7 @@ def _cleaner(
     if not columns or (len(columns) > 1 and kind is ValueKind.TEXT):
         raise BadParameter(f"There are {len(columns)} columns of {kind.value}s.", "Name one.")
     named = labels[0] if len(labels) == 1 else labels
-    return Cleaner(_label(user, "user"), named, kind, null_users), columns
+    return Cleaner(_label(user, "user"), named, kind, null_users, granularity), columns
 
 
 def _label(column: ColumnName, default: str) -> str:
@@ -129,6 +143,7 @@ def _prepared(
     query: str | None,
     input_format: str | None,
     on_reading: Callable[[], None],
+    granularity: Granularity | None = None,
 ) -> tuple[Wanted, list[SourcePart]]:
     """Return the checked parts of a source; on_reading is called between the checks without and with rows."""
     paths = _paths(source)
@@ -138,14 +153,17 @@ def _prepared(
             "Leave it out: the suffix of a file says its format.",
         )
     database = database_part(source, query)
-    if paths is None and not is_frame(source):
+    lazy: LazyPart | BatchesPart | None = lazy_part(source) if paths is None else None
+    if paths is None and lazy is None and yields_batches(source, user):
+        lazy = BatchesPart(source)
+    if paths is None and lazy is None and not is_frame(source):
         if isinstance(source, bytes) or not isinstance(source, Iterable):
-            lazy = "Collect it first. " if hasattr(source, "collect") else ""
-            raise BadParameter(f"A {type(source).__name__} is not a source.", lazy + PAIRS)
+            raise BadParameter(f"A {type(source).__name__} is not a source.", PAIRS)
         if user is not None or (values[0] is not None and len(values) == 1):
             raise BadParameter(f"A {type(source).__name__} has no columns to name.", f"Name none. {PAIRS}")
         on_reading()
-        pairs = PairsPart(source, [part.name for part in cleaner.values.parts], cleaner.values.role)
+        pairs = PairsPart(source, cleaner.values.parts)
+        cleaner.expect_texts()
         return Wanted(0, tuple(range(1, len(cleaner.columns))), cleaner.values.role), [pairs]
     named = [column for column in values if isinstance(column, str | int) and not isinstance(column, bool)]
     if user is None or isinstance(user, bool) or len(named) < len(values):
@@ -157,18 +175,22 @@ def _prepared(
     parts: list[SourcePart]
     if database is not None:
         parts = [database]
+    elif lazy is not None:
+        parts = [lazy]
     elif paths is None:
         parts = [FramePart(source)]
     elif paths == [NAME]:
         parts = [input_part(input_format)]
     else:
-        parts = [file_part(file) for file in locate(paths)]
-    by_rows = [isinstance(part, JsonLinesPart | DatabasePart) and part.needs_rows for part in parts]
+        parts = [part for path in paths for part in path_parts(path)]
+    by_rows = [isinstance(part, JsonLinesPart | DatabasePart | BatchesPart) and part.needs_rows for part in parts]
     for late in (False, True):
         if late:
             on_reading()
         for part in (part for part, needs_rows in zip(parts, by_rows, strict=True) if needs_rows is late):
             part.check(wanted, cleaner.columns)
+    if granularity is not None and not isinstance(lazy, BatchesPart):
+        refuse_without_moments(cleaner.values.parts)
     return wanted, parts
 
 
@@ -179,6 +201,12 @@ def _paths(source: Any) -> list[str | os.PathLike[str]] | None:
     if isinstance(source, list | tuple) and source and all(isinstance(s, str | os.PathLike) for s in source):
         return list(source)
     return None
+
+
+def path_parts(path: str | os.PathLike[str]) -> list[SourcePart]:
+    """Return how the files that a path means are read, or the table that its folder is."""
+    table = table_part(path)
+    return [table] if table is not None else [file_part(file) for file in locate([path])]
 
 
 def file_part(file: DataFile) -> SourcePart:

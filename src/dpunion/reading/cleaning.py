@@ -17,6 +17,7 @@ from dpunion.errors import BadSource, NullUsers
 from dpunion.reading.columns import Piece
 from dpunion.reading.guard import attempt
 from dpunion.reading.key_columns import LONGEST_PART, KeyColumn, key_struct
+from dpunion.reading.moments import Granularity, MomentColumn
 from dpunion.reading.spelling import Column, Role, is_list, is_missing_possible, lengths
 from dpunion.threads import work_in_order
 
@@ -85,17 +86,29 @@ class Cleaner:
     - every text is valid UTF-8, and each column keeps one kind over all batches and files.
     """
 
-    def __init__(self, user: str, value: str | Sequence[str], kind: ValueKind, null_users: NullUserPolicy) -> None:
+    def __init__(
+        self,
+        user: str,
+        value: str | Sequence[str],
+        kind: ValueKind,
+        null_users: NullUserPolicy,
+        granularity: Granularity | None = None,
+    ) -> None:
         self.user = user
         self.kind = kind
         self.null_users = null_users
         self.users = Column(user, Role.USER)
-        self.values = Column(value, kind.role) if isinstance(value, str) else KeyColumn(value)
+        self.values = value_column(value, kind.role, granularity)
 
     @property
     def columns(self) -> tuple[Column, ...]:
         """The columns to read: the user's, then that of the values or those of the key."""
         return self.users, *self.values.parts
+
+    def expect_texts(self) -> None:
+        """Take values as texts from now on: Python objects are spelled before they are cleaned."""
+        names = [part.name for part in self.values.parts]
+        self.values = value_column(names if isinstance(self.values, KeyColumn) else names[0], self.kind.role, None)
 
     def apart(self) -> Cleaner:
         """Return a cleaner for another thread, with columns that are apart; see `Column`."""
@@ -167,6 +180,13 @@ class Cleaner:
             texts = texts.dictionary_decode()
         if len(texts):
             yield RowBatch(users, texts)
+
+
+def value_column(value: str | Sequence[str], role: Role, granularity: Granularity | None) -> Column:
+    """Return the column of the values, or that of the keys."""
+    if not isinstance(value, str):
+        return KeyColumn(value, granularity)
+    return Column(value, role) if granularity is None else MomentColumn(value, role, granularity)
 
 
 def flattened(users: Any, lists: Any, missing: Any, size: int, where: str) -> Iterator[tuple[Any, Any, Any]]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -25,7 +24,7 @@ from dpunion.reading.columns import (
     schema_names,
 )
 from dpunion.reading.guard import WRITE_AGAIN, attempt, attempt_each
-from dpunion.reading.locate import Partitions
+from dpunion.reading.locate import Partitions, Place, open_file
 from dpunion.reading.spelling import Column, Role, is_list
 
 BATCH_BYTES, PIECE_BYTES = 8 << 20, 32 << 20
@@ -49,7 +48,7 @@ class ParquetPart:
     - memory is bounded by a few batches, whatever the size of the file.
     """
 
-    path: Path
+    path: Place
     where: str
     size: int
     partitions: Partitions = ()
@@ -67,7 +66,7 @@ class ParquetPart:
 
     def pieces(self, wanted: Wanted, on_fraction: OnFraction) -> Iterator[Piece]:
         """Yield runs of row groups, to be read; of few large row groups, batches that were read here."""
-        source = attempt(lambda: pa.OSFile(str(self.path)), self.where)
+        source = attempt(lambda: open_file(self.path), self.where)
         file = self._open([], source)
         names = self._names(file.schema_arrow)
         positions = find_columns(names, wanted, self.where)
@@ -140,7 +139,10 @@ class ParquetPart:
 
     def _open(self, coded: list[str], source: Any = None, metadata: Any = None) -> Any:
         options = {"read_dictionary": coded, "pre_buffer": True, "page_checksum_verification": True}
-        return attempt(lambda: pq.ParquetFile(source or self.path, metadata=metadata, **options), self.where)
+        return attempt(
+            lambda: pq.ParquetFile(open_file(self.path) if source is None else source, metadata=metadata, **options),
+            self.where,
+        )
 
 
 def repeated(text: str | None) -> Any:
@@ -241,19 +243,19 @@ class ArrowPart:
     - a stream without its end marker is refused: it could be the beginning of a longer one.
     """
 
-    path: Path
+    path: Place
     where: str
     size: int
 
     def check(self, wanted: Wanted, columns: Sequence[Column]) -> None:
         """Check the wanted columns by the schema at the file's beginning."""
-        with attempt(lambda: pa.OSFile(str(self.path)), self.where) as file:
+        with attempt(lambda: open_file(self.path), self.where) as file:
             schema = attempt(lambda: open_ipc(file, None), self.where).schema
             expect_types(schema, wanted, columns, self.where)
 
     def batches(self, wanted: Wanted, on_fraction: OnFraction) -> Iterator[tuple[Any, ...]]:
         """Yield the wanted columns of each record batch; the other columns are not loaded."""
-        with attempt(lambda: pa.OSFile(str(self.path)), self.where) as file:
+        with attempt(lambda: open_file(self.path), self.where) as file:
             names = schema_names(attempt(lambda: open_ipc(file, None), self.where).schema, self.where)
             positions = find_columns(names, wanted, self.where)
             fields = sorted(positions)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn, Protocol, runtime_checkable
 
+from dpunion.checks import nearest
 from dpunion.errors import BadParameter, DamagedSource, UnknownColumn
 from dpunion.reading.guard import attempt
 from dpunion.reading.spelling import Column, Role
@@ -151,10 +151,10 @@ def refuse_column(names: Sequence[str], column: str | int, where: str, said: str
     """
     label = f"column {column!r}" if isinstance(column, str) else f"column number {column} (counted from 0)"
     named = names if said is None else [name for name in names if _is_word(name, said)]
-    near = difflib.get_close_matches(str(column), named, n=1) if isinstance(column, str) else []
-    hint = f"Did you mean {near[0]!r}?" if near else "Name one of these columns."
+    near = nearest(column, named) if isinstance(column, str) else None
+    hint = f"Did you mean {near!r}?" if near is not None else "Name one of these columns."
     if said is not None:
-        hint = hint if near else "Check the spelling; names that may come from rows are not listed."
+        hint = hint if near is not None else "Check the spelling; names that may come from rows are not listed."
         raise UnknownColumn(f"There is no {label} in {where}.", hint)
     shown = ", ".join(repr(name) for name in names[:MOST_NAMES_SHOWN])
     more = f" and {len(names) - MOST_NAMES_SHOWN} more" if len(names) > MOST_NAMES_SHOWN else ""

@@ -61,14 +61,19 @@ REASONS: tuple[tuple[str, type[BadSource], str, str], ...] = (
     ("ProgrammingError", BadSource, "does not understand the query", f"Check its spelling and its names. {TRY_IT}"),
     ("ParserException", BadSource, "does not understand the query", f"Check its spelling. {TRY_IT}"),
     ("BinderException", BadSource, "does not understand the query", f"Check the names of columns. {TRY_IT}"),
-    ("CatalogException", BadSource, "does not understand the query", f"Check the names of tables. {TRY_IT}"),
+    (
+        "CatalogException",
+        BadSource,
+        "does not understand the query",
+        f"Check the names of tables; files that were named are the table 'source'. {TRY_IT}",
+    ),
     ("ConversionException", DamagedSource, "met a value that the query cannot handle", TRY_IT),
     ("OutOfRangeException", DamagedSource, "met a value that the query cannot handle", TRY_IT),
     (
         "PermissionException",
         BadSource,
-        "may read nothing but itself",
-        "Leave other files and extensions out of the query.",
+        "may read nothing but what was named as the source",
+        "Name files as the source, and select from the table 'source'; leave extensions out of the query.",
     ),
     (
         "OutOfMemoryException",

@@ -4,7 +4,8 @@
     sqlite:///path, a SQLite file       known by its first bytes
     duckdb:///path, a DuckDB file       known by its first bytes
 
-Three slashes go before a relative path, four before an absolute one.
+Three slashes go before a relative path, four before an absolute one. With a query, Parquet files are a database too:
+see `file_queries`.
 """
 
 from __future__ import annotations
@@ -19,9 +20,13 @@ from typing import Any
 from dpunion.errors import BadParameter, BadSource, DamagedSource, SourceNotFound
 from dpunion.reading.columns import OnFraction, Wanted, find_columns
 from dpunion.reading.drivers import Driver, DuckDB, PostgreSQL, SQLite
+from dpunion.reading.file_queries import FilesInDuckDB
 from dpunion.reading.locate import COMPRESSIONS, FORMATS
+from dpunion.reading.logged import ICEBERG_SCHEME
 from dpunion.reading.queries import warn_of_mixing
 from dpunion.reading.spelling import Column
+from dpunion.reading.stores import is_stored
+from dpunion.reading.web import is_web
 
 POSTGRESQL = ("postgresql", "postgres")
 FILES: dict[str, Callable[[Path], Driver]] = {"sqlite": SQLite, "duckdb": DuckDB}
@@ -35,7 +40,10 @@ PASSWORD = re.compile(r"://[^/?#]*:[^@]+@|[?&](ssl)?password=.")
 PUBLIC_URL = re.compile(
     r"postgres(?:ql)?://(?:[^@/?#]*@)?([A-Za-z0-9._-]*)(?::\d{1,5})?(?:/([A-Za-z0-9._-]*))?(?:\?[^@]*)?"
 )
-SUPPORTED_URLS = "Supported are postgresql://…, sqlite:///path and duckdb:///path."
+SUPPORTED_URLS = (
+    "Supported are the databases postgresql://…, sqlite:///path and duckdb:///path, the object stores s3://, gs:// and"
+    " abfs://, tables as iceberg://catalog/space.table, and https://."
+)
 
 
 class PasswordInUrl(UserWarning):
@@ -85,14 +93,16 @@ class DatabasePart:
 
 
 def database_part(source: Any, query: str | None) -> DatabasePart | None:
-    """Return the part for a database, None when the source is none; a query goes with databases only."""
+    """Return the part for a database, or for a query over Parquet files; None when there is no query to run."""
     if isinstance(source, list | tuple) and any(is_database(one) for one in source):
         raise BadParameter("A database is in a list of sources.", "Read a database alone, by a query that joins all.")
-    if not is_database(source):
+    paths = source if isinstance(source, list | tuple) else [source]
+    is_files = not is_database(source) and all(isinstance(one, str | os.PathLike) for one in paths)
+    if not is_database(source) and (query is None or not is_files or source in ("", "-")):
         if query is not None:
             raise BadParameter(
-                "A query was given, but the source is not a database.",
-                "Leave the query out, or name a database: postgresql://…, a SQLite file or a DuckDB file.",
+                "A query was given, but the source is neither a database nor files.",
+                "Leave the query out, or name a database or Parquet files.",
             )
         return None
     if query is None or not query.strip().strip(";"):
@@ -101,13 +111,14 @@ def database_part(source: Any, query: str | None) -> DatabasePart | None:
             'Say what to read, for example query="select author, word from posts" (--query on the command line).',
         )
     warn_of_mixing(query)
-    return DatabasePart(driver_of(os.fspath(source)), query.strip().rstrip(";"))
+    driver = FilesInDuckDB(paths) if is_files else driver_of(os.fspath(source))
+    return DatabasePart(driver, query.strip().rstrip(";"))
 
 
 def is_database(source: object) -> bool:
     """Say whether a source is a URL or the path of a database file."""
     if isinstance(source, str) and SCHEME.match(source):
-        return True
+        return not (is_stored(source) or is_web(source) or source.startswith(ICEBERG_SCHEME))
     if not isinstance(source, str | os.PathLike):
         return False
     path = Path(os.fspath(source)).expanduser()

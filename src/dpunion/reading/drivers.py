@@ -24,6 +24,7 @@ AS_TEXT = "Cast it to text in the query, for example cast({} as text)."
 # PostgreSQL's types with one text for each value. Not char(n), whose trailing blanks mean nothing, nor money and oid,
 # which the driver makes integers, nor numeric, where 1.0 and 1.00 are one value.
 POSTGRESQL_TYPES = {"text", "character varying", "name", "smallint", "integer", "bigint", "date", "boolean"}
+POSTGRESQL_TYPES |= {"timestamp without time zone", "timestamp with time zone"}  # which need a granularity
 
 # What SQLite stores has a type in each row, not in each column.
 SQLITE_KINDS = {1: pa.string(), 2: pa.int64(), 3: pa.float64(), 4: pa.binary()}

@@ -12,7 +12,7 @@ import os
 import re
 import stat
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TypeVar
 
 from dpunion.errors import BadSource
@@ -104,8 +104,24 @@ def matching(pattern: Path) -> list[Path]:
     """
     start, parts = Path(pattern.anchor), pattern.parts[1 if pattern.anchor else 0 :]
     found = sorted(set(_matches(start, parts, set())))
-    goes_on = parts[-1] == ANY_DEPTH or parts[-2:] == (ANY_DEPTH, "*")
-    return [path for path in found if not (goes_on and is_directory(status(path)))]
+    return [path for path in found if not (goes_on(parts) and is_directory(status(path)))]
+
+
+def goes_on(pattern: Sequence[str]) -> bool:
+    """Say whether a pattern, part by part, matches all that is in a folder that it matches."""
+    return pattern[-1] == ANY_DEPTH or tuple(pattern[-2:]) == (ANY_DEPTH, "*")
+
+
+def fits_pattern(parts: tuple[str, ...], pattern: tuple[str, ...]) -> bool:
+    """Say whether the pattern, part by part, means the path; ** means any number of folders."""
+    if not pattern:
+        return not parts
+    if pattern[0] == ANY_DEPTH:
+        plain = next((place for place, part in enumerate(parts) if part.startswith(".")), len(parts))
+        return any(fits_pattern(parts[skipped:], pattern[1:]) for skipped in range(plain + 1))
+    if not parts or (parts[0].startswith(".") and not pattern[0].startswith(".")):
+        return False
+    return fnmatch.fnmatchcase(parts[0], pattern[0]) and fits_pattern(parts[1:], pattern[1:])
 
 
 def _matches(folder: Path, parts: Sequence[str], seen: set[str]) -> Iterator[Path]:
@@ -153,7 +169,7 @@ def leads_on(entry: os.DirEntry[str]) -> bool:
     return False
 
 
-def shown(path: Path) -> str:
+def shown(path: PurePath) -> str:
     """Return a path with the values of partitions left out, for they are data."""
     pieces = ((part, *part.partition("=")) for part in path.parts)
-    return str(Path(*(f"{key}=…" if mark else part for part, key, mark, _ in pieces)))
+    return str(type(path)(*(f"{key}=…" if mark else part for part, key, mark, _ in pieces)))

@@ -87,6 +87,11 @@ def check_objects(values: Callable[[], Iterable[Any]], where: str) -> None:
     kinds = {name for kind in set(map(type, values())) if (name := name_of(kind)) is not None}
     if "float" in kinds and all(value != value for value in values() if isinstance(value, float)):  # noqa: PLR0124 - NaN
         kinds.remove("float")
+    if "timestamp" in kinds:
+        # subtle: Arrow would make one zone of all, and take those without one for UTC.
+        raise UnsupportedType(
+            f"A column of {where} holds Python datetimes as objects.", "Convert it with pandas.to_datetime first."
+        )
     if len(kinds) > 1:
         raise UnsupportedType(
             f"Mixed types: a column of {where} holds Python objects of several types.",

@@ -13,6 +13,7 @@ import pyarrow.types as pt
 
 from dpunion.keys import ESCAPES, SEPARATOR
 from dpunion.reading.guard import attempt
+from dpunion.reading.moments import Granularity, MomentColumn, refuse_without_moments
 from dpunion.reading.spelling import Column, Role, is_missing_possible
 from dpunion.sets.strings import string_buffers
 
@@ -29,9 +30,13 @@ class KeyColumn(Column):
     - different keys get different texts.
     """
 
-    def __init__(self, names: Sequence[str]) -> None:
+    def __init__(self, names: Sequence[str], granularity: Granularity | None = None) -> None:
         super().__init__(", ".join(names), Role.KEY)
-        self.columns = tuple(Column(name, Role.KEY) for name in names)
+        self.granularity = granularity
+        self.columns = tuple(
+            Column(name, Role.KEY) if granularity is None else MomentColumn(name, Role.KEY, granularity)
+            for name in names
+        )
 
     @property
     def parts(self) -> tuple[Column, ...]:
@@ -41,6 +46,8 @@ class KeyColumn(Column):
     def text(self, array: Any, where: str) -> Any:
         """Return the keys of one batch of structs: large_utf8[rows], null where a part is missing."""
         parts = [column.text(array.field(i), where) for i, column in enumerate(self.columns)]
+        if self.granularity is not None and all(column.kind is not None for column in self.columns):
+            refuse_without_moments(self.columns)
         return attempt(lambda: join_columns(parts), where)
 
 

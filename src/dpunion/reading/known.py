@@ -29,7 +29,7 @@ import pyarrow as pa
 from dpunion.errors import BadSource, DamagedSource, SourceNotFound, UnknownColumn
 from dpunion.formats import COLUMN, defuse_formula, is_utf8, restore_formula, unescape_controls
 from dpunion.keys import join_key
-from dpunion.normal_forms import nfc
+from dpunion.normal_forms import Normalization, nfc, normalize_text
 from dpunion.reading import file_part
 from dpunion.reading.blocks import read_blocks
 from dpunion.reading.cleaning import ValueKind
@@ -39,7 +39,6 @@ from dpunion.reading.guard import attempt
 from dpunion.reading.jsonlines import distinct, find_line_end
 from dpunion.reading.locate import COMPRESSIONS, FORMATS, Compression, DataFile, Format, data_file, file_size
 from dpunion.reading.spelling import Column, Role
-from dpunion.sets.encoding import Normalization, normalize_text
 from dpunion.tokens import words
 
 NGRAM_COLUMN = "ngram"
@@ -61,25 +60,28 @@ def read_known(
     columns: Sequence[str] = (COLUMN,),
     kind: ValueKind = ValueKind.ITEM,
     normalization: Normalization = Normalization.EXACT,
+    what: str = "known list",
 ) -> KnownItems:
     """Read a known list; columns: those of the key; kind, normalization: how the release spells its items.
+
+    what: how errors call it.
 
     Guarantees: a list of which something cannot be read, or is no text, is refused as a whole.
     """
     if isinstance(source, (str, os.PathLike)):
         path = Path(source).expanduser()
         if status(path) is None:
-            raise SourceNotFound(f"There is no file {path} with a known list.", "Check the path.")
-        texts = _texts(_read(path, columns), len(columns))
+            raise SourceNotFound(f"There is no file {path} with a {what}.", "Check the path.")
+        texts = _texts(_read(path, columns, what), len(columns))
         if texts is None:
-            raise DamagedSource(f"The known list {path} holds something other than texts.", _needs(columns))
-        digest = hashlib.sha256(attempt(path.read_bytes, f"known list {str(path)!r}"))
+            raise DamagedSource(f"The {what} {path} holds something other than texts.", _needs(columns))
+        digest = hashlib.sha256(attempt(path.read_bytes, f"{what} {str(path)!r}"))
     else:
         texts = _texts(_listed(source, columns), len(columns))
         if texts is None:
             each = "texts" if len(columns) == 1 else f"tuples of {len(columns)} texts"
             raise BadSource(
-                f"A known list must hold {each}.", f"Pass a file with {_named(columns)}, such a Release or an iterable."
+                f"A {what} must hold {each}.", f"Pass a file with {_named(columns)}, such a Release or an iterable."
             )
         digest = hashlib.sha256("\0".join(texts).encode())
     return KnownItems(tuple(sorted(set(_spelled(texts, kind, normalization)))), digest.hexdigest())
@@ -97,8 +99,9 @@ def _spelled(texts: Sequence[str], kind: ValueKind, normalization: Normalization
     """Return texts as the release would spell them; what is no single word stays, and no word equals it."""
     if kind is ValueKind.ITEM:
         return [normalize_text(text, normalization) for text in texts]
-    found = words(pa.array(texts, pa.large_string())).to_pylist()
-    return [one[0] if len(one) == 1 else nfc(text) for text, one in zip(texts, found, strict=True)]
+    found = words(pa.array(texts, pa.large_string()), normalization).to_pylist()
+    whole = [text if normalization is Normalization.EXACT else nfc(text) for text in texts]
+    return [one[0] if len(one) == 1 else text for text, one in zip(whole, found, strict=True)]
 
 
 def _listed(source: Any, columns: Sequence[str]) -> Iterable[Any] | None:
@@ -124,9 +127,9 @@ def _texts(items: Iterable[Any] | None, width: int) -> list[str] | None:
     return sorted({key[0] if width == 1 else join_key(key) for key in keys} - {""})
 
 
-def _read(path: Path, columns: Sequence[str]) -> list[Any] | None:
+def _read(path: Path, columns: Sequence[str], what: str) -> list[Any] | None:
     """Return what a file lists, texts or tuples; None when they are of other columns."""
-    where = f"known list {str(path)!r}"
+    where = f"{what} {str(path)!r}"
     *_, inner, last = ["", "", *(suffix.lower() for suffix in path.suffixes)]
     compression = COMPRESSIONS.get(last, Compression.NONE)
     suffix = last if compression is Compression.NONE else inner
@@ -141,7 +144,7 @@ def _read(path: Path, columns: Sequence[str]) -> list[Any] | None:
     else:
         raise BadSource(
             f"The suffix {last!r} of {where} does not name a format.",
-            f"A known list may be {', '.join(FORMATS)}, .txt or .json: convert it, or write it with dpunion.",
+            f"A {what} may be {', '.join(FORMATS)}, .txt or .json: convert it, or write it with dpunion.",
         )
     return [row[0] if len(columns) == 1 else row for row in rows]
 

@@ -1,5 +1,7 @@
 """From what the user calls a source to the files it means, each with its format by its suffix.
 
+The files are on this machine, in an object store (`stores`) or, one at a time, at an https address (`web`).
+
 A directory means all Parquet files below it, in order of path. Folders named key=value are partitions, as Hive, Spark,
 DuckDB, Polars and Arrow write them: the key is a column of the files below, with the value as text.
 """
@@ -12,16 +14,18 @@ import os
 import re
 import stat
 import urllib.parse
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Protocol
+from pathlib import Path, PurePath, PurePosixPath
+from typing import Any, NoReturn, Protocol
 
 import pyarrow as pa
 
 from dpunion.errors import BadSource, DamagedSource, SourceNotFound
-from dpunion.reading.folders import matching, shown, status, walk
-from dpunion.reading.tables import refuse_tables
+from dpunion.reading.folders import fits_pattern, goes_on, is_hidden, matching, shown, status, walk
+from dpunion.reading.stores import ObjectStore, StoredFile, is_stored, open_store
+from dpunion.reading.tables import refuse_stored_tables, refuse_tables
+from dpunion.reading.web import WebFile, fetch_file, is_web
 
 
 class Format(enum.Enum):
@@ -66,6 +70,10 @@ Partitions = tuple[tuple[str, str | None], ...]
 """Columns whose one value the folders of a file say: (name, value), in order of the path (sensitive)."""
 
 
+Place = Path | StoredFile | WebFile
+"""Where a file is."""
+
+
 class InputFile(Protocol):
     """Bytes of a text file, wherever they come from."""
 
@@ -106,7 +114,7 @@ class DataFile:
     - the values of its partitions, which are data, show neither in the repr nor in `where`.
     """
 
-    path: Path
+    path: Place
     format: Format
     compression: Compression
     size: int
@@ -123,11 +131,16 @@ class DataFile:
 
     def peek(self) -> Any:
         """Open for looking at the beginning."""
-        return pa.OSFile(str(self.path))
+        return open_file(self.path)
 
     def open(self) -> Any:
         """Open for reading it all."""
-        return pa.OSFile(str(self.path))
+        return open_file(self.path)
+
+
+def open_file(place: Place) -> Any:
+    """Open a file for reading, wherever it is: a pa.NativeFile one can jump about in."""
+    return pa.OSFile(str(place)) if isinstance(place, Path) else place.open()
 
 
 def locate(paths: Iterable[str | os.PathLike[str]]) -> list[DataFile]:
@@ -138,13 +151,17 @@ def locate(paths: Iterable[str | os.PathLike[str]]) -> list[DataFile]:
     - Parquet files of a table whose log says which rows count are refused, see `tables`.
     """
     files = [file for given in paths for file in expand(given)]
-    refuse_tables(file.path for file in files if file.format is Format.PARQUET)
+    refuse_tables(file.path for file in files if file.format is Format.PARQUET and isinstance(file.path, Path))
     return files
 
 
 def expand(given: str | os.PathLike[str]) -> list[DataFile]:
     """Return the file at a path, the files below a directory, or the files that match a pattern."""
     text = os.fspath(given)
+    if is_stored(text):
+        return stored_files(open_store(text))
+    if is_web(text):
+        return [data_file(fetch_file(text))]
     path = Path(text).expanduser()
     found = status(path) if text else None
     if found is not None:
@@ -160,7 +177,37 @@ def expand(given: str | os.PathLike[str]) -> list[DataFile]:
     raise SourceNotFound(f"There is no {named}.", f"Check the path; the current folder is {str(Path.cwd())!r}.")
 
 
-def data_file(path: Path, label: str = "") -> DataFile:
+def stored_files(store: ObjectStore) -> list[DataFile]:
+    """Return the files that an address in an object store means, as for paths of this machine."""
+    root = store.root
+    pattern = glob.has_magic(str(root)) and not store.exists(root)
+    if not pattern and not store.exists(root):
+        raise SourceNotFound(f"There is no file or folder {store.shown(root)!r}.", "Check the address.")
+    if not pattern and store.size_of(root) is not None:
+        refuse_stored_tables(store, [root] if is_parquet(root) else [])
+        return [data_file(StoredFile(store, root, store.size_of(root) or 0))]
+    if not pattern:
+        seen = [path.relative_to(root) for path, size in store.below(root).items() if size is not None]
+        found = [path for path in seen if not any(map(is_hidden, path.parts))]
+        refuse_stored_tables(store, [root / path for path in found] or [root / "any"])
+        places = [StoredFile(store, root / path, store.below(root)[root / path] or 0) for path in found]
+        return parquet_files(store.shown(root), found, places, lambda path: store.shown(root / path))
+    fixed = next(number for number, part in enumerate(root.parts) if glob.has_magic(part))
+    base, wanted = PurePosixPath(*root.parts[:fixed]), root.parts[fixed:]
+    if not base.parts:
+        raise SourceNotFound("The bucket is a pattern.", "Name the bucket, and a pattern in it.")
+    fitting = {p: size for p, size in store.below(base).items() if fits_pattern(p.relative_to(base).parts, wanted)}
+    matches = [path for path, size in fitting.items() if size is not None or not goes_on(wanted)]
+    if not matches:
+        raise SourceNotFound(f"No file matches the pattern {store.shown(root)!r}.", "Check the folder and the pattern.")
+    for path in matches:
+        if fitting[path] is None:
+            refuse_folder(f"file {store.shown(path)!r}")
+    refuse_stored_tables(store, [path for path in matches if is_parquet(path)])
+    return [data_file(StoredFile(store, path, fitting[path] or 0)) for path in matches]
+
+
+def data_file(path: Place, label: str = "") -> DataFile:
     """Return how to read the file at `path`, by its suffixes; label: the file as errors call it."""
     where = label or f"file {str(path)!r}"
     size = file_size(path, where)
@@ -175,16 +222,28 @@ def data_file(path: Path, label: str = "") -> DataFile:
     return DataFile(path, format_, compression, size, label=label)
 
 
-def file_size(path: Path, where: str) -> int:
+def is_parquet(path: PurePath) -> bool:
+    """Say whether a file is Parquet by its suffix."""
+    return FORMATS.get(path.suffix.lower()) is Format.PARQUET
+
+
+def refuse_folder(where: str) -> NoReturn:
+    """Refuse a folder in the place of a file."""
+    raise BadSource(
+        f"In the place of {where} there is a folder.",
+        "Name the files in it by a pattern, or the folder itself if it holds Parquet files.",
+    )
+
+
+def file_size(path: Place, where: str) -> int:
     """Return the number of bytes of a file; refuse what is none."""
+    if not isinstance(path, Path):
+        return path.size
     found = status(path)
     if found is None:
         raise BadSource(f"In the place of {where} there is a link to nowhere.", "Mend the link, or remove it.")
     if stat.S_ISDIR(found.st_mode):
-        raise BadSource(
-            f"In the place of {where} there is a folder.",
-            "Name the files in it by a pattern, or the folder itself if it holds Parquet files.",
-        )
+        refuse_folder(where)
     if not stat.S_ISREG(found.st_mode):
         # subtle: files are opened more than once, and what was read from a pipe is gone.
         raise BadSource(
@@ -201,21 +260,32 @@ def directory_files(root: Path) -> list[DataFile]:
     - a folder or file that cannot be looked at is refused, and so is a table whose log says which rows count;
     - values of partitions do not show in errors.
     """
-    files: list[DataFile] = []
     paths = sorted(walk(root), key=lambda path: path.relative_to(root).parts)
     refuse_tables(paths)
-    for path in paths:
-        name = str(root / shown(path.relative_to(root).parent) / path.name)
-        if FORMATS.get(path.suffix.lower()) is not Format.PARQUET:
+    found = [path.relative_to(root) for path in paths]
+    return parquet_files(str(root), found, paths, lambda path: str(root / shown(path.parent) / path.name))
+
+
+def parquet_files(
+    root: str, found: Sequence[PurePath], places: Sequence[Place], named: Callable[[Any], str]
+) -> list[DataFile]:
+    """Return the files that were found below a folder, with their partitions; refuse what is not Parquet.
+
+    found: their paths below it, whose folders may be named after data; named: how errors call one of these.
+    """
+    files: list[DataFile] = []
+    for path, place in zip(found, places, strict=True):
+        name = named(path)
+        if not is_parquet(path):
             raise BadSource(
-                f"File {name!r} in directory {str(root)!r} is not a Parquet file.",
-                f"Move it away, or name the files to read by a pattern such as {str(root / '**' / '*.parquet')!r}.",
+                f"File {name!r} in directory {root!r} is not a Parquet file.",
+                f"Move it away, or name the files to read by a pattern such as {root + '/**/*.parquet'!r}.",
             )
         label = f"file {name!r} (number {len(files) + 1} of its directory in order of path)"
-        partitions = partitions_of(path.relative_to(root).parent.parts, label)
-        files.append(DataFile(path, Format.PARQUET, Compression.NONE, file_size(path, label), partitions, label))
+        partitions = partitions_of(path.parent.parts, label)
+        files.append(DataFile(place, Format.PARQUET, Compression.NONE, file_size(place, label), partitions, label))
     if not files:
-        raise SourceNotFound(f"There is no Parquet file in directory {str(root)!r}.", "Check the path.")
+        raise SourceNotFound(f"There is no Parquet file in directory {root!r}.", "Check the path.")
     for file in files:
         if keys_of(file) != keys_of(files[0]):
             raise BadSource(

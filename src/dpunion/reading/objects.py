@@ -16,10 +16,12 @@ import pyarrow as pa
 from dpunion.errors import BadParameter, UnsupportedType
 from dpunion.reading.columns import OnFraction, Wanted
 from dpunion.reading.guard import attempt
+from dpunion.reading.moments import MomentColumn, object_kind, refuse_without_moments
 from dpunion.reading.spelling import KINDS_FOR_ROLE, Column, Role, TextKind
 
 PAIRS_PER_BATCH = 1 << 17
 NAME_PARTS = ' A tuple can be a key whose parts have names: item=["country", "device"].'
+DATED = ' Or say how finely datetimes are read, with names for the parts: Dated(["country", "at"], "day").'
 PAIRS = "Give (user, value) pairs, a mapping from users to lists of values, or files or frames with columns."
 
 
@@ -32,10 +34,10 @@ class PairsPart:
     - errors name types and positions, never values.
     """
 
-    def __init__(self, source: Iterable[Any], parts: Sequence[str], role: Role) -> None:
+    def __init__(self, source: Iterable[Any], values: Sequence[Column]) -> None:
         self.source = source
         self.users = Column("user", Role.USER)
-        self.values = tuple(Column(name, role) for name in parts)
+        self.values = tuple(values)
         self.where = "the mapping" if isinstance(source, Mapping) else "the pairs"
         self.size = 1
 
@@ -52,11 +54,18 @@ class PairsPart:
             users, values = zip(*batch, strict=True)
             parts = [values] if len(self.values) == 1 else split_keys(values, len(self.values), first)
             first += len(batch)
-            texts = (self._texts(part, column) for part, column in zip(parts, self.values, strict=True))
+            texts = [self._texts(part, column) for part, column in zip(parts, self.values, strict=True)]
+            if isinstance(self.values[0], MomentColumn) and all(column.kind is not None for column in self.values):
+                refuse_without_moments(self.values)
             yield self._texts(users, self.users), *texts
 
     def _texts(self, values: tuple[Any, ...], column: Column) -> Any:
-        kinds = {kind_of_class(kind, column.role, self.where) for kind in set(map(type, values))}
+        moments = isinstance(column, MomentColumn)
+        classes = {type(value) for value in values if not (moments and isinstance(value, dt.date))}
+        kinds = {kind_of_class(kind, column.role, self.where) for kind in classes}
+        if isinstance(column, MomentColumn):
+            kinds |= {object_kind(value) for value in values if isinstance(value, dt.date)}
+            values = tuple(column.object_text(one) if isinstance(one, dt.date) else one for one in values)
         for kind in sorted(kinds, key=str):
             column.see(kind, self.where)
         texts = [None if value is None else spelled(value) for value in values]
@@ -118,7 +127,8 @@ def kind_of_class(kind: type, role: Role, where: str) -> TextKind | None:
         choices = ", ".join(k.value for k in KINDS_FOR_ROLE[role])
         raise UnsupportedType(
             f"A value of {where} has type {kind.__name__}, which cannot be read as {role.value}.",
-            f"Turn it into one of: {choices}.{NAME_PARTS if issubclass(kind, tuple) else ''}",
+            f"Turn it into one of: {choices}.{NAME_PARTS if issubclass(kind, tuple) else ''}"
+            f"{DATED if issubclass(kind, dt.datetime) else ''}",
         )
     return found
 

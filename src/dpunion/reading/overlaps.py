@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
 import glob
 import os
 import re
@@ -11,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from dpunion.errors import CannotWrite
-from dpunion.reading.folders import is_hidden, walk
+from dpunion.reading.folders import fits_pattern, is_hidden, walk
 
 FILE_URL = re.compile(r"(?:sqlite|duckdb):///", re.IGNORECASE)
 OTHER_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
@@ -74,7 +73,7 @@ def _holds(source: Path, target: Path) -> bool:
     root = Path(os.path.realpath(Path(*parts[:plain])))
     reached = [place.relative_to(root).parts for place in _places(target) if place.is_relative_to(root)]
     found = glob.iglob(str(source), recursive=True)  # noqa: PTH207 - the pattern may be absolute
-    return any(_matches(place, parts[plain:]) for place in reached) or _is_among(target, map(Path, found))
+    return any(fits_pattern(place, parts[plain:]) for place in reached) or _is_among(target, map(Path, found))
 
 
 def _places(target: Path) -> set[Path]:
@@ -88,14 +87,3 @@ def _is_below(place: Path, folder: Path) -> bool:
 
 def _is_among(target: Path, files: Iterable[Path]) -> bool:
     return target.exists() and any(is_same(target, file) for file in files)
-
-
-def _matches(parts: tuple[str, ...], pattern: tuple[str, ...]) -> bool:
-    """Say whether the pattern, part by part, means the path; ** means any number of folders."""
-    if not pattern:
-        return not parts
-    if pattern[0] == "**":
-        return any(_matches(parts[skipped:], pattern[1:]) for skipped in range(len(parts) + 1))
-    if not parts or (parts[0].startswith(".") and not pattern[0].startswith(".")):
-        return False
-    return fnmatch.fnmatchcase(parts[0], pattern[0]) and _matches(parts[1:], pattern[1:])

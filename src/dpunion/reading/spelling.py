@@ -4,9 +4,10 @@
     text, categories of text        as it is        byte for byte     as it is
     integers of any width           decimal: -7     decimal: 42       refused
     dates                           2024-02-29      refused           refused
+    timestamps, dates coarser       see `moments`   refused           refused
     booleans                        true, false     refused           refused
-    floats, timestamps, times,      refused         refused           refused
-      decimals, binary, structs
+    floats, times, decimals,        refused         refused           refused
+      binary, structs
     lists of the above              each element    refused           each element (text)
 
 A part of a key of several columns is spelled as an item, but lists are refused.
@@ -25,7 +26,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from dpunion.errors import UnsupportedType
+from dpunion.errors import InternalError, UnsupportedType
 from dpunion.reading.guard import attempt
 from dpunion.sets.strings import Remembered
 
@@ -49,6 +50,8 @@ class TextKind(enum.Enum):
     INTEGER = "integer"
     DATE = "date"
     BOOLEAN = "boolean"
+    TIMESTAMP = "timestamp"
+    ZONED = "timestamp with time zone"
 
 
 KINDS_FOR_ROLE = {
@@ -197,6 +200,8 @@ def remedy_for(type_: Any, role: Role) -> str:
             return "Cast it to text or integer in the query that makes the data."
         case Role.KEY if is_list(type_):
             return "Unnest the list where the data is made: in a key of several columns each has one value per row."
+        case Role.ITEM | Role.KEY if pt.is_timestamp(type_):
+            return "Say how finely it is read: Dated(column, 'day') (--granularity day), or hour, week, month, year."
         case Role.ITEM | Role.KEY:
             return "Cast it to text, integer, date or boolean in the query that makes the data."
         case Role.TEXT:
@@ -234,6 +239,8 @@ def spell(array: Any, kind: TextKind) -> Any:
             return spell_dates(array.cast(pa.date32()))
         case TextKind.INTEGER | TextKind.BOOLEAN:
             return array.cast(pa.string())
+        case TextKind.TIMESTAMP | TextKind.ZONED:
+            raise InternalError("a timestamp without a granularity")
         case _:
             assert_never(kind)
 

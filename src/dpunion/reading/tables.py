@@ -7,25 +7,27 @@ would bring back people who were erased, so they are refused.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path, PurePosixPath
 
 from dpunion.errors import BadSource
 from dpunion.reading.folders import entries, shown
+from dpunion.reading.stores import ObjectStore
 
+DELTA, HUDI, ICEBERG = "Delta Lake", "Hudi", "Iceberg"
 # What reads the rows that count.
 REMEDIES = {
-    "Delta Lake": (
-        "In Python pass deltalake.DeltaTable(path).to_pyarrow_table() as the source; or export the rows that count with"
-        " DuckDB, copy (from delta_scan('path')) to 'rows.parquet'; or pass spark.read.format('delta').load(path)."
+    DELTA: (
+        "Install deltalake (pip install 'dpunion[delta]') and name the folder of the table itself, or in Python pass"
+        " DeltaTable(path); or pass spark.read.format('delta').load(path)."
     ),
-    "Hudi": "Pass the DataFrame spark.read.format('hudi').load(path) as the source, or export the rows that count.",
-    "Iceberg": (
-        "In Python pass the table's scan().to_arrow() of pyiceberg as the source; or export the rows that count with"
-        " DuckDB, copy (from iceberg_scan('path')) to 'rows.parquet'; or pass spark.table(name)."
+    HUDI: "Pass the DataFrame spark.read.format('hudi').load(path) as the source, or export the rows that count.",
+    ICEBERG: (
+        "Install pyiceberg (pip install 'dpunion[iceberg]') and name the table as iceberg://catalog/space.table, or"
+        " its newest metadata file, or in Python pass catalog.load_table(name); or pass spark.table(name)."
     ),
 }
-MARKS = {"_delta_log": "Delta Lake", ".hoodie": "Hudi", ".hoodie_partition_metadata": "Hudi"}
+MARKS = {"_delta_log": DELTA, ".hoodie": HUDI, ".hoodie_partition_metadata": HUDI}
 ICEBERG_FOLDER = "metadata"
 ICEBERG_ENDS = (".metadata.json", ".metadata.json.gz", ".avro")
 
@@ -40,11 +42,16 @@ def refuse_tables(files: Iterable[Path]) -> None:
             seen.add(above)
             kind = table_kind(above)
             if kind is not None:
-                raise BadSource(
-                    f"Folder {shown(above)!r} is a table of {kind}: its log says which rows"
-                    " count, and its Parquet files hold deleted ones too.",
-                    REMEDIES[kind],
-                )
+                raise table_refusal(shown(above), kind)
+
+
+def table_refusal(folder: str, kind: str) -> BadSource:
+    """Return the error for files that belong to a table."""
+    return BadSource(
+        f"Folder {folder!r} is a table of {kind}: its log says which rows count, and its Parquet files hold deleted"
+        " ones too.",
+        REMEDIES[kind],
+    )
 
 
 def folders_of(path: Path) -> Iterator[Path]:
@@ -58,9 +65,25 @@ def folders_of(path: Path) -> Iterator[Path]:
 def table_kind(folder: Path) -> str | None:
     """Return what kind of table a folder is the root (or, of Hudi, a partition) of."""
     kind = next((kind for mark, kind in MARKS.items() if os.path.lexists(folder / mark)), None)
-    return "Iceberg" if kind is None and is_iceberg(folder / ICEBERG_FOLDER) else kind
+    return ICEBERG if kind is None and is_iceberg(folder / ICEBERG_FOLDER) else kind
 
 
 def is_iceberg(metadata: Path) -> bool:
     """Say whether a folder holds the metadata of an Iceberg table; refuse one that cannot be read to tell."""
     return any(entry.name.endswith(ICEBERG_ENDS) for entry in entries(metadata))
+
+
+def stored_kind(store: ObjectStore, folder: PurePosixPath) -> str | None:
+    """Return what kind of table a folder of an object store is the root of."""
+    kind = next((kind for mark, kind in MARKS.items() if store.exists(folder / mark)), None)
+    if kind is None and any(path.name.endswith(ICEBERG_ENDS) for path in store.listed(folder / ICEBERG_FOLDER)):
+        return ICEBERG
+    return kind
+
+
+def refuse_stored_tables(store: ObjectStore, files: Sequence[PurePosixPath]) -> None:
+    """Refuse files of an object store that belong to a table with a log, in any folder above them."""
+    for above in dict.fromkeys(folder for path in files for folder in path.parents if folder.name):
+        kind = stored_kind(store, above)
+        if kind is not None:
+            raise table_refusal(store.shown(above), kind)

@@ -8,13 +8,14 @@ from __future__ import annotations
 import enum
 import functools
 import math
+from collections.abc import Callable
 from statistics import NormalDist
 from typing import assert_never
 
 import numpy as np
 
 from dpunion.algorithms import Funnel
-from dpunion.contributions import Float64s
+from dpunion.contributions import Bools, Float64s
 from dpunion.plans import Plan, Round
 
 TRIALS = 20_000
@@ -37,8 +38,6 @@ class Company(enum.Enum):
 @functools.lru_cache(maxsize=4096)
 def funnel_chances(plan: Plan, algorithm: Funnel, size: int, company: Company, keepers: float) -> float:
     """Return the chance that an item is released which `keepers` people keep, each with size - 1 other items."""
-    if plan.cutoff is None:
-        raise AssertionError("a funnel without a cutoff")
     if size == 1 or company is Company.POPULAR:
         return _alone(plan, algorithm, keepers)
     match company:
@@ -73,24 +72,30 @@ def _normals(*shape: int) -> Float64s:
     return generator.standard_normal(shape)
 
 
-def _rounds(plan: Plan, algorithm: Funnel) -> list[tuple[Round, float]]:
-    """Return each round with the part of the remaining need that it aims at."""
-    left = algorithm.remaining
-    return [(one, one.budget / rest) for one, rest in zip(plan.rounds, left, strict=True)]
+def _rounds(plan: Plan, algorithm: Funnel) -> list[tuple[Round, Callable[[Float64s], Float64s]]]:
+    """Return each round with the targets that it has for scores."""
+    cutoffs = algorithm.cutoffs(plan.scale, plan.threshold)
+
+    def targets(cutoff: float, aim: float, scores: Float64s) -> Float64s:
+        return np.where(scores > plan.threshold, 0.0, np.maximum(0.0, cutoff - scores) * aim)
+
+    aimed = (functools.partial(targets, cutoff, aim) for cutoff, aim in zip(cutoffs, algorithm.aims, strict=True))
+    return list(zip(plan.rounds, aimed, strict=True))
 
 
-def _target(plan: Plan, scores: Float64s, share: float) -> Float64s:
-    return np.maximum(0.0, float(plan.cutoff or 0.0) - scores) * share
+def _advance(plan: Plan, one: Round, scores: Float64s, alive: Bools, gains: Float64s) -> None:
+    """Add what a round brings, noise included; drop what is not above the line. What has passed stays as it is."""
+    scores += np.where(scores > plan.threshold, 0.0, gains)
+    alive &= scores > one.threshold
 
 
 def _alone(plan: Plan, algorithm: Funnel, keepers: float) -> float:
     """The item gets each holder's whole budget, up to its target."""
     noise = _spread_normals(len(plan.rounds), TRIALS)
     scores, alive = np.zeros(TRIALS), np.ones(TRIALS, np.bool_)
-    for number, (one, share) in enumerate(_rounds(plan, algorithm)):
-        weights = np.minimum(_target(plan, scores, share), keepers * one.budget)
-        scores += one.budget * (weights + one.stddev * noise[number])
-        alive &= scores > one.threshold
+    for number, (one, targets_of) in enumerate(_rounds(plan, algorithm)):
+        weights = np.minimum(targets_of(scores), keepers * one.budget)
+        _advance(plan, one, scores, alive, one.budget * (weights + one.stddev * noise[number]))
     return float(alive.mean())
 
 
@@ -99,12 +104,11 @@ def _among_equals(plan: Plan, algorithm: Funnel, size: int, keepers: float) -> f
     trials = max(400, 2 * TRIALS // size)
     noise = _normals(len(plan.rounds), trials, size)
     scores, alive = np.zeros((trials, size)), np.ones((trials, size), np.bool_)
-    for number, (one, share) in enumerate(_rounds(plan, algorithm)):
-        targets = np.where(alive, _target(plan, scores, share), 0.0)
+    for number, (one, targets_of) in enumerate(_rounds(plan, algorithm)):
+        targets = np.where(alive, targets_of(scores), 0.0)
         length = np.sqrt((targets * targets).sum(axis=1, keepdims=True))
         weights = targets * np.minimum(1.0, keepers * one.budget / np.maximum(length, 1e-300))
-        scores += one.budget * (weights + one.stddev * noise[number])
-        alive &= scores > one.threshold
+        _advance(plan, one, scores, alive, one.budget * (weights + one.stddev * noise[number]))
     return float(alive.mean())
 
 
@@ -121,19 +125,17 @@ def _among_rare(plan: Plan, algorithm: Funnel, size: int, keepers: float) -> flo
     scores, alive = np.zeros(trials), np.ones(trials, np.bool_)
     rare, rare_alive = np.zeros((crowd, size - 1)), np.ones((crowd, size - 1), np.bool_)
     seats = np.arange(trials) * 37
-    for number, (one, share) in enumerate(_rounds(plan, algorithm)):
-        targets = _target(plan, scores, share)
-        rare_targets = np.where(rare_alive, _target(plan, rare, share), 0.0)
+    for number, (one, targets_of) in enumerate(_rounds(plan, algorithm)):
+        targets = targets_of(scores)
+        rare_targets = np.where(rare_alive, targets_of(rare), 0.0)
         rivals = (rare_targets * rare_targets).sum(axis=1)
         gaps = targets.copy()
         for step in range(steps):
             length = np.sqrt(gaps * gaps + rivals[(seats + step) % crowd])
             gaps -= gaps * np.minimum(1.0, users * one.budget / np.maximum(length, one.budget))
         typical = float((targets + gaps)[alive].mean()) / 2.0 if alive.any() else 0.0
-        scores += one.budget * (targets - gaps + one.stddev * noise[number])
-        alive &= scores > one.threshold
+        _advance(plan, one, scores, alive, one.budget * (targets - gaps + one.stddev * noise[number]))
         length = np.sqrt(typical * typical + rivals)[:, None]
         given = rare_targets * (one.budget / np.maximum(length, one.budget))
-        rare += one.budget * (given + one.stddev * rare_noise[number])
-        rare_alive &= rare > one.threshold
+        _advance(plan, one, rare, rare_alive, one.budget * (given + one.stddev * rare_noise[number]))
     return float(alive.mean())

@@ -19,7 +19,7 @@ from dpunion.formats import escape_controls
 from dpunion.releases import Release
 from dpunion.report.charts import AxisScale, Chart, Series, drawings, load_library
 from dpunion.report.sections import STUDY, describe_release
-from dpunion.report.tables import Cell, Fact, Section, Table, number, percent
+from dpunion.report.tables import Cell, Fact, Gauge, Section, Table, number, percent
 
 SUFFIXES = (".html", ".htm")
 FIRST_ROWS = 500
@@ -29,7 +29,7 @@ UNSAFE = re.compile("[<>&\x7f-\x9f\u00ad\u200b-\u200f\u2028-\u202e\u2060-\u206f\
 
 
 def release_page(release: Release) -> str:
-    """Return the page of a release: items with search and sort, guarantee, budget and plan.
+    """Return the page of a release, to be signed: what it means for one person, the list, and how it was made.
 
     Guarantees:
     - the page holds the released items, the plan and what follows from it, and nothing else;
@@ -41,8 +41,10 @@ def release_page(release: Release) -> str:
         lead=text.lead,
         facts=text.facts,
         warning=text.warning,
-        guarantee=text.guarantee,
+        about=text.about,
+        before=[_shown(section) for section in text.before],
         symbols=text.symbols,
+        signed=text.symbols is not None,
         items=text.items,
         count=len(release),
         noun=text.noun,
@@ -132,8 +134,10 @@ def _render(**context: Any) -> str:
         "base-uri 'none'; form-action 'none'"
     )
     empty: dict[str, Any] = {
-        "guarantee": None,
+        "about": (),
+        "before": (),
         "symbols": None,
+        "signed": False,
         "items": None,
         "columns": (),
         "numbers": (),
@@ -145,18 +149,25 @@ def _render(**context: Any) -> str:
 
 def _shown(section: Section) -> dict[str, Any]:
     """Return a section as the template wants it: charts drawn, with the tables behind them."""
-    parts = [_drawn(part) if isinstance(part, Chart) else {"chart": None, "table": part} for part in section.parts]
     return {
         "title": section.title,
         "text": section.text,
+        "points": section.points,
+        "folded": section.folded,
         "choice": section.choice,
         "first": section.first,
-        "parts": parts,
+        "parts": [_drawn(part) for part in section.parts],
     }
 
 
-def _drawn(chart: Chart) -> dict[str, Any]:
-    return {"chart": chart, "drawings": drawings(chart), "table": behind(chart)}
+def _drawn(part: Chart | Table | Gauge) -> dict[str, Any]:
+    match part:
+        case Chart():
+            return {"kind": "chart", "chart": part, "drawings": drawings(part), "table": behind(part)}
+        case Table():
+            return {"kind": "table", "table": part}
+        case Gauge():
+            return {"kind": "gauge", "gauge": part}
 
 
 def behind(chart: Chart) -> Table:

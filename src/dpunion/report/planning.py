@@ -6,16 +6,18 @@ import contextlib
 from collections.abc import Iterable, Sequence
 
 from dpunion.algorithms import ALGORITHMS, Algorithm
-from dpunion.budget import Budget, guarantee
+from dpunion.budget import Budget
 from dpunion.composing import plan_with_counts
 from dpunion.counts import Counts, CountsPlan
 from dpunion.errors import BadParameter
 from dpunion.plans import Plan, plan_release
 from dpunion.report.charts import Chart, Series
 from dpunion.report.curves import Company, Curve, holders_between, release_curve, saturation
+from dpunion.report.meaning import meaning_section, warning
+from dpunion.report.needed import SET_SIZES, find_needed
 from dpunion.report.pages import public_page
 from dpunion.report.popularity import precision_section
-from dpunion.report.sections import CHANCE, HOLDERS, SET_SIZES, key_facts, plan_section, warning
+from dpunion.report.sections import CHANCE, HOLDERS, plan_facts, plan_section
 from dpunion.report.tables import Cell, Section, Table, number
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0)
@@ -43,15 +45,17 @@ def plan_page(
     return public_page(
         title="Planning a release",
         lead="What this budget can do. No data was read: everything here follows from public numbers.",
-        key_facts=key_facts(planned),
+        key_facts=plan_facts(planned),
         warning=warning(planned.budget, guaranteed=True),
         sections=(
             needed_section(by_algorithm, set_sizes),
+            meaning_section(
+                planned.budget, "rows", subject="A list made by this plan", title="What it would mean for one person"
+            ),
             budget_section(by_budget, set_sizes),
             algorithm_section(by_algorithm),
             *(() if planned.counts is None else (precision_section(planned.counts),)),
             model_section(),
-            Section("What would be guaranteed", guarantee(planned.budget, subject="A list made by this plan")),
             plan_section(planned, planned.counts),
         ),
     )
@@ -95,12 +99,11 @@ def needed_section(plans: Sequence[Plan], set_sizes: Sequence[int]) -> Section:
     columns = ["algorithm"]
     for size in set_sizes:
         columns += [f"{_things(size)}, 50 %", f"{_things(size)}, 90 %"]
-    curves = {size: _curves(plans, size, Company.RARE) for size in set_sizes}
     rows: list[tuple[Cell, ...]] = []
-    for at, plan in enumerate(plans):
+    for plan in plans:
         row: list[Cell] = [plan.algorithm.name]
-        for size in set_sizes:
-            row += [curves[size][at].holders_for(0.5), curves[size][at].holders_for(0.9)]
+        for one in find_needed(plan, set_sizes):
+            row += [one.even, one.likely]
         rows.append(tuple(row))
     return Section(
         "How many people must hold an item",

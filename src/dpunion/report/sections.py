@@ -9,22 +9,23 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpunion.algorithms import DpSips, Funnel, PolicyGaussian, PolicyLaplace
-from dpunion.budget import Budget, Strength, guarantee
+from dpunion.budget import Budget
 from dpunion.counts import CountsPlan
 from dpunion.errors import BadParameter
+from dpunion.formats import escape_controls
 from dpunion.ngrams.plans import LengthResult, NgramPlan
 from dpunion.plans import Noise, Plan
 from dpunion.releases import Release
 from dpunion.report.charts import Axis, AxisScale, Chart, ChartKind, Series
 from dpunion.report.curves import Company, holders_between, release_curve, saturation
+from dpunion.report.meaning import about_facts, first_sections, making_section, strength, warning
+from dpunion.report.needed import SET_SIZES
 from dpunion.report.popularity import count_facts, counting_table, number_columns, popular_first, popularity_section
 from dpunion.report.tables import Cell, Fact, Section, Table, number, percent
-from dpunion.statements import NOT_PRIVATE
 
 STUDY = "A study, not a release: these numbers are not differentially private. Study public or generated data only."
 PROMISE = ", with differential privacy for each person as a whole"
 TESTED = ", for a test"
-SET_SIZES = (1, 10, 100)
 HOLDERS = Axis("people who hold the item", AxisScale.LOG)
 CHANCE = Axis("chance of release", AxisScale.PERCENT)
 NAMES = {
@@ -33,6 +34,7 @@ NAMES = {
     "user_order": "order of people",
     "keep_fraction": "part of the pace an item must keep",
     "keep_margin": "leeway, in standard deviations",
+    "haste": "haste: times the even part of what items need",
     "first_share": "first round's part of the budget",
     "share_ratio": "each round's part over the next one's",
 }
@@ -42,15 +44,17 @@ NAMES = {
 class PageText:
     """Everything a release's page says.
 
-    symbols: None when nothing is guaranteed. items: texts, (text, number of tokens), or keys, one text for each of
-    the columns; with counts always texts of the columns, and numbers of theirs.
+    about: who answers for it, what for, when. before: what stands before the list. symbols: None when nothing is
+    guaranteed. items: texts, (text, number of tokens), or keys, one text for each of the columns; with counts always
+    texts of the columns, and numbers of theirs.
     """
 
     title: str
     lead: str
     noun: str
+    about: tuple[Fact, ...]
     facts: tuple[Fact, ...]
-    guarantee: tuple[str, ...]
+    before: tuple[Section, ...]
     symbols: dict[str, str] | None
     items: list[Any]
     sections: tuple[Section, ...]
@@ -60,83 +64,67 @@ class PageText:
 
 
 def describe_release(release: Release) -> PageText:
-    """Say everything about a release."""
-    if isinstance(release.plan, NgramPlan):
-        return _describe_ngrams(release, release.plan)
-    return _describe_items(release, release.plan)
-
-
-def _describe_items(release: Release, plan: Plan) -> PageText:
-    count = len(release)
-    counted = release.totals is not None
-    items = [item if isinstance(item, str) else list(item) for item in release.items]
+    """Say everything about a release: first what it means, then the list, then how it was made."""
+    count, plan, counted = len(release), release.plan, release.totals is not None
+    if isinstance(plan, NgramPlan):
+        noun, how = "n-grams", f"Of up to {plan.settings.longest} tokens"
+        listed: list[Any] = [list(row) for row in release.rows()]
+        sections: tuple[Section, ...] = (
+            ngram_lengths(plan, release.results),
+            plan_section(plan.first, plan.counts, title="The plan for single tokens"),
+        )
+    else:
+        noun, how = "items", f"By {plan.algorithm.name}"
+        listed = [item if isinstance(item, str) else list(item) for item in release.items]
+        sections = (*chances(plan), spending(plan), plan_section(plan, plan.counts))
+    named = f"{count:,} {noun.removesuffix('s') if count == 1 else noun} released"
+    about = release.about
+    promise = PROMISE if release.guaranteed else TESTED
     return PageText(
-        title=f"{count:,} {'item' if count == 1 else 'items'} released",
-        lead=f"By {plan.algorithm.name}{PROMISE if release.guaranteed else TESTED}.",
-        noun="items",
-        facts=key_facts(
-            plan,
-            (Fact("items", f"{count:,}"), *count_facts(release.totals)),
-            guaranteed=release.guaranteed,
+        title=escape_controls(about.title) or named,
+        lead=f"{named}. {how}{promise}." if about.title else f"{how}{promise}.",
+        noun=noun,
+        about=about_facts(release),
+        facts=(
+            Fact(noun, f"{count:,}"),
+            *count_facts(release.totals),
+            *budget_facts(plan.budget, guaranteed=release.guaranteed),
         ),
-        guarantee=tuple(release.statement.splitlines()),
+        before=first_sections(release),
         symbols=symbols(plan.budget) if release.guaranteed else None,
-        items=popular_first(release) if counted else items,
-        sections=(*popularity_section(release), spending(plan), *chances(plan), plan_section(plan, plan.counts)),
+        items=popular_first(release) if counted else listed,
+        sections=(
+            *popularity_section(release),
+            *((making_section(release),) if release.guaranteed else ()),
+            *sections,
+            *((word_for_word(release),) if release.guaranteed else ()),
+        ),
         warning=warning(plan.budget, guaranteed=release.guaranteed),
         columns=release.columns if counted or len(release.columns) > 1 else (),
         numbers=number_columns(release),
     )
 
 
-def _describe_ngrams(release: Release, plan: NgramPlan) -> PageText:
-    count = len(release)
-    counted = release.totals is not None
-    return PageText(
-        title=f"{count:,} {'n-gram' if count == 1 else 'n-grams'} released",
-        lead=f"Of up to {plan.settings.longest} tokens{PROMISE if release.guaranteed else TESTED}.",
-        noun="n-grams",
-        facts=(
-            Fact("n-grams", f"{count:,}"),
-            *count_facts(release.totals),
-            Fact("epsilon, ε", number(plan.budget.epsilon)),
-            Fact("delta, δ", number(plan.budget.delta)),
-            Fact("guarantee", strength(plan.budget, guaranteed=release.guaranteed)),
-            Fact("longest", f"{plan.settings.longest} tokens"),
-        ),
-        guarantee=tuple(release.statement.splitlines()),
-        symbols=symbols(plan.budget) if release.guaranteed else None,
-        items=popular_first(release) if counted else [list(row) for row in release.rows()],
-        sections=(
-            *popularity_section(release),
-            ngram_lengths(plan, release.results),
-            plan_section(plan.first, plan.counts, title="The plan for single tokens"),
-        ),
-        warning=warning(plan.budget, guaranteed=release.guaranteed),
-        columns=release.columns if counted else (),
-        numbers=number_columns(release),
+def word_for_word(release: Release) -> Section:
+    """Return the statement as it stands in the release itself."""
+    return Section(
+        "The statement, word for word", tuple(map(escape_controls, release.statement.splitlines())), folded=True
     )
 
 
-def warning(budget: Budget, *, guaranteed: bool) -> str | None:
-    """Return what must be read before anything else: that nothing is guaranteed, or that little is."""
-    if not guaranteed:
-        return NOT_PRIVATE
-    return guarantee(budget)[1] if budget.strength is Strength.WEAK else None
-
-
-def strength(budget: Budget, *, guaranteed: bool) -> str:
-    """Return in one word how much is guaranteed."""
-    return budget.strength.value if guaranteed else "none"
-
-
-def key_facts(plan: Plan, found: tuple[Fact, ...] = (), *, guaranteed: bool = True) -> tuple[Fact, ...]:
-    """Return the few numbers that come first; found: those of a release."""
+def budget_facts(budget: Budget, *, guaranteed: bool) -> tuple[Fact, ...]:
+    """Return the budget and in one word how much it guarantees."""
     return (
-        *found,
-        Fact("epsilon, ε", number(plan.budget.epsilon)),
-        Fact("delta, δ", number(plan.budget.delta)),
-        Fact("guarantee", strength(plan.budget, guaranteed=guaranteed)),
+        Fact("epsilon, ε", number(budget.epsilon)),
+        Fact("delta, δ", number(budget.delta)),
+        Fact("guarantee", strength(budget, guaranteed=guaranteed)),
+    )
+
+
+def plan_facts(plan: Plan) -> tuple[Fact, ...]:
+    """Return the few numbers of a plan that come first."""
+    return (
+        *budget_facts(plan.budget, guaranteed=True),
         Fact("algorithm", plan.algorithm.name),
         Fact("items per person, at most", number(plan.algorithm.max_items_per_user)),
     )
@@ -163,22 +151,16 @@ def spending(plan: Plan) -> Section:
     shares = budget_shares(plan)
     text = "All of it went into one round: each item's weight was compared with the threshold once."
     if len(shares) > 1:
-        parts.append(
-            Chart(
-                "How the rounds share the budget" if plan.counts is None else "How rounds and counts share the budget",
-                Axis("round", AxisScale.NAMES),
-                Axis("part of the (squared) budget", AxisScale.PERCENT),
-                (Series("share", tuple(shares), tuple(shares.values())),),
-                kind=ChartKind.BAR,
-            )
-        )
+        title = "How the rounds share the budget" if plan.counts is None else "How rounds and counts share the budget"
+        table = tuple((name, percent(share)) for name, share in shares.items())
+        parts.append(Table(title, ("what", "part of the (squared) budget"), table))
         rounds = len(shares) - (plan.counts is not None)
         text = (
             f"It was shared by {rounds} {'round' if rounds == 1 else 'rounds'}"
             f"{'' if plan.counts is None else ' and the counts'}. Each round adds fresh noise to what people give to "
             "the items that are still in play."
         )
-    return Section("How the budget was spent", (text,), tuple(parts))
+    return Section("How the budget was shared", (text,), tuple(parts), folded=True)
 
 
 def budget_shares(plan: Plan) -> dict[str, float]:
@@ -257,7 +239,7 @@ def plan_section(plan: Plan, counts: CountsPlan | None, *, title: str = "The pla
     if counts is not None:
         parts.append(counting_table(counts))
     text = "All of it was fixed before any data was read, and is public."
-    return Section(title, (text,), tuple(parts))
+    return Section(title, (text,), tuple(parts), folded=True)
 
 
 def ngram_lengths(plan: NgramPlan, results: Sequence[LengthResult]) -> Section:

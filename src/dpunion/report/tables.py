@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from dpunion.errors import BadParameter
 from dpunion.report.charts import Chart
 
 Cell = str | int | float | None
@@ -19,13 +20,14 @@ SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 class Table:
     """Rows under named columns; the first column names the row. None is written as a dash.
 
-    Pages write numbers by `number`, texts by `write_cell`.
+    Pages write numbers by `number`, texts by `write_cell`. stacked: on a phone each row is a card of its own.
     """
 
     title: str
     columns: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
     note: str = ""
+    stacked: bool = False
 
     def text(self) -> str:
         """Return the table for a terminal: words to the left, numbers to the right."""
@@ -45,18 +47,42 @@ class Fact(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class Gauge:
+    """A bar that is the whole, filled from the left by named parts of it; rest: what the remainder is called."""
+
+    title: str
+    parts: tuple[tuple[str, float], ...]
+    rest: str
+
+    def __post_init__(self) -> None:
+        shares = [share for _, share in self.parts]
+        if not all(0.0 <= share <= 1.0 for share in shares) or sum(shares) > 1.0 + 1e-9:
+            raise BadParameter("The parts of a bar are more than the whole.", "Give parts of 1.")
+
+    def filled(self) -> list[tuple[str, str, float, float]]:
+        """Return each part's name, its share in words, and where it begins and how far it goes, in thousandths."""
+        rows, place = [], 0.0
+        for name, share in (*self.parts, (self.rest, max(0.0, 1.0 - sum(share for _, share in self.parts)))):
+            rows.append((name, percent(share), round(1000.0 * place, 1), round(1000.0 * share, 1)))
+            place += share
+        return rows
+
+
+@dataclass(frozen=True, slots=True)
 class Section:
-    """A part of a page: a heading, paragraphs of plain text, and charts and tables.
+    """A part of a page: a heading, paragraphs and points of plain text, and charts, tables and gauges.
 
     choice: what tells the charts apart, when there are several of which one is shown at a time; first: the one that
-    is shown at first.
+    is shown at first. folded: only whoever wants to know more opens it.
     """
 
     title: str
     text: tuple[str, ...] = ()
-    parts: tuple[Chart | Table, ...] = ()
+    parts: tuple[Chart | Table | Gauge, ...] = ()
     choice: str = ""
     first: int = 0
+    points: tuple[str, ...] = ()
+    folded: bool = False
 
 
 def number(value: Cell) -> str:

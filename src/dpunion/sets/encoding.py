@@ -5,10 +5,8 @@ The only place where user ids are seen; they are gone when it returns.
 
 from __future__ import annotations
 
-import enum
 import itertools
 from collections.abc import Sequence
-from typing import assert_never
 
 import numpy as np
 import pyarrow as pa
@@ -17,22 +15,15 @@ from dpunion.algorithms import UserOrder
 from dpunion.calibration.rounding import MAX_USERS
 from dpunion.contributions import Bools, Contributions, Int32s, Int64s, ItemTable, Uint8s, Uint64s, offsets_of
 from dpunion.errors import BadSource
-from dpunion.normal_forms import nfc
+from dpunion.normal_forms import Normalization, normalize_text
 from dpunion.randomness import Purpose, RunKey
 from dpunion.sets.grouping import digest_order, even_ranges, group_rows
 from dpunion.sets.pieces import Batches, work_off
 from dpunion.sets.spill import RowStore
 from dpunion.sets.strings import StringTable, as_arrow, string_buffers
+from dpunion.splitting import PLAIN, Splitting, unwanted_tokens
 from dpunion.threads import usable_cores, work_in_threads
 from dpunion.tokens import word_buffers
-
-
-class Normalization(enum.Enum):
-    """What is done to an item's text before duplicates are dropped."""
-
-    EXACT = "exact"
-    NFC = "nfc"
-    NFC_LOWER = "nfc-lower"
 
 
 def encode(
@@ -43,17 +34,19 @@ def encode(
     user_order: UserOrder,
     normalization: Normalization,
     split_words: bool,
+    splitting: Splitting = PLAIN,
     known: Sequence[str] = (),
     memory_limit: int | None = None,
     threads: int | None = None,
 ) -> Contributions:
     """Read all batches of (users, items or texts) into contributions.
 
-    threads: how many read, number and group the rows; one for each usable core when left out.
+    splitting: which words of texts are left out. threads: how many read, number and group the rows; one for each usable
+    core when left out.
 
     Guarantees:
     - the number of threads changes nothing;
-    - normalise, then drop duplicates, then leave out known items, then bound: in this order, once;
+    - normalise, then drop duplicates, then leave out known items and stop words, then bound: in this order, once;
     - the result does not depend on the order of rows, on duplicate rows or on how rows are split into batches;
     - what a user keeps, and where the user stands, depends on that user's own data and the key alone;
     - no user id is in the result;
@@ -61,7 +54,7 @@ def encode(
     """
     count = threads or usable_cores()
     with RowStore(memory_limit) as rows:
-        user_table, item_table = number_rows(batches, rows, key, split_words=split_words, threads=count)
+        user_table, item_table = number_rows(batches, rows, key, normalization if split_words else None, count)
         if user_table.count > MAX_USERS:
             raise BadSource(
                 f"There are more than {MAX_USERS} users, more than one run supports.",
@@ -74,16 +67,18 @@ def encode(
         normal = Normalization.EXACT if split_words else normalization
         table, renumbered = canonical_table(item_table, key, normal, count)
         del item_table
-        unwanted = mark_known(table, known, key)
+        unwanted = either(mark_known(table, known, key), unwanted_tokens(table.offsets, table.data, splitting))
         return group_rows(
             rows, renumbered, user_digests, table, key, max_items_per_user, user_order, unwanted, threads=count
         )
 
 
 def number_rows(
-    batches: Batches, rows: RowStore, key: RunKey, *, split_words: bool, threads: int
+    batches: Batches, rows: RowStore, key: RunKey, words: Normalization | None, threads: int
 ) -> tuple[StringTable, StringTable]:
     """Put all rows as numbers into the store, by some threads, and return the tables of users and of items.
+
+    words: texts are split into words and these spelled so; None where values are items.
 
     Guarantees: rows whose users, or items, have the same bytes have the same number there, and no others.
     """
@@ -92,8 +87,8 @@ def number_rows(
 
     def number(piece: Batches) -> None:
         for users, values in piece:
-            if split_words:
-                counts, offsets, data = word_buffers(values)
+            if words is not None:
+                counts, offsets, data = word_buffers(values, words)
                 numbered = item_table.number_buffers(offsets, data)
                 rows.append(np.repeat(user_table.number(users), counts), numbered)
             else:
@@ -130,7 +125,7 @@ def canonical_table(
     merged: Int32s | None = None
     if normalization is not Normalization.EXACT and not (normalization is Normalization.NFC and _is_ascii(data)):
         normal = StringTable(raw.seed)
-        merged = normal.number(_normalized(offsets, data, normalization))
+        merged = normal.number(normalized(offsets, data, normalization))
         normal.close()
         offsets, data = normal.buffers()
     digests = digests_in_threads(key, Purpose.ITEM, offsets, data, threads)
@@ -153,30 +148,30 @@ def mark_known(table: ItemTable, known: Sequence[str], key: RunKey) -> Bools | N
         return None
     encoded = [text.encode() for text in known]
     offsets = offsets_of(np.fromiter(map(len, encoded), np.int64, len(encoded)))
-    digests = key.digests(Purpose.ITEM, offsets, np.frombuffer(b"".join(encoded) or b"\0", np.uint8))
-    wanted = digests.view("u8,u8").ravel()
-    return np.isin(np.ascontiguousarray(table.digests).view("u8,u8").ravel(), wanted)
+    listed = key.digests(Purpose.ITEM, offsets, np.frombuffer(b"".join(encoded) or b"\0", np.uint8))
+    return is_known(table.digests, listed)
+
+
+def is_known(digests: Uint64s, known: Uint64s) -> Bools | None:
+    """Say which digests are among the known ones: bool[n], or None without any; both uint64[n, 2]."""
+    if len(known) == 0:
+        return None
+    some, listed = (np.ascontiguousarray(one).view("u8,u8").ravel() for one in (digests, known))
+    return np.isin(some, listed)
+
+
+def either(one: Bools | None, other: Bools | None) -> Bools | None:
+    """Say what at least one of two says, each of which may say nothing."""
+    return other if one is None else one if other is None else one | other
 
 
 def _is_ascii(data: Uint8s) -> bool:
     return len(data) == 0 or int(data.max()) < 128
 
 
-def _normalized(offsets: Int64s, data: Uint8s, normalization: Normalization) -> pa.Array:
+def normalized(offsets: Int64s, data: Uint8s, normalization: Normalization) -> pa.Array:
+    """Return items, item i being data[offsets[i]:offsets[i + 1]], as the normalization spells them: large_string."""
     raw = data.tobytes()
     ends = offsets.tolist()
     texts = (raw[start:stop].decode() for start, stop in itertools.pairwise(ends))
     return pa.array([normalize_text(text, normalization) for text in texts], pa.large_string())
-
-
-def normalize_text(text: str, normalization: Normalization) -> str:
-    """Return one item's text as the normalization spells it."""
-    match normalization:
-        case Normalization.EXACT:
-            return text
-        case Normalization.NFC:
-            return nfc(text)
-        case Normalization.NFC_LOWER:
-            return nfc(nfc(text).lower())
-        case _:
-            assert_never(normalization)

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from dpunion.algorithms import MAX_ITEMS, UserOrder
 from dpunion.calibration.rounding import MAX_USERS
-from dpunion.contributions import Contributions, Int32s, Int64s, ItemTable, Uint8s, Uint64s, offsets_of
+from dpunion.contributions import Bools, Contributions, Int32s, Int64s, ItemTable, Uint8s, Uint64s, offsets_of
 from dpunion.errors import BadSource
 from dpunion.kernels.ngrams import (
     FREE,
@@ -26,13 +26,14 @@ from dpunion.kernels.ngrams import (
     scatter_documents,
     sort_unique,
 )
+from dpunion.normal_forms import Normalization
 from dpunion.randomness import Purpose, RunKey
-from dpunion.sets.encoding import Normalization, canonical_table, digests_in_threads
+from dpunion.sets.encoding import canonical_table, digests_in_threads
 from dpunion.sets.grouping import bound_sets, even_ranges, heavy_ranges, lay_out_users
 from dpunion.sets.pieces import Batches, work_off
 from dpunion.sets.strings import StringTable
+from dpunion.splitting import Splitting, Tokenizer, documents, left_to_spell, unwanted_tokens
 from dpunion.threads import usable_cores, work_in_threads
-from dpunion.tokens import Splitting, Tokenizer, documents
 
 SMALLEST_TABLE = 1 << 12
 
@@ -67,11 +68,11 @@ def read_tokens(
 ) -> TokenStream:
     """Split all batches of (users, texts) into tokens and lay them out user after user.
 
-    normalization is applied to the tokens, except to those of Tokenizer.WORDS, which have their own. threads: how many
-    split and number; one for each usable core when left out.
+    threads: how many split and number; one for each usable core when left out. A tokenizer that is a function is called
+    by one at a time.
 
     Guarantees:
-    - tokens are normalised before anything is compared or counted;
+    - tokens are normalised before anything is compared or counted; what is left out leaves no trace in the stream;
     - every document (or sentence, when asked) ends with -1, so that no n-gram crosses it;
     - tokens are numbered by their keyed digests, not by where they stood; no user id is in the result.
     """
@@ -82,7 +83,7 @@ def read_tokens(
     def number(piece: Batches) -> list[tuple[Int64s, Int32s, Int32s]]:
         numbered: list[tuple[Int64s, Int32s, Int32s]] = []
         for users, texts in piece:
-            parents, (counts, offsets, data) = documents(texts, splitting)
+            parents, (counts, offsets, data) = documents(texts, splitting, normalization)
             writers = user_table.number(users)
             codes = token_table.number_buffers(offsets, data)
             numbered.append((counts, writers if parents is None else writers[parents], codes))
@@ -97,8 +98,10 @@ def read_tokens(
             "Split the people into disjoint groups and release each group on its own.",
         )
     user_digests = digests_in_threads(key, Purpose.USER, *user_table.buffers(), count)
-    done = splitting.tokenizer is Tokenizer.WORDS
-    table, renumbered = canonical_table(token_table, key, Normalization.EXACT if done else normalization, count)
+    table, renumbered = canonical_table(token_table, key, left_to_spell(splitting, normalization), count)
+    unwanted = unwanted_tokens(table.offsets, table.data, splitting)
+    if unwanted is not None:
+        chunks = [leave_out(*chunk, unwanted[renumbered]) for chunk in chunks]
     sizes = np.zeros(len(user_digests), np.int64)
     for counts, writers, _ in chunks:
         count_documents(counts, writers, sizes)
@@ -109,6 +112,17 @@ def read_tokens(
         counts, writers, codes = chunks.pop()
         scatter_documents(counts, writers, codes, renumbered, heads, stream)
     return TokenStream(offsets, stream, table, user_digests)
+
+
+def leave_out(counts: Int64s, writers: Int32s, codes: Int32s, unwanted: Bools) -> tuple[Int64s, Int32s, Int32s]:
+    """Return documents without the unwanted tokens.
+
+    counts, writers: int64[documents], int32[documents]; codes: int32[tokens]; unwanted: bool, for each code.
+
+    Guarantees: what is left of a document depends on that document alone.
+    """
+    kept = ~unwanted[codes]
+    return np.diff(offsets_of(kept)[offsets_of(counts)]), writers, codes[kept]
 
 
 def pair_grams(grams: Int32s, key: RunKey, threads: int | None = None) -> tuple[Int32s, Uint64s]:

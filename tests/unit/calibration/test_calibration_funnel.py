@@ -37,7 +37,6 @@ def lone_user(novel, stddev, threshold, shape, trials, seed, *, tilt=None):
     """
     tilt = (threshold - 0.5) / stddev if tilt is None else tilt
     rng = np.random.default_rng(seed)
-    cutoff = threshold + shape.cutoff_margin * stddev
     found = []
     for chunk in np.array_split(np.arange(trials), max(1, trials * novel // 1_000_000)):
         score, push = np.zeros((chunk.size, novel)), np.zeros((chunk.size, novel))
@@ -47,11 +46,15 @@ def lone_user(novel, stddev, threshold, shape, trials, seed, *, tilt=None):
             share = math.sqrt(square)
             noise = rng.standard_normal(score.shape) + push * share
             likelihood += tilt * share * noise
-            target = np.where(alive, np.maximum(0.0, cutoff - score), 0.0) * share / (1.0 - spent)
-            score = score + share * (project(target, share) + stddev * noise)
+            aim = min(shape.haste * share / (1.0 - spent), 1.0 / share)
+            cutoff = threshold + shape.cutoff_margin * stddev * math.sqrt(1.0 - spent)
+            wanting = alive & (score <= threshold)
+            target = np.where(wanting, np.maximum(0.0, cutoff - score), 0.0) * aim
+            score = np.where(wanting, score + share * (project(target, share) + stddev * noise), score)
             spent += square
             if spent < 1.0 - 1e-9:
                 line = shape.keep_fraction * spent * threshold - shape.keep_margin * stddev * math.sqrt(spent)
+                line = min(line, threshold - 1.01 * share * stddev)
                 alive &= score > line
         released = (alive & (score > threshold)).any(axis=1)
         found.append(released / np.exp(likelihood - 0.5 * tilt * tilt).mean(axis=1))
@@ -89,10 +92,10 @@ def test_simulated_releases_stay_below_the_bound_and_near_it(loose, novel, trial
     assert not refuted(bounds[novel], estimate)
     assert bounds[novel] < 1.5 * estimate[0]  # measured: 1.05 to 1.25
     # Power: a bound that is too small by a third is caught, and so is the mistaken idea that a survivor never
-    # gets more than an equal share of each round's budget (which is true for a single item).
+    # gets more than an equal share of each round's budget, and has one chance to pass.
     assert refuted(estimate[0] / 1.5, estimate)
     mistaken = novel * upper_tail((found.threshold - 1.0 / math.sqrt(novel)) / found.stddev)
-    assert refuted(mistaken, estimate) == (novel > 1)
+    assert refuted(mistaken, estimate)
 
 
 def test_importance_sampling_agrees_with_plain_simulation(loose):
@@ -113,11 +116,11 @@ def test_at_small_deltas_the_bound_holds_and_is_near(epsilon, delta):
     assert bound < delta
 
 
-def test_single_round_constants_really_fail_in_four_rounds():
+def test_single_round_constants_really_fail_in_several_rounds():
     single = exact_unit_norm(3.0, math.exp(-10), 300)
     estimate = lone_user(300, single.scale, single.threshold, Funnel(), 6_000, seed=6)
     assert refuted(2.5 * math.exp(-10), estimate)
-    assert estimate[0] == pytest.approx(3.8 * math.exp(-10), rel=0.15)
+    assert estimate[0] == pytest.approx(4.5 * math.exp(-10), rel=0.15)
 
 
 @pytest.mark.parametrize(
@@ -127,6 +130,8 @@ def test_single_round_constants_really_fail_in_four_rounds():
         Funnel(rounds=2, first_share=0.5, max_items_per_user=60),
         Funnel(rounds=6, first_share=0.1, keep_fraction=0.6, cutoff_margin=1.0, max_items_per_user=60),
         Funnel(rounds=3, keep_fraction=1.0, keep_margin=0.0, cutoff_margin=0.0, max_items_per_user=60),
+        Funnel(rounds=4, first_share=0.25, keep_margin=1.0, haste=1.0, max_items_per_user=60),
+        Funnel(rounds=8, first_share=0.15, keep_fraction=1.0, keep_margin=1.2, haste=20.0, max_items_per_user=60),
     ],
 )
 def test_other_shapes_are_bounded_too(shape):
@@ -160,15 +165,20 @@ def test_finer_grids_give_smaller_bounds_which_agree():
     coarse, middle, fine = (novelty_bounds(1.3, 6.0, SMALL, cells=cells)[1:] for cells in (250, 1000, 4000))
     assert np.all(fine < middle)
     assert np.all(middle < coarse)
-    assert np.all(coarse < 1.25 * fine)
-    assert np.all(middle < 1.05 * fine)
+    assert np.all(coarse < 1.4 * fine)
+    assert np.all(middle < 1.08 * fine)
 
 
 def test_one_novel_item_gets_the_whole_budget():
-    # Without keep lines a lone item's score is N(1, stddev^2): the bound must find its tail.
-    shape = Funnel(keep_fraction=0.0, keep_margin=10.0, max_items_per_user=1)
-    exact = upper_tail((7.0 - 1.0) / 1.3)
-    assert exact <= novelty_bounds(1.3, 7.0, shape)[1] < 1.06 * exact
+    # Without keep lines a lone item's score is N(f_r, f_r stddev^2): the bound must find the chance to pass in a round.
+    shape = Funnel(rounds=2, first_share=0.9, keep_fraction=0.0, keep_margin=10.0, max_items_per_user=1)
+    first, second = 1.3 * math.sqrt(0.9), 1.3 * math.sqrt(0.1)
+    scores = np.linspace(0.9 - 9.0 * first, 7.0, 100_001)
+    density = np.exp(-0.5 * ((scores - 0.9) / first) ** 2) / (first * math.sqrt(2.0 * math.pi))
+    later = np.array([upper_tail((7.0 - score - 0.1) / second) for score in scores])
+    exact = upper_tail((7.0 - 0.9) / first) + float(np.trapezoid(density * later, scores))
+    assert exact > 1.001 * upper_tail((7.0 - 1.0) / 1.3)
+    assert exact <= novelty_bounds(1.3, 7.0, shape)[1] < 1.02 * exact
 
 
 def test_along_bounds_at_and_is_close():
@@ -239,10 +249,12 @@ def test_the_certificate_is_at_most_theorem_a_and_at_least_each_pure_case():
     shape = Funnel()
     bounds = novelty_bounds(stddev, threshold, shape)
     novel = np.arange(301)
-    deltas = np.array([gaussian_delta(3.0, math.sqrt(1.0 - 0.25 * ROUNDED * t / 300) / stddev) for t in novel])
+    deltas = np.array(
+        [gaussian_delta(3.0, math.sqrt(1.0 - shape.first_share * ROUNDED * t / 300) / stddev) for t in novel]
+    )
     used, _ = certificate(3.0, math.exp(-10), stddev, threshold, shape)
     assert used <= (deltas + bounds).max() * (1.0 + 1e-12)
-    all_novel = gaussian_delta(3.0, math.sqrt(1.0 - 0.25) / stddev)
+    all_novel = gaussian_delta(3.0, math.sqrt(1.0 - shape.first_share) / stddev)
     assert used >= max(deltas[0], bounds[300] + all_novel, bounds.max())
     plain_sum, worst = certificate(3.0, math.exp(-10), stddev, threshold, shape, plain_sum=True)
     assert plain_sum == deltas[0] + bounds[300]
@@ -274,11 +286,10 @@ def test_smoothing_kernels_equal_their_twins(seed):
     others=st.integers(0, 300),
     least=st.floats(0.0, 20.0),
     share=st.floats(0.05, 1.0),
-    excess=st.floats(0.0, 1.0),
+    below=st.floats(0.0, 1.0),
 )
-def test_gift_equals_its_twin(need, others, least, share, excess):
-    remaining = share * share + excess * (1.0 - share * share)
-    arguments = (need, float(others), least, share, remaining)
+def test_gift_equals_its_twin(need, others, least, share, below):
+    arguments = (need, float(others), least, share, below / share)
     assert novelty.gift(*arguments) == pytest.approx(twin.gift(*arguments), rel=1e-6, abs=1e-7)
 
 
@@ -323,18 +334,51 @@ def test_round_1_gives_every_novel_item_the_same_share_of_the_budget():
     np.testing.assert_allclose(gifts[[0, 3, 99, 299]], [0.5, 0.25, 0.05, 0.5 / math.sqrt(300)])
 
 
+@pytest.mark.parametrize("haste", [1.0, 1.5])
+def test_round_1_gives_no_item_more_than_its_target(haste):
+    shape = Funnel(first_share=0.25, cutoff_margin=0.0, haste=haste, max_items_per_user=40)
+    gifts = largest_gifts(0.2, 0.4, shape)
+    assert gifts[0] == pytest.approx(0.4 * 0.5 * haste)
+    assert gifts[39] == pytest.approx(0.5 / math.sqrt(40))
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    others=st.integers(0, 300),
+    least=st.floats(0.0, 20.0),
+    rounds=st.integers(2, 8),
+    haste=st.floats(1.0, 20.0),
+    first=st.floats(0.02, 0.98),
+    scores=st.tuples(st.floats(-5.0, 12.0), st.floats(-5.0, 12.0)),
+)
+def test_a_higher_score_stays_higher_after_every_gift(others, least, rounds, haste, first, scores):
+    """Lemma F3: score + c_r gift does not fall, which an aim above 1/c_r would break."""
+    shape = Funnel(rounds=rounds, haste=haste, first_share=first)
+    for share, aim in zip(shape.shares, shape.aims, strict=True):
+        low, high = (x + share * novelty.gift(10.0 - x, others, least, share, aim) for x in sorted(scores))
+        assert low <= high + 1e-12
+
+
 # ------------------------------------------------------------------------------------------------- parameters
 
 
 def test_shares_add_up():
-    shape = Funnel(first_share=0.2, keep_fraction=0.85)
+    shape = Funnel(rounds=4, first_share=0.2, keep_fraction=0.85, keep_margin=1.0)
     assert shape.squared_shares == pytest.approx((0.2, 0.8 / 3, 0.8 / 3, 0.8 / 3))
     assert shape.spent == pytest.approx((0.2, 0.2 + 0.8 / 3, 0.2 + 1.6 / 3, 1.0))
     assert shape.spent[-1] == 1.0
     assert shape.remaining == pytest.approx((1.0, 0.8, 1.6 / 3, 0.8 / 3))
     assert shape.keep_lines(2.0, 10.0)[0] == pytest.approx(0.85 * 0.2 * 10.0 - 2.0 * math.sqrt(0.2))
-    assert shape.cutoff(2.0, 10.0) == 16.0
+    assert shape.cutoffs(2.0, 10.0) == pytest.approx([10.0 + 4.4 * math.sqrt(left) for left in shape.remaining])
     assert Funnel(rounds=1, first_share=1.0).squared_shares == (1.0,)
+
+
+def test_haste_aims_at_more_but_never_beyond_the_cutoff():
+    even, hasty, most = (Funnel(rounds=4, first_share=0.2, haste=haste) for haste in (1.0, 1.5, 20.0))
+    assert even.aims == pytest.approx([c / left for c, left in zip(even.shares, even.remaining, strict=True)])
+    assert hasty.aims == pytest.approx([1.5 * even.aims[0], 1.5 * even.aims[1], 1.5 * even.aims[2], even.aims[3]])
+    assert most.aims == tuple(1.0 / c for c in most.shares)
+    assert Funnel(rounds=1, first_share=1.0, haste=7.0).aims == (1.0,)
 
 
 @pytest.mark.parametrize(
@@ -347,8 +391,10 @@ def test_shares_add_up():
         {"first_share": 0.0},
         {"first_share": 1.0},
         {"first_share": math.nan},
-        {"keep_fraction": 1.1},
+        {"keep_fraction": 2.1},
         {"keep_margin": -0.1},
+        {"haste": 0.9},
+        {"haste": math.inf},
         {"cutoff_margin": math.inf},
         {"max_items_per_user": 0},
     ],

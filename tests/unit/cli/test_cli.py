@@ -19,6 +19,7 @@ from dpunion.cli import RELEASE_HELP, app
 from dpunion.formats import WRITERS
 from dpunion.lab.study import RESEARCH_POLICIES
 from dpunion.releases import FORMAT, Release
+from dpunion.samples import debian_depends
 from dpunion.statements import NOT_PRIVATE
 
 ITEMS = ["alpha", "beta", "gamma", "mañana", "line\nbreak", "=formula", "\x1b[31mred"]
@@ -112,7 +113,7 @@ def test_the_help_of_release_teaches():
         assert name not in shown
 
 
-@pytest.mark.parametrize("name", ["release", "plan", "demo"])
+@pytest.mark.parametrize("name", ["release", "plan", "demo", "sample"])
 def test_every_command_has_help(name):
     result = run(name, "--help")
     assert result.exit_code == 0
@@ -270,7 +271,12 @@ def test_plan_shows_the_numbers_of_every_algorithm(name):
     planned = dpunion.plan(name, epsilon=2.0, delta=1e-4)
     assert f"{planned.threshold:.6g}" in shown.stdout
     as_json = json.loads(run("plan", *BUDGET, "-a", name, "--json").stdout)
+    needed = as_json.pop("holders_needed")
     assert as_json == json.loads(json.dumps(planned.to_dict()))
+    assert [one["items_each"] for one in needed] == [1, 10, 100]
+    for one in needed:
+        assert (one["chance_50"] or 10**6) <= (one["chance_90"] or 10**6)
+        assert one["chance_50"] is None or f"{one['chance_50']:,}" in shown.stdout
     assert as_json["algorithm"] == name
     assert (as_json["epsilon"], as_json["delta"]) == (2.0, 1e-4)
 
@@ -324,9 +330,11 @@ def test_release_is_quiet_when_stderr_is_no_terminal(posts, tmp_path):
     for stage in ("reading", "planning", "selecting", "writing"):
         assert stage not in done.stderr
     assert "\r" not in done.stderr
-    assert len(done.stderr.splitlines()) == 1 + len(
-        Release((), dpunion.plan(epsilon=1.0, delta=1e-6), True).statement.splitlines()
-    )
+    said = done.stderr.splitlines()
+    statement = Release((), dpunion.plan(epsilon=1.0, delta=1e-6).usual, True).statement.splitlines()
+    assert len(said) == 1 + len(statement) + 2
+    assert said[-2].startswith("At this budget an item comes out with an even chance when about")
+    assert said[-1].startswith("No ledger keeps count")
 
 
 def test_release_prints_utf8_in_any_locale(posts):
@@ -365,8 +373,9 @@ def test_release_overwrites_with_force_only(posts, tmp_path):
 def test_release_json(posts):
     result = run("release", posts, *COLUMNS, *BUDGET, "--json")
     values = json.loads(result.stdout)
-    made = {"columns", "format", "notes", "guaranteed", "statement", "plan", "items"}
+    made = {"columns", "format", "notes", "guaranteed", "statement", "plan", "items", "about"}
     assert set(values) == made | {"version", "ledger"}
+    assert set(values["about"]) == {"made"}
     assert values["version"] == dpunion.__version__
     assert values["ledger"] is None
     assert values["format"] == FORMAT
@@ -379,7 +388,7 @@ def test_release_json(posts):
 def test_release_json_beside_a_file_names_it_and_counts(posts, tmp_path):
     path = tmp_path / "out.csv"
     values = json.loads(run("release", posts, *COLUMNS, *BUDGET, "--json", "--out", path).stdout)
-    made = {"columns", "format", "notes", "guaranteed", "statement", "plan", "released", "written"}
+    made = {"columns", "format", "notes", "guaranteed", "statement", "plan", "released", "written", "about"}
     assert set(values) == made | {"version", "ledger"}
     assert values["released"] == len(ITEMS)
     assert values["written"] == [str(path)]
@@ -625,6 +634,26 @@ def test_demo_works_anywhere_and_says_what_it_did(tmp_path, monkeypatch):
     assert "Written to words.csv" in result.stdout
     assert "(1, 1e-06)-differentially private" in result.stdout
     assert lines[1] in result.stdout
+
+
+def test_demo_leaves_nothing_behind_unless_asked_to(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    result = run("demo")
+    assert result.exit_code == 0, result.output
+    assert "items in all" in result.stdout
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_sample_is_there_for_the_command_that_the_demo_shows(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (shown,) = [line[2:] for line in run("demo").stdout.splitlines() if line.startswith("$ ")]
+    assert run("sample").exit_code == 0
+    assert (tmp_path / "debian_depends.parquet").read_bytes() == debian_depends().read_bytes()
+    result = run(*shown.split()[1:], "--out", "words.txt")
+    assert result.exit_code == 0, result.output
+    assert_error(run("sample"), 4, "debian_depends.parquet")
+    assert run("sample", ".", "--force").exit_code == 0
+    assert_error(run("sample", "nowhere"), 4, "nowhere")
 
 
 def test_demo_refuses_a_bad_output_first(tmp_path, monkeypatch):

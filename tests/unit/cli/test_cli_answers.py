@@ -9,29 +9,86 @@ import pytest
 import typer
 
 from dpunion.cli import answers
-from dpunion.cli.answers import rate_text
 from dpunion.cli.options import EngineOptions
 
 
-def test_the_rate_of_reading_is_the_part_of_the_input_per_second():
-    assert rate_text(0.5, 10.0) == "5 % per s"
-    assert rate_text(0.123, 1.0) == "12.3 % per s"
-    assert rate_text(1e-4, 2.0) == "0.005 % per s"
-    for done, seconds in ((None, 10.0), (0.0, 10.0), (0.5, 0.0)):
-        assert rate_text(done, seconds) == ""
+class Terminal(io.StringIO):
+    """A stream that somebody watches."""
+
+    def isatty(self):
+        return True
 
 
-def test_the_bar_shows_the_rate_beside_the_remaining_time(monkeypatch):
-    terminal = io.StringIO()
-    terminal.isatty = lambda: True
-    monkeypatch.setattr(answers.sys, "stderr", terminal)
-    monkeypatch.setattr(answers, "FIRST_RATE", 0.0)
+def watch(monkeypatch, **asked):
+    """Put a terminal in the place of standard error; not in a fixture, after which pytest puts its own there."""
+    stream = Terminal()
+    monkeypatch.setattr(answers.sys, "stderr", stream)
+    monkeypatch.setattr(answers, "_asked", asked)
     monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.setenv("COLUMNS", "80")
+    return stream
+
+
+def test_the_bar_says_what_is_done_and_shows_the_part_that_was_read(monkeypatch):
+    terminal = watch(monkeypatch)
     with answers.progress_bar() as show:
         show("reading", 0.0)
         show("reading", 0.5)
-    assert re.search(r"reading.*% per s.*:", terminal.getvalue())
+        show("grouping", None)
+        show("selecting", None)
+    shown = terminal.getvalue()
+    assert re.search(r"reading.* 0 %.*0:00:00", shown)
+    assert re.search(r"grouping.*0:00:00", shown)
+    assert not re.search(r"grouping[^\n\r]*%", shown)
+    assert "selecting" in shown
+
+
+def test_compiling_is_said_once_and_shown(monkeypatch):
+    terminal = watch(monkeypatch)
+    with answers.progress_bar() as show:
+        show("compiling", None)
+        show("reading", 0.0)
+        show("compiling", None)
+    assert " ".join(terminal.getvalue().split()).count("Compiling, once on this machine") == 1
+    assert re.search(r"compiling.*0:00:00", terminal.getvalue())
+
+
+def test_where_no_bar_is_shown_compiling_is_said_too(monkeypatch, capsys):
+    monkeypatch.setattr(answers, "_asked", {})
+    with answers.progress_bar() as show:
+        show("compiling", None)
+        show("compiling", None)
+    assert capsys.readouterr().err.count("Compiling, once on this machine") == 1
+
+
+def test_quiet_says_nothing_but_errors(monkeypatch):
+    terminal = watch(monkeypatch, quiet=True)
+    with answers.progress_bar() as show:
+        show("compiling", None)
+    answers.say("said")
+    answers.say_lines(["said"])
+    assert terminal.getvalue() == ""
+    with pytest.raises(typer.Exit):
+        answers.fail("It went wrong.", "Mend it.", 3)
+    assert "It went wrong." in terminal.getvalue()
+
+
+def test_texts_are_wrapped_between_words_on_a_terminal(monkeypatch):
+    terminal = watch(monkeypatch)
+    text = "  " + "one-hyphened/word " * 20
+    answers.say(text)
+    with pytest.raises(typer.Exit):
+        answers.fail("word " * 40, "remedy " * 30, 3)
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", terminal.getvalue()).splitlines()
+    assert max(map(len, lines)) <= 80
+    assert all(line.startswith("  one-hyphened/word") for line in lines[:5])
+    assert {word for line in lines for word in line.split()} <= {"one-hyphened/word", "Error:", "word", "remedy"}
+
+
+def test_a_pipe_gets_texts_as_they_are(capsys, monkeypatch):
+    monkeypatch.setattr(answers, "_asked", {})
+    answers.say("word " * 40)
+    assert capsys.readouterr().err == "word " * 40 + "\n"
 
 
 def test_on_spark_an_interrupt_knows_the_stage_too():

@@ -238,7 +238,7 @@ def test_a_release_that_stays_on_the_cluster_has_its_record_beside_the_folder(so
 
     def released(*_, **options):
         seen.append(options["out"].path)
-        plan = dpunion.plan(epsilon=1.0, delta=1e-6)
+        plan = dpunion.plan(dpunion.Funnel(), epsilon=1.0, delta=1e-6)
         return dpunion.Release((), plan, guaranteed=True, stored=options["out"].path)
 
     monkeypatch.setattr("dpunion.pipeline.release", released)

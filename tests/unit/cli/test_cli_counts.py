@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 import dpunion
 from dpunion.cli import app
-from dpunion.cli.delivering import WIDEST, screen_lines
+from dpunion.cli.terminal import WIDEST_TEXT, table_lines
 from dpunion.counts import Counted, Estimate, Totals
 from dpunion.engines.local import engine
 from dpunion.formats import WRITERS
@@ -110,11 +110,11 @@ def test_ngrams_have_their_length_before_the_counts(source):
 
 
 def test_on_a_terminal_numbers_stand_below_each_other():
-    long = "a" * (WIDEST + 5)
+    long = "a" * (WIDEST_TEXT + 5)
     numbers = Counted((1_234_567, 20, 3), (1_200_000, 1, 1), (1_300_000, 40, 9), Totals(*[Estimate(1, 1, 1)] * 2, 0, 1))
-    plan = dpunion.plan(epsilon=1.0, delta=1e-6, counts=True)
+    plan = dpunion.plan(dpunion.Funnel(), epsilon=1.0, delta=1e-6, counts=True)
     made = with_items(Release((), plan, True), ["日本語", "x\x1b[31m", long], numbers)
-    head, first, second, last = screen_lines(made)
+    head, first, second, last = table_lines(made)
     assert head.split() == ["item", "people", "low", "high"]
     assert first.split() == ["日本語", "1,234,567", "1,200,000", "1,300,000"]
     assert second.split() == ["x\\x1b[31m", "20", "1", "40"]

@@ -14,9 +14,9 @@ from dpunion.reading import ValueKind, check_source, open_rows
 
 CANARY = "CANARYvalue"
 MARKS = {
-    "_delta_log/00000000000000000000.json": r"a table of Delta Lake.*DeltaTable\(path\)\.to_pyarrow_table\(\)",
+    "_delta_log/00000000000000000000.json": r"table of Delta Lake.*folder of the table itself.*DeltaTable\(path\)",
     ".hoodie/hoodie.properties": "a table of Hudi.*format",
-    "metadata/v1.metadata.json": "a table of Iceberg.*iceberg_scan",
+    "metadata/v1.metadata.json": "a table of Iceberg.*iceberg://catalog/space.table",
     "metadata/00001-5f.gz.metadata.json": "a table of Iceberg",
     "metadata/snap-1.avro": "a table of Iceberg",
 }

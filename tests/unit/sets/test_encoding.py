@@ -238,8 +238,10 @@ def test_normalizations(normalize, expected):
 
 def test_texts_are_split():
     rows = [("u", "To be, or not"), ("v", ""), ("v", "to BE"), ("w", "...")]
-    contributions = encoded([rows], split=True)
+    contributions = encoded([rows], split=True, normalize=Normalization.NFC_LOWER)
     assert Counter(sets(contributions)) >= Counter([frozenset({"to", "be", "or", "not"}), frozenset({"to", "be"})])
+    cased = encoded([rows], split=True, normalize=Normalization.NFC)
+    assert Counter(sets(cased)) >= Counter([frozenset({"To", "be", "or", "not"}), frozenset({"to", "BE"})])
     assert set(names(contributions.table)) == {"to", "be", "or", "not"}
 
 

@@ -11,18 +11,21 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from dpunion.algorithms import Bounding
-from dpunion.contributions import Contributions, Int64s, ItemTable
+from dpunion.contributions import Bools, Contributions, Int64s, ItemTable
 from dpunion.counts import MOST_COUNTED, Counted, CountsPlan
-from dpunion.engines import Chosen, Listed, choose_ngrams, count_listed
+from dpunion.engines import Chosen, Listed, Planned, choose_ngrams, count_listed
 from dpunion.engines.local.rehearsing import kernels_ahead
 from dpunion.engines.local.rounds import run_rounds
 from dpunion.errors import BadParameter, InternalError
+from dpunion.looks import LookPlan
 from dpunion.mechanisms import mechanism_for
+from dpunion.menus import MenuPlan
 from dpunion.ngrams.plans import NgramPlan
 from dpunion.plans import Plan
 from dpunion.randomness import RunKey
 from dpunion.reading import Rows, ValueKind, open_rows
 from dpunion.reading.databases import name_database
+from dpunion.reading.web import is_web, name_address
 from dpunion.releases import Release
 from dpunion.requests import Folder, Request, Run
 from dpunion.sets.encoding import encode, mark_known
@@ -52,7 +55,7 @@ class LocalEngine:
             raise BadParameter("'shards' and Folder are for Spark.", "Pass a DataFrame of Spark, or leave them out.")
         return cls(run, as_bytes(run.memory_limit))
 
-    def check(self, request: Request, plan: Plan | NgramPlan) -> None:
+    def check(self, request: Request, plan: Planned) -> None:
         """Refuse a memory limit where it is not kept."""
         if self.memory_limit is not None and (isinstance(plan, NgramPlan) or not request.plain_words):
             refuse_memory_limit()
@@ -66,7 +69,7 @@ class LocalEngine:
 
     @contextlib.contextmanager
     def read(
-        self, request: Request, plan: Plan | NgramPlan, key: RunKey, start_reading: Callable[[], None]
+        self, request: Request, plan: Planned, key: RunKey, start_reading: Callable[[], None]
     ) -> Iterator[LocalSets | LocalTexts]:
         """Read the rows into arrays."""
         if isinstance(plan, NgramPlan):
@@ -79,14 +82,24 @@ class LocalEngine:
             with open_request(request, self.run, start_reading) as rows, kernels_ahead(plan, self.run.threads):
                 asked, bounding = asked_for_counts(request, plan)
                 whole = read_sets(asked, rows, bounding, key, self.memory_limit, self.run.threads)
-            yield LocalSets(whole, bounded_sets(whole, request, plan, key, self.run.threads))
+            yield LocalSets(whole, request)
+
+    def look(self, held: Any, look: LookPlan, key: RunKey) -> list[float]:
+        """Look at the sizes of the whole sets."""
+        from dpunion.counting.looking import LookStep, people_in_classes
+        from dpunion.counting.steps import add_noise
+
+        step = LookStep()
+        sums = step.add_up(wanted_sizes(held.whole, held.request, key))
+        return people_in_classes(add_noise(sums, step.sensitivity, look.stddev, step.number, key))
 
     def select(self, held: Any, plan: Plan | NgramPlan, key: RunKey) -> Chosen:
         """Run the rounds, or those of each length."""
         if isinstance(plan, NgramPlan):
             return choose_ngrams(plan, held, key, self.run)
+        bounded = bounded_sets(held.whole, held.request, plan, key, self.run.threads)
         self.run.tell("selecting")
-        return Chosen(items=texts_of(held.bounded.table, run_rounds(mechanism_for(plan), held.bounded, key)))
+        return Chosen(items=texts_of(bounded.table, run_rounds(mechanism_for(plan), bounded, key)))
 
     def count(self, held: Any, listed: Listed, plan: CountsPlan, key: RunKey) -> Counted:
         """Count on the whole sets."""
@@ -113,19 +126,19 @@ class LocalEngine:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class LocalSets:
-    """Everybody's sets: bounded as planned, and, for counts, less so (the same, without counts).
+    """Everybody's sets as they were read: bounded as planned, or, for counts and before a look, less so.
 
     Guarantees: nothing about them shows in the repr.
     """
 
     whole: Contributions
-    bounded: Contributions
+    request: Request
 
     def __repr__(self) -> str:
         return "LocalSets(<sensitive>)"
 
 
-def asked_for_counts(request: Request, plan: Plan) -> tuple[Request, Bounding]:
+def asked_for_counts(request: Request, plan: Plan | MenuPlan) -> tuple[Request, Bounding]:
     """Return how sets are read: for counts, people's known and further items are kept too."""
     bounding = plan.algorithm.bounding
     if plan.counts is None:
@@ -140,13 +153,31 @@ def bounded_sets(
 
     Guarantees: those of bound_further.
     """
-    if plan.counts is None:
+    if plan.counts is None and plan.look is None:
         return whole
-    unwanted = None if request.known is None else mark_known(whole.table, request.known.items, key)
+    unwanted = None if plan.counts is None else unwanted_items(whole, request, key)
     limit = plan.algorithm.bounding.limit
     if unwanted is None and int(np.diff(whole.offsets).max(initial=0)) <= limit:
         return dataclasses.replace(whole, max_items_per_user=limit)
     return bound_further(whole, plan.algorithm.bounding, key, unwanted, threads)
+
+
+def unwanted_items(whole: Contributions, request: Request, key: RunKey) -> Bools | None:
+    """Say which items of the table are known: bool[items], or None where nothing is.
+
+    Guarantees: those of mark_known.
+    """
+    return None if request.known is None else mark_known(whole.table, request.known.items, key)
+
+
+def wanted_sizes(whole: Contributions, request: Request, key: RunKey) -> Int64s:
+    """Return how many items each person holds that are not known: int64[users].
+
+    Guarantees: those of set_sizes.
+    """
+    from dpunion.counting.looking import set_sizes
+
+    return set_sizes(whole, unwanted_items(whole, request, key))
 
 
 def refuse_memory_limit() -> NoReturn:
@@ -171,7 +202,8 @@ def open_request(request: Request, run: Run, start_reading: Callable[[], None] |
         query=request.query,
         input_format=request.input_format,
         null_users=request.null_users,
-        on_progress=lambda done: run.tell("reading", done),
+        granularity=request.granularity,
+        on_progress=lambda done: run.tell("reading", done) if done < 1.0 else run.tell("grouping"),
         on_reading=start_reading,
     )
 
@@ -209,6 +241,7 @@ def read_sets(
         user_order=bounding.order,
         normalization=request.normalization,
         split_words=request.kind is ValueKind.TEXT,
+        splitting=request.splitting,
         known=() if request.known is None else request.known.items,
         memory_limit=memory_limit,
         threads=threads,
@@ -227,4 +260,6 @@ def texts_of(table: ItemTable, chosen: Int64s) -> tuple[str, ...]:
 
 def _public(source: str) -> str:
     """Return a source's name without anything secret."""
+    if is_web(source):
+        return name_address(source)
     return name_database(source) if source.startswith(("postgresql://", "postgres://")) else source

@@ -11,16 +11,18 @@ import pyarrow as pa
 from dpunion.contributions import offsets_of
 from dpunion.engines.local.rounds import run_rounds
 from dpunion.mechanisms import mechanism_for
+from dpunion.menus import MenuPlan
+from dpunion.normal_forms import Normalization
 from dpunion.plans import Plan
 from dpunion.randomness import RunKey
-from dpunion.sets.encoding import Normalization, encode
+from dpunion.sets.encoding import encode
 from dpunion.threads import Threads, usable_cores
 
 MOST_ITEMS = 1000
 
 
 @contextlib.contextmanager
-def kernels_ahead(plan: Plan, threads: int | None) -> Iterator[None]:
+def kernels_ahead(plan: Plan | MenuPlan, threads: int | None) -> Iterator[None]:
     """Rehearse the plan in a thread beside what is done inside; with one core there is nothing to gain.
 
     Guarantees: the rows are made up, and what comes of them is thrown away.
@@ -29,7 +31,7 @@ def kernels_ahead(plan: Plan, threads: int | None) -> Iterator[None]:
         yield
         return
     with Threads(1) as beside:
-        beside.submit(rehearse, plan)
+        beside.submit(rehearse, plan.usual if isinstance(plan, MenuPlan) else plan)
         yield
 
 

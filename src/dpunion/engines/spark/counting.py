@@ -8,17 +8,17 @@ The list is public, and so is what a step holds: both travel to the tasks in clo
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
 from dpunion.contributions import Int64s, Uint64s
-from dpunion.counting.counted import Measure
 from dpunion.counting.holdings import Holdings, holdings_of, number_items
-from dpunion.counting.steps import Step, add_noise
+from dpunion.counting.looking import set_sizes
+from dpunion.counting.steps import AnyStep, add_noise
 from dpunion.counts import MOST_COUNTED
 from dpunion.engines.spark.failures import cleanly
 from dpunion.engines.spark.rounds import added_up
@@ -34,6 +34,7 @@ from dpunion.engines.spark.tasks import (
 from dpunion.engines.spark.wire import Piece
 from dpunion.errors import InternalError
 from dpunion.randomness import RunKey
+from dpunion.sets.encoding import is_known
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -42,15 +43,19 @@ GIVEN_TO_PLACES = "place long, units long, sensitivity double"
 NOISY = "place long, units long"
 
 
-class FindHoldings(Protocol):
-    """Says who holds what of the list, of the people of one partition, in a worker."""
-
-    def __call__(self, batches: Batches, key: RunKey) -> Iterator[Holdings]:
-        """Yield what the people hold; every one of them is in one of the holdings."""
+Found = TypeVar("Found", covariant=True)  # noqa: PLC0105 - what a step is shown
+Shown = TypeVar("Shown")
 
 
-def measure_on(people: DataFrame, find: FindHoldings, key: RunKey) -> Measure:
-    """Return what takes a step of counting; people: a frame of what `find` reads.
+class Find(Protocol[Found]):
+    """Says what the people of one partition hold, as a step wants to see it, in a worker."""
+
+    def __call__(self, batches: Batches, key: RunKey) -> Iterator[Found]:
+        """Yield what the people hold; every one of them is in one of the parts."""
+
+
+def measure_on(people: DataFrame, find: Find[Shown], key: RunKey) -> Callable[[AnyStep[Shown], float], Int64s]:
+    """Return what takes a step; people: a frame of what `find` reads.
 
     Guarantees:
     - every person is in one partition, so moves the sums of all by no more than the step says;
@@ -59,7 +64,7 @@ def measure_on(people: DataFrame, find: FindHoldings, key: RunKey) -> Measure:
     """
     secret = Secret.of(key)
 
-    def measure(step: Step, stddev: float) -> Int64s:
+    def measure(step: AnyStep[Shown], stddev: float) -> Int64s:
         given = people.mapInArrow(guarded(AddUp(find, step, secret)), GIVEN_TO_PLACES)
         sums = added_up(given.unionByName(every_place(people, step)), "place")
         noisy = sums.mapInArrow(guarded(AddNoise(step.number, stddev, secret)), NOISY)
@@ -68,7 +73,7 @@ def measure_on(people: DataFrame, find: FindHoldings, key: RunKey) -> Measure:
     return measure
 
 
-def every_place(people: DataFrame, step: Step) -> DataFrame:
+def every_place(people: DataFrame, step: AnyStep[Any]) -> DataFrame:
     """Return a sum of 0 for every place of the step, so that which places got nothing does not show."""
     places = people.sparkSession.range(0, step.length, 1, 1)
     number = sensitivity_number(step.sensitivity)
@@ -106,11 +111,28 @@ class FindItems:
 
 
 @dataclass(frozen=True)
-class AddUp:
+class FindSizes:
+    """Reads pieces (payload) -> how many wanted items each of their people holds; known: as in FindItems."""
+
+    known: Uint64s
+
+    def __call__(self, batches: Batches, key: RunKey) -> Iterator[Int64s]:  # noqa: ARG002 - as in Find
+        """Read the pieces, one after the other.
+
+        Guarantees: those of set_sizes.
+        """
+        for batch in batches:
+            for payload in batch.column("payload"):
+                sets = Piece.from_bytes(payload.as_py()).sets(MOST_COUNTED)
+                yield set_sizes(sets, is_known(sets.table.digests, self.known))
+
+
+@dataclass(frozen=True)
+class AddUp(Generic[Shown]):
     """What `find` reads -> (place, units, sensitivity): what the people of this partition give together in a step."""
 
-    find: FindHoldings
-    step: Step
+    find: Find[Shown]
+    step: AnyStep[Shown]
     secret: Secret
 
     def __call__(self, batches: Batches) -> Batches:
@@ -119,8 +141,8 @@ class AddUp:
         Guarantees: those of the step's `add_up`; a person is in one of the holdings.
         """
         sums = np.zeros(self.step.length, np.int64)
-        for holdings in self.find(batches, self.secret.key):
-            sums += self.step.add_up(holdings)
+        for held in self.find(batches, self.secret.key):
+            sums += self.step.add_up(held)
         places, number = np.flatnonzero(sums), sensitivity_number(self.step.sensitivity)
         for some in slices(len(places)):
             mine = places[some]

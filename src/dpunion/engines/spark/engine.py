@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Any
 from dpunion.algorithms import Bounding, Funnel
 from dpunion.checks import check_whole
 from dpunion.contributions import Contributions
-from dpunion.counts import Counted, CountsPlan
-from dpunion.engines import Chosen, Listed, choose_ngrams, count_listed
+from dpunion.counts import MOST_COUNTED, Counted, CountsPlan
+from dpunion.engines import Chosen, Listed, Planned, choose_ngrams, count_listed
 from dpunion.engines.local.engine import asked_for_counts, bounded_sets, open_request, read_sets, refuse_memory_limit
 from dpunion.errors import BadParameter, InternalError
+from dpunion.looks import LookPlan
 from dpunion.mechanisms import mechanism_for
+from dpunion.menus import MenuPlan
 from dpunion.ngrams.plans import NgramPlan
 from dpunion.plans import Plan
 from dpunion.randomness import RunKey
@@ -50,7 +52,7 @@ class SparkEngine:
         """Say where the release was computed."""
         return (f"It was computed on Apache Spark, the users spread over {self.shards} shards.",)
 
-    def check(self, request: Request, plan: Plan | NgramPlan) -> None:
+    def check(self, request: Request, plan: Planned) -> None:
         """Refuse what Spark cannot do, what its sources' names tell, and too many shards."""
         from dpunion.engines.spark.sources import check_names
 
@@ -69,10 +71,8 @@ class SparkEngine:
         return input_files(request.source) or ["in memory"]
 
     @contextlib.contextmanager
-    def read(
-        self, request: Request, plan: Plan | NgramPlan, key: RunKey, start_reading: Callable[[], None]
-    ) -> Iterator[Any]:
-        """Open the source as a DataFrame, and split texts into streams; with counts, cut sets into pieces.
+    def read(self, request: Request, plan: Planned, key: RunKey, start_reading: Callable[[], None]) -> Iterator[Any]:
+        """Open the source as a DataFrame, and split texts into streams; with counts or a look, make sets of it.
 
         Other sets are read by `select`, in its one action.
 
@@ -85,7 +85,7 @@ class SparkEngine:
         frame, check_rows = open_frame(request)
         if self.folder is not None and not self.run.overwrite:
             check_folder(frame, self.folder)
-        reads_first = isinstance(plan, NgramPlan) or plan.counts is not None
+        reads_first = not isinstance(plan, Plan) or plan.counts is not None
         self.run.tell("reading on Spark" if reads_first else "reading and selecting on Spark")
         start_reading()
         check_rows()
@@ -94,10 +94,27 @@ class SparkEngine:
                 yield until_left.enter_context(read_texts(frame, request, key, self.shards))
                 return
             asked = dataclasses.replace(request, source=None)
-            if plan.counts is None:
+            if isinstance(plan, MenuPlan):
+                yield until_left.enter_context(read_for_look(frame, asked, plan, key, self.shards))
+            elif plan.counts is None:
                 yield SparkSets(frame, asked, until_left)
             else:
                 yield until_left.enter_context(read_for_counts(frame, asked, plan, key, self.shards))
+
+    def look(self, held: Any, look: LookPlan, key: RunKey) -> list[float]:
+        """Look at the sizes of people's sets where they are.
+
+        Guarantees: those of measure_on.
+        """
+        from dpunion.counting.holdings import digests_of
+        from dpunion.counting.looking import LookStep, people_in_classes
+        from dpunion.engines.spark.counting import FindSizes, measure_on
+
+        self.run.tell("looking on Spark")
+        known = held.request.known
+        find = FindSizes(digests_of(() if known is None else known.items, key))
+        people = held.pieces.filter("name is null").select("payload")
+        return people_in_classes(measure_on(people, find, key)(LookStep(), look.stddev))
 
     def select(self, held: Any, plan: Plan | NgramPlan, key: RunKey) -> Chosen:
         """Run the rounds, or those of each length; bring here what was selected, or leave it for `store`.
@@ -112,12 +129,13 @@ class SparkEngine:
 
         if isinstance(plan, NgramPlan):
             return dataclasses.replace(choose_ngrams(plan, held, key, self.run), frame=held.streams)
-        if plan.counts is None:
+        if plan.look is None and plan.counts is None:
             reader = ReadSets(held.request, plan.algorithm.bounding)
             selecting = selected(held.frame, mechanism_for(plan), reader, key, self.shards)
         else:
             self.run.tell("selecting on Spark")
-            selecting = selected_from(held.pieces, mechanism_for(plan), key, held.shards)
+            pieces = held.pieces if plan.look is None else held.cut_for(plan, key)
+            selecting = selected_from(pieces, mechanism_for(plan), key, held.shards)
         chosen = held.until_left.enter_context(selecting)
         if self.folder is not None and plan.counts is None and not held.request.include_known:
             return Chosen(frame=chosen, is_left=True)
@@ -165,6 +183,22 @@ def read_for_counts(frame: DataFrame, request: Request, plan: Plan, key: RunKey,
         yield SparkPieces(pieces, request, count, until_left)
 
 
+@contextlib.contextmanager
+def read_for_look(
+    frame: DataFrame, request: Request, plan: MenuPlan, key: RunKey, shards: int
+) -> Iterator[SparkPieces]:
+    """Read a DataFrame's rows once, into sets whose sizes are looked at before they are bounded further.
+
+    Guarantees: those of KeepWhole.
+    """
+    from dpunion.engines.spark.rounds import keep_whole
+
+    asked, bounding = asked_for_counts(request, plan)
+    with contextlib.ExitStack() as until_left:
+        pieces = until_left.enter_context(keep_whole(frame, bounding, ReadSets(asked, bounding), key))
+        yield SparkPieces(pieces, request, shards, until_left, bounding.limit)
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class SparkSets:
     """A DataFrame whose rows become everybody's sets; until_left: what is dropped when the reading is left."""
@@ -179,15 +213,29 @@ class SparkSets:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class SparkPieces:
-    """Everybody's sets as pieces, to select from and to count; until_left: what is dropped when the reading is left."""
+    """Everybody's sets as pieces, to select from and to count; until_left: what is dropped when the reading is left.
+
+    limit: before a look, to how many items the pieces to count are bounded; there are none to select from yet.
+    """
 
     pieces: DataFrame
     request: Request
     shards: int
     until_left: contextlib.ExitStack
+    limit: int = MOST_COUNTED
 
     def __repr__(self) -> str:
         return "SparkPieces(<sensitive>)"
+
+    def cut_for(self, plan: Plan, key: RunKey) -> DataFrame:
+        """Return pieces to select from, bounded as the look chose.
+
+        Guarantees: those of CutWhole.
+        """
+        from dpunion.engines.spark.rounds import cut_whole
+
+        tighten = TightenSets(self.request, plan)
+        return self.until_left.enter_context(cut_whole(self.pieces, tighten, self.limit, key, self.shards))
 
     def to_count(self, listed: Listed, key: RunKey) -> tuple[DataFrame, FindItems]:
         """Return the people whose sets are counted, and what says what of the list they hold.
@@ -241,12 +289,15 @@ def check_path(folder: Folder) -> str:
     return os.fspath(folder.path)
 
 
-def check_scores_of(plan: Plan | NgramPlan, shards: int) -> None:
+def check_scores_of(plan: Planned, shards: int) -> None:
     """Refuse so many shards that rounding in Funnel's scores, of any length, is no longer negligible."""
     from dpunion.engines.spark.targets import check_scores
     from dpunion.ngrams.plans import highest_threshold
 
-    if isinstance(plan, NgramPlan):
+    if isinstance(plan, MenuPlan):
+        for planned in plan.plans:
+            check_scores_of(planned, shards)
+    elif isinstance(plan, NgramPlan):
         check_scores_of(plan.first, shards)
         for one in plan.lengths[1:]:
             if isinstance(one.algorithm, Funnel):

@@ -11,10 +11,10 @@ import pyarrow as pa
 
 from dpunion import keys
 from dpunion.algorithms import Bounding
-from dpunion.contributions import Contributions
+from dpunion.contributions import Contributions, ItemTable
 from dpunion.counting.holdings import bound_to_counted
 from dpunion.engines.spark.tasks import Batches, Secret, sensitivity_number, slices
-from dpunion.engines.spark.wire import cut, digests_to_arrow, joined, names_of, pruned
+from dpunion.engines.spark.wire import Piece, cut, digests_to_arrow, joined, names_of, pruned
 from dpunion.mechanisms import Mechanism, State
 from dpunion.randomness import RunKey
 from dpunion.sets.narrowing import Sets
@@ -154,8 +154,48 @@ class CutIntoPieces:
             yield from pieces_and_names(whole, self.shards, key)
             return
         yield from pieces_and_names(pruned(self.tighten(whole, key)), self.shards, key)
-        for _, piece in cut(bound_to_counted(whole, key), 1, key):
-            yield _rows(payload=pa.array([piece.to_bytes()], pa.binary()))
+        yield from whole_pieces(whole, key)
+
+
+@dataclass(frozen=True)
+class KeepWhole:
+    """Rows of whole users -> their sets as pieces of no shard (payload), and the items' names, as CutIntoPieces has."""
+
+    read: Reader
+    bounding: Bounding
+    secret: Secret
+
+    def __call__(self, batches: Batches) -> Batches:
+        """Run the task.
+
+        Guarantees: every user of the partition is in one piece, with at most MOST_COUNTED items.
+        """
+        key = self.secret.key
+        whole = read_partition(batches, self.read, key, self.bounding)
+        if whole is not None:
+            yield from whole_pieces(whole, key)
+            yield from names_apart(pruned(whole).table)
+
+
+@dataclass(frozen=True)
+class CutWhole:
+    """Pieces of no shard (payload) -> pieces by shard (shard, payload); limit: to how many items sets were bounded."""
+
+    tighten: Tighten
+    limit: int
+    secret: Secret
+    shards: int
+
+    def __call__(self, batches: Batches) -> Batches:
+        """Run the task.
+
+        Guarantees: those of CutIntoPieces.
+        """
+        key = self.secret.key
+        for batch in batches:
+            for payload in batch.column("payload"):
+                whole = Piece.from_bytes(payload.as_py()).sets(self.limit)
+                yield from pieces_of_shards(pruned(self.tighten(whole, key)), self.shards, key)
 
 
 def pieces_and_names(contributions: Contributions, shards: int, key: RunKey) -> Batches:
@@ -163,9 +203,24 @@ def pieces_and_names(contributions: Contributions, shards: int, key: RunKey) -> 
 
     Guarantees: those of `cut`; pieces hold digests and numbers, and names stand apart from whoever holds them.
     """
+    yield from pieces_of_shards(contributions, shards, key)
+    yield from names_apart(contributions.table)
+
+
+def pieces_of_shards(contributions: Contributions, shards: int, key: RunKey) -> Batches:
+    """Yield the pieces of all shards. Guarantees: those of `cut`."""
     for shard, piece in cut(contributions, shards, key):
         yield _rows(shard=pa.array([shard], pa.int32()), payload=pa.array([piece.to_bytes()], pa.binary()))
-    table = contributions.table
+
+
+def whole_pieces(whole: Contributions, key: RunKey) -> Batches:
+    """Yield the pieces of no shard. Guarantees: those of `cut` and bound_to_counted."""
+    for _, piece in cut(bound_to_counted(whole, key), 1, key):
+        yield _rows(payload=pa.array([piece.to_bytes()], pa.binary()))
+
+
+def names_apart(table: ItemTable) -> Batches:
+    """Yield the names of all items beside their digests. Guarantees: nothing says who holds them."""
     for some in slices(len(table)):
         yield _rows(payload=digests_to_arrow(table.digests[some]), name=names_of(table, some))
 

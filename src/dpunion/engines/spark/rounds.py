@@ -15,7 +15,15 @@ from dpunion import errors
 from dpunion.algorithms import Bounding
 from dpunion.engines.spark.failures import cleanly
 from dpunion.engines.spark.frames import by_user
-from dpunion.engines.spark.partitions import CutIntoPieces, Reader, Renamed, Tighten, WeighRows
+from dpunion.engines.spark.partitions import (
+    CutIntoPieces,
+    CutWhole,
+    KeepWhole,
+    Reader,
+    Renamed,
+    Tighten,
+    WeighRows,
+)
 from dpunion.engines.spark.tasks import SHARDS_PER_MASK, Decide, Secret, Weigh, by_name, guarded
 from dpunion.mechanisms import Mechanism
 from dpunion.randomness import RunKey
@@ -111,13 +119,29 @@ def read_pieces(
         yield pieces
 
 
+@contextlib.contextmanager
+def keep_whole(frame: DataFrame, bounding: Bounding, read: Reader, key: RunKey) -> Iterator[DataFrame]:
+    """Read rows whose first column is the user once, into pieces of no shard and names; drop them later."""
+    task = KeepWhole(Renamed(read, tuple(frame.columns)), bounding, Secret.of(key))
+    with closures_in_memory(frame.sparkSession), cut_into_pieces(by_user(frame), task) as pieces:
+        yield pieces
+
+
+@contextlib.contextmanager
+def cut_whole(whole: DataFrame, tighten: Tighten, limit: int, key: RunKey, shards: int) -> Iterator[DataFrame]:
+    """Cut what keep_whole gave into pieces to select from, beside the names; drop them later."""
+    task = CutWhole(tighten, limit, Secret.of(key), shards)
+    with cut_into_pieces(whole.filter("name is null").select("payload"), task) as pieces:
+        yield pieces.unionByName(whole.filter("name is not null"))
+
+
 def is_order_free(mechanism: Mechanism) -> bool:
     """Say whether what users give depends on their own sets alone, once: then partitions are simply added up."""
     return mechanism.cutoff is None and mechanism.rounds == 1
 
 
 @contextlib.contextmanager
-def cut_into_pieces(rows: DataFrame, task: CutIntoPieces) -> Iterator[DataFrame]:
+def cut_into_pieces(rows: DataFrame, task: CutIntoPieces | KeepWhole | CutWhole) -> Iterator[DataFrame]:
     """Give everybody's sets as pieces by shard, computed once; drop them on leaving."""
     pieces = rows.mapInArrow(guarded(task), PIECES).persist()
     with dropped_after(pieces):

@@ -125,7 +125,7 @@ def open_frame(asked: Request) -> OpenedFrame:
     rows = WantedRows(user, values, asked.kind, asked.null_users)
     opened = _opened(asked.source, rows, asked.input_format, asked.query)
     frame = columns_of(opened.frame, user, values)
-    check_source(empty_table(frame), user=user, value=asked.value, kind=asked.kind)
+    check_source(empty_table(frame), user=user, value=asked.value, kind=asked.kind, granularity=asked.granularity)
     return OpenedFrame(frame, opened.check_rows)
 
 

@@ -45,9 +45,9 @@ def check_scores(stddev: float, threshold: float, shape: Funnel, shards: int) ->
     In the proof of Theorem F5 the weights are 2-Lipschitz in the targets; summed over shards, 2 k shards-Lipschitz, and
     what counts of the sum is a function of the scores.
     """
-    overshoot = shards * shard_share(shards, shape.cutoff(stddev, threshold))
-    counted = 4.0 if shards > 1 else 0.0
-    steeper = (5.0 + counted + 10.0 * overshoot) / 15.0 * math.sqrt(MAX_ITEMS_PER_SHARD / MAX_ITEMS)
+    overshoot = shards * shard_share(shards, shape.cutoffs(stddev, threshold)[0])
+    counted = 5.0 if shards > 1 else 0.0
+    steeper = (10.2 + counted + 12.0 * overshoot) / 22.2 * math.sqrt(MAX_ITEMS_PER_SHARD / MAX_ITEMS)
     if score_spread(stddev, threshold, shape) * steeper > LARGEST_SCORE_SPREAD:
         raise BadParameter(
             f"Rounding does not allow {shards} shards for this funnel.", "Use fewer 'shards' (--shards) or rounds."

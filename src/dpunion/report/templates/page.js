@@ -1,6 +1,6 @@
 "use strict";
 (() => {
-  const PER_PAGE = matchMedia("(max-width: 40rem)").matches ? 60 : 200, MOST_PRINTED = 5000, LONGEST_SHOWN = 300;
+  const PER_PAGE = matchMedia("(max-width: 40rem)").matches ? 60 : 200, MOST_PRINTED = 5000, FIRST_PRINTED = 40, LONGEST_SHOWN = 300;
   const byId = (id) => document.getElementById(id);
   const make = (tag, className, text) => {
     const element = document.createElement(tag);
@@ -14,7 +14,7 @@
   if (block) showItems(JSON.parse(block.textContent));
 
   function showItems(values) {
-    const list = byId("list"), where = byId("where"), scale = byId("scale");
+    const list = byId("list"), filters = [...document.querySelectorAll(".filter input")], scale = byId("scale");
     const table = list.tagName === "TBODY", counted = "counted" in list.dataset;
     const width = table ? Number(list.dataset.texts) : 1;
     // cells: the texts of an item, one for each column; beside: the numbers beside them, the last people, low, high.
@@ -25,7 +25,7 @@
     const collator = new Intl.Collator(undefined, { numeric: true });
     const orders = new Map();
     const bars = counted ? popularityBars(beside.map((numbers) => numbers[numbers.length - 1])) : null;
-    let lowered = null, shown = [], page = 0;
+    let lowered = null, shown = [], page = 0, narrowed = false;
 
     const heads = table ? [...list.parentElement.tHead.rows[0].cells] : [];
     heads.forEach(sortable);
@@ -56,15 +56,14 @@
       }
       return 0;
     }
-    function contains(texts, wanted) {
-      const only = where ? where.value : "";
-      return only === "" ? texts.some((text) => text.includes(wanted)) : texts[Number(only)].includes(wanted);
-    }
     function update() {
       const wanted = search.value.toLowerCase();
-      if (wanted && !lowered) lowered = cells.map((texts) => texts.map((text) => text.toLowerCase()));
+      const parts = filters.map((one) => [Number(one.dataset.column), one.value.toLowerCase()]).filter(([, part]) => part);
+      const contains = (texts) => texts.some((text) => text.includes(wanted)) && parts.every(([at, part]) => texts[at].includes(part));
+      narrowed = Boolean(wanted || parts.length);
+      if (narrowed && !lowered) lowered = cells.map((texts) => texts.map((text) => text.toLowerCase()));
       const all = order(sort.value);
-      shown = wanted ? all.filter((at) => contains(lowered[at], wanted)) : all;
+      shown = narrowed ? all.filter((at) => contains(lowered[at])) : all;
       page = 0;
       draw();
     }
@@ -72,7 +71,7 @@
       const pages = Math.max(1, Math.ceil(shown.length / PER_PAGE));
       fill(shown.slice(page * PER_PAGE, (page + 1) * PER_PAGE));
       const total = cells.length.toLocaleString("en"), found = shown.length.toLocaleString("en");
-      byId("count").textContent = search.value ? `${found} of ${total} ${noun}` : `${total} ${noun}`;
+      byId("count").textContent = narrowed ? `${found} of ${total} ${noun}` : `${total} ${noun}`;
       byId("place").textContent = `page ${page + 1} of ${pages}`;
       byId("previous").disabled = page === 0;
       byId("next").disabled = page + 1 >= pages;
@@ -127,12 +126,16 @@
 
     search.addEventListener("input", update);
     sort.addEventListener("change", update);
-    if (where) where.addEventListener("change", update);
+    for (const filter of filters) filter.addEventListener("input", update);
     if (scale) scale.addEventListener("change", () => { bars.measure(scale.value); draw(); });
     byId("previous").addEventListener("click", () => { page -= 1; draw(); });
     byId("next").addEventListener("click", () => { page += 1; draw(); });
     document.querySelector(".tools").addEventListener("submit", (event) => event.preventDefault());
-    window.addEventListener("beforeprint", () => fill(shown.slice(0, MOST_PRINTED)));
+    window.addEventListener("beforeprint", () => {
+      const printed = byId("whole").checked ? MOST_PRINTED : FIRST_PRINTED, left = shown.length - printed;
+      fill(shown.slice(0, printed));
+      byId("unprinted").textContent = left > 0 ? `… and ${left.toLocaleString("en")} more ${noun}, which are in the page itself and in the release's files.` : "";
+    });
     window.addEventListener("afterprint", draw);
     document.querySelector(".tools").hidden = false;
     update();

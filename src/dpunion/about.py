@@ -1,0 +1,110 @@
+"""What people ask about a release: what it is called, who answers for it, what it is for, when it was made."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any
+
+from dpunion.errors import BadParameter
+
+LONGEST = {"title": 200, "owner": 200, "note": 2000}
+"""How many characters each may have; they stand in a ledger's row and on top of a page."""
+JOINERS = "\u200c\u200d"
+
+
+@dataclass(frozen=True, slots=True)
+class Charged:
+    """A release's entry in a ledger, as things stood when it was charged. Public.
+
+    entry, receipt: by which it is found again. epsilon, delta: what was charged. total_epsilon, total_delta: what all
+    releases of the dataset may use together, by this composition. before, after: the part of that which was spent then,
+    without and with this release. more: how many further releases like this one the rest would cover. written: when.
+    """
+
+    entry: str
+    receipt: str
+    dataset: str
+    epsilon: float
+    delta: float
+    composition: str
+    total_epsilon: float
+    total_delta: float
+    before: float
+    after: float
+    more: int
+    written: str
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Charged:
+        """Read back what `About.to_dict` wrote; raise TypeError or ValueError where it cannot have."""
+        kinds = {"float": (int, float), "int": (int,), "str": (str,)}
+        for one in fields(cls):
+            if isinstance(values[one.name], bool) or not isinstance(values[one.name], kinds[str(one.type)]):
+                raise TypeError("a ledger entry of another kind")
+        found = cls(**{one.name: values[one.name] for one in fields(cls)})
+        amounts = (found.epsilon, found.delta, found.total_epsilon, found.total_delta)
+        if not (all(map(math.isfinite, amounts)) and 0.0 <= found.before <= found.after <= 1.0 and found.more >= 0):
+            raise ValueError("amounts that no ledger has")
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """What a release is called, who answers for it and what it is for; all of it becomes public with the release.
+
+    made: the day, in UTC; charged: the entry in the ledger. These two are filled in when the release is made.
+
+    Guarantees: nothing is in it but what was given and what was charged; no name of a user or machine is looked up.
+    """
+
+    title: str = ""
+    owner: str = ""
+    note: str = ""
+    made: str = ""
+    charged: Charged | None = None
+
+    def __post_init__(self) -> None:
+        for name, longest in LONGEST.items():
+            value = getattr(self, name)
+            if not isinstance(value, str) or len(value) > longest or not _is_text(value):
+                raise BadParameter(
+                    f"The {name!r} of a release must be a text of at most {longest} characters, all of which show.",
+                    f"Write it so, or leave it out (--{name}).",
+                )
+            object.__setattr__(self, name, " ".join(value.split()))
+
+    @property
+    def words(self) -> dict[str, str]:
+        """Return what was given, by its names."""
+        return {name: value for name in LONGEST if (value := getattr(self, name))}
+
+    def on_this_day(self, charged: Charged | None) -> About:
+        """Return the same of a release that is made now, and charged like this."""
+        return replace(self, made=dt.datetime.now(dt.UTC).date().isoformat(), charged=charged)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what is known as plain values: what was said, and the entry in the ledger."""
+        said = self.words | ({"made": self.made} if self.made else {})
+        entry = {"ledger": asdict(self.charged)} if self.charged is not None else {}
+        return ({"about": said} if said else {}) | entry
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> About:
+        """Read back what `to_dict` wrote among other values; raise ValueError or TypeError where it cannot have."""
+        said, entry = values.get("about", {}), values.get("ledger")
+        made = said.get("made", "")
+        if made and dt.date.fromisoformat(made).isoformat() != made:
+            raise ValueError("a day that is none")
+        words = {name: said[name] for name in LONGEST if name in said}
+        return cls(**words, made=made, charged=None if entry is None else Charged.from_dict(entry))
+
+
+def _is_text(value: str) -> bool:
+    """Say whether the characters are those of a text: no controls but white space and joiners, no half characters."""
+    return all(letter.isprintable() or letter.isspace() or letter in JOINERS for letter in value)
+
+
+UNTOLD = About()
+"""Nothing is said of a release."""

@@ -1,0 +1,73 @@
+"""What a look takes of delta, when the release after it is chosen by what was seen.
+
+docs/guarantees-funnel.md, section 9: let the look be a Gaussian release of ratio nu = sensitivity/stddev, with
+likelihood ratio X, and let every release that may follow keep delta_G(epsilon; mu) + p <= room, with its own mu <= mu_0
+and p. Then look and release together are (epsilon, delta)-private with
+
+    delta = room (1 + E[(X - 1)+]) + E[(v(X) - v(1))+],    v(x) = x delta_G(epsilon - ln x; mu_0).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from dpunion.calibration.gaussian import GUARD, gaussian_stddev
+from dpunion.kernels.normal import gaussian_delta, upper_tail
+
+CELLS = 400
+HIGHEST = 12.0
+"""Beyond so many standard deviations all is counted as lost; so much of epsilon is more than the look can tell."""
+
+
+@dataclass(frozen=True, slots=True)
+class LookCost:
+    """What a look takes: the delta that releases after it may use, and from which the whole is computed.
+
+    ratio: the look's sensitivity over its stddev. growth: E[(X - 1)+]. excess: E[(v(X) - v(1))+].
+    """
+
+    ratio: float
+    room: float
+    growth: float
+    excess: float
+
+    def whole(self, delta_used: float) -> float:
+        """Return the delta of look and release together, when the release's certificate says delta_used."""
+        return delta_used * (1.0 + self.growth) + self.excess
+
+
+def cost_of_look(epsilon: float, delta: float, strength: float) -> LookCost:
+    """Return what a look costs; strength: its ratio, as a part of that of one Gaussian release with all of the budget.
+
+    A release within delta has delta_G(epsilon; mu) <= delta, so its mu is at most that of the whole budget: mu_0.
+    """
+    largest = (1.0 + GUARD) / gaussian_stddev(epsilon, delta, 1.0)
+    ratio = min(strength * largest, epsilon / (HIGHEST + 1.0))
+    growth, excess = _growth(ratio), _excess(epsilon, largest, ratio)
+    return LookCost(ratio, (delta * (1.0 - GUARD) - excess) / (1.0 + growth), growth, excess)
+
+
+def _growth(ratio: float) -> float:
+    """Return E[(X - 1)+] for X = e^(nu Z - nu^2/2): delta_G(0; nu)."""
+    return gaussian_delta(0.0, ratio) * (1.0 + GUARD)
+
+
+def _excess(epsilon: float, mu: float, ratio: float) -> float:
+    """Return at least E[(v(X) - v(1))+]: v is convex, so it is below its chords; the moments of X are exact.
+
+    X > 1 where Z > nu/2. Pr[Z in a cell] and E[X; Z in a cell] are differences of normal tails, the second of Z - nu.
+    """
+    points = [ratio / 2.0 + HIGHEST * cell / CELLS for cell in range(CELLS + 1)]
+    ratios = [math.exp(ratio * point - ratio * ratio / 2.0) for point in points]
+    values = [x * gaussian_delta(epsilon - math.log(x), mu) for x in ratios]
+    chances = [upper_tail(point) for point in points]
+    moments = [upper_tail(point - ratio) for point in points]
+    total = 0.0
+    for cell in range(CELLS):
+        chance = chances[cell] - chances[cell + 1]
+        slope = (values[cell + 1] - values[cell]) / (ratios[cell + 1] - ratios[cell])
+        above = moments[cell] - moments[cell + 1] - ratios[cell] * chance
+        total += (values[cell] - values[0]) * chance + slope * max(0.0, above)
+    # Above the last point both parts of what follows count as certain.
+    return (total + 2.0 * moments[-1]) * (1.0 + 1e-4)

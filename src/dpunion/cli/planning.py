@@ -1,0 +1,216 @@
+"""The command plan."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from dpunion.cli.answers import answering, print_result
+from dpunion.cli.groups import in_groups, option_group
+from dpunion.cli.options import (
+    ALGORITHM_HELP,
+    OUTPUT,
+    TUNING,
+    AlgorithmOptions,
+    AsJson,
+    CountOptions,
+    Force,
+    PrivacyOptions,
+)
+from dpunion.cli.releasing import NgramOptions
+from dpunion.errors import BadParameter
+
+if TYPE_CHECKING:
+    from dpunion.engines import Planned
+    from dpunion.menus import MenuPlan
+    from dpunion.ngrams.plans import NgramPlan, Ngrams
+    from dpunion.plans import Plan
+
+PLAN_HELP = f"""Say what a budget can do, and every number of a release, before any data is read.
+
+[bold]Examples[/bold]
+
+  [cyan]dpunion plan -e 1 -d 1e-6[/cyan]
+
+  [cyan]dpunion plan -e 1 -d 1e-6 --counts --html budget.html[/cyan]
+
+  [cyan]dpunion plan -e 3 -d 1e-5 --longest 3[/cyan]
+
+  [cyan]dpunion plan -e 3 -d 1e-5 -a weighted-gaussian --json[/cyan]
+
+{ALGORITHM_HELP}"""
+
+
+@option_group
+class PlannedNgrams(NgramOptions):
+    """Whether n-grams are planned, and how."""
+
+    longest: Annotated[
+        int | None,
+        typer.Option(
+            help="Plan n-grams up to this length, as dpunion ngrams makes them.",
+            rich_help_panel=TUNING,
+            show_default=False,
+        ),
+    ] = None  # type: ignore[assignment]  # there are none
+
+    def asked(self, tuning: AlgorithmOptions) -> Ngrams | None:
+        """Return how n-grams are released, None for items; refuse options that do not go together."""
+        if self.longest is not None:
+            if tuning.values() != AlgorithmOptions().values():
+                raise BadParameter(
+                    "An algorithm of items was given, but n-grams are planned.",
+                    "Choose theirs with --first and --later, or leave out --longest.",
+                )
+            return self.build()
+        if self.values() != PlannedNgrams().values():
+            raise BadParameter(
+                "An option of n-grams was given, but items are planned.",
+                "Add the longest length with --longest, or leave it out.",
+            )
+        return None
+
+
+@answering
+@in_groups
+def plan_command(
+    privacy: PrivacyOptions,
+    tuning: AlgorithmOptions,
+    ngrams: PlannedNgrams,
+    counting: CountOptions,
+    as_json: AsJson = False,
+    html: Annotated[
+        Path | None,
+        typer.Option(
+            "--html",
+            help="Draw how likely an item is released, by the number of people who hold it, into this page.",
+            rich_help_panel=OUTPUT,
+            show_default=False,
+        ),
+    ] = None,
+    force: Force = False,
+) -> None:
+    """Say what a budget can do."""
+    from dpunion.pipeline import plan
+
+    grams = ngrams.asked(tuning)
+    asked = tuning.asked() if grams is None else {"algorithm": grams}
+    planned = plan(**asked, **privacy.values(), counts=counting.asked())
+    if html is not None:
+        _write_page(html, planned, overwrite=force)
+    if as_json:
+        from dpunion.report.needed import find_needed
+
+        needed = {"holders_needed": [one.to_dict() for one in find_needed(typical(planned))]}
+        print_result(json.dumps(planned.to_dict() | needed, indent=1) + "\n")
+    else:
+        _print_plan(planned)
+
+
+def typical(planned: Planned) -> Plan | NgramPlan:
+    """Return the plan itself, or the usual one of a menu."""
+    from dpunion.menus import MenuPlan
+
+    return planned.usual if isinstance(planned, MenuPlan) else planned
+
+
+def _write_page(html: Path, planned: Planned, *, overwrite: bool) -> None:
+    from dpunion.plans import Plan
+    from dpunion.report import check_page, plan_page, write_page
+
+    check_page(html, overwrite=overwrite)
+    drawn = typical(planned)
+    if not isinstance(drawn, Plan):
+        raise BadParameter("There is no page for a plan of n-grams.", "Leave out --html: the numbers are printed.")
+    write_page(html, plan_page(drawn), overwrite=overwrite)
+    typer.echo(f"Written to {html}.", err=True)
+
+
+def _print_plan(planned: Planned) -> None:
+    """Print what the budget can do first, then what it guarantees, then every number."""
+    from rich.console import Console
+
+    from dpunion.budget import guarantee
+    from dpunion.menus import MenuPlan
+    from dpunion.ngrams.plans import NgramPlan
+    from dpunion.report.needed import HEAD, find_needed
+    from dpunion.statements import expected_precision
+
+    is_ngrams = isinstance(planned, NgramPlan)
+    console = Console(highlight=False)
+    what = "a single word" if is_ngrams else "an item"
+    console.print(f"About this many people must hold {what} for it to come out:\n", style="bold")
+    console.print(_table([HEAD, *(one.texts() for one in find_needed(typical(planned)))], head=True))
+    console.print("\nItems each: how many items each of them holds; the others are rare.", style="dim")
+    if isinstance(planned, MenuPlan):
+        bound = planned.usual.algorithm.max_items_per_user
+        console.print(
+            f"With at most {bound} items of each person, the usual number: a private look at how much people hold "
+            "chooses it from the menu below.",
+            style="dim",
+        )
+    if planned.counts is not None:
+        console.print("\n" + "\n".join(expected_precision(planned.counts)), markup=False)
+    covers = "texts" if is_ngrams else "rows"
+    promise = guarantee(planned.budget, subject="A list made by this plan", covers=covers)
+    console.print("\n" + "\n".join(promise), markup=False)
+    console.print("\nThe numbers of the plan", style="bold")
+    rows = _ngram_rows(planned) if isinstance(planned, NgramPlan) else _rows(typical(planned).to_dict())
+    console.print(_table(list(_menu_rows(planned) if isinstance(planned, MenuPlan) else rows)))
+    console.print("\nNo data was read. These numbers are public.", style="dim")
+
+
+def _table(rows: Sequence[tuple[str, ...]], *, head: bool = False) -> Any:
+    """Return rows below each other; with a head, of numbers to the right."""
+    from rich.table import Table
+
+    table = Table(show_header=head, box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for name in rows[0]:
+        table.add_column(name if head else "", justify="right" if head else "left")
+    for row in rows[head:]:
+        table.add_row(*row)
+    return table
+
+
+def _rows(values: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the numbers of a plan with their names."""
+    parameters, sensitivity, rounds = values.pop("parameters"), values.pop("sensitivity"), values.pop("rounds", [])
+    values.pop("counts", None)
+    for name, value in (values | {f"  {key}": value for key, value in parameters.items()}).items():
+        yield name.replace("_", " "), f"{value:.6g}" if isinstance(value, float) else str(value)
+    for number, one in enumerate(rounds, 1):
+        yield f"round {number}", ", ".join(f"{key} {value:.4g}" for key, value in one.items())
+    yield "sensitivity", f"{sensitivity['norm']} norm at most {sensitivity['bound']:.6g}"
+
+
+def _menu_rows(planned: MenuPlan) -> Iterator[tuple[str, str]]:
+    """Yield the numbers of the look and of the plans to choose from with their names."""
+    yield "epsilon, delta", f"{planned.budget.epsilon:g}, {planned.budget.delta:g}"
+    yield "algorithm", planned.algorithm.name
+    yield "noise of the look", f"{planned.look.stddev:.4g} people in each class of sizes"
+    for plan in planned.plans:
+        yield (
+            f"{plan.algorithm.max_items_per_user} items each",
+            f"noise {plan.scale:.4g}, threshold {plan.threshold:.4g}, delta used {plan.delta_used:.4g}",
+        )
+    parameters = planned.algorithm.parameters()
+    yield "parameters", ", ".join(f"{key} {value}" for key, value in parameters.items() if key != "max_items_per_user")
+
+
+def _ngram_rows(planned: NgramPlan) -> Iterator[tuple[str, str]]:
+    """Yield the numbers of each length with their names."""
+    values = planned.to_dict()
+    yield "epsilon, delta", f"{values['epsilon']:g}, {values['delta']:g}"
+    for one in values["lengths"]:
+        threshold = one["threshold"]
+        yield (
+            f"length {one['length']}",
+            f"{one['algorithm']}, at most {one['max_items_per_user']} of each person, {one['share']:.3g} of the "
+            f"budget, noise {one['stddev']:.4g}, "
+            + (f"threshold {threshold:.4g}" if isinstance(threshold, float) else str(threshold)),
+        )
+    yield "delta used", f"{values['delta_used']:.6g}"

@@ -1,0 +1,38 @@
+"""Releases that begin with a look, on data for study: what the look chose, and how much came out. NOT PRIVATE."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dpunion.counting.looking import LookStep, people_in_classes, set_sizes
+from dpunion.counting.steps import add_noise
+from dpunion.engines.local.rounds import run_rounds
+from dpunion.lab.data import LabData
+from dpunion.lab.trials import trial_key
+from dpunion.mechanisms import mechanism_for
+from dpunion.menus import MenuPlan
+from dpunion.plans import Plan
+from dpunion.sets.grouping import bound_again
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """What one release did: the number of items per person that was chosen, and how many items came out."""
+
+    bound: int
+    size: int
+
+
+def run_look(data: LabData, menu: MenuPlan, number: int) -> Looked:
+    """Look, choose and select, under the key of this trial."""
+    step = LookStep()
+    sums = step.add_up(set_sizes(data.everything))
+    noisy = add_noise(sums, step.sensitivity, menu.look.stddev, step.number, trial_key(number))
+    plan = menu.decided(people_in_classes(noisy))
+    return Looked(plan.algorithm.max_items_per_user, run_fixed(data, plan, number))
+
+
+def run_fixed(data: LabData, plan: Plan, number: int) -> int:
+    """Select by a plan, under the key of this trial; return how many items came out."""
+    sets = bound_again(data.everything, plan.algorithm.bounding, trial_key(number))
+    return len(run_rounds(mechanism_for(plan), sets, trial_key(number)))

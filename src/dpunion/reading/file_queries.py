@@ -1,0 +1,115 @@
+"""A query over Parquet files: DuckDB runs it on the table `source`, which is these files and nothing else.
+
+The files are found by our own rules (`locate`), and the session has no access to any other file, so that a query can
+neither write nor read what was not named. Types are those of the files; text files have none, and are refused.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from dpunion.errors import BadParameter, BadSource
+from dpunion.reading.drivers import DUCKDB_CONFIGURATION, DUCKDB_SETTINGS, DuckDBSession, ask
+from dpunion.reading.guard import attempt
+from dpunion.reading.locate import DataFile, Format, locate, open_file
+from dpunion.reading.stores import StoredFile
+
+TABLE = "source"
+TO_PARQUET = "Leave the query out and name the columns, or convert the files to Parquet."
+
+
+class FilesInDuckDB:
+    """Parquet files as the one table of a database in memory.
+
+    Guarantees: the session reads these files alone, and cannot write, attach, install or load anything.
+    """
+
+    where = "the query over files"
+
+    def __init__(self, paths: Sequence[str | os.PathLike[str]]) -> None:
+        self._paths = paths
+
+    def __repr__(self) -> str:
+        return "FilesInDuckDB()"
+
+    @contextlib.contextmanager
+    def session(self) -> Iterator[DuckDBSession]:
+        """Open the files."""
+        dataset = dataset_of(locate(self._paths))
+        connection = ask(lambda: self._connect(dataset), self.where)
+        try:
+            yield DuckDBSession(connection, self.where)
+        finally:
+            with contextlib.suppress(Exception):
+                connection.close()
+
+    def _connect(self, dataset: Any) -> Any:
+        import duckdb
+
+        connection = duckdb.connect(":memory:", config=dict(DUCKDB_CONFIGURATION))
+        connection.register(TABLE, dataset)
+        connection.execute(DUCKDB_SETTINGS)
+        return connection
+
+
+def dataset_of(files: Sequence[DataFile]) -> Any:
+    """Return Parquet files as one pyarrow Dataset; values of partitions are text.
+
+    Guarantees: files whose columns or types differ are refused, so that none is read by the schema of another.
+    """
+    from pyarrow import dataset as ds
+
+    scan = ds.ParquetFragmentScanOptions(page_checksum_verification=True)
+    format_ = ds.ParquetFileFormat(default_fragment_scan_options=scan)
+    first = schema_of_file(files[0])
+    fragments = []
+    for file in files:
+        if not schema_of_file(file).equals(first):
+            raise BadSource(
+                f"The columns of {file.where} are not those of the first file.",
+                "Write all files with the same columns of the same types, or query them one by one.",
+            )
+        place, files_in = place_of(file)
+        constant = functools.reduce(
+            lambda one, other: one & other, (equals(name, value) for name, value in file.partitions), ds.scalar(True)
+        )
+        fragments.append(format_.make_fragment(place, filesystem=files_in, partition_expression=constant))
+    return ds.FileSystemDataset(fragments, first, format_)
+
+
+def equals(name: str, value: str | None) -> Any:
+    """Return the expression that a partition has this value."""
+    from pyarrow import dataset as ds
+
+    return ds.field(name).is_null() if value is None else ds.field(name) == value
+
+
+def schema_of_file(file: DataFile) -> Any:
+    """Return the schema of a Parquet file with its partitions; refuse other formats."""
+    import pyarrow.parquet as pq
+
+    if file.format is not Format.PARQUET:
+        raise BadParameter(f"A query needs columns with types, which {file.where} does not have.", TO_PARQUET)
+    schema = attempt(lambda: pq.read_schema(open_file(file.path)), file.where).remove_metadata()
+    for name, _ in file.partitions:
+        if name not in schema.names:
+            schema = schema.append(pa.field(name, pa.string()))
+    return schema
+
+
+def place_of(file: DataFile) -> tuple[str, Any]:
+    """Return where Arrow finds a file: its path and the file system."""
+    from pyarrow import fs
+
+    if isinstance(file.path, Path):
+        return str(file.path.absolute()), fs.LocalFileSystem()
+    if isinstance(file.path, StoredFile):
+        return str(file.path.path), file.path.store.files
+    raise BadParameter("A query over an https file is not possible.", "Download the file, or leave the query out.")

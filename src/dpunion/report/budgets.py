@@ -1,0 +1,100 @@
+"""The page of a ledger: each dataset's budget, how far the rest reaches, and on what it was spent, by whom."""
+
+from __future__ import annotations
+
+from dpunion.budget import permitted
+from dpunion.formats import escape_controls
+from dpunion.ledger import Account, Composition, Entry, EntryState, Overview, Verification
+from dpunion.ledger.overviews import reach_in_words
+from dpunion.report.pages import public_page
+from dpunion.report.tables import Cell, Fact, Gauge, Section, Table, number, percent
+
+SUMS = {
+    Composition.ADDITIVE: "Their ε and δ are added up",
+    Composition.TIGHT: "What they cost together is added up by tight composition",
+}
+STATES = {
+    EntryState.SETTLED: "a release",
+    EntryState.UNSETTLED: "begun, not settled: counts as spent",
+    EntryState.CANCELLED: "cancelled: nothing was charged",
+}
+
+
+def ledger_page(overview: Overview, checked: Verification, name: str) -> str:
+    """Return the page of a ledger. It names owners, sources and outputs: for those who answer for the data.
+
+    Guarantees: what others wrote into the ledger is shown as text, and none of it is parsed as HTML or run.
+    """
+    spent = [one for one in overview.entries if one.state is not EntryState.CANCELLED]
+    return public_page(
+        title="Privacy budgets",
+        lead=f"What the ledger {escape_controls(name)} says: what is spent of each budget, on what, and what is left.",
+        key_facts=(
+            Fact("datasets", number(len(overview.accounts))),
+            Fact("releases charged", number(len(spent))),
+            Fact("last entry", escape_controls(spent[-1].written[:10]) if spent else "–"),
+            Fact("chain of entries", "in order" if checked.good else "BROKEN"),
+        ),
+        warning=None if checked.problem is None else escape_controls(checked.problem),
+        sections=(
+            *(dataset_section(overview, one) for one in overview.accounts),
+            meaning_of_totals(),
+            checking_section(checked),
+        ),
+    )
+
+
+def dataset_section(overview: Overview, account: Account) -> Section:
+    """Say what a dataset may spend, what is left, and list its entries, the last one first."""
+    values = account.to_dict()
+    entries = [one for one in reversed(overview.entries) if one.dataset == account.name]
+    share, reach = account.spent_share, reach_in_words(overview.more_like_last(account))
+    text = (
+        f"All its releases together are held to ε = {number(values['epsilon'])} and δ = {number(values['delta'])}. "
+        f"{SUMS[account.composition]}. {percent(share)} is spent; what is left: {reach}.",
+        f"Once all of it is spent, it is no worse than this: {permitted(values['epsilon'], values['delta'])}.",
+    )
+    parts: list[Gauge | Table] = [Gauge(f"Spent of {account.name}", (("spent", share),), "left")]
+    if entries:
+        columns = ("entry", "day", "what", "who", "what for", "ε, δ", "what came of it")
+        rows = tuple(entry_row(one) for one in entries)
+        parts.append(Table(f"Releases from {account.name}", columns, rows, stacked=True))
+    return Section(account.name, text, tuple(parts))
+
+
+def entry_row(entry: Entry) -> tuple[Cell, ...]:
+    """Return an entry as a row: what nobody said is a dash."""
+    values = entry.to_dict()
+    sources = ", ".join(values["sources"])
+    made = f"{', '.join(values['columns']) or 'items'}{f' of {sources}' if sources else ''}"
+    what = f"{values['title']} ({made})" if values["title"] else made
+    how = f"{what}, by {values['algorithm']}" if values["algorithm"] else what
+    outputs = ", ".join(one["path"] or f"SHA-256 {one['sha256'][:16]}" for one in values["outputs"])
+    outcome = f"{STATES[entry.state]}{f': {outputs}' if outputs else ''}"
+    said = [escape_controls(text) or None for text in (how, values["owner"], values["note"])]
+    head: tuple[Cell, ...] = (f"#{entry.number}", escape_controls(entry.written[:10]), *said)
+    return (*head, f"{number(values['epsilon'])}, {number(values['delta'])}", escape_controls(outcome))
+
+
+def meaning_of_totals() -> Section:
+    """Say what a budget is."""
+    return Section(
+        "How to read this",
+        (
+            "A budget bounds what all releases from a dataset can tell about one person together, however many there "
+            "are. It was fixed when the dataset was opened and cannot be raised. What a release takes is charged "
+            "before any data is read, and stays charged if the run fails while it reads.",
+            "Who and what for is what was given with the release (--owner, --title, --note). Names of users and "
+            "machines are never looked up.",
+        ),
+    )
+
+
+def checking_section(checked: Verification) -> Section:
+    """Say how the entries can be checked against what was kept elsewhere."""
+    rows: tuple[tuple[Cell, ...], ...] = (("rows", number(checked.rows)), ("head", checked.head))
+    text = (
+        "Each row holds the hash of the one before, so that nothing can be changed or taken out unnoticed. Keep the "
+        "head elsewhere: rows that were cut off at the end show only against it, or against the receipt of a release."
+    )
+    return Section("For checking", (text,), (Table("The chain", ("what", "value"), rows),), folded=True)

@@ -1,0 +1,282 @@
+"""Texts to documents of tokens, by the house's own words or another tokeniser; which tokens are left out.
+
+`Splitting` says how. Tokens of every tokeniser are spelled as the release's normalization says, before anything is
+compared or counted; then stop words and short tokens are left out, as if nobody had written them, and n-grams are made
+of those that are left. No token contains white space.
+"""
+
+from __future__ import annotations
+
+import enum
+import functools
+import importlib
+import re
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dpunion.contributions import Bools, Int64s, Uint8s, offsets_of
+from dpunion.errors import BadParameter
+from dpunion.foreign import ForeignErrors
+from dpunion.normal_forms import Normalization
+from dpunion.tokens import NOT_TEXT, WordBuffers, damaged_text, word_buffers
+
+# What str.isspace says, fixed here: these characters have not changed since Unicode 6.3.
+WHITE_SPACE = r"[\x09-\x0d\x1c-\x20\x{85}\p{Z}]+"
+URL = r"(?i)\b(?:(?:https?|ftp)://|www\.)[^\x09-\x0d\x1c-\x20\x{85}\p{Z}]*"
+# A sentence ends at a line break, after . ! ? … with white space behind, or after 。！？ (closing marks included).
+SENTENCE_END = r"""([.!?…]+["'”’)\]]*)[\x09-\x0d\x1c-\x20\x{85}\p{Z}]+|([。！？]+[」』”’）]*)"""
+LINE_BREAKS = r"[\n-\r\x{85}\x{2028}\x{2029}]+"
+# Letters of scripts whose words stand side by side: Thai, Lao, Tibetan, Burmese, Khmer, kana and Chinese characters.
+UNSPACED = re.compile(
+    r"[\u0e00-\u109f\u1780-\u17ff\u3041-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U000323af]"
+)
+DEFAULT_LOCALE = "en"
+
+
+class Tokenizer(enum.Enum):
+    """The tokenisers that have a name."""
+
+    WORDS = "words"
+    """The house's own, see dpunion.tokens: words without punctuation, as fast as reading."""
+    WHITESPACE = "whitespace"
+    """What stands between white space, punctuation included."""
+    TREEBANK = "treebank"
+    """Penn Treebank rules by NLTK (needs the extra `text`): can't is ca and n't, punctuation are tokens."""
+    ICU = "icu"
+    """Segmentation by ICU (needs the extra `icu`): for Chinese, Japanese, Thai and the like."""
+
+
+SplitFunction = Callable[[str], Iterable[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Splitting:
+    """How a text becomes documents of tokens; public.
+
+    tokenizer: one of Tokenizer, or a function from a text to its tokens. drop_urls: leave out what looks like a web
+    address, before anything else. sentences: n-grams do not cross the end of a sentence either. locale: for ICU.
+    stop_words, min_length: tokens that are left out, spelled as the release spells them, and how many characters a
+    token has at least.
+    """
+
+    tokenizer: Tokenizer | SplitFunction = Tokenizer.WORDS
+    drop_urls: bool = False
+    sentences: bool = False
+    locale: str = DEFAULT_LOCALE
+    stop_words: tuple[str, ...] = ()
+    min_length: int = 1
+
+    @property
+    def name(self) -> str:
+        """Name the tokeniser in a plan."""
+        return self.tokenizer.value if isinstance(self.tokenizer, Tokenizer) else "callable"
+
+    @property
+    def is_plain(self) -> bool:
+        """Say whether texts are split in the plain way, whatever is left out then."""
+        return replace(self, stop_words=(), min_length=1) == PLAIN
+
+    def notes(self) -> tuple[str, ...]:
+        """Return what a statement says of what is left out."""
+        listed = [f"the words of a public list ({len(self.stop_words):,})"] if self.stop_words else []
+        short = [f"words of fewer than {self.min_length} characters"] if self.min_length > 1 else []
+        left_out = " and ".join(listed + short)
+        return (f"Left out first, as if nobody had written them: {left_out}.",) if left_out else ()
+
+    def notes_on(self, released: Sequence[str]) -> tuple[str, ...]:
+        """Return what a statement says when a released list shows texts that were hardly split.
+
+        Guarantees: of the texts themselves nothing is looked at, so it costs no privacy.
+        """
+        if self.tokenizer not in (Tokenizer.WORDS, Tokenizer.WHITESPACE):
+            return ()
+        count = sum(UNSPACED.search(text) is not None for text in released)
+        if count == 0:
+            return ()
+        return (
+            "In scripts that put no spaces between words (Chinese, Japanese, Thai and the like), up to a whole "
+            f"sentence counts as one word. {count:,} of the {len(released):,} listed have letters of such a script. "
+            "The tokenizer icu finds words there.",
+        )
+
+
+PLAIN = Splitting()
+
+
+def documents(
+    texts: pa.Array | pa.ChunkedArray, splitting: Splitting, normalization: Normalization = Normalization.NFC_LOWER
+) -> tuple[Int64s | None, WordBuffers]:
+    """Return the tokens of each document, and which text each document is of: int64[documents], None for "its own".
+
+    Words are spelled as the normalization says; other tokens as they stand there, see `left_to_spell`.
+
+    Guarantees:
+    - the documents of a text depend on that text alone;
+    - no token is empty or contains white space, so tokens joined by spaces can be told apart again.
+    """
+    parents: Int64s | None = None
+    if splitting.drop_urls:
+        texts = call_arrow(pc.replace_substring_regex, readable(texts), pattern=URL, replacement=" ")
+    if splitting.sentences:
+        parents, texts = sentences(readable(texts))
+    match splitting.tokenizer:
+        case Tokenizer.WORDS:
+            return parents, word_buffers(texts, normalization)
+        case Tokenizer.WHITESPACE:
+            return parents, list_buffers(call_arrow(pc.split_pattern_regex, readable(texts), pattern=WHITE_SPACE))
+        case Tokenizer.TREEBANK:
+            return parents, call_buffers(readable(texts), treebank())
+        case Tokenizer.ICU:
+            return parents, call_buffers(readable(texts), icu(splitting.locale))
+        case other:
+            return parents, call_buffers(readable(texts), other)
+
+
+def unwanted_tokens(offsets: Int64s, data: Uint8s, splitting: Splitting) -> Bools | None:
+    """Say for each token whether it is a stop word or too short: bool[tokens], None when none is left out.
+
+    Token i is data[offsets[i]:offsets[i + 1]], spelled as the release spells it.
+
+    Guarantees: what is said of a token depends on that token and public values alone.
+    """
+    if not splitting.stop_words and splitting.min_length == 1:
+        return None
+    tokens = pa.LargeStringArray.from_buffers(len(offsets) - 1, pa.py_buffer(offsets), pa.py_buffer(data))
+    stopped = pc.is_in(tokens, value_set=pa.array(splitting.stop_words, pa.large_string()))
+    return np.asarray(pc.or_(stopped, pc.less(pc.utf8_length(tokens), splitting.min_length)))
+
+
+def left_to_spell(splitting: Splitting, normalization: Normalization) -> Normalization:
+    """Return what is still to be done to the tokens of `documents`: nothing to the house's own words."""
+    return Normalization.EXACT if splitting.tokenizer is Tokenizer.WORDS else normalization
+
+
+def check_splitting(splitting: Splitting) -> None:
+    """Refuse what cannot work before any data is read: no tokeniser, or a library that is not installed."""
+    if splitting.locale != DEFAULT_LOCALE and splitting.tokenizer is not Tokenizer.ICU:
+        raise BadParameter(
+            "A locale is for the tokenizer 'icu'; the others treat all languages alike.",
+            "Add tokenizer='icu' (--tokenizer icu), or leave 'locale' (--locale) out.",
+        )
+    match splitting.tokenizer:
+        case Tokenizer.WORDS | Tokenizer.WHITESPACE:
+            return
+        case Tokenizer.TREEBANK:
+            treebank()
+        case Tokenizer.ICU:
+            icu(splitting.locale)
+        case other if callable(other):
+            return
+        case other:
+            raise BadParameter(
+                f"The 'tokenizer' parameter must be a name or a function. Got a {type(other).__name__} instead.",
+                f"Choose one of {', '.join(choice.value for choice in Tokenizer)}, or pass a function of a text.",
+            )
+
+
+def readable(texts: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """Return the texts as one valid large_string array, null texts as empty ones."""
+    if isinstance(texts, pa.ChunkedArray):
+        texts = pa.concat_arrays(texts.chunks) if texts.num_chunks else pa.array([], pa.large_string())
+    plain = call_arrow(lambda array: array.cast(pa.large_string()), texts)
+    call_arrow(lambda array: array.validate(full=True), plain)
+    return pc.fill_null(plain, "")
+
+
+def call_arrow(function: Callable[..., Any], *args: Any, **options: Any) -> Any:
+    """Call a function of Arrow; what it raises could quote the text, so it is not passed on."""
+    with ForeignErrors(lambda _: damaged_text(NOT_TEXT), pa.ArrowException):
+        return function(*args, **options)
+
+
+def sentences(texts: pa.Array) -> tuple[Int64s, pa.Array]:
+    """Return the sentences of all texts, and the number of the text each is of: int64[sentences]."""
+    broken = call_arrow(pc.replace_substring_regex, texts, pattern=SENTENCE_END, replacement="\\1\\2\n")
+    split_up = call_arrow(pc.split_pattern_regex, broken, pattern=LINE_BREAKS)
+    return np.asarray(pc.list_parent_indices(split_up), np.int64), pc.list_flatten(split_up)
+
+
+def list_buffers(lists: pa.Array) -> WordBuffers:
+    """Return a list<string> array without nulls as bare arrays, leaving out empty strings."""
+    bounds = np.asarray(lists.offsets, np.int64)
+    tokens = lists.values
+    full = np.asarray(pc.greater(pc.binary_length(tokens), 0))
+    before = offsets_of(full)
+    tokens = tokens.filter(pa.array(full)).cast(pa.large_string())
+    if not len(tokens):
+        return WordBuffers(np.zeros(len(lists), np.int64), np.zeros(1, np.int64), np.zeros(0, np.uint8))
+    _, offsets, data = tokens.buffers()
+    ends = np.frombuffer(offsets, np.int64)[tokens.offset : tokens.offset + len(tokens) + 1]
+    return WordBuffers(np.diff(before[bounds]), ends, np.frombuffer(data, np.uint8))
+
+
+def call_buffers(texts: pa.Array, split_one: SplitFunction) -> WordBuffers:
+    """Return the tokens that a Python function finds in each text; one text at a time is Python text.
+
+    Guarantees: an error of the function is reported by its type alone.
+    """
+    counts = np.zeros(len(texts), np.int64)
+    pieces: list[bytes] = []
+    for number, text in enumerate(texts):
+        before = len(pieces)
+        for token in call_tokenizer(split_one, text.as_py()):
+            if not isinstance(token, str) or any(map(str.isspace, token)):
+                raise BadParameter(
+                    "The tokenizer returned something that is not text, or a token with white space in it.",
+                    "Return plain strings without white space: tokens are joined by spaces.",
+                )
+            if token:
+                pieces.append(token.encode())
+        counts[number] = len(pieces) - before
+    offsets = offsets_of(np.fromiter(map(len, pieces), np.int64, len(pieces)))
+    return WordBuffers(counts, offsets, np.frombuffer(b"".join(pieces), np.uint8))
+
+
+def call_tokenizer(split_one: SplitFunction, text: str) -> list[str]:
+    """Call the tokeniser on one text, hiding what its errors say."""
+
+    def withhold(error: Exception) -> BadParameter:
+        return BadParameter(
+            f"The tokenizer failed with {type(error).__name__}; its message is withheld, as it may hold private text.",
+            "Try the tokenizer on public text first.",
+        )
+
+    with ForeignErrors(withhold, ours_too=True):
+        return list(split_one(text))
+
+
+@functools.cache
+def treebank() -> SplitFunction:
+    """Return NLTK's Penn Treebank tokeniser, which needs no downloaded model."""
+    with ForeignErrors(lambda _: missing_library("treebank", "nltk", "text"), ImportError):
+        module = importlib.import_module("nltk.tokenize")
+    tokenize: SplitFunction = module.NLTKWordTokenizer().tokenize
+    return tokenize
+
+
+@functools.cache
+def icu(locale: str) -> SplitFunction:
+    """Return ICU's word segmentation: the segments that hold a letter, a mark or a number."""
+    with ForeignErrors(lambda _: missing_library("icu", "icu4py", "icu"), ImportError):
+        module = importlib.import_module("icu4py.breakers")
+
+    def segments(text: str) -> Iterator[str]:
+        for segment in module.WordBreaker(text, locale):
+            if any(unicodedata.category(character)[0] in "LMN" for character in segment):
+                yield from segment.split()
+
+    return segments
+
+
+def missing_library(tokenizer: str, library: str, extra: str) -> BadParameter:
+    """Return the error for a tokeniser whose library is not installed."""
+    return BadParameter(
+        f"The tokenizer {tokenizer!r} needs {library}, which is not installed.",
+        f"Install it with: pip install 'dpunion[{extra}]'.",
+    )

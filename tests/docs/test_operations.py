@@ -1,0 +1,125 @@
+"""The recipes of docs/operations.md: the weekly script and what finds dead runs are run as they stand there."""
+
+import ast
+import json
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from doc_examples import ROOT, blocks
+
+from dpunion.ledger import Ledger
+
+PAGE = "docs/operations.md"
+TEXT = (ROOT / PAGE).read_text("utf-8")
+PATH = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+
+
+def block(beginning):
+    """Return the one block of the page that begins so."""
+    (found,) = [one.text for one in blocks(PAGE, TEXT) if one.text.startswith(beginning)]
+    return found + "\n"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A folder with two weeks of logs, a ledger and the script."""
+    dice = random.Random(4)
+    for week in ("2026-W45", "2026-W46"):
+        users = [f"u{at}" for at in range(2_000)]
+        place = tmp_path / "logs" / f"week={week}"
+        place.mkdir(parents=True)
+        columns = {
+            "uid": users,
+            "country": [dice.choice(["Chile", "Ghana"]) for _ in users],
+            "query": [dice.choice(["weather", "news"]) for _ in users],
+        }
+        pq.write_table(pa.table(columns), place / "part-0.parquet")
+    ledger = Ledger.open(tmp_path / "budget.db", create=True)
+    ledger.create_dataset("logs", 2.0, 1e-5)
+    script = tmp_path / "weekly.sh"
+    script.write_text(block("#!/usr/bin/env bash"))
+    script.chmod(0o755)
+    return tmp_path
+
+
+def run(folder, *words, **options):
+    done = subprocess.run(
+        words,
+        cwd=folder,
+        env=os.environ | {"PATH": PATH},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+        **options,
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_the_weekly_script_releases_once_and_says_what_happened(folder):
+    code, said, problem = run(folder, "./weekly.sh", "2026-W45")
+    assert (code, said) == (0, "released: out/queries-2026-W45.parquet\n"), problem
+    assert len(pq.read_table(folder / "out" / "queries-2026-W45.parquet")) == 4
+    told = json.loads((folder / "out" / "run-2026-W45.json").read_text())
+    assert told["about"]["title"] == "Queries of 2026-W45"
+    assert told["ledger"]["more"] == 1
+    code, said, _ = run(folder, "./weekly.sh", "2026-W45")
+    assert (code, said) == (0, "released before, nothing was charged: out/queries-2026-W45.parquet\n")
+    code, _, problem = run(folder, "./weekly.sh", "2026-W40")
+    assert code == 3
+    assert "failed with 3: out/run-2026-W40.json" in problem
+    assert run(folder, "./weekly.sh", "2026-W46")[0] == 0
+    # The budget is used up: another week cannot be released, and says so.
+    (folder / "logs" / "week=2026-W46").rename(folder / "logs" / "week=2026-W47")
+    code, _, problem = run(folder, "./weekly.sh", "2026-W47")
+    assert code == 5
+    assert "for a person to decide" in problem
+    assert json.loads((folder / "out" / "run-2026-W47.json").read_text())["error"] == "BudgetExhausted"
+
+
+def test_a_run_that_died_is_found_and_paid_for_again(folder):
+    ledger = Ledger.open(folder / "budget.db")
+    code, said, problem = run(folder, "bash", input=block("dead="))
+    assert (code, said) == (0, "entries that have not settled: none\n"), problem
+    killed = (
+        "import os, signal, sys; from dpunion.engines.local.engine import LocalEngine as Engine\n"
+        "Engine.select = lambda *_: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "from dpunion.cli import main; main()"
+    )
+    asked = "release logs/week=2026-W45 --user uid --item country -e 1 -d 1e-7 --ledger budget.db --dataset logs"
+    words = [*asked.split(), "--out", "keys.csv", "--json"]
+    assert run(folder, sys.executable, "-c", killed, *words)[0] == -9
+    (entry,) = ledger.overview().entries
+    assert run(folder, "bash", input=block("dead="))[1] == f"entries that have not settled: {entry.number}\n"
+    code, said, _ = run(folder, "dpunion", *words)
+    assert (code, json.loads(said)["error"]) == (5, "UnfinishedRelease")
+    code, said, problem = run(folder, "dpunion", *words, "--charge-again")
+    assert code == 0, problem
+    assert json.loads(said)["ledger"]["more"] == 0
+
+
+def test_the_recipe_for_airflow_is_python_and_calls_the_script():
+    parsed = ast.parse(block("from airflow"))
+    (call,) = [node for node in ast.walk(parsed) if isinstance(node, ast.Call)]
+    given = {one.arg: ast.literal_eval(one.value) for one in call.keywords}
+    assert given["skip_on_exit_code"] == [6]
+    assert given["retries"] == 0
+    assert "./weekly.sh" in given["bash_command"]
+
+
+def test_the_exit_codes_are_those_of_the_errors():
+    from dpunion import errors
+    from dpunion.cli import INTERRUPTED
+    from dpunion.cli.delivering import MADE_BEFORE
+
+    kinds = [one for one in vars(errors).values() if isinstance(one, type) and hasattr(one, "exit_code")]
+    codes = {0, MADE_BEFORE, INTERRUPTED} | {one.exit_code for one in kinds}
+    table = TEXT[TEXT.index("## Exit codes") :].split("\n\n")[0]
+    listed = {int(line.split("|")[1]) for line in table.splitlines()[3:]}
+    assert listed == codes

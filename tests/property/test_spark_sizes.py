@@ -1,0 +1,65 @@
+"""What Spark's workers do before and after a look, without Spark: the classes and sets of one machine."""
+
+import dataclasses
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies import databases
+
+import dpunion
+from dpunion.counting.holdings import digests_of
+from dpunion.counting.looking import LookStep, people_in_classes
+from dpunion.engines.local.engine import LocalEngine, asked_for_counts
+from dpunion.engines.spark.counting import FindSizes
+from dpunion.engines.spark.engine import ReadSets, TightenSets
+from dpunion.engines.spark.partitions import CutIntoPieces, CutWhole, KeepWhole
+from dpunion.engines.spark.tasks import Secret
+from dpunion.randomness import RunKey
+from dpunion.reading import ValueKind
+from dpunion.reading.known import read_known
+from dpunion.requests import Run
+from dpunion.sets.encoding import Normalization
+from spark_in_process import READING, each, measure_here, partitions, reader, spread_out
+
+KEYS = st.integers(1, 5).map(RunKey.for_tests)
+MENU = dpunion.plan(epsilon=2.0, delta=0.001)
+COUNTED = dpunion.plan(epsilon=2.0, delta=0.001, counts=True)
+
+
+def kept_whole(plan, database, key, count, known):
+    """Return the rows of pieces of no shard, and those of names."""
+    asked, bounding = asked_for_counts(dataclasses.replace(READING, known=known), plan)
+    rows = each(KeepWhole(ReadSets(asked, bounding), bounding, Secret.of(key)), partitions(database, count))
+    assert all(row["shard"] is None for row in rows)
+    return [row for row in rows if row["name"] is None], [row for row in rows if row["name"] is not None]
+
+
+@given(databases, KEYS, st.integers(1, 3), st.booleans(), st.sampled_from([MENU, COUNTED]))
+@settings(max_examples=30)
+def test_workers_see_the_sizes_of_one_machine(database, key, count, some_known, plan):
+    known = read_known(["item2", "item4"], ("item",), ValueKind.ITEM, Normalization.NFC) if some_known else None
+    request = dataclasses.replace(READING, source=database, user=None, value=None, known=known)
+    engine = LocalEngine.for_run(Run(), None)
+    with engine.read(request, plan, key, lambda: None) as held:
+        here = engine.look(held, plan.look, key)
+    whole, _ = kept_whole(plan, database, key, count, known)
+    find = FindSizes(digests_of(() if known is None else known.items, key))
+    noisy = measure_here(spread_out(whole, count), find, key)(LookStep(), plan.look.stddev)
+    assert people_in_classes(noisy) == here
+
+
+@given(databases, KEYS, st.integers(1, 3), st.sampled_from([3, 10]))
+@settings(max_examples=30)
+def test_sets_are_cut_as_if_read_so(database, key, count, bound):
+    """After a look, what is selected from is what reading with the chosen number would have given."""
+    plan = MENU.plan_for(bound)
+    rows = each(CutIntoPieces(reader(plan), plan.algorithm.bounding, Secret.of(key), 2), partitions(database, count))
+    whole, names = kept_whole(MENU, database, key, count, None)
+    task = CutWhole(TightenSets(READING, plan), MENU.algorithm.max_items_per_user, Secret.of(key), 2)
+    cut = each(task, spread_out(whole, count))
+
+    def pieces(some):
+        return sorted((row["shard"], row["payload"]) for row in some if row["shard"] is not None)
+
+    assert pieces(cut) == pieces(rows)
+    assert {row["name"] for row in rows if row["name"] is not None} <= {row["name"] for row in names}

@@ -1,0 +1,92 @@
+"""Help that fits, examples that can be copied, what shells complete; `python -m dpunion`."""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+
+import pytest
+import typer.main
+from typer.testing import CliRunner
+
+from dpunion.cli import app
+from dpunion.cli.helping import CHOICES, EXAMPLE, break_example
+
+
+def commands(command, *names):
+    """Yield all commands below one, with their names."""
+    yield names, command
+    for name, below in getattr(command, "commands", {}).items():
+        yield from commands(below, *names, name)
+
+
+EVERY = list(commands(typer.main.get_command(app)))
+
+
+@pytest.mark.parametrize("width", [80, 120])
+@pytest.mark.parametrize(("names", "command"), EVERY, ids=lambda value: " ".join(value) if type(value) is tuple else "")
+def test_help_fits_and_its_examples_can_be_copied(names, command, width):
+    shown = CliRunner().invoke(app, [*names, "--help"], env={"COLUMNS": str(width)})
+    assert shown.exit_code == 0
+    lines = shown.stdout.splitlines()
+    assert max(map(len, lines)) <= width
+    assert not re.search(r"<(bool|str|int|float|path|list\[)", shown.stdout)
+    joined = re.sub(r" \\\n\s+", " ", shown.stdout).splitlines()
+    for paragraph in re.split(r"\n\s*\n", command.help or ""):
+        example = EXAMPLE.fullmatch(paragraph)
+        if example is not None:
+            assert f"  {example[1]}" in joined
+
+
+@pytest.mark.parametrize("width", [50, 80, 300])
+def test_a_broken_example_is_the_same_command(width):
+    line = "dpunion release 'logs/*.csv.gz' --user uid --item 'a --b' -e 2 -d 1e-7 --out queries.txt"
+    lines = break_example(line, width)
+    assert shlex.split("\n".join(lines).replace("\\\n", "")) == shlex.split(line)  # as shells join lines
+    assert all(len(one) + 2 <= width for one in lines)
+    assert (len(lines) == 1) == (width == 300)
+
+
+def test_options_of_a_command_say_what_they_take():
+    shown = " ".join(CliRunner().invoke(app, ["release", "--help"], env={"COLUMNS": "100"}).stdout.split())
+    assert "-u, --user COLUMN The column that says whose row it is. Required." in shown
+    assert "--known FILE" in shown
+    assert "--include-known Add the known list" in shown
+    assert "--null-users NAME refuse or drop rows that do not say whose they are. Default: refuse." in shown
+
+
+def completed(line):
+    """Ask as bash does what may stand at the end of a line."""
+    asked = {"_DPUNION_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(len(line.split(" ")) - 1)}
+    code = "import sys; sys.argv[0] = 'dpunion'; from dpunion.cli import main; main()"
+    env = {**os.environ, **asked}
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True, timeout=60)
+    return done.stdout.split()
+
+
+def test_a_shell_completes_commands_options_and_their_words():
+    assert completed("dpunion wa") == ["warm-up"]
+    assert completed("dpunion release x.csv --max") == ["--max-items-per-user"]
+    assert completed("dpunion release x.csv --algorithm poli") == ["policy-gaussian", "policy-laplace"]
+    assert completed("dpunion plan --calibration ") == ["exact", "published"]
+
+
+def test_completion_can_be_shown_and_installed():
+    shown = CliRunner().invoke(app, ["--help"]).stdout
+    assert "--install-completion" in shown
+    assert "--show-completion" in shown
+
+
+def test_what_is_completed_are_options():
+    options = {parameter.name for _, command in EVERY for parameter in command.params}
+    assert set(CHOICES) <= options
+
+
+def test_the_package_runs_as_a_module():
+    command = [sys.executable, "-m", "dpunion"]
+    done = subprocess.run([*command, "plan", "-e", "1", "-d", "0"], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "Error: The 'delta' parameter" in done.stderr
+    shown = subprocess.run([*command, "--version"], capture_output=True, text=True, check=True)
+    assert shown.stdout.startswith("dpunion ")

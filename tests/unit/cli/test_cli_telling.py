@@ -1,0 +1,99 @@
+"""Title, owner and note on the command line, and the ledger's commands that show them."""
+
+import json
+import stat
+import tomllib
+
+import pytest
+from typer.testing import CliRunner
+
+from dpunion.cli import app
+
+POSTS = "author,word\n" + "\n".join(f"user{at},word{at % 3}" for at in range(600)) + "\n"
+TOLD = ("--title", "Words of the week", "--owner", "Search team", "--note", "For the help pages.")
+RELEASE = ("release", "posts.csv", "-u", "author", "-i", "word", "-e", "1", "-d", "1e-6", "-a", "weighted-gaussian")
+CHARGED = ("--ledger", "budget.db", "--dataset", "posts")
+
+
+def run(*words, code=0):
+    result = CliRunner().invoke(app, [str(word) for word in words], env={"COLUMNS": "120", "TERM": "dumb"})
+    assert result.exit_code == code, result.output
+    return result
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    """A folder with posts and a ledger."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "posts.csv").write_text(POSTS)
+    run("ledger", "open", "budget.db", "--dataset", "posts", "-e", 3, "-d", 1e-5)
+    return tmp_path
+
+
+def test_they_are_in_the_output_the_record_the_ledger_and_the_page(folder):
+    run(*RELEASE, *TOLD, *CHARGED, "--out", "words.json")
+    values = json.loads((folder / "words.json").read_text())
+    assert {name: values["about"][name] for name in ("title", "owner", "note")} == {
+        "title": "Words of the week",
+        "owner": "Search team",
+        "note": "For the help pages.",
+    }
+    assert values["ledger"]["entry"] == "budget.db#2"
+    record = tomllib.loads((folder / "words.json.private.toml").read_text())
+    assert (record["title"], record["owner"], record["note"]) == (TOLD[1], TOLD[3], TOLD[5])
+    (entry,) = json.loads(run("ledger", "show", "budget.db", "--json").stdout)["entries"]
+    assert (entry["title"], entry["owner"], entry["note"]) == (TOLD[1], TOLD[3], TOLD[5])
+    assert (entry["sources"], entry["columns"]) == (["posts.csv"], ["word"])
+    shown = run("ledger", "show", "budget.db").stdout
+    assert "33.3%  about 2 more like the last one" in shown
+    for text in (TOLD[1], TOLD[3], TOLD[5]):
+        assert text in shown
+    run("report", "words.json")
+    assert "<h1>Words of the week</h1>" in (folder / "words.html").read_text()
+
+
+def test_a_record_tells_the_same_again(folder):
+    run(*RELEASE, *TOLD, "--out", "words.json")
+    run("release", "posts.csv", "--config", "words.json.private.toml", "--out", "again.json", "--note", "Another.")
+    values = json.loads((folder / "again.json").read_text())["about"]
+    assert (values["title"], values["note"]) == ("Words of the week", "Another.")
+
+
+def test_what_nobody_said_has_no_column(folder):
+    run(*RELEASE, *CHARGED)
+    heads = run("ledger", "show", "budget.db").stdout
+    assert "algorithm" in heads
+    assert "owner" not in heads
+    assert "title" not in heads
+
+
+def test_a_ledger_becomes_a_page_for_its_owner_alone(folder):
+    run(*RELEASE, *TOLD, *CHARGED)
+    run("ledger", "report", "budget.db", "--out", "page.html")
+    assert "Words of the week" in (folder / "page.html").read_text()
+    assert stat.S_IMODE((folder / "page.html").stat().st_mode) == 0o600
+    run("ledger", "report", "budget.db", "--out", "page.html", code=4)
+    run("ledger", "report", "budget.db", "--out", "page.html", "--force")
+    run("ledger", "report", "nothing.db", "--out", "other.html", code=5)
+    run("ledger", "report", "budget.db", "--out", "page.txt", code=2)
+
+
+def test_a_misspelt_dataset_is_named_and_guessed():
+    result = run(*RELEASE, "--ledger", "budget.db", "--dataset", "pots", code=5)
+    assert "has no dataset 'pots'. It has: 'posts'." in result.stderr
+    assert "Did you mean 'posts'?" in result.stderr
+
+
+def test_verify_says_that_it_looked_at_the_receipts(folder):
+    run(*RELEASE, *CHARGED, "--out", "words.json")
+    receipt = json.loads((folder / "words.json").read_text())["ledger"]["receipt"]
+    assert "in order. Head:" in run("ledger", "verify", "budget.db").stdout
+    assert "The receipt's entry is there." in run("ledger", "verify", "budget.db", "--receipt", receipt).stdout
+    twice = run("ledger", "verify", "budget.db", "--receipt", receipt, "--receipt", receipt).stdout
+    assert "The entries of all 2 receipts are there." in twice
+    run("ledger", "verify", "budget.db", "--receipt", "budget.db#2:0123456789abcdef", code=5)
+
+
+def test_a_title_that_is_too_long_is_refused_before_anything_is_charged():
+    run(*RELEASE, *CHARGED, "--title", "x" * 201, code=2)
+    assert json.loads(run("ledger", "show", "budget.db", "--json").stdout)["entries"] == []

@@ -1,0 +1,120 @@
+"""Queries over Parquet files: the rows of these files and nothing else, and nothing is written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pytest
+
+import dpunion
+from dpunion.errors import BadParameter, BadSource, DamagedSource, SourceNotFound, UnknownColumn
+from dpunion.reading import ValueKind, check_source, open_rows
+
+ROWS = pa.table({"u": ["a", "b", "c"], "v": ["x", "y", "z"], "n": [1, 2, 3], "k": ["01", "1", None]})
+CANARY = "CANARYvalue"
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    """A folder with partitions, a plain file, and something that must not be read."""
+    ds.write_dataset(ROWS, tmp_path / "folder", format="parquet", partitioning=["k"], partitioning_flavor="hive")
+    pq.write_table(ROWS, tmp_path / "rows.parquet")
+    pq.write_table(pa.table({"u": ["q"], "v": [CANARY]}), tmp_path / "secret.parquet")
+    return tmp_path
+
+
+def pairs(source: Any, query: str, value: str = "v") -> list[tuple[str, str]]:
+    with open_rows(source, user="u", value=value, kind=ValueKind.ITEM, query=query) as batches:
+        return sorted(pair for batch in batches for pair in zip(*(one.to_pylist() for one in batch), strict=True))
+
+
+def test_a_query_selects_from_the_named_files(files: Path) -> None:
+    assert pairs(files / "rows.parquet", "select u, upper(v) as v from source where n > 1") == [("b", "Y"), ("c", "Z")]
+    assert pairs(str(files / "rows.*"), "select * from source;") == [("a", "x"), ("b", "y"), ("c", "z")]
+    both = [str(files / "rows.parquet"), files / "rows.parquet"]
+    assert pairs(both, "select u, v from source where u = 'a'") == [("a", "x"), ("a", "x")]
+
+
+def test_partitions_are_text(files: Path) -> None:
+    assert pairs(files / "folder", "select u, k from source", "k") == [("a", "01"), ("b", "1")]
+    assert pairs(files / "folder", "select u, v from source where k is null") == [("c", "z")]
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "select u, v from '{}/secret.parquet'",
+        "select u, v from read_parquet('{}/secret.parquet')",
+        "select u, v from read_csv('{}/secret.parquet')",
+        "select filename as u, content as v from read_text('{}/*')",
+        "select 'x' as u, file as v from glob('{}/*')",
+        "copy (select u, v from source) to '{}/out.csv'",
+        "select u, v from source; copy source to '{}/out.csv'",
+        "attach '{}/out.db'",
+        "install httpfs",
+        "load httpfs",
+        "set enable_external_access = true",
+        "create table t as from source",
+        "insert into source values ('a', 'b')",
+        "select getenv('HOME') as u, 'x' as v",
+    ],
+)
+def test_nothing_else_is_read_or_written(files: Path, query: str) -> None:
+    before = sorted(files.rglob("*"))
+    with pytest.raises(BadSource) as caught:
+        pairs(files / "rows.parquet", query.format(files))
+    assert CANARY not in str(caught.value)
+    assert sorted(files.rglob("*")) == before
+
+
+def test_the_remedy_names_the_table(files: Path) -> None:
+    for query in (f"select u, v from '{files}/secret.parquet'", "select u, v from rows"):
+        with pytest.raises(BadSource, match="'source'"):
+            pairs(files / "rows.parquet", query)
+    with pytest.raises(UnknownColumn, match="'w'"):
+        pairs(files / "rows.parquet", "select u, v from source", "w")
+
+
+def test_text_files_and_other_schemas_are_refused(files: Path) -> None:
+    (files / "rows.csv").write_text("u,v\na,1\n")
+    with pytest.raises(BadParameter, match="convert the files to Parquet"):
+        pairs(files / "rows.csv", "select u, v from source")
+    with pytest.raises(BadSource, match="are not those of the first file"):
+        pairs([files / "rows.parquet", files / "secret.parquet"], "select u, v from source")
+    with pytest.raises(BadSource, match="Delta Lake"):
+        (files / "_delta_log").mkdir()
+        pairs(files / "rows.parquet", "select u, v from source")
+
+
+def test_what_is_not_there_and_what_is_damaged(files: Path) -> None:
+    with pytest.raises(SourceNotFound, match="There is no file"):
+        check_source("missing.db", user="u", value="v", kind=ValueKind.ITEM, query="select u, v from t")
+    (files / "bad.parquet").write_bytes(b"PAR1")
+    with pytest.raises(DamagedSource):
+        pairs(files / "bad.parquet", "select u, v from source")
+    for source in ("-", ROWS, [("a", "x")]):
+        with pytest.raises(BadParameter, match="neither a database nor files"):
+            check_source(source, user="u", value="v", kind=ValueKind.ITEM, query="select u, v from source")
+
+
+def test_a_query_that_mixes_people_is_told(files: Path) -> None:
+    with pytest.warns(UserWarning, match="LIMIT"):
+        check_source(files / "rows.parquet", user="u", value="v", kind=ValueKind.ITEM, query="from source limit 1")
+
+
+def test_a_release_of_a_query(files: Path) -> None:
+    many = pa.table({"u": [str(i) for i in range(500)], "v": ["A"] * 500, "n": [1] * 500})
+    pq.write_table(many, files / "many.parquet")
+    made = dpunion.release(
+        str(files / "many.parquet"),
+        user="u",
+        item="w",
+        query="select u, lower(v) as w from source where n = 1",
+        epsilon=1.0,
+        delta=1e-6,
+    )
+    assert made.items == ("a",)

@@ -1,0 +1,282 @@
+"""The look that chooses max_items_per_user: its cost, its noise, its choice, and the same sets as a fixed number."""
+
+import dataclasses
+import itertools
+import json
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import integrate, stats
+
+import dpunion
+from dpunion.algorithms import Bounding, Funnel
+from dpunion.budget import Budget
+from dpunion.calibration.funnel import certificate
+from dpunion.calibration.gaussian import gaussian_stddev
+from dpunion.calibration.looking import cost_of_look
+from dpunion.counting.looking import LookStep, people_in_classes, set_sizes
+from dpunion.counting.steps import ONE, add_noise
+from dpunion.counts import Counts
+from dpunion.engines.local.engine import LocalEngine, open_request, read_sets, texts_of
+from dpunion.errors import BadParameter
+from dpunion.kernels.normal import gaussian_delta
+from dpunion.ledger.accounts import charge_for_menu, charge_for_plan
+from dpunion.looks import CLASSES, MENU, STRENGTH, USUAL, LookPlan, class_sizes
+from dpunion.menus import plan_menu
+from dpunion.pipeline import fulfil
+from dpunion.plans import Plan, plan_release
+from dpunion.publishing import Outputs
+from dpunion.randomness import RunKey
+from dpunion.requests import Request, Run
+
+BUDGETS = [(3.0, math.exp(-10)), (1.0, 1e-6), (0.1, 1e-9), (8.0, 1e-5)]
+
+
+def tilted(epsilon, mu, ratio):
+    """Return x delta_G(epsilon - ln x; mu): the most that a release of this mu can add where the look says x."""
+    return ratio * gaussian_delta(epsilon - math.log(ratio), mu)
+
+
+def mean(function, nu, low=-12.0, high=12.0):
+    """Return E[function(X); Z between], X = e^(nu Z - nu^2/2)."""
+
+    def integrand(z):
+        return function(math.exp(nu * z - nu * nu / 2)) * stats.norm.pdf(z)
+
+    points = [nu / 2] if low < nu / 2 < high else None
+    return integrate.quad(integrand, low, high, epsabs=0.0, epsrel=1e-10, limit=400, points=points)[0]
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), BUDGETS)
+def test_the_cost_is_that_of_the_integrals(epsilon, delta):
+    cost = cost_of_look(epsilon, delta, STRENGTH)
+    mu = 1.0 / gaussian_stddev(epsilon, delta, 1.0)
+    assert cost.ratio == pytest.approx(STRENGTH * mu, rel=1e-6)
+    growth = mean(lambda x: max(0.0, x - 1.0), cost.ratio)
+    at_one = gaussian_delta(epsilon, mu)
+    excess = mean(lambda x: max(0.0, tilted(epsilon, mu, x) - at_one), cost.ratio)
+    assert growth <= cost.growth <= growth * 1.001
+    assert excess <= cost.excess <= excess * 1.005
+    assert cost.whole(cost.room) == pytest.approx(delta, rel=1e-6)
+    assert cost.whole(cost.room) <= delta
+    assert 0.8 * delta < cost.room < 0.97 * delta
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), BUDGETS)
+def test_choosing_by_a_look_breaks_a_sum_and_keeps_the_lemma(epsilon, delta):
+    """Where the look speaks for the person, a plan of pure noise follows; elsewhere one of pure novelty."""
+    cost = cost_of_look(epsilon, delta, STRENGTH)
+
+    def exact(room):
+        mu = 1.0 / gaussian_stddev(epsilon, room, 1.0)
+        return mean(lambda x: tilted(epsilon, mu, x) if x > 1.0 else x * room, cost.ratio)
+
+    assert exact(cost.room) <= delta
+    # A sum: noise whose mu together with that of the look uses delta, or novelty of chance delta.
+    summed = gaussian_stddev(epsilon, delta, 1.0, cost.ratio**2)
+    used = mean(lambda x: tilted(epsilon, 1.0 / summed, x) if x > 1.0 else x * delta, cost.ratio)
+    assert used > 1.03 * delta
+
+
+def test_a_weak_budget_gets_a_look_that_tells_less():
+    cost = cost_of_look(0.01, 0.3, STRENGTH)
+    assert cost.ratio == pytest.approx(0.01 / 13)
+    assert 0.0 < cost.room < 0.3
+
+
+@given(st.lists(st.integers(0, 5000), max_size=30), st.integers(0, 5000))
+def test_one_person_is_in_one_class(sizes, another):
+    step = LookStep()
+    before = step.add_up(np.array(sizes, np.int64))
+    after = step.add_up(np.array([*sizes, another], np.int64))
+    assert np.abs(after - before).sum() == (ONE if another else 0)
+    assert before.sum() == ONE * sum(size > 0 for size in sizes)
+    assert len(before) == step.length == len(CLASSES)
+
+
+def test_classes_are_told_apart_where_they_begin():
+    for place, first in enumerate(CLASSES):
+        assert np.flatnonzero(LookStep().add_up(np.array([first], np.int64))).tolist() == [place]
+        if place:
+            assert np.flatnonzero(LookStep().add_up(np.array([first - 1], np.int64))).tolist() == [place - 1]
+
+
+def look_plan(stddev=10.0):
+    return LookPlan(stddev, 1e-6, MENU, tuple(20.0 + 0.8 * math.log(bound) for bound in MENU))
+
+
+@pytest.mark.parametrize(
+    ("size", "bounds"), [(1, {3}), (2, {3}), (7, {10}), (20, {25}), (50, {60}), (200, {300}), (600, {600})]
+)
+def test_the_bound_fits_what_people_hold(size, bounds):
+    people = [0.0] * len(CLASSES)
+    people[int(np.searchsorted(CLASSES, size, side="right")) - 1] = 50_000.0
+    assert look_plan().choose(people) in bounds
+
+
+def test_without_anything_to_see_the_usual_number_is_taken():
+    assert look_plan().choose([0.0] * len(CLASSES)) == USUAL
+    assert look_plan().choose([-30.0, 4.0] * (len(CLASSES) // 2)) == USUAL
+
+
+def test_typical_sizes_lie_in_their_classes():
+    sizes = class_sizes()
+    assert all(first <= size for first, size in zip(CLASSES, sizes, strict=True))
+    assert all(size < following for size, following in itertools.pairwise(sizes))
+
+
+@pytest.mark.parametrize("counts", [None, Counts()])
+@pytest.mark.parametrize(("epsilon", "delta"), BUDGETS[:2])
+def test_every_plan_of_the_menu_keeps_its_part(epsilon, delta, counts):
+    budget = Budget(epsilon, delta)
+    menu = plan_menu(budget, counts, {})
+    assert menu.look.menu == MENU
+    assert list(menu.look.thresholds) == sorted(menu.look.thresholds)
+    for plan in menu.plans:
+        # Without what was added for rounding the certificate, evaluated anew, keeps to the look's part of delta.
+        base = 1.0 + plan.rounding_slack
+        extra = math.fsum(stddev**-2.0 for stddev in (plan.counts.stddevs if plan.counts else ()))
+        used, _ = certificate(
+            epsilon, menu.look.delta, plan.scale / base, plan.threshold / base, plan.algorithm, extra_mu_squared=extra
+        )
+        assert used <= menu.look.delta
+        assert used >= 0.95 * menu.look.delta
+        assert 0.99 * delta < plan.delta_used <= delta
+        assert plan.look == menu.look
+        assert plan.budget == budget
+        assert Plan.from_dict(json.loads(json.dumps(plan.to_dict()))) == plan
+
+
+def test_a_menu_is_written_whole():
+    menu = dpunion.plan(epsilon=1.0, delta=1e-6)
+    values = json.loads(json.dumps(menu.to_dict()))
+    assert values["parameters"]["max_items_per_user"] == "auto"
+    assert [one["parameters"]["max_items_per_user"] for one in values["menu"]] == list(MENU)
+    assert values["look"]["menu"] == list(MENU)
+    assert menu.usual.algorithm.max_items_per_user == USUAL
+
+
+def test_a_look_raises_the_threshold_by_less_than_a_hundredth():
+    menu, alone = dpunion.plan(epsilon=1.0, delta=1e-6), plan_release(Funnel(), Budget(1.0, 1e-6))
+    assert 1.0 < menu.usual.threshold / alone.threshold < 1.01
+
+
+@pytest.mark.parametrize("algorithm", ["policy-gaussian", "count-laplace"])
+def test_others_cannot_choose(algorithm):
+    with pytest.raises(BadParameter, match="Only funnel can choose"):
+        dpunion.plan(algorithm, epsilon=1.0, delta=1e-6, max_items_per_user="auto")
+
+
+def test_who_is_asked_to_look():
+    assert isinstance(dpunion.plan("funnel", epsilon=1.0, delta=1e-6), dpunion.MenuPlan)
+    assert isinstance(dpunion.plan(epsilon=1.0, delta=1e-6, max_items_per_user="auto"), dpunion.MenuPlan)
+    assert isinstance(dpunion.plan(epsilon=1.0, delta=1e-6, max_items_per_user=50), Plan)
+    assert isinstance(dpunion.plan(Funnel(), epsilon=1.0, delta=1e-6), Plan)
+    assert dpunion.plan(epsilon=1.0, delta=1e-6, rounds=3).plans[0].algorithm.rounds == 3
+
+
+def test_the_noise_of_a_look_is_the_planned_one():
+    stddev, draws = 37.0, []
+    for number in range(400):
+        noisy = add_noise(np.zeros(len(CLASSES), np.int64), LookStep.sensitivity, stddev, 3, RunKey.for_tests(number))
+        draws += people_in_classes(noisy)
+    # 5,600 draws: a scale that is wrong by 5 % is seen.
+    assert np.std(draws) == pytest.approx(stddev, rel=0.04)
+    assert abs(np.mean(draws)) < 4 * stddev / math.sqrt(len(draws))
+
+
+def sets_of(sizes):
+    """Return a mapping of people to items: popular ones first, then their own."""
+    return {f"u{user}": [f"i{place}" for place in range(size)] for user, size in enumerate(sizes)}
+
+
+@pytest.mark.parametrize(("size", "counts"), [(2, False), (9, False), (9, True), (40, False), (350, False)])
+def test_what_was_chosen_is_what_a_fixed_number_would_have_kept(size, counts):
+    source = sets_of([size] * 3000 + [700] * 5)
+    options = {"epsilon": 3.0, "delta": 1e-5, "unsafe_test_key": 5, "counts": counts}
+    made = dpunion.release(source, **options)
+    bound = made.plan.algorithm.max_items_per_user
+    assert bound >= size
+    assert len(made) > 0
+    # The same plan on sets that were read with that number at once.
+    menu = dpunion.plan(epsilon=3.0, delta=1e-5, counts=counts)
+    plain = dataclasses.replace(menu.plan_for(bound), look=None)
+    again = made_by(plain, source, 5)
+    assert list(again) == sorted(made)
+
+
+def made_by(plan, source, number):
+    plan = dataclasses.replace(plan, counts=None)
+    request = Request.of(source)
+    outputs = Outputs.of((), overwrite=False, counts=False)
+    engine = LocalEngine.for_run(Run(), None)
+    return fulfil(plan, request, engine, outputs, None, Run(), RunKey.for_tests(number))
+
+
+def test_known_items_are_not_looked_at():
+    """People hold thirty items, all but two of them known: a small number is enough."""
+    source = sets_of([30] * 4000)
+    known = [f"i{place}" for place in range(28)]
+    options = {"epsilon": 3.0, "delta": 1e-5, "unsafe_test_key": 1}
+    assert dpunion.release(source, **options).plan.algorithm.max_items_per_user >= 25
+    for counts in (False, True):
+        made = dpunion.release(source, **options, known=known, counts=counts)
+        assert made.plan.algorithm.max_items_per_user == 3
+        assert sorted(made) == ["i28", "i29"]
+
+
+def test_sizes_without_unwanted_items():
+    sets = whole_sets({"u": ["a", "b", "c"], "v": ["b"], "w": ["a", "c"]})
+    sizes = dict(zip(map(tuple, sets.user_digests.tolist()), set_sizes(sets).tolist(), strict=True))
+    assert sorted(sizes.values()) == [1, 2, 3]
+    unwanted = np.array([text == "b" for text in texts_of(sets.table, np.arange(3))])
+    left = dict(zip(map(tuple, sets.user_digests.tolist()), set_sizes(sets, unwanted).tolist(), strict=True))
+    assert {whole: left[user] for user, whole in sizes.items()} == {3: 2, 1: 0, 2: 2}
+
+
+def whole_sets(source):
+    request = Request.of(source)
+    with open_request(request, Run(), None) as rows:
+        return read_sets(request, rows, Bounding(MENU[-1]), RunKey.for_tests(1))
+
+
+def test_the_statement_names_the_choice():
+    made = dpunion.release(sets_of([9] * 20_000), epsilon=3.0, delta=1e-5)
+    assert "at most 10 items of each person" in made.statement
+    assert "chosen from 3, 10, 25, 60, 150, 300 or 600 by a noisy look" in made.statement
+    assert made.to_dict()["plan"]["look"]["menu"] == list(MENU)
+
+
+def test_nobody_and_few_people_get_an_answer():
+    assert len(dpunion.release({}, epsilon=1.0, delta=1e-6)) == 0
+    assert len(dpunion.release({"u": ["a"]}, epsilon=1.0, delta=1e-6)) == 0
+
+
+@pytest.mark.parametrize("counts", [None, Counts(share=0.3)])
+def test_a_ledger_is_charged_for_any_plan_of_the_menu(counts):
+    menu = plan_menu(Budget(1.0, 1e-6), counts, {})
+    price = charge_for_menu(menu.plans)
+    alone = charge_for_plan(plan_release(Funnel(), Budget(1.0, 1e-6)))
+    for plan in menu.plans:
+        assert all(whole >= part for whole, part in zip(price.values(), charge_for_plan(plan).values(), strict=True))
+        look = plan.look.stddev**-2.0
+        noise = ((1.0 + plan.rounding_slack) / plan.scale) ** 2
+        steps = math.fsum(stddev**-2.0 for stddev in (plan.counts.stddevs if counts else ()))
+        assert price.mu_squared >= (look + noise + steps) * 10**15
+    assert price.novelty <= alone.delta
+    assert price.mu_squared == pytest.approx(alone.mu_squared, rel=0.05)
+
+
+def test_a_weekly_job_with_a_tight_ledger(tmp_path):
+    from dpunion.ledger import Ledger
+
+    book = Ledger.open(tmp_path / "budget.db", create=True)
+    book.create_dataset("logs", 10, 1e-5, "tight")
+    book.close()
+    made = dpunion.release(
+        sets_of([9] * 2000), epsilon=1.0, delta=1e-7, charge=dpunion.Charge(tmp_path / "budget.db", "logs")
+    )
+    assert len(made) == 9
