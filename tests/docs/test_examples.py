@@ -34,6 +34,10 @@ NOT_RUN = {
     ): "needs a bucket",
     (
         "the command line's help",
+        "dpunion warm-up",
+    ): "takes longer than an example may; test_stages.py does it",
+    (
+        "the command line's help",
         "dpunion release hdfs:///logs --engine spark --master yarn -u uid -i query -e 1 -d 1e-9 --out-folder hdfs:///q",
     ): "needs a cluster",
     (

@@ -74,7 +74,7 @@ def answer_release(made: Release, targets: Sequence[Path], *, as_json: bool) -> 
         from dpunion.report.needed import needed_sentence
 
         say(needed_sentence(made.plan))
-    if made.about.charged is None and made.guaranteed:
+    if made.about.charged is None and made.guaranteed and is_watched():
         say(ADDS_UP)
 
 

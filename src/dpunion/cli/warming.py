@@ -16,9 +16,7 @@ image, run it as the user who will make releases, on the kind of processor that 
 
 [bold]Examples[/bold]
 
-  [cyan]dpunion warm-up[/cyan]
-
-  [cyan]XDG_CACHE_HOME=/opt/cache dpunion warm-up --quiet[/cyan]"""
+  [cyan]dpunion warm-up[/cyan]"""
 
 
 @answering
