@@ -84,6 +84,7 @@ print(time.perf_counter() - began)
 WORDS = """
 import sys, time
 import pyarrow as pa
+from dpunion.normal_forms import Normalization
 from dpunion.randomness import RunKey
 from dpunion.reading import ValueKind, open_rows
 from dpunion.sets.encoding import number_rows
@@ -91,7 +92,7 @@ from dpunion.sets.spill import RowStore
 from dpunion.threads import usable_cores
 def read(source):
     with open_rows(source, user="user", value="text", kind=ValueKind.TEXT) as rows, RowStore() as store:
-        number_rows(rows, store, RunKey.for_tests(1), split_words=True, threads=usable_cores())
+        number_rows(rows, store, RunKey.for_tests(1), Normalization.NFC_LOWER, usable_cores())
 read(pa.table({"user": ["a"], "text": ["some words"]}))
 began = time.perf_counter()
 read(sys.argv[1])

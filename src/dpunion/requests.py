@@ -247,6 +247,11 @@ class Request:
         return self.lengths == (1, 1) and self.splitting.is_plain
 
     @property
+    def single_tokens(self) -> bool:
+        """Say whether items are what one row holds, or single tokens of texts, and not n-grams."""
+        return self.lengths == (1, 1)
+
+    @property
     def is_named(self) -> bool:
         """Say whether the source is named (paths, patterns, a database) and not an object in memory."""
         names = self.source if isinstance(self.source, (list, tuple)) else [self.source]

@@ -21,9 +21,8 @@ from dpunion.sets.grouping import digest_order, even_ranges, group_rows
 from dpunion.sets.pieces import Batches, work_off
 from dpunion.sets.spill import RowStore
 from dpunion.sets.strings import StringTable, as_arrow, string_buffers
-from dpunion.splitting import PLAIN, Splitting, unwanted_tokens
+from dpunion.splitting import PLAIN, Splitting, Tokenizer, documents, left_to_spell, unwanted_tokens
 from dpunion.threads import usable_cores, work_in_threads
-from dpunion.tokens import word_buffers
 
 
 def encode(
@@ -41,8 +40,8 @@ def encode(
 ) -> Contributions:
     """Read all batches of (users, items or texts) into contributions.
 
-    splitting: which words of texts are left out. threads: how many read, number and group the rows; one for each usable
-    core when left out.
+    splitting: how texts are split, and which words are left out. threads: how many read, number and group the rows; one
+    for each usable core when left out.
 
     Guarantees:
     - the number of threads changes nothing;
@@ -54,7 +53,8 @@ def encode(
     """
     count = threads or usable_cores()
     with RowStore(memory_limit) as rows:
-        user_table, item_table = number_rows(batches, rows, key, normalization if split_words else None, count)
+        words = normalization if split_words else None
+        user_table, item_table = number_rows(batches, rows, key, words, count, splitting)
         if user_table.count > MAX_USERS:
             raise BadSource(
                 f"There are more than {MAX_USERS} users, more than one run supports.",
@@ -64,7 +64,7 @@ def encode(
         item_table.close()
         user_digests = digests_in_threads(key, Purpose.USER, *user_table.buffers(), count)
         del user_table
-        normal = Normalization.EXACT if split_words else normalization
+        normal = left_to_spell(splitting, normalization) if split_words else normalization
         table, renumbered = canonical_table(item_table, key, normal, count)
         del item_table
         unwanted = either(mark_known(table, known, key), unwanted_tokens(table.offsets, table.data, splitting))
@@ -74,11 +74,16 @@ def encode(
 
 
 def number_rows(
-    batches: Batches, rows: RowStore, key: RunKey, words: Normalization | None, threads: int
+    batches: Batches,
+    rows: RowStore,
+    key: RunKey,
+    words: Normalization | None,
+    threads: int,
+    splitting: Splitting = PLAIN,
 ) -> tuple[StringTable, StringTable]:
     """Put all rows as numbers into the store, by some threads, and return the tables of users and of items.
 
-    words: texts are split into words and these spelled so; None where values are items.
+    words: texts are split, as `splitting` says, and the words spelled so; None where values are items.
 
     Guarantees: rows whose users, or items, have the same bytes have the same number there, and no others.
     """
@@ -88,13 +93,16 @@ def number_rows(
     def number(piece: Batches) -> None:
         for users, values in piece:
             if words is not None:
-                counts, offsets, data = word_buffers(values, words)
+                parents, (counts, offsets, data) = documents(values, splitting, words)
                 numbered = item_table.number_buffers(offsets, data)
-                rows.append(np.repeat(user_table.number(users), counts), numbered)
+                writers = user_table.number(users)
+                rows.append(np.repeat(writers if parents is None else writers[parents], counts), numbered)
             else:
                 rows.append(user_table.number(users), item_table.number(values))
 
-    for _ in work_off(batches, number, threads):
+    # A tokenizer of the caller's is called by the caller's thread, one text after the other.
+    at_once = threads if isinstance(splitting.tokenizer, Tokenizer) else 1
+    for _ in work_off(batches, number, at_once):
         pass
     return user_table, item_table
 

@@ -122,15 +122,19 @@ def bound_further(
     key: RunKey,
     unwanted: Bools | None = None,
     threads: int | None = None,
+    *,
+    in_place: bool = False,
 ) -> Contributions:
-    """Leave out what is unwanted, bound sets to fewer items, and lay them out in visiting order; they stay as they are.
+    """Leave out what is unwanted, bound sets to fewer items, and lay them out in visiting order.
+
+    in_place: the looser sets may be used up; they stay as they are otherwise.
 
     Guarantees: those of group_rows; of sets read with this key, what is kept is what reading them so would have kept.
     """
     count = threads or usable_cores()
     starts, sizes, items = looser.offsets[:-1], np.diff(looser.offsets), looser.items
     if unwanted is not None or int(sizes.max(initial=0)) > bounding.limit:
-        items = items.copy()
+        items = items if in_place else items.copy()
         if unwanted is not None:
             drop_items(starts, items, sizes, unwanted)
         bound_sets(starts, items, sizes, looser.user_digests, looser.table.digests, key, bounding.limit, count)

@@ -125,13 +125,32 @@ def test_bad_limits_are_refused(text):
         spill.as_bytes(text)
 
 
-@pytest.mark.parametrize("options", [{"lengths": "1-2"}, {"tokenizer": "whitespace"}, {"drop_urls": True}])
-def test_a_limit_that_would_not_be_kept_is_refused(options):
+def test_a_limit_that_would_not_be_kept_is_refused():
     source = pa.table({"user": ["u"], "text": ["some words"]})
     common = {"user": "user", "epsilon": 1.0, "delta": 1e-6, "run": Run(memory_limit="200MB")}
     with pytest.raises(dpunion.BadParameter, match="memory limit cannot be kept"):
-        dpunion.release(source, item=Words("text", **options), **common)
+        dpunion.release(source, item=Words("text", lengths="1-2"), **common)
     assert len(dpunion.release(source, text="text", **common)) == 0
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"tokenizer": "whitespace"}, {"tokenizer": str.split}, {"drop_urls": True}, {"stop_words": ["word1"]}],
+    ids=str,
+)
+def test_words_of_every_tokenizer_wait_on_disk_and_stay_the_same(options, monkeypatch):
+    texts = [f"Word{n % 7} www.a.b WORD{n % 3}. word{n % 5}, {n}" for n in range(900)]
+    source = pa.table({"user": [f"u{n % 300}" for n in range(900)], "text": texts})
+    asked = {"user": "user", "item": Words("text", **options), "epsilon": 8.0, "delta": 1e-4, "unsafe_test_key": 1}
+    expected = dpunion.release(source, **asked).items
+    spilled = []
+    real = spill.RowStore._spill
+    monkeypatch.setattr(spill.RowStore, "_spill", lambda store: spilled.append(real(store)))
+    monkeypatch.setattr(spill, "ROWS_SHARE", 1e-6)
+    for threads in (1, 4):
+        assert dpunion.release(source, **asked, run=Run(memory_limit="100MB", threads=threads)).items == expected
+    assert len(expected) > 5
+    assert spilled
 
 
 def test_a_limit_is_refused_on_spark_before_it_starts():

@@ -57,7 +57,7 @@ class LocalEngine:
 
     def check(self, request: Request, plan: Planned) -> None:
         """Refuse a memory limit where it is not kept."""
-        if self.memory_limit is not None and (isinstance(plan, NgramPlan) or not request.plain_words):
+        if self.memory_limit is not None and (isinstance(plan, NgramPlan) or not request.single_tokens):
             refuse_memory_limit()
 
     def name_sources(self, request: Request) -> list[str]:
@@ -97,7 +97,9 @@ class LocalEngine:
         """Run the rounds, or those of each length."""
         if isinstance(plan, NgramPlan):
             return choose_ngrams(plan, held, key, self.run)
-        bounded = bounded_sets(held.whole, held.request, plan, key, self.run.threads)
+        # The whole sets are wanted again for counts alone.
+        used_up = plan.counts is None
+        bounded = bounded_sets(held.whole, held.request, plan, key, self.run.threads, in_place=used_up)
         self.run.tell("selecting")
         return Chosen(items=texts_of(bounded.table, run_rounds(mechanism_for(plan), bounded, key)))
 
@@ -147,9 +149,15 @@ def asked_for_counts(request: Request, plan: Plan | MenuPlan) -> tuple[Request, 
 
 
 def bounded_sets(
-    whole: Contributions, request: Request, plan: Plan, key: RunKey, threads: int | None = None
+    whole: Contributions,
+    request: Request,
+    plan: Plan,
+    key: RunKey,
+    threads: int | None = None,
+    *,
+    in_place: bool = False,
 ) -> Contributions:
-    """Return the sets bounded as planned, without known items.
+    """Return the sets bounded as planned, without known items; in_place: the whole ones may be used up.
 
     Guarantees: those of bound_further.
     """
@@ -159,7 +167,7 @@ def bounded_sets(
     limit = plan.algorithm.bounding.limit
     if unwanted is None and int(np.diff(whole.offsets).max(initial=0)) <= limit:
         return dataclasses.replace(whole, max_items_per_user=limit)
-    return bound_further(whole, plan.algorithm.bounding, key, unwanted, threads)
+    return bound_further(whole, plan.algorithm.bounding, key, unwanted, threads, in_place=in_place)
 
 
 def unwanted_items(whole: Contributions, request: Request, key: RunKey) -> Bools | None:
@@ -183,7 +191,7 @@ def wanted_sizes(whole: Contributions, request: Request, key: RunKey) -> Int64s:
 def refuse_memory_limit() -> NoReturn:
     """Refuse a limit that would not be kept."""
     raise BadParameter(
-        "A memory limit cannot be kept on Spark, with n-grams or with another tokenizer yet.",
+        "A memory limit cannot be kept on Spark or with n-grams yet.",
         "Leave 'memory_limit' (--memory-limit) out.",
     )
 
@@ -220,7 +228,7 @@ def read_sets(
 
     Guarantees: those of `encode` and `encode_ngrams`.
     """
-    if not request.plain_words:
+    if not request.single_tokens:
         from dpunion.sets.streams import encode_ngrams
 
         return encode_ngrams(
