@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -301,6 +302,7 @@ def demo_command(
     """
     from rich.console import Console
 
+    from dpunion.cli.terminal import wrap
     from dpunion.formats import check_target, escape_controls
     from dpunion.pipeline import release
     from dpunion.requests import Run
@@ -319,4 +321,4 @@ def demo_command(
         console.print("  " + escape_controls(name), markup=False)
     console.print(f"  ... {len(released):,} items in all\n", markup=False)
     console.print(f"Written to {out}\n", markup=False, style="bold")
-    console.print(released.statement, markup=False)
+    console.print(wrap(released.statement, sys.stdout), markup=False)
