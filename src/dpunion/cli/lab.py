@@ -334,7 +334,10 @@ def check_html(html: Path | None, source: object, *, overwrite: bool) -> None:
     if html is not None:
         from dpunion.reading.overlaps import refuse_overwriting
         from dpunion.report import check_page
+        from dpunion.report.charts import load_library
 
+        for library in ("jinja2", "vl_convert"):
+            load_library(library)  # before anything is computed
         check_page(html, overwrite=overwrite)
         refuse_overwriting(html, {"source": source})
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -324,6 +325,7 @@ def demo_command(
     """
     from rich.console import Console
 
+    from dpunion.cli.terminal import wrap
     from dpunion.formats import check_target, escape_controls
     from dpunion.pipeline import release
     from dpunion.requests import Run
@@ -345,5 +347,5 @@ def demo_command(
     console.print(f"  ... {len(released):,} items in all\n", markup=False)
     if out is not None:
         console.print(f"Written to {out}\n", markup=False, style="bold")
-    console.print(released.statement, markup=False)
+    console.print(wrap(released.statement, sys.stdout), markup=False)
     console.print("\nThe command above does the same after: dpunion sample", markup=False)

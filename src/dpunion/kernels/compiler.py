@@ -60,10 +60,11 @@ class CompilingTold(numba.core.event.Listener):  # type: ignore[misc]
 
     def on_start(self, event: Any) -> None:  # noqa: ARG002 - numba's interface
         """Say that compiling begins, once for all that one kernel needs."""
-        self._depth.value += 1
-        if self._depth.value == 1:
+        # subtle: a listener may raise an interrupt; then numba does not go on, and does not say that it ended.
+        if self._depth.value == 0:
             for listener in LISTENERS[-1:]:
                 listener(True)
+        self._depth.value += 1
 
     def on_end(self, event: Any) -> None:  # noqa: ARG002 - numba's interface
         """Say that it has ended."""

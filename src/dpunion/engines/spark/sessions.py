@@ -122,6 +122,8 @@ def _defaults(master: str) -> dict[str, str]:
         "spark.broadcast.UDFCompressionThreshold": "1g",
         # What Spark logs of a failed task can quote a row; dpunion tells what went wrong itself.
         "spark.log.level": "OFF",
+        # A bar is for people; in a file it is a line for each of its steps.
+        "spark.ui.showConsoleProgress": "true" if sys.stderr is not None and sys.stderr.isatty() else "false",
     }
     if master.startswith("local"):
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
