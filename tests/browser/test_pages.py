@@ -606,7 +606,7 @@ def test_the_bar_shows_the_parts_that_it_names(browser, pages):
 
 @pytest.mark.parametrize("dark", [False, True])
 @pytest.mark.parametrize("size", [(1280, 900), PHONE])
-@pytest.mark.parametrize("name", ["told", "keys", "counted", "ledger", "plan"])
+@pytest.mark.parametrize("name", ["told", "keys", "counted", "ledger", "plan", "lab"])
 def test_nothing_collides_and_nothing_is_cut(browser, pages, name, size, dark):
     """Labels of one axis do not touch; no text of a page ends outside of the screen."""
     page = Page(browser, pages / f"{name}.html", size, dark=dark)
