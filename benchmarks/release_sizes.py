@@ -28,11 +28,14 @@ from dpunion.lab.comparison import Comparison, ceilings_of
 from dpunion.lab.data import load
 from dpunion.lab.figures import NOT_PRIVATE
 from dpunion.lab.generators import AskRedditLike
+from dpunion.lab.looking import run_look
 from dpunion.lab.trials import Setting, plan_all, run_all
+from dpunion.menus import plan_menu
 from dpunion.samples import debian_depends
 
 BUDGETS = (Budget(3.0, math.exp(-10)), Budget(1.0, 1e-5))
 REFERENCE = "policy-gaussian (published)"
+DEFAULT = "funnel, items per person by a look"
 COMPARED = {
     "count-gaussian": dpunion.CountGaussian(),
     "weighted-laplace": dpunion.WeightedLaplace(),
@@ -55,7 +58,7 @@ def data_sets() -> Iterator[tuple[str, Any, dict[str, str]]]:
             yield path.stem, path, {"user": "user", column: column}
 
 
-def rows_of(name: str, result: Comparison) -> Iterator[dict[str, Any]]:
+def rows_of(name: str, result: Comparison, autos: dict[Budget, float]) -> Iterator[dict[str, Any]]:
     """Print the sizes with their ratios to the published Policy Gaussian, to DP-SIPS and to the ceiling; yield them."""
     for budget in BUDGETS:
         most = result.ceilings[budget.epsilon, budget.delta]
@@ -64,9 +67,10 @@ def rows_of(name: str, result: Comparison) -> Iterator[dict[str, Any]]:
             label: statistics.fmean(trial.size for trial in result.of(Setting(algorithm, budget)))
             for label, algorithm in COMPARED.items()
         }
+        sizes[DEFAULT] = autos[budget]
         for label, size in sizes.items():
             ratios = f"{size / sizes[REFERENCE]:>8.2f}x{size / sizes['dp-sips']:>8.2f}x{size / most:>8.1%}"
-            print(f"  {label:30}{size:>9,.0f}{ratios}", flush=True)
+            print(f"  {label:36}{size:>9,.0f}{ratios}", flush=True)
             row = {"set": name, "epsilon": budget.epsilon, "delta": budget.delta, "algorithm": label}
             yield row | {"size": size, "ceiling": most}
 
@@ -78,13 +82,18 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="also write the numbers here")
     arguments = parser.parse_args()
     plans = plan_all([Setting(algorithm, budget) for budget in BUDGETS for algorithm in COMPARED.values()])
+    menus = {budget: plan_menu(budget, None, {}) for budget in BUDGETS}
     print(f"{NOT_PRIVATE}\n\nItems released, mean of {arguments.trials} trials; against published Policy Gaussian,")
     print("against DP-SIPS, and the part of the ceiling")
     rows: list[dict[str, Any]] = []
     for name, source, columns in data_sets():
         data = load(source, **columns)
         trials = run_all(data, plans, trials=arguments.trials, jobs=2)
-        rows += rows_of(name, Comparison(data.facts, tuple(trials), ceilings_of(data, list(plans))))
+        autos = {
+            budget: statistics.fmean(run_look(data, menu, number).size for number in range(arguments.trials))
+            for budget, menu in menus.items()
+        }
+        rows += rows_of(name, Comparison(data.facts, tuple(trials), ceilings_of(data, list(plans))), autos)
     if "DPUNION_DATA" not in os.environ:
         print("\nDPUNION_DATA is not set: the larger real sets were left out.", file=sys.stderr)
     if arguments.json:
