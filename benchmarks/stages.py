@@ -33,6 +33,7 @@ STAGES = {
     "group by user": ("dpunion.sets.grouping", "group_part", "pairs", True),
     "bound": ("dpunion.sets.grouping", "bound_sets", "users with many items", True),
     "lay out in visiting order": ("dpunion.sets.grouping", "lay_out_users", "pairs", True),
+    "bound as the look chose": ("dpunion.engines.local.engine", "bounded_sets", "pairs", True),
     "weigh, decide, narrow": ("dpunion.engines.local.engine", "run_rounds", "pairs kept, items", False),
     "publish": ("dpunion.pipeline", "publish", "released items", False),
 }
