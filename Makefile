@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test test-all test-threads java proofs coq lint format docs pictures wheel publish reproduce audit torture benchmark benchmark-large benchmark-billion benchmark-counts benchmark-spark benchmark-startup clean
+.PHONY: help demo test test-all test-threads java proofs coq lint format docs pictures wheel publish reproduce audit torture benchmark benchmark-large benchmark-billion benchmark-counts benchmark-popular benchmark-spark benchmark-startup clean
 
 help:  ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -85,6 +85,9 @@ benchmark-counts: $(VENV)/.dev  ## Counts: errors and intervals beside equal wei
 	@$(BIN)/python benchmarks/counts.py
 	@$(BIN)/python benchmarks/counts_speed.py
 	@$(BIN)/python benchmarks/counts_peer.py
+
+benchmark-popular: $(VENV)/.dev  ## How often Funnel misses an item that many people hold, and the bound on it
+	@$(BIN)/python benchmarks/popular_items.py
 
 benchmark-startup: $(VENV)/.dev  ## What each trick is worth that makes the first release start sooner
 	@$(BIN)/python benchmarks/startup.py

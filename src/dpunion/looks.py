@@ -2,7 +2,7 @@
 
 `max_items_per_user` is the question that users must guess everywhere else. Here everybody is put into one of a few
 classes by the size of their own set, the numbers of people in the classes get noise, and the noisy numbers choose from
-a public menu. docs/guarantees-funnel.md, section 9, has the proof.
+a public menu. docs/guarantees-funnel.md, section 10, has the proof.
 """
 
 from __future__ import annotations

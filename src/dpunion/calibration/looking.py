@@ -1,6 +1,6 @@
 """What a look takes of delta, when the release after it is chosen by what was seen.
 
-docs/guarantees-funnel.md, section 9: let the look be a Gaussian release of ratio nu = sensitivity/stddev, with
+docs/guarantees-funnel.md, section 10: let the look be a Gaussian release of ratio nu = sensitivity/stddev, with
 likelihood ratio X, and let every release that may follow keep delta_G(epsilon; mu) + p <= room, with its own mu <= mu_0
 and p. Then look and release together are (epsilon, delta)-private with
 

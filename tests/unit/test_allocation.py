@@ -1,0 +1,67 @@
+"""What an all-knowing allocation reaches."""
+
+import json
+import math
+
+import pyarrow as pa
+import pytest
+
+from dpunion.algorithms import Funnel
+from dpunion.budget import Budget
+from dpunion.lab.allocation import all_knowing_size, find_reachable, measure_reach, weigh
+from dpunion.lab.data import load
+from dpunion.lab.generators import AskRedditLike
+
+
+def data_of(sets):
+    rows = [(f"user{n}", item) for n, items in enumerate(sets) for item in items]
+    users, items = zip(*rows, strict=True)
+    return load(pa.table({"user": users, "item": items}), user="user", item="item")
+
+
+def test_single_items_are_reached_where_there_are_enough_holders():
+    data = data_of([["a"]] * 9 + [["b"]] * 3)
+    assert [all_knowing_size(data, threshold) for threshold in (2.5, 3.0, 3.5, 9.0, 9.5)] == [2, 2, 1, 1, 0]
+
+
+def test_people_with_several_items_share_out_one_unit_in_l2_norm():
+    # Ten people with the same four items bring each of them to 10 / sqrt(4) = 5, or two to 10 / sqrt(2).
+    data = data_of([["a", "b", "c", "d"]] * 10)
+    assert all_knowing_size(data, 5.0) == 4
+    assert all_knowing_size(data, 5.1) == 3
+    assert all_knowing_size(data, 10 / math.sqrt(2.0) - 1e-6) == 2
+
+
+def test_hopeless_items_are_given_up_for_the_sake_of_others():
+    data = data_of([["a", "b", f"own{n}"] for n in range(10)])
+    assert all_knowing_size(data, 7.0) == 2
+
+
+def test_what_is_found_can_really_be_reached():
+    data = load(AskRedditLike(users=2_000, seed=3))
+    found = find_reachable(data, 6.0)
+    assert 50 < found.sum() < (data.holders >= 6).sum()
+    prices = found.astype(float)
+    kept = found[data.everything.items]
+    owners = [
+        user
+        for user, size in enumerate(data.everything.offsets[1:] - data.everything.offsets[:-1])
+        for _ in range(size)
+    ]
+    equal = weigh(pa.array(owners).to_numpy()[kept], data.everything.items[kept], prices, data.everything.users)
+    assert (equal >= 6.0).sum() <= found.sum()
+
+
+def test_funnel_reaches_a_part_of_it_and_says_that_this_is_not_private():
+    found = measure_reach(AskRedditLike(users=3_000, seed=3), Funnel(), Budget(3.0, 1e-5), trials=1)
+    assert 0.5 < found.share < 1.0
+    assert found.to_dict()["all_knowing"] == found.reachable
+    assert "NOT PRIVATE" in json.dumps(found.to_dict())
+    assert f"{found.share:.2f}" in found.table().text()
+
+
+def test_no_holders_reach_nothing():
+    assert all_knowing_size(data_of([["a"], ["b"]]), 5.0) == 0
+    assert measure_reach(AskRedditLike(users=20, seed=1), Funnel(), Budget(1.0, 1e-6), trials=1).share == pytest.approx(
+        0.0
+    )
