@@ -16,7 +16,7 @@ from dpunion.cli.answers import answering, print_json, say
 from dpunion.cli.auditing import audit_app
 from dpunion.cli.configuration import Command
 from dpunion.cli.lab import lab_app
-from dpunion.cli.lab_reach import REACH_HELP, reach_command
+from dpunion.cli.lab_reach import REACH_HELP, ROUNDS_HELP, reach_command, rounds_command
 from dpunion.cli.ledger import ledger_app
 from dpunion.cli.releasing import (
     NGRAMS_HELP,
@@ -68,6 +68,7 @@ app.command("report", help=REPORT_HELP)(report_command)
 app.add_typer(ledger_app, name="ledger")
 app.add_typer(audit_app, name="audit")
 lab_app.command("reach", help=REACH_HELP)(reach_command)
+lab_app.command("rounds", help=ROUNDS_HELP)(rounds_command)
 app.add_typer(lab_app, name="lab")
 app.command("demo")(demo_command)
 for commands in (app, ledger_app, audit_app, lab_app):
