@@ -1,16 +1,25 @@
-"""What an all-knowing allocation reaches."""
+"""What an all-knowing allocation reaches, and what Funnel does round by round."""
 
+import contextlib
 import json
 import math
+import sys
 
 import pyarrow as pa
 import pytest
 
 from dpunion.algorithms import Funnel
 from dpunion.budget import Budget
+from dpunion.cli.commands import run
+from dpunion.engines.local.rounds import run_rounds
 from dpunion.lab.allocation import all_knowing_size, find_reachable, measure_reach, weigh
 from dpunion.lab.data import load
 from dpunion.lab.generators import AskRedditLike
+from dpunion.lab.rounds import seen_in
+from dpunion.lab.trials import trial_key
+from dpunion.mechanisms import mechanism_for
+from dpunion.plans import plan_release
+from dpunion.sets.grouping import bound_again
 
 
 def data_of(sets):
@@ -65,3 +74,30 @@ def test_no_holders_reach_nothing():
     assert measure_reach(AskRedditLike(users=20, seed=1), Funnel(), Budget(1.0, 1e-6), trials=1).share == pytest.approx(
         0.0
     )
+
+
+def test_rounds_account_for_every_item_and_for_what_is_released():
+    data, plan = load(AskRedditLike(users=3_000, seed=3)), plan_release(Funnel(), Budget(3.0, 1e-5))
+    seen = seen_in(data, plan)
+    key = trial_key(0)
+    chosen = run_rounds(mechanism_for(plan), bound_again(data.everything, Funnel().bounding, key), key)
+    assert sum(one.passed for one in seen) == len(chosen) > 100
+    assert [one.number for one in seen] == list(range(1, 9))
+    assert [one.items for one in seen[1:]] == [one.going_on for one in seen[:-1]]
+    assert seen[-1].going_on == 0
+    assert all(0.0 <= one.to_released <= 1.0 for one in seen)
+    # Later rounds waste less on what is dropped in the end than the first one, which knows nothing.
+    assert seen[0].to_released < max(one.to_released for one in seen[1:4])
+
+
+@pytest.mark.parametrize("command", ["reach", "rounds"])
+def test_the_commands_print_a_table_and_plain_values(command, capsys, monkeypatch):
+    arguments = ["dpunion", "lab", command, "--generate", "2000", "-e", "3", "-d", "1e-4"]
+    for extra in ([], ["--json"]):
+        monkeypatch.setattr(sys, "argv", [*arguments, *extra])
+        with contextlib.suppress(SystemExit):
+            run()
+        printed = capsys.readouterr().out
+        assert "NOT PRIVATE" in printed
+        if extra:
+            assert json.loads(printed)["released"] > 0

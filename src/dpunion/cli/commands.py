@@ -17,7 +17,7 @@ from dpunion.cli.auditing import audit_app
 from dpunion.cli.configuration import Command
 from dpunion.cli.helping import Commands, complete_choices
 from dpunion.cli.lab import lab_app
-from dpunion.cli.lab_reach import REACH_HELP, reach_command
+from dpunion.cli.lab_reach import REACH_HELP, ROUNDS_HELP, reach_command, rounds_command
 from dpunion.cli.ledger import ledger_app
 from dpunion.cli.planning import PLAN_HELP, plan_command
 from dpunion.cli.releasing import NGRAMS_HELP, RELEASE_HELP, demo_command, ngrams_command, release_command
@@ -64,6 +64,7 @@ app.command("report", help=REPORT_HELP)(report_command)
 app.add_typer(ledger_app, name="ledger", cls=Commands)
 app.add_typer(audit_app, name="audit", cls=Commands)
 lab_app.command("reach", help=REACH_HELP)(reach_command)
+lab_app.command("rounds", help=ROUNDS_HELP)(rounds_command)
 app.add_typer(lab_app, name="lab", cls=Commands)
 app.command("demo")(demo_command)
 app.command("sample", help=SAMPLE_HELP)(sample_command)

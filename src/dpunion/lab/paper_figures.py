@@ -42,7 +42,7 @@ def limits_figure(measured: Measured, limits: Sequence[int]) -> Figure:
     """Return the sizes by the number of items per user (ICML Figure 3)."""
     lines = _sized(measured, limits, {row.name: [row.setting(limit) for limit in limits] for row in ROWS})
     lines.append(Line("ceiling", tuple(map(float, limits)), (measured.ceiling(EPSILON),) * len(limits)))
-    note = "ε = 3, δ = e⁻¹⁰, α = 5 (funnel 3). The papers' points are those of ICML Table 1, by the captions."
+    note = "ε = 3, δ = e⁻¹⁰, α = 5 (funnel 2.2). The papers' points are those of ICML Table 1, by the captions."
     return _over_limits("Items released by Δ0 [ICML Figure 3]", lines, note)
 
 
