@@ -41,7 +41,7 @@ RELEASE_HELP = """Audit releases empirically: lower bounds on epsilon and delta,
 
   [cyan]dpunion audit release --mutants[/cyan]
 
-  [cyan]dpunion audit release --json > audit.json[/cyan]
+  [cyan]dpunion audit release --json[/cyan]
 
 It ends with a verdict in words, which can be quoted.
 
