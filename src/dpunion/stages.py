@@ -60,7 +60,9 @@ def tell_compiling(function: Callable[P, R]) -> Callable[P, R]:
     return told
 
 
+@functools.cache
 def _log_once() -> Callable[[bool], None]:
+    """Return what logs that compiling begins: one for the process, so that it is said once."""
     told: list[bool] = []
 
     def log(begins: bool) -> None:  # noqa: FBT001 - what `kernels` tells a listener

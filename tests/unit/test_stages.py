@@ -70,6 +70,7 @@ def test_compiling_is_told_once_for_all_that_a_kernel_needs(uncached):
 
 
 def test_without_progress_a_log_record_says_so_once(uncached, caplog):
+    stages._log_once.cache_clear()
     with caplog.at_level(logging.INFO, logger="dpunion"):
         compile_something()
     assert [record.getMessage() for record in caplog.records] == [stages.FIRST_TIME]
