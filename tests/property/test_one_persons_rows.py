@@ -30,6 +30,7 @@ from dpunion.engines.spark.failures import cleanly
 from dpunion.engines.spark.sources import open_frame
 from dpunion.errors import DpunionError
 from dpunion.reading import NullUserPolicy, ValueKind, open_rows
+from dpunion.reading.moments import Granularity
 from dpunion.requests import Request, SparkSource
 from dpunion.sets.encoding import Normalization
 
@@ -396,6 +397,11 @@ def polars_frame(rows: list[tuple[str, Any]]) -> Any:
     return pl.DataFrame(rows, schema={"user": pl.String, "item": pl.String}, orient="row")
 
 
+def text_table(rows: list[tuple[str, Any]]) -> pa.Table:
+    users, items = zip(*rows, strict=True)
+    return pa.table({"user": users, "item": pa.array(items, pa.string())})
+
+
 def rows_without(rows: list[tuple[str, Any]], deleted: str) -> list[tuple[str, Any]]:
     return [row for row in rows if row[0] != deleted]
 
@@ -442,6 +448,63 @@ def test_pairs_and_mappings():
 
 def test_polars():
     assert compare_rows(mixed_cases(["text"], TEXTS), lambda rows: found_in(polars_frame(rows))) >= 4
+
+
+def test_what_yields_batches():
+    """Batches of one row each, of the type that the row has; and a LazyFrame."""
+
+    def read(rows: list[tuple[str, Any]]) -> Found:
+        return found_in(pa.table({"user": [user], "item": [item]}) for user, item in rows)
+
+    values = [value for value in MIXED if value not in (2**70, "\ud800")]
+    cases = mixed_cases(["text", "number"], values)
+    assert 5 <= compare_rows(cases, read) < len(cases)
+    assert compare_rows(mixed_cases(["text"], TEXTS), lambda rows: found_in(polars_frame(rows).lazy())) >= 4
+
+
+def test_moments():
+    """A datetime with a zone, one without, a date or a text changes nothing about other people's days."""
+    regular = [(f"p{number}", dt.datetime(2024, 1, number + 1, 23, 30)) for number in range(4)]  # noqa: DTZ001
+    zoned = [(user, moment.replace(tzinfo=dt.UTC)) for user, moment in regular]
+    odd = [zoned[0][1], regular[0][1], dt.date(2024, 1, 1), "2024-01-01", None, regular[0][1].replace(year=9999)]
+    options = {"user": None, "value": None, "granularity": Granularity.DAY}
+    cases = [(rows, value) for rows in (regular, zoned) for value in odd]
+    read = [
+        compare(
+            [
+                ("", attempted(lambda rows=rows, value=value: found_in([*rows, (ODD, value)], **options))),
+                (ODD, attempted(lambda rows=rows: found_in(rows, **options))),
+            ]
+        )
+        for rows, value in cases
+    ]
+    assert 4 <= sum(read) < len(read)
+
+
+def test_queries_over_files(tmp_path):
+    numbers = itertools.count()
+
+    def read(rows: list[tuple[str, Any]]) -> Found:
+        path = tmp_path / f"{next(numbers)}.parquet"
+        pq.write_table(
+            pa.table({"user": [u for u, _ in rows], "item": pa.array([i for _, i in rows], pa.string())}), path
+        )
+        return found_in(str(path), query='select "user", item from source')
+
+    assert compare_rows(mixed_cases(["text"], TEXTS), read) >= 4
+
+
+def test_delta_tables(tmp_path):
+    deltalake = pytest.importorskip("deltalake")
+    numbers = itertools.count()
+
+    def read(rows: list[tuple[str, Any]]) -> Found:
+        path = tmp_path / str(next(numbers))
+        deltalake.write_deltalake(path, text_table(rows))
+        return found_in(path)
+
+    cases = mixed_cases(["text"], TEXTS)[:2]
+    assert compare_rows(cases, read) == len(cases)
 
 
 def test_sqlite(tmp_path):

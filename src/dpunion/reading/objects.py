@@ -65,7 +65,8 @@ class PairsPart:
         kinds = {kind_of_class(kind, column.role, self.where) for kind in classes}
         if isinstance(column, MomentColumn):
             kinds |= {object_kind(value) for value in values if isinstance(value, dt.date)}
-            values = tuple(column.object_text(one) if isinstance(one, dt.date) else one for one in values)
+            dated = column.object_text
+            values = attempt(lambda: tuple(dated(v) if isinstance(v, dt.date) else v for v in values), self.where)
         for kind in sorted(kinds, key=str):
             column.see(kind, self.where)
         texts = [None if value is None else spelled(value) for value in values]

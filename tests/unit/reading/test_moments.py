@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dpunion
-from dpunion.errors import BadParameter, UnsupportedType
+from dpunion.errors import BadParameter, BadSource, UnsupportedType
 from dpunion.reading import ValueKind, check_source, open_rows
 from dpunion.reading.moments import Granularity
 from dpunion.requests import Request
@@ -141,6 +141,12 @@ def test_what_the_granularity_would_not_hold_for_is_refused(tmp_path: Path) -> N
         check_source(table([MOMENT], pa.timestamp("us")), user="u", value="v", kind=ValueKind.ITEM)
     with pytest.raises(BadParameter, match="granularity"):
         Request.of("x.parquet", user="u", item=dpunion.Dated("v", "minute"))
+
+
+def test_a_moment_that_utc_has_no_year_for_is_refused() -> None:
+    early = dt.datetime.min.replace(tzinfo=dt.timezone(dt.timedelta(hours=2)))
+    with pytest.raises(BadSource, match="the pairs"):
+        items([("a", early)], "day", None, None)
 
 
 def test_a_release_by_day_and_its_fingerprint() -> None:

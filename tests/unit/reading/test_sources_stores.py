@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import dpunion
+from dpunion.cli.records import without_credentials
 from dpunion.engines.local.engine import LocalEngine
 from dpunion.errors import BadSource, DamagedSource, SourceNotFound
 from dpunion.ledger import Ledger
@@ -223,6 +224,21 @@ def test_the_name_of_a_container_is_not_taken_for_a_key(nothing_set: pytest.Monk
     store = open_store("abfs://box@account.dfs.core.windows.net/a/k=secret/b")
     assert str(store.root) == "box/a/k=secret/b"
     assert store.shown(store.root) == "abfs://box@account.dfs.core.windows.net/a/k=…/b"
+
+
+@pytest.mark.parametrize(
+    ("address", "kept"),
+    [
+        ("s3://bucket/k=1/rows.parquet", True),
+        ("abfs://box@account.dfs.core.windows.net/rows.parquet", True),
+        (f"abfs://box:{SECRET}@account.dfs.core.windows.net/rows.parquet", False),
+        (f"s3://{KEY}:{SECRET}@bucket/rows.parquet", False),
+        (f"https://host/rows.csv?token={SECRET}", False),
+        ("https://host/rows.csv", True),
+    ],
+)
+def test_the_record_beside_an_output_keeps_no_key(address: str, *, kept: bool) -> None:
+    assert without_credentials(address) == (address if kept else None)
 
 
 # --- https --------------------------------------------------------------------------------------------------
