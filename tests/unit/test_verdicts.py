@@ -10,7 +10,7 @@ import dpunion
 from dpunion.audit.empirical import audit_release
 from dpunion.audit.exact import ExactReport
 from dpunion.audit.mutants import MutantResult, mutants
-from dpunion.audit.verdicts import Verdict
+from dpunion.audit.verdicts import AuditVerdict
 from dpunion.cli import app
 
 EXACT = ExactReport(1.0, (0.02, 1e-6), {"funnel (2 rounds)": (0.9, 0.99), "dp-sips": (0.5, 0.97)}, 1_234)
@@ -23,7 +23,7 @@ def odds():
 
 def test_a_good_verdict_says_what_was_looked_at(odds):
     caught = MutantResult(mutants()[0], dict.fromkeys(mutants()[0].checks, "seen"))
-    verdict = Verdict(odds, exact=EXACT, mutants=(caught,))
+    verdict = AuditVerdict(odds, exact=EXACT, mutants=(caught,))
     assert verdict.problems == []
     text = verdict.text()
     assert text.startswith("Verdict: nothing was found.\n1 algorithm made ")
@@ -38,7 +38,7 @@ def test_whatever_is_wrong_is_named(odds):
     bad = dataclasses.replace(result.pairs[0], epsilon_bound=7.0)
     broken = dataclasses.replace(odds, results=(dataclasses.replace(result, pairs=(bad, *result.pairs)),))
     beyond = dataclasses.replace(EXACT, parts=EXACT.parts | {"dp-sips": (0.5, 1.01)})
-    verdict = Verdict(broken, exact=beyond, mutants=(MutantResult(mutants()[0], {}),))
+    verdict = AuditVerdict(broken, exact=beyond, mutants=(MutantResult(mutants()[0], {}),))
     assert len(verdict.problems) == 3
     assert verdict.text().startswith("Verdict: FLAWED: weighted-gaussian does not keep its claim")
     assert "dp-sips has an exact delta above the claim" in verdict.text()

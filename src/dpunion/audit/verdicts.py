@@ -12,7 +12,7 @@ from dpunion.audit.reach import ReachReport
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class AuditVerdict:
     """All parts of an audit of releases; what was not asked for is None, or empty."""
 
     odds: AuditReport
