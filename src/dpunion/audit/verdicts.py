@@ -12,7 +12,7 @@ from dpunion.audit.reach import ReachReport
 
 
 @dataclass(frozen=True, slots=True)
-class WholeAudit:
+class AuditVerdict:
     """All parts of an audit of releases; what was not asked for is None, or empty."""
 
     odds: AuditReport
@@ -53,8 +53,8 @@ class WholeAudit:
             said.append(f"{caught} of {len(self.mutants)} programs with a known mistake were caught.")
         problems = self.problems
         if problems:
-            return "\n".join([f"WholeAudit: FLAWED: {'; '.join(problems)}.", *said])
-        return "\n".join(["WholeAudit: nothing was found.", *said, "Finding nothing is evidence, and no proof."])
+            return "\n".join([f"AuditVerdict: FLAWED: {'; '.join(problems)}.", *said])
+        return "\n".join(["AuditVerdict: nothing was found.", *said, "Finding nothing is evidence, and no proof."])
 
     def _odds_in_words(self) -> str:
         """Say how much the frequencies show, and how much they could."""

@@ -106,7 +106,7 @@ def release_command(
     from dpunion.audit.exact import audit_exactly
     from dpunion.audit.mutants import mutants_text, run_mutants
     from dpunion.audit.reach import search_reach
-    from dpunion.audit.verdicts import WholeAudit
+    from dpunion.audit.verdicts import AuditVerdict
     from dpunion.counts import Counts
 
     def show(text: str) -> None:
@@ -128,7 +128,7 @@ def release_command(
     results = run_mutants(min(trials, 100_000)) if mutants else []
     if results:
         show(mutants_text(results))
-    verdict = WholeAudit(report, reach, exactly, tuple(results))
+    verdict = AuditVerdict(report, reach, exactly, tuple(results))
     if as_json:
         print_json(verdict.to_dict())
     else:
