@@ -63,8 +63,8 @@ def as_columns(items: DataFrame, columns: tuple[str, ...]) -> DataFrame:
 def check_folder(frame: DataFrame, path: str) -> None:
     """Refuse an output folder that exists; what cannot be told before writing is left to the writing."""
     try:
-        # subtle: looking for the path is part of making the frame; nothing is read.
-        frame.sparkSession.read.format("text").load(path)
+        # subtle: looking for the path is part of making the frame, on Spark Connect of asking for its columns.
+        _ = frame.sparkSession.read.format("text").load(path).columns
     except Exception:  # noqa: BLE001 - there is no such path, or it will be seen later
         return
     raise errors.CannotWrite("The output folder exists already.", "Choose another, or allow overwriting (--force).")
@@ -98,6 +98,6 @@ def written(ordered: DataFrame, path: str, *, overwrite: bool) -> None:
 
     Guarantees: how many files there are, and what is in which, follows from the released items alone.
     """
-    writer = ordered.write.mode("overwrite" if overwrite else "errorifexists")
+    writer = ordered.write.mode("overwrite" if overwrite else "error")
     writer = writer.option("maxRecordsPerFile", ROWS_PER_FILE).option("compression", "zstd")
     cleanly(lambda: writer.parquet(path))

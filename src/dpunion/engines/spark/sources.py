@@ -138,6 +138,11 @@ def _opened(source: Any, rows: WantedRows, input_format: str | None, query: str 
             )
         return OpenedFrame(source, lambda: None)
     session = open_session(source.master, dict(source.settings))
+    if is_connect(session):
+        # subtle: it opens files late, when the settings that keep types from being inferred no longer hold.
+        raise BadParameter(
+            "On Spark Connect dpunion opens no files or tables itself.", "Read them with Spark, and pass the DataFrame."
+        )
     formats = {name: format_of(name, input_format) for name in source.names}
     first = next(iter(formats.values()))
     if first in TEXT_FORMATS:
@@ -149,6 +154,11 @@ def _opened(source: Any, rows: WantedRows, input_format: str | None, query: str 
     if query is None:
         return opened
     return OpenedFrame(selected_by(session, opened.frame, query), opened.check_rows)
+
+
+def is_connect(session: object) -> bool:
+    """Say whether a session is one of Spark Connect, without importing it."""
+    return type(session).__module__.startswith("pyspark.sql.connect")
 
 
 def selected_by(session: SparkSession, frame: DataFrame, query: str) -> DataFrame:
