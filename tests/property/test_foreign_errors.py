@@ -9,7 +9,7 @@ import importlib
 import os
 import sqlite3
 import tempfile
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import psycopg
 import pyarrow as pa
@@ -24,7 +24,7 @@ from dpunion.errors import BadSource, DpunionError, LedgerError
 from dpunion.foreign import ForeignErrors, system_reason
 from dpunion.lab import journals, reproduction
 from dpunion.ledger import Ledger, events, fingerprints, postgres, sqlite
-from dpunion.reading import blocks, drivers, folders, guard, jsonlines
+from dpunion.reading import blocks, drivers, folders, guard, jsonlines, logged, stores, web
 from dpunion.report import charts
 from dpunion.sets import spill
 
@@ -261,6 +261,16 @@ def drive_session(monkeypatch, _place):
     sessions.open_session()
 
 
+def drive_store(monkeypatch, _place):
+    monkeypatch.setattr(stores, "arrow_files", refuse)
+    stores.open_store("s3://bucket/path")
+
+
+def drive_fetching(monkeypatch, _place):
+    monkeypatch.setattr(web.urllib.request, "build_opener", refuse)
+    web.fetch_file(f"https://user:{CANARY}@host/rows.csv?token={CANARY}")
+
+
 def driven(call):
     return lambda _monkeypatch, _place: call()
 
@@ -298,6 +308,12 @@ DRIVERS = {
     "reading.folders.look_at": driven(lambda: folders.look_at(refuse, Path("a"))),
     "reading.guard.attempt": driven(lambda: guard.attempt(refuse, "file 'a'")),
     "reading.jsonlines.load_line": driven(lambda: jsonlines.load_line(block(b""), 0, CANARY.encode())),
+    "reading.logged.opened": driven(lambda: logged.opened("Delta Lake", "a", refuse)),
+    "reading.stores.ObjectStore._ask": driven(
+        lambda: stores.ObjectStore("s3", None, PurePosixPath("b"), "s3://b")._ask(refuse)
+    ),
+    "reading.stores.open_store": drive_store,
+    "reading.web.fetch_file": drive_fetching,
     "report.charts.load_library": missing(call=lambda: charts.load_library("jinja2")),
     "sets.spill.RowStore._spill": drive_spill,
     "tokens.call_arrow": driven(lambda: tokens.call_arrow(pa.array([CANARY]).cast, pa.int64())),
