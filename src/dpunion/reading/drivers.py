@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import urllib.parse
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -285,6 +285,17 @@ def original_names(names: list[str]) -> list[str]:
     ]
 
 
+def connect_duckdb(place: str | None, tables: Mapping[str, Any]) -> Any:
+    """Open a DuckDB file for reading only, or a database in memory with these tables; then lock it in."""
+    import duckdb
+
+    connection = duckdb.connect(place or ":memory:", read_only=place is not None, config=dict(DUCKDB_CONFIGURATION))
+    for name, table in tables.items():
+        connection.register(name, table)
+    connection.execute(DUCKDB_SETTINGS)
+    return connection
+
+
 class DuckDB:
     """A DuckDB file, opened read-only and locked in: no other file, no extension, no spilling."""
 
@@ -303,11 +314,7 @@ class DuckDB:
                 connection.close()
 
     def _connect(self) -> Any:
-        import duckdb
-
-        connection = duckdb.connect(str(self._path), read_only=True, config=dict(DUCKDB_CONFIGURATION))
-        connection.execute(DUCKDB_SETTINGS)
-        return connection
+        return connect_duckdb(str(self._path), {})
 
 
 class DuckDBSession:

@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from dpunion.errors import BadParameter, BadSource
-from dpunion.reading.drivers import DUCKDB_CONFIGURATION, DUCKDB_SETTINGS, DuckDBSession, ask
+from dpunion.reading.drivers import DuckDBSession, ask, connect_duckdb
 from dpunion.reading.guard import attempt
 from dpunion.reading.locate import DataFile, Format, locate, open_file
 from dpunion.reading.stores import StoredFile
@@ -43,20 +43,12 @@ class FilesInDuckDB:
     def session(self) -> Iterator[DuckDBSession]:
         """Open the files."""
         dataset = dataset_of(locate(self._paths))
-        connection = ask(lambda: self._connect(dataset), self.where)
+        connection = ask(lambda: connect_duckdb(None, {TABLE: dataset}), self.where)
         try:
             yield DuckDBSession(connection, self.where)
         finally:
             with contextlib.suppress(Exception):
                 connection.close()
-
-    def _connect(self, dataset: Any) -> Any:
-        import duckdb
-
-        connection = duckdb.connect(":memory:", config=dict(DUCKDB_CONFIGURATION))
-        connection.register(TABLE, dataset)
-        connection.execute(DUCKDB_SETTINGS)
-        return connection
 
 
 def dataset_of(files: Sequence[DataFile]) -> Any:
