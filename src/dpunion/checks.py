@@ -45,7 +45,7 @@ def as_choice(name: str, value: object, choices: type[E]) -> E:
 def refuse_choice(name: str, got: object, choices: Collection[str]) -> NoReturn:
     """Raise the one sentence every bad choice gets."""
     near = nearest(got, choices) if isinstance(got, str) else None
-    remedy = f"Choose one of these for {name!r}." if near is None else f"Did you mean {near!r}?"
+    remedy = f"Choose one of these for {name!r}." if near is None else f"Did you mean {near!r}? Choose it for {name!r}."
     _refuse("", name, f"one of {', '.join(choices)}", got, remedy)
 
 
