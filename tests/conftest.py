@@ -31,7 +31,7 @@ FRESH = RunKey.fresh
 # What `make test` leaves to `make test-all`: these folders, whatever needs one of these fixtures, and each file, test
 # or parameter that is marked so itself.
 TESTS = Path(__file__).parent
-FULL_FOLDERS = {"browser", "docs", "statistical"}
+FULL_FOLDERS = {"browser", "docs", "journeys", "statistical"}
 SERVERS = {"spark", "postgres_url", "s3_address"}
 running: list[pytest.Item] = []
 

@@ -44,7 +44,9 @@ def as_choice(name: str, value: object, choices: type[E]) -> E:
 
 def refuse_choice(name: str, got: object, choices: Collection[str]) -> NoReturn:
     """Raise the one sentence every bad choice gets."""
-    _refuse("", name, f"one of {', '.join(choices)}", got, f"Choose one of these for {name!r}.")
+    near = nearest(got, choices) if isinstance(got, str) else None
+    remedy = f"Choose one of these for {name!r}." if near is None else f"Did you mean {near!r}? Choose it for {name!r}."
+    _refuse("", name, f"one of {', '.join(choices)}", got, remedy)
 
 
 def nearest(name: str, names: Collection[str]) -> str | None:

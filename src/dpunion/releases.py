@@ -226,7 +226,10 @@ class Release:
             if values.get("format") == NGRAM_FORMAT and _has_ngrams(values):
                 with contextlib.suppress(AttributeError, KeyError, TypeError, ValueError):
                     return _ngrams_from(values)
-        raise BadParameter("This is not a release of dpunion.", "Pass the text that Release.to_json returned.")
+        raise BadParameter(
+            "This is not a release as JSON, with its plan.",
+            "Take a file that --out release.json wrote, or the text that Release.to_json returned.",
+        )
 
     def write(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
         """Write the items in the format of the suffix, whole or not at all; return where.

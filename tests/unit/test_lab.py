@@ -182,7 +182,7 @@ def test_a_grid_has_every_combination_each_algorithm_can_take():
 @pytest.mark.parametrize(
     ("algorithms", "asked", "words"),
     [
-        (["funel"], {}, "must be one of"),
+        (["funel"], {}, "Did you mean 'funnel'"),
         (["dp-sips"], {"passes": [1]}, "has a parameter 'passes'"),
         ([object()], {}, "not an algorithm"),
         ([], {}, "0 settings"),

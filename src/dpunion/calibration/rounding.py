@@ -122,7 +122,7 @@ def funnel_target(epsilon: float, delta: float) -> float:
 def _check_slack(slack: float, max_items: int, largest: float) -> float:
     if slack > largest:
         raise BadParameter(
-            f"Rounding could add {slack:.2g} to the sensitivity with max_items_per_user={max_items} here.",
+            f"With max_items_per_user={max_items}, the machine's rounding would cost too much of this budget.",
             "Choose a smaller 'max_items_per_user', fewer 'passes' or a larger 'epsilon'.",
         )
     return slack

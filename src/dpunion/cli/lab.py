@@ -261,7 +261,7 @@ def compare_command(
 @answering
 def generate_command(
     out: Annotated[Path, typer.Argument(metavar="OUT", help="A .parquet or .csv file.", show_default=False)],
-    users: Annotated[int, typer.Option(help="How many.")] = 223_388,
+    users: Annotated[int, typer.Option(help="How many users there are.")] = 223_388,
     seed: Annotated[int, typer.Option(help="The same seed gives the same data.")] = 0,
     fitted: Annotated[
         bool, typer.Option("--fitted", help="Fitted to what the papers print, as reproduce uses.")

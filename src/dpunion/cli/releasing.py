@@ -90,7 +90,7 @@ class ItemOptions(Group):
         typer.Option(
             "--item",
             "-i",
-            help="The column of items; repeat it for keys of several columns.",
+            help="The column of items; repeat it for keys of several columns. Rows with a missing part are left out.",
             rich_help_panel=DATA,
             show_default=False,
         ),

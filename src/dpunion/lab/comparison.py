@@ -83,7 +83,8 @@ class Comparison:
         )
         facts = self.data
         title = f"{facts['name']}: {facts['users']:,} users, {facts['pairs']:,} pairs, {facts['items']:,} items"
-        note = f"Mean of {rows[0]['trials']} trials. Ceiling: no private algorithm releases more in expectation."
+        mean = f"Mean of {rows[0]['trials']} trials" if rows[0]["trials"] > 1 else "One trial"
+        note = f"{mean}. Ceiling: no private algorithm releases more in expectation."
         return Table(title, columns, cells, note)
 
     def _constant(self) -> set[str]:

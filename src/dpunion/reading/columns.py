@@ -156,6 +156,8 @@ def refuse_column(names: Sequence[str], column: str | int, where: str, said: str
     if said is not None:
         hint = hint if near is not None else "Check the spelling; names that may come from rows are not listed."
         raise UnknownColumn(f"There is no {label} in {where}.", hint)
+    if isinstance(column, str) and len(parts := column.split(",")) > 1 and set(map(str.strip, parts)) <= set(names):
+        hint = "Name several columns one by one: --item a --item b on the command line, item=['a', 'b'] in Python."
     shown = ", ".join(repr(name) for name in names[:MOST_NAMES_SHOWN])
     more = f" and {len(names) - MOST_NAMES_SHOWN} more" if len(names) > MOST_NAMES_SHOWN else ""
     raise UnknownColumn(f"There is no {label} in {where}. Its columns are: {shown or 'none'}{more}.", hint)

@@ -43,6 +43,8 @@ REASONS: tuple[tuple[str, type[BadSource], str, str], ...] = (
         "Check the database and the role in the URL, PGDATABASE and PGUSER.",
     ),
     ("42501", BadSource, "may not be read by this role", "Ask for the SELECT permission."),
+    ("42703", BadSource, "knows no column of a name in the query", f"Check the names of columns. {TRY_IT}"),
+    ("42P01", BadSource, "knows no table of a name in the query", f"Check the names of tables. {TRY_IT}"),
     (
         "42",
         BadSource,

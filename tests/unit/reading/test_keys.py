@@ -313,6 +313,7 @@ def test_kinds_do_not_mix_within_a_column(tmp_path: Path) -> None:
         (["country", "country"], BadParameter, "twice"),
         (["country", "who"], BadParameter, "'who' and the value column 'who' are the same"),
         (["country", "devise"], UnknownColumn, "Did you mean 'device'"),
+        (["country,device"], UnknownColumn, "one by one: --item a --item b"),
         (["country", "lists"], UnsupportedType, "'lists'.*list.*part of a key.*Unnest"),
         (["country", "float"], UnsupportedType, "'float'.*double.*Cast it"),
         ([], BadParameter, "Name one"),
