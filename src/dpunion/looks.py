@@ -28,6 +28,8 @@ STRENGTH = 0.04
 # zero can be seen to be noise.
 POWER = 0.7
 SHRINKAGE = 0.5
+CLEAR = 2.0
+"""More than the usual number is chosen where people with larger sets are so many standard deviations from nobody."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +58,17 @@ class LookPlan:
             gifts = (number * min(size, bound) ** POWER for number, size in zip(seen, class_sizes(), strict=True))
             return math.fsum(gifts) / threshold
 
-        promises = {bound: promise(bound, line) for bound, line in zip(self.menu, self.thresholds, strict=True)}
-        return max(self.menu, key=lambda bound: (promises[bound], -abs(bound - USUAL)))
+        offered = [
+            (promise(bound, line), -abs(bound - USUAL), bound)
+            for bound, line in zip(self.menu, self.thresholds, strict=True)
+            if bound <= USUAL or self.shows_large_sets(people)
+        ]
+        return max(offered)[-1]
+
+    def shows_large_sets(self, people: Sequence[float]) -> bool:
+        """Say whether people with more than the usual number of items stand out from the noise."""
+        large = [number for number, first in zip(people, CLASSES, strict=True) if first > USUAL]
+        return math.fsum(large) > CLEAR * self.stddev * math.sqrt(len(large))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plan as plain values."""

@@ -122,6 +122,12 @@ def test_without_anything_to_see_the_usual_number_is_taken():
     assert look_plan().choose([-30.0, 4.0] * (len(CLASSES) // 2)) == USUAL
 
 
+def test_noise_alone_does_not_choose_more_than_the_usual_number():
+    noise = [0.0] * (len(CLASSES) - 2) + [12.0, 15.0]
+    assert look_plan().choose(noise) == USUAL
+    assert look_plan().choose([*noise[:-2], 30.0, 40.0]) == 600
+
+
 def test_typical_sizes_lie_in_their_classes():
     sizes = class_sizes()
     assert all(first <= size for first, size in zip(CLASSES, sizes, strict=True))
