@@ -49,10 +49,10 @@ def test_the_algorithms_with_counts_are_named(page, start):
 def test_the_table_of_shares_is_what_plans_say():
     assert len(SHARES) == 4
     for share, *shown in SHARES:
-        plan = dpunion.plan(epsilon=1.0, delta=1e-6, counts=dpunion.Counts(share=float(share)))
+        plan = dpunion.plan(epsilon=1.0, delta=1e-6, counts=dpunion.Counts(share=float(share))).usual
         widths = (plan.counts.half_width(100, 10), plan.counts.half_width(1_000, 10), plan.counts.total_width)
         assert shown == [f"{plan.threshold:.2f}", *(f"{width:,.0f}" for width in widths)]
-    without = dpunion.plan(epsilon=1.0, delta=1e-6)
+    without = dpunion.plan(epsilon=1.0, delta=1e-6).usual
     assert f"| none | {without.threshold:.2f} |" in PAGE
 
 

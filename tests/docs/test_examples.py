@@ -66,7 +66,10 @@ EXIT_CODES = {"dpunion audit policy greedy": 5}
 BEFORE = {
     "README.md": ["rm debian_depends.parquet"],
     "docs/tutorial.md": ["rm debian_depends.parquet"],
-    "the command line's help": ["dpunion ledger open budget.db --dataset posts -e 10 -d 1e-5"],
+    "the command line's help": [
+        "rm debian_depends.parquet",
+        "dpunion ledger open budget.db --dataset posts -e 10 -d 1e-5",
+    ],
 }
 
 

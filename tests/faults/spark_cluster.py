@@ -29,7 +29,7 @@ from dpunion.requests import Folder, Run
 
 KEY, SHARDS = 7, 4
 BUDGET = {"epsilon": 3.0, "delta": 1e-4, "user": "user", "item": "item"}
-WEIGHTED, FUNNEL = {"algorithm": "weighted-gaussian"}, {"algorithm": "funnel", "run": Run(shards=SHARDS)}
+WEIGHTED, FUNNEL = {"algorithm": "weighted-gaussian"}, {"algorithm": dpunion.Funnel(), "run": Run(shards=SHARDS)}
 RARE, OWNER = "RareCanary", "UserCanary"
 # Long enough for a closure above a megabyte, which Spark would write to a file by default.
 KNOWN = ["word1", "word2", *(f"known item {number}" for number in range(70_000))]

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dpunion
-from dpunion.algorithms import ALGORITHMS
+from dpunion.algorithms import ALGORITHMS, algorithm_named
 from dpunion.budget import Budget, guarantee
 from dpunion.counts import Counted, Estimate, Totals
 from dpunion.formats import is_utf8
@@ -644,7 +644,7 @@ def test_curves_agree_with_the_real_thing(algorithm, company):
 @pytest.mark.parametrize("company", Company)
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_more_holders_more_chance(name, company):
-    planned = dpunion.plan(name, epsilon=2.0, delta=1e-5)
+    planned = dpunion.plan(algorithm_named(name), epsilon=2.0, delta=1e-5)
     grid = holders_between(1, 2000)
     for size in (1, 7, 400):
         chances = release_curve(planned, set_size=size, company=company, holders=grid).chances

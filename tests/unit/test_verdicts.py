@@ -26,7 +26,7 @@ def test_a_good_verdict_says_what_was_looked_at(odds):
     verdict = AuditVerdict(odds, exact=EXACT, mutants=(caught,))
     assert verdict.problems == []
     text = verdict.text()
-    assert text.startswith("AuditVerdict: nothing was found.\n1 algorithm made ")
+    assert text.startswith("Verdict: nothing was found.\n1 algorithm made ")
     assert f"{2 * 200 * odds.pairs:,} releases from {odds.pairs} pairs" in text
     assert "On 1,234 tiny databases, without sampling, the exact delta is at most 0.99000 of the claim." in text
     assert "1 of 1 programs with a known mistake were caught." in text
@@ -40,7 +40,7 @@ def test_whatever_is_wrong_is_named(odds):
     beyond = dataclasses.replace(EXACT, parts=EXACT.parts | {"dp-sips": (0.5, 1.01)})
     verdict = AuditVerdict(broken, exact=beyond, mutants=(MutantResult(mutants()[0], {}),))
     assert len(verdict.problems) == 3
-    assert verdict.text().startswith("AuditVerdict: FLAWED: weighted-gaussian does not keep its claim")
+    assert verdict.text().startswith("Verdict: FLAWED: weighted-gaussian does not keep its claim")
     assert "dp-sips has an exact delta above the claim" in verdict.text()
     assert f"the known mistake '{mutants()[0].name}' was not noticed" in verdict.text()
     assert "evidence, and no proof" not in verdict.text()
@@ -55,7 +55,7 @@ def test_the_command_ends_with_it_and_prints_it_for_machines():
     assert said.stdout.rstrip().endswith("Finding nothing is evidence, and no proof.")
     values = json.loads(CliRunner().invoke(app, [*words, "--json"]).stdout)
     assert values["holds"] is True
-    assert values["verdict"].startswith("AuditVerdict: nothing was found.")
+    assert values["verdict"].startswith("Verdict: nothing was found.")
     (one,) = values["algorithms"]
     assert (one["epsilon"]["claim"], one["delta"]["claim"], one["holds"]) == (1.0, 0.01, True)
     assert one["could_show"]["epsilon"] < 1.0

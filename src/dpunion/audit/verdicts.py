@@ -53,8 +53,8 @@ class AuditVerdict:
             said.append(f"{caught} of {len(self.mutants)} programs with a known mistake were caught.")
         problems = self.problems
         if problems:
-            return "\n".join([f"AuditVerdict: FLAWED: {'; '.join(problems)}.", *said])
-        return "\n".join(["AuditVerdict: nothing was found.", *said, "Finding nothing is evidence, and no proof."])
+            return "\n".join([f"Verdict: FLAWED: {'; '.join(problems)}.", *said])
+        return "\n".join(["Verdict: nothing was found.", *said, "Finding nothing is evidence, and no proof."])
 
     def _odds_in_words(self) -> str:
         """Say how much the frequencies show, and how much they could."""
