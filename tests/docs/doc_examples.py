@@ -37,7 +37,11 @@ COUNT = rf"(?<!at most )\b{NUMBER}(?= (?:new )?(?:items|n-grams|of length)\b)"
 ESTIMATE = rf"\b{NUMBER}(?= \({NUMBER} to {NUMBER}\))|(?<=\(){NUMBER}(?= to {NUMBER}\))|(?<= to ){NUMBER}(?=\))"
 ROW_END = re.compile(r"(?<=[, ])(\d+)[, ](\d+)[, ](\d+)$", re.MULTILINE)
 # What may differ between a page and what is printed.
-CHANCE = re.compile(rf"(?P<gap>\s*\.\.\.\s*)|(?P<hash>{HEX.pattern})|(?P<number>{COUNT}|{ESTIMATE})")
+# What a look chooses is one of a menu: any number of it may be printed.
+LOOKED = r"(?<=at most )\d+(?= items of each person)"
+CHANCE = re.compile(
+    rf"(?P<gap>\s*\.\.\.\s*)|(?P<hash>{HEX.pattern})|(?P<choice>{LOOKED})|(?P<number>{COUNT}|{ESTIMATE})"
+)
 
 
 @dataclass(frozen=True)
