@@ -708,3 +708,13 @@ def test_senseless_numbers_of_holders_are_refused(holders):
 def test_senseless_set_sizes_are_refused():
     with pytest.raises(dpunion.BadParameter, match="set_size"):
         release_curve(PLAN, set_size=0, company=Company.RARE, holders=np.array([1]))
+
+
+def test_the_page_of_a_menu_lists_its_plans():
+    menu = dpunion.plan(epsilon=2.0, delta=1e-5)
+    page = plan_page(menu, epsilons=(), algorithms=())
+    assert "How many items of each person count" in page
+    assert "All else on this page is for 300, the usual number." in page
+    for plan in menu.plans:
+        assert number(plan.threshold) in page
+    assert "How many items of each person count" not in plan_page(menu.usual, epsilons=(), algorithms=())

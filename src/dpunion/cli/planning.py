@@ -119,14 +119,13 @@ def typical(planned: Planned) -> Plan | NgramPlan:
 
 
 def _write_page(html: Path, planned: Planned, *, overwrite: bool) -> None:
-    from dpunion.plans import Plan
+    from dpunion.ngrams.plans import NgramPlan
     from dpunion.report import check_page, plan_page, write_page
 
     check_page(html, overwrite=overwrite)
-    drawn = typical(planned)
-    if not isinstance(drawn, Plan):
+    if isinstance(planned, NgramPlan):
         raise BadParameter("There is no page for a plan of n-grams.", "Leave out --html: the numbers are printed.")
-    write_page(html, plan_page(drawn), overwrite=overwrite)
+    write_page(html, plan_page(planned), overwrite=overwrite)
     typer.echo(f"Written to {html}.", err=True)
 
 

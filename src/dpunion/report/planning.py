@@ -10,6 +10,7 @@ from dpunion.budget import Budget
 from dpunion.composing import plan_with_counts
 from dpunion.counts import Counts, CountsPlan
 from dpunion.errors import BadParameter
+from dpunion.menus import MenuPlan
 from dpunion.plans import Plan, plan_release
 from dpunion.report.charts import Chart, Series
 from dpunion.report.curves import Company, Curve, holders_between, release_curve, saturation
@@ -31,13 +32,17 @@ COMPANIES = {
 
 
 def plan_page(
-    planned: Plan,
+    plan: Plan | MenuPlan,
     *,
     epsilons: Sequence[float] = EPSILONS,
     set_sizes: Sequence[int] = SET_SIZES,
     algorithms: Iterable[str] = COMPARED,
 ) -> str:
-    """Return the page of a plan: the chance of release by holders, for several budgets and algorithms; no data."""
+    """Return the page of a plan: the chance of release by holders, for several budgets and algorithms; no data.
+
+    Of a menu the usual plan is drawn, and the others are listed.
+    """
+    planned = plan.usual if isinstance(plan, MenuPlan) else plan
     budgets = sorted({*epsilons, planned.budget.epsilon})
     by_budget = [plan for plan in (_with_epsilon(planned, one) for one in budgets) if plan is not None]
     names = [planned.algorithm.name, *[name for name in algorithms if name != planned.algorithm.name]]
@@ -56,8 +61,24 @@ def plan_page(
             algorithm_section(by_algorithm),
             *(() if planned.counts is None else (precision_section(planned.counts),)),
             model_section(),
+            *((menu_section(plan),) if isinstance(plan, MenuPlan) else ()),
             plan_section(planned, planned.counts),
         ),
+    )
+
+
+def menu_section(menu: MenuPlan) -> Section:
+    """Tabulate the plans that a look chooses from."""
+    rows = tuple((f"{one.algorithm.max_items_per_user}", one.scale, one.threshold) for one in menu.plans)
+    bound = menu.usual.algorithm.max_items_per_user
+    return Section(
+        "How many items of each person count",
+        (
+            "A private look at how many items people hold chooses from this menu; it is part of the guarantee.",
+            f"All else on this page is for {bound}, the usual number.",
+        ),
+        (Table("The menu", ("items of each person, at most", "noise", "threshold"), rows),),
+        folded=True,
     )
 
 
