@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy import integrate, stats
 
 import dpunion
-from dpunion.algorithms import Bounding, Funnel
+from dpunion.algorithms import Bounding, Funnel, UserOrder
 from dpunion.budget import Budget
 from dpunion.calibration.funnel import certificate
 from dpunion.calibration.gaussian import gaussian_stddev
@@ -31,6 +31,7 @@ from dpunion.plans import Plan, plan_release
 from dpunion.publishing import Outputs
 from dpunion.randomness import RunKey
 from dpunion.requests import Request, Run
+from dpunion.sets.grouping import bound_further
 
 BUDGETS = [(3.0, math.exp(-10)), (1.0, 1e-6), (0.1, 1e-9), (8.0, 1e-5)]
 
@@ -220,6 +221,21 @@ def made_by(plan, source, number):
     outputs = Outputs.of((), overwrite=False, counts=False)
     engine = LocalEngine.for_run(Run(), None)
     return fulfil(plan, request, engine, outputs, None, Run(), RunKey.for_tests(number))
+
+
+@given(st.lists(st.integers(1, 12), min_size=1, max_size=40), st.integers(1, 12), st.sampled_from(list(UserOrder)))
+def test_bounding_in_place_is_bounding(sizes, limit, order):
+    """After a look the sets are used up; what is kept, and where everybody stands, is as in a copy."""
+    key = RunKey.for_tests(3)
+    source = sets_of(sizes) | {f"v{at}": [f"j{at}", "i0"] for at in range(5)}
+    request = Request.of(source)
+    with open_request(request, Run(), None) as rows:
+        whole = read_sets(request, rows, Bounding(12, order), key)
+    copied = bound_further(whole, Bounding(limit, order), key, threads=1)
+    used_up = bound_further(whole, Bounding(limit, order), key, threads=1, in_place=True)
+    for name in ("offsets", "items", "user_digests"):
+        assert getattr(used_up, name).tolist() == getattr(copied, name).tolist()
+    assert used_up.max_items_per_user == limit
 
 
 def test_known_items_are_not_looked_at():

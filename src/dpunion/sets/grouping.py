@@ -132,6 +132,8 @@ def bound_further(
     Guarantees: those of group_rows; of sets read with this key, what is kept is what reading them so would have kept.
     """
     count = threads or usable_cores()
+    if in_place and unwanted is None and bounding.order is UserOrder.SMALLEST_FIRST:
+        return _bound_last(looser, bounding, key, count)
     starts, sizes, items = looser.offsets[:-1], np.diff(looser.offsets), looser.items
     if unwanted is not None or int(sizes.max(initial=0)) > bounding.limit:
         items = items if in_place else items.copy()
@@ -140,6 +142,27 @@ def bound_further(
         bound_sets(starts, items, sizes, looser.user_digests, looser.table.digests, key, bounding.limit, count)
     order, offsets, kept = lay_out_users(starts, sizes, items, looser.user_digests, bounding.order, count)
     return Contributions(offsets, kept, looser.table, looser.user_digests[order], bounding.limit)
+
+
+def _bound_last(looser: Contributions, bounding: Bounding, key: RunKey, threads: int) -> Contributions:
+    """Bound sets that stand smallest first: only the last, with the limit or more, change; the others stay in place.
+
+    Guarantees: those of bound_further.
+    """
+    offsets, sizes = looser.offsets, np.diff(looser.offsets)
+    first = int(np.searchsorted(sizes, bounding.limit))
+    begin, digests = int(offsets[first]), looser.user_digests[first:]
+    starts, last, items = offsets[first:-1] - begin, sizes[first:].copy(), looser.items[begin:]
+    bound_sets(starts, items, last, digests, looser.table.digests, key, bounding.limit, threads)
+    order, ends, kept = lay_out_users(starts, last, items, digests, bounding.order, threads)
+    looser.items[begin : begin + len(kept)] = kept
+    return Contributions(
+        np.concatenate([offsets[:first], begin + ends]),
+        looser.items[: begin + len(kept)],
+        looser.table,
+        np.concatenate([looser.user_digests[:first], digests[order]]),
+        bounding.limit,
+    )
 
 
 def bound_sets(
