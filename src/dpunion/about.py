@@ -94,6 +94,8 @@ class About:
     def from_dict(cls, values: dict[str, Any]) -> About:
         """Read back what `to_dict` wrote among other values; raise ValueError or TypeError where it cannot have."""
         said, entry = values.get("about", {}), values.get("ledger")
+        if not isinstance(said, dict) or not isinstance(said.get("made", ""), str):
+            raise TypeError("no words about a release")
         made = said.get("made", "")
         if made and dt.date.fromisoformat(made).isoformat() != made:
             raise ValueError("a day that is none")

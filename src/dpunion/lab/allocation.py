@@ -31,7 +31,7 @@ GIVEN_UP = 0.02
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
+class ReachOfFunnel:
     """What an algorithm released of what an all-knowing allocation reaches, on one set of data."""
 
     data: dict[str, Any]
@@ -72,12 +72,12 @@ def measure_reach(
     trials: int = 3,
     progress: Progress | None = None,
     **asked: Any,
-) -> Reach:
+) -> ReachOfFunnel:
     """Run an algorithm on data for study, and search for what knowing everything would bring to its threshold."""
     data, setting = load(source, progress=progress, **asked), Setting(algorithm, budget)
     plan = plan_setting(setting)
     sizes = [trial.size for trial in run_all(data, {setting: plan}, trials=trials, jobs=1)]
-    return Reach(data.facts, plan, statistics.fmean(sizes), all_knowing_size(data, plan.threshold))
+    return ReachOfFunnel(data.facts, plan, statistics.fmean(sizes), all_knowing_size(data, plan.threshold))
 
 
 def all_knowing_size(data: LabData, threshold: float) -> int:

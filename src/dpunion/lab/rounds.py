@@ -64,7 +64,15 @@ class RoundsSeen:
     def table(self) -> Table:
         """Lay the rounds out, with a bar for the weight that went to what came out in the end."""
         rows = tuple(
-            (str(one.number), one.items, one.passed, one.dropped, one.going_on, f"{one.to_released:.0%}", bar(one))
+            (
+                str(one.number),
+                one.items,
+                one.passed,
+                one.dropped,
+                one.going_on,
+                f"{one.to_released:.0%}",
+                weight_bar(one),
+            )
             for one in self.rounds
         )
         note = (
@@ -75,7 +83,7 @@ class RoundsSeen:
         return Table(f"One run of Funnel on {self.data['name']}", columns, rows, note)
 
 
-def bar(one: RoundSeen) -> str:
+def weight_bar(one: RoundSeen) -> str:
     """Draw the part of the weight that went to what came out."""
     filled = round(WIDTH * one.to_released)
     return "#" * filled + "." * (WIDTH - filled)
