@@ -36,6 +36,8 @@ COUNT = rf"(?<!at most )\b{NUMBER}(?= (?:new )?(?:items|n-grams|of length)\b)"
 # An estimate is `people (low to high)`; a row of a table, which ends with these three, is read as one.
 ESTIMATE = rf"\b{NUMBER}(?= \({NUMBER} to {NUMBER}\))|(?<=\(){NUMBER}(?= to {NUMBER}\))|(?<= to ){NUMBER}(?=\))"
 ROW_END = re.compile(r"(?<=[, ])(\d+)[, ](\d+)[, ](\d+)$", re.MULTILINE)
+# What only the first run on a machine says.
+COMPILING = re.compile(r"^Compiling, once on this machine\b[^\n]*\n", re.MULTILINE)
 # What may differ between a page and what is printed.
 # What a look chooses is one of a menu: any number of it may be printed.
 LOOKED = r"(?<=at most )\d+(?= items of each person)"
@@ -314,7 +316,7 @@ def difference(shown, printed, hashes=None):
 
 def tidied(text):
     """Return a text without its empty lines and further spaces, and with estimates at the end of rows spelled out."""
-    lines = [" ".join(line.split()) for line in text.splitlines()]
+    lines = [" ".join(line.split()) for line in COMPILING.sub("", text).splitlines()]
     return ROW_END.sub(r"\1 (\2 to \3)", "\n".join(line for line in lines if line))
 
 
