@@ -76,6 +76,11 @@ class MenuPlan:
 def is_for_look(algorithm: object, settings: Mapping[str, Any]) -> bool:
     """Say whether a look is to choose the number of items per person: for Funnel by name, where none is given."""
     bound = settings.get("max_items_per_user", AUTO)
+    if isinstance(bound, str) and bound != AUTO:
+        raise BadParameter(
+            f"The 'max_items_per_user' parameter must be a whole number, or 'auto' with funnel. Got {bound!r} instead.",
+            "Leave it out: funnel then chooses it by a private look.",
+        )
     if bound != AUTO:
         return False
     if algorithm is None or algorithm == Funnel.name:

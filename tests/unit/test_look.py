@@ -177,6 +177,11 @@ def test_others_cannot_choose(algorithm):
         dpunion.plan(algorithm, epsilon=1.0, delta=1e-6, max_items_per_user="auto")
 
 
+def test_a_misspelt_word_is_refused_with_the_word_there_is():
+    with pytest.raises(BadParameter, match=r"a whole number, or 'auto' with funnel\. Got 'autp' instead"):
+        dpunion.plan(epsilon=1.0, delta=1e-6, max_items_per_user="autp")
+
+
 def test_who_is_asked_to_look():
     assert isinstance(dpunion.plan("funnel", epsilon=1.0, delta=1e-6), dpunion.MenuPlan)
     assert isinstance(dpunion.plan(epsilon=1.0, delta=1e-6, max_items_per_user="auto"), dpunion.MenuPlan)

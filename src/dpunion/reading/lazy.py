@@ -108,8 +108,10 @@ def batches_in(element: Any) -> Iterable[Any]:
 
 
 def yields_batches(source: Any, user: object) -> bool:
-    """Say whether an iterable is to be read as record batches: its columns are named, and what can be seen of its
-    elements without taking one is such."""
+    """Say whether an iterable is to be read as record batches: its columns are named, and what can be seen is such.
+
+    Nothing is taken from it for that.
+    """
     if user is None or isinstance(source, (str, bytes, Mapping)) or not isinstance(source, Iterable):
         return False
     return isinstance(source, Iterator) or (
@@ -138,12 +140,13 @@ class DatasetRows:
 
 def refuse_inferred(dataset: Any, where: str) -> None:
     """Refuse text files in a Dataset: Arrow takes their types from the first rows, so that these change all others."""
-    for one in getattr(dataset, "children", [dataset]):
-        if type(getattr(one, "format", None)).__name__ in TEXT_FORMATS:
-            raise BadSource(
-                f"There are CSV or JSON files in {where}, whose types Arrow infers from the first rows.",
-                "Name the files themselves as the source: they are then read as text, whatever stands in them.",
-            )
+    for one in getattr(dataset, "children", ()):
+        refuse_inferred(one, where)
+    if type(getattr(dataset, "format", None)).__name__ in TEXT_FORMATS:
+        raise BadSource(
+            f"There are CSV or JSON files in {where}, whose types Arrow infers from the first rows.",
+            "Name the files themselves as the source: they are then read as text, whatever stands in them.",
+        )
 
 
 class ScannerRows:

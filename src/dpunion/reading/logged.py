@@ -52,7 +52,7 @@ def root_kind(name: str) -> str | None:
     """Return what kind of table a name is the folder of, if it is."""
     if is_stored(name):
         store = open_store(name)
-        return None if store is None else stored_kind(store, store.root)
+        return stored_kind(store, store.root)
     path = Path(name).expanduser()
     return table_kind(path) if name and is_directory(status(path)) else None
 

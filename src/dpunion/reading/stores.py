@@ -50,8 +50,8 @@ def is_stored(name: object) -> bool:
 class ObjectStore:
     """An object store, and what was looked at in it (sensitive: names of folders may be data).
 
-    root: bucket and path of the address. address: how it begins, before the path in the bucket. bucket: how many
-    characters of Arrow's paths that beginning stands for.
+    root: bucket and path of the address. address: how it begins, before the path in the bucket. below_seen: what was
+    listed of folders.
 
     Guarantees:
     - what cannot be looked at is refused, never taken for absent;

@@ -74,7 +74,8 @@ def test_what_fails_later_does_not_quote_rows() -> None:
 def test_text_files_in_a_dataset_are_refused(tmp_path: Path) -> None:
     pc.write_csv(ROWS.select(["u", "v"]), tmp_path / "rows.csv")
     text = ds.dataset(tmp_path / "rows.csv", format="csv")
-    for source in (text, ds.dataset([text, ds.dataset(ROWS.select(["u", "v"]))])):
+    union = ds.dataset([text, ds.dataset(ROWS.select(["u", "v"]))])
+    for source in (text, union, ds.dataset([ds.dataset(ROWS.select(["u", "v"])), union])):
         with pytest.raises(BadSource, match="Name the files themselves"):
             check_source(source, user="u", value="v", kind=ValueKind.ITEM)
 
