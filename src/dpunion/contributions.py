@@ -11,6 +11,7 @@ Bools = npt.NDArray[np.bool_]
 Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]
 Uint8s = npt.NDArray[np.uint8]
+Uint32s = npt.NDArray[np.uint32]
 Uint64s = npt.NDArray[np.uint64]
 Float64s = npt.NDArray[np.float64]
 

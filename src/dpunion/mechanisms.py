@@ -105,10 +105,11 @@ class Mechanism(Protocol):
 
     rounds: how many. bounding: how sets are bounded first. cutoff: what items are filled up to, or None where a user
     gives by the own set alone. tells_released: whether what the next round must know is what was released, rather than
-    what is alive.
+    what is alive. skips_gone: whether users give nothing to what is no longer alive, even where it is in their sets.
     """
 
     tells_released: ClassVar[bool]
+    skips_gone: ClassVar[bool]
 
     @property
     def rounds(self) -> int: ...
@@ -134,6 +135,7 @@ class SharesMechanism:
     """Each user gives every item the same, by the size of the own set; one round."""
 
     tells_released: ClassVar[bool] = False
+    skips_gone: ClassVar[bool] = False
     rounds: ClassVar[int] = 1
     cutoff: ClassVar[None] = None
 
@@ -171,6 +173,7 @@ class DescentMechanism:
     """Users in turn raise their items toward a cutoff, by a distance of 1 in the norm; one round."""
 
     tells_released: ClassVar[bool] = False
+    skips_gone: ClassVar[bool] = False
     rounds: ClassVar[int] = 1
 
     norm: Norm
@@ -225,6 +228,7 @@ class FunnelMechanism:
     """
 
     tells_released: ClassVar[bool] = False
+    skips_gone: ClassVar[bool] = True
 
     numbers: tuple[Round, ...]
     cutoffs: tuple[float, ...]
@@ -266,6 +270,7 @@ class FunnelMechanism:
         """
         budget = self.numbers[number].budget
         targets = self.targets(state.scores, number)
+        targets[~state.alive] = 0.0
         if share != 1.0:
             targets *= share
         gaps = targets.copy()
@@ -313,6 +318,7 @@ class SipsMechanism:
     """Shares of freshly drawn items in every round; what was released no longer takes part (Swanberg et al. 2023)."""
 
     tells_released: ClassVar[bool] = True
+    skips_gone: ClassVar[bool] = False
     cutoff: ClassVar[None] = None
 
     numbers: tuple[Round, ...]

@@ -16,6 +16,7 @@ from dpunion.counts import Counts, CountsPlan
 from dpunion.errors import BadParameter
 from dpunion.looks import MENU, STRENGTH, USUAL, LookPlan
 from dpunion.plans import PLANNERS, Plan
+from dpunion.threads import Threads, usable_cores
 
 AUTO = "auto"
 """The word for a number of items per person that a look chooses."""
@@ -98,15 +99,16 @@ def plan_menu(budget: Budget, counts: Counts | None, settings: dict[str, Any]) -
     epsilon, delta = rounding.calibration_target(budget.epsilon, budget.delta)
     epsilon, delta = steps_target(budget, epsilon, delta, 1 if counts is None else 1 + STEPS)
     cost = cost_of_look(epsilon, delta, STRENGTH)
+    shapes = [algorithm_named(Funnel.name, **settings | {"max_items_per_user": bound}) for bound in MENU]
     plans: list[Plan] = []
-    for bound in MENU:
-        shape = cast("Funnel", algorithm_named(Funnel.name, **settings | {"max_items_per_user": bound}))
-        try:
-            plans.append(_plan_one(shape, budget, epsilon, cost, counts))
-        except BadParameter:
-            # With very small budgets the largest numbers have no plan; the smallest says what is wrong.
-            if not plans:
-                raise
+    with Threads(min(usable_cores(), len(shapes))) as threads:
+        for task in [threads.submit(_plan_one, cast("Funnel", one), budget, epsilon, cost, counts) for one in shapes]:
+            try:
+                plans.append(task.result())
+            except BadParameter:
+                # With very small budgets the largest numbers have no plan; the smallest says what is wrong.
+                if not plans:
+                    raise
     menu = tuple(plan.algorithm.max_items_per_user for plan in plans)
     look = LookPlan(1.0 / cost.ratio, cost.room, menu, tuple(plan.threshold for plan in plans))
     return MenuPlan(budget, look, tuple(dataclasses.replace(plan, look=look) for plan in plans))

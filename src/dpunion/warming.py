@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dpunion.algorithms import ALGORITHMS
+import numpy as np
+
+from dpunion.algorithms import ALGORITHMS, MAX_ITEMS
 from dpunion.engines.local.engine import LocalEngine
 from dpunion.kernels import listening
 from dpunion.ngrams.plans import Ngrams
@@ -16,6 +18,8 @@ from dpunion.pipeline import plan, release
 from dpunion.plans import as_algorithm
 from dpunion.randomness import RunKey
 from dpunion.requests import Known, Request, Run, Words
+from dpunion.sets.grouping import group_part
+from dpunion.sets.spill import SpilledPart
 
 PEOPLE, MANY = 400, 40_000
 WORDS = tuple(f"word{number}" for number in range(40))
@@ -81,6 +85,12 @@ def _read_with_little_memory(rows: Path) -> None:
         pass
 
 
+def _group_wide_rows() -> None:
+    """Group two rows as if there were more items than fit into four bytes with their users."""
+    rows = np.zeros(2, np.int32)
+    group_part(SpilledPart(0, 1, [(rows, rows)]), 1, rows, MAX_ITEMS, 1)
+
+
 def _jobs(files: dict[str, Path]) -> Iterator[Job]:
     """Yield what is made: each algorithm, each kind of items and each way of reading."""
     rows = files["parquet"]
@@ -97,6 +107,7 @@ def _jobs(files: dict[str, Path]) -> Iterator[Job]:
     yield job("items in lower case", rows, normalize="nfc-lower")
     yield Job("rows that wait on disk", lambda: _read_with_little_memory(rows))
     yield job("many items", files["many"])
+    yield Job("very many items", _group_wide_rows)
     yield job("many n-grams", files["many"], item=Words("body", lengths=(1, 2)))
     yield job("CSV", files["csv"])
     yield job("words", rows, item=Words("body"), counts=True)

@@ -162,19 +162,20 @@ def test_the_projection_stays_in_its_set(targets, radius):
     st.lists(st.tuples(st.integers(0, 40), st.integers(0, 5000)), min_size=1, max_size=300),
     st.integers(1, 30),
     st.integers(0, 6),
+    st.sampled_from([np.uint32, np.uint64]),
 )
-def test_grouping_and_bounding(pairs, limit, shift):
+def test_grouping_and_bounding(pairs, limit, shift, width):
     users = np.array([user for user, _ in pairs], np.int32)
     items = np.array([item for _, item in pairs], np.int32)
     counts = np.zeros((41 >> shift) + 1, np.int64)
     grouping.count_blocks(users, shift, counts)
     heads = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
     begins = heads.copy()
-    packed = np.empty(len(pairs), np.uint64)
-    grouping.pack_rows(users, items, np.arange(5001, dtype=np.int32), shift, heads, packed)
+    packed = np.empty(len(pairs), width)
+    grouping.pack_rows(users, items, np.arange(5001, dtype=np.int32), shift, 13, heads, packed)
     starts, sizes = np.zeros(41, np.int64), np.zeros(41, np.int64)
     for block in range(len(counts)):
-        scratch = np.empty(counts[block], np.uint64)
+        scratch = np.empty(counts[block], width)
         grouping.group_block(
             packed, scratch, begins[block], begins[block + 1], block << shift, 13, shift, starts, sizes
         )
@@ -199,11 +200,24 @@ def test_kth_smallest(values, data):
     assert int(bounding.kth_smallest(np.array(values, np.uint64), k)) == sorted(values)[k]
 
 
+@given(st.lists(st.integers(0, 9), max_size=20), st.integers(1, 10))
+def test_take_numbers(places, count):
+    numbers, taken = np.arange(100, 100 + count, dtype=np.int32), np.zeros(len(places), np.int32)
+    there = all(place < count for place in places)
+    assert interning.take_numbers(numbers, np.array(places, np.int32), taken) == there
+    if there:
+        assert taken.tolist() == [100 + place for place in places]
+
+
+def test_a_place_below_the_first_is_not_there():
+    assert not interning.take_numbers(np.zeros(3, np.int32), np.array([-1], np.int32), np.zeros(1, np.int32))
+
+
 @given(user_lists)
-def test_mark_items(users):
-    held = np.zeros(10, np.bool_)
-    bounding.mark_items(csr(users)[1], held)
-    assert set(np.flatnonzero(held).tolist()) == {item for items in users for item in items}
+def test_count_items(users):
+    counts = np.zeros(10, np.int64)
+    bounding.count_items(csr(users)[1], counts)
+    assert counts.tolist() == [sum(item in items for items in users) for item in range(10)]
 
 
 @given(user_lists, st.lists(st.booleans(), min_size=10, max_size=10), st.integers(1, 5))
@@ -222,6 +236,16 @@ def test_narrowing_in_parts_and_in_place_is_narrowing_at_once(users, alive, pair
                 assert held_by(visits) == expected, "a second pass sees the same"
             assert set(np.flatnonzero(visits.held).tolist()) == {item for one in users for item in one}
             assert (items == before).all()
+
+
+@given(user_lists, st.lists(st.booleans(), min_size=10, max_size=10))
+def test_narrowing_may_wait_while_most_stay(users, alive):
+    visits = narrowing.Sets(whole_users(*csr(users)))
+    visits.narrow(np.array(alive), may_wait=True)
+    expected = [[item for item in items if alive[item]] for items in users]
+    staying, all_of_them = (sum(map(len, some)) for some in (expected, users))
+    waits = staying > narrowing.MOST_STAYING * all_of_them
+    assert held_by(visits) == ([list(one) for one in users] if waits else expected)
 
 
 def whole_users(offsets, items):

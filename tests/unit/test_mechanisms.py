@@ -16,8 +16,9 @@ from dpunion.errors import InternalError, SensitivityMismatch
 from dpunion.mechanisms import State, mechanism_for
 from dpunion.plans import plan_release
 from dpunion.randomness import RunKey
+from dpunion.sets import narrowing
 from dpunion.sets.encoding import Normalization, encode
-from dpunion.sets.narrowing import Part, Sets, draw_items, held_items
+from dpunion.sets.narrowing import Part, Sets, count_keepers, draw_items
 from dpunion.shares import ShareRule
 from spark_in_process import by_rounds, by_shares, cut_up, each, partitions, summed, to_shards
 from weighing import weigh
@@ -120,7 +121,7 @@ def test_what_a_rule_says_of_its_sensitivity_is_what_its_shares_come_to(rule, no
 
 def test_an_item_that_nobody_kept_is_not_held_and_never_released():
     data = contributions({"one": [f"item{n}" for n in range(50)], "two": ["item1", "item2"]}, 3)
-    held = held_items(data)
+    held = count_keepers(data) > 0
     assert np.flatnonzero(held).tolist() == np.unique(data.items).tolist()
     assert held.sum() < len(data.table)
     for kind in ALGORITHMS.values():
@@ -131,7 +132,20 @@ def test_an_item_that_nobody_kept_is_not_held_and_never_released():
         chosen = run_rounds(mechanism_for(loose), kept, KEY)
         if kind is not OptimalSingleItem:
             assert len(chosen) > 0
-        assert held_items(kept)[chosen].all()
+        assert (count_keepers(kept)[chosen] > 0).all()
+
+
+@pytest.mark.parametrize("kind", [Funnel, DpSips])
+def test_what_stays_in_the_sets_though_it_is_gone_changes_nothing(monkeypatch, kind):
+    database = {f"user{n}": [f"item{m}" for m in range(40) if (n * m) % 7 < 3] for n in range(60)}
+    plan = plan_release(kind(max_items_per_user=3), Budget(3.0, 0.01))
+    data = data_for(plan, database)
+    chosen = []
+    for most_staying in (-1.0, 1.0):
+        monkeypatch.setattr(narrowing, "MOST_STAYING", most_staying)
+        chosen.append(run_rounds(mechanism_for(plan), data, KEY).tolist())
+    assert chosen[0] == chosen[1]
+    assert 0 < len(chosen[0]) < 40
 
 
 def test_each_user_draws_from_the_own_items_whoever_else_is_there():

@@ -192,7 +192,7 @@ RELEASE_STRUCK_AT_A_LOCK = """
         yield from real_pieces(*given)
         loading.append(None)
         items, held = np.zeros(1, np.int32), np.zeros(1, np.bool_)
-        bounding.mark_items(items, held)
+        bounding.count_items(items, np.zeros(1, int))
         bounding.gather_users(np.zeros(1, int), items, np.zeros(1, int), np.arange(2), items)
         bounding.drop_items(np.zeros(1, int), items, np.ones(1, int), held)
     reading.pieces_of = pieces_of

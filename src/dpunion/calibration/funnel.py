@@ -11,6 +11,7 @@ is used wherever it is enough, and the joint one elsewhere (it decides when few 
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -305,6 +306,7 @@ def _first_guess(task: _Task, stddev: float) -> float:
     return 1.1 / math.sqrt(items) + stddev * max(0.5, normal_quantile_above(0.2 * task.delta / items))
 
 
+@functools.lru_cache(maxsize=256)
 def _from_hints(task: _Task, hints: FunnelHints, wanted: float | None) -> FunnelCalibration | None:
     """Return the calibration that the hints describe, if it is certified and wastes nothing; else None."""
     usable = all(math.isfinite(number) and number > 0.0 for number in (hints.stddev, hints.threshold))

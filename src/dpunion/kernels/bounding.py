@@ -108,20 +108,21 @@ def gather_users(starts: Int64s, grouped: Int32s, order: Int64s, new_offsets: In
     Guarantees: each user's items stay together and in order.
     """
     for place in range(len(order)):
+        target = items[new_offsets[place] : new_offsets[place + 1]]
         start = starts[order[place]]
-        to = new_offsets[place]
-        for i in range(new_offsets[place + 1] - to):
-            items[to + i] = grouped[start + i]
+        source = grouped[start : start + len(target)]
+        for i in range(len(target)):
+            target[i] = source[i]
 
 
 @kernel
-def mark_items(items: Int32s, held: npt.NDArray[np.bool_]) -> None:
-    """Set held: bool[number of items] where an item stands in items: int32[pairs]. In-place on held.
+def count_items(items: Int32s, counts: Int64s) -> None:
+    """Add to counts: int64[number of items] how often each item stands in items: int32[pairs]. In-place on counts.
 
-    Guarantees: an item that does not stand there is not marked.
+    Guarantees: an item that does not stand there is not counted.
     """
     for item in items:
-        held[item] = True
+        counts[np.uint32(item)] += 1
 
 
 @kernel
@@ -135,10 +136,9 @@ def narrow_users(offsets: Int64s, items: Int32s, alive: npt.NDArray[np.bool_], k
     to = 0
     for user in range(len(offsets) - 1):
         before = to
-        for i in range(offsets[user], offsets[user + 1]):
-            item = items[i]
-            if alive[item]:
-                kept[to] = item
-                to += 1
+        # subtle: without a branch, which the processor could not foretell; what is not alive is written over.
+        for item in items[offsets[user] : offsets[user + 1]]:
+            kept[to] = item
+            to += alive[np.uint32(item)]
         sizes[user] = to - before
     return to

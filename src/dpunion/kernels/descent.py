@@ -2,6 +2,8 @@
 
 offsets: int64[users+1], items: int32[pairs], weights: float64[items], changed in place and never above the cutoff.
 Users are visited in the order in which they stand.
+
+subtle: items are taken as unsigned, as numba asks of every signed index whether it counts from the end.
 """
 
 from __future__ import annotations
@@ -23,19 +25,18 @@ def descend_l2(offsets: Int64s, items: Int32s, weights: Float64s, cutoff: float,
     Guarantees: one user moves the weights by at most `budget` in l2 norm; two histograms never move apart.
     """
     for user in range(len(offsets) - 1):
-        start = offsets[user]
-        stop = offsets[user + 1]
+        own = items[offsets[user] : offsets[user + 1]]
         squares = 0.0
-        for i in range(start, stop):
-            gap = cutoff - weights[items[i]]
+        for item in own:
+            gap = cutoff - weights[np.uint32(item)]
             squares += gap * gap
         if squares <= budget * budget:
-            for i in range(start, stop):
-                weights[items[i]] = cutoff
+            for item in own:
+                weights[np.uint32(item)] = cutoff
         else:
             step = budget / math.sqrt(squares)
-            for i in range(start, stop):
-                weights[items[i]] += (cutoff - weights[items[i]]) * step
+            for item in own:
+                weights[np.uint32(item)] += (cutoff - weights[np.uint32(item)]) * step
 
 
 @kernel
@@ -86,15 +87,13 @@ def descend_ball(offsets: Int64s, items: Int32s, gaps: Float64s, radius: float) 
     move apart.
     """
     for user in range(len(offsets) - 1):
-        start = offsets[user]
-        stop = offsets[user + 1]
+        own = items[offsets[user] : offsets[user + 1]]
         squares = 0.0
-        for i in range(start, stop):
-            gap = gaps[items[i]]
+        for item in own:
+            gap = gaps[np.uint32(item)]
             squares += gap * gap
         step = 1.0
         if squares > radius * radius:
             step = radius / math.sqrt(squares)
-        for i in range(start, stop):
-            gap = gaps[items[i]]
-            gaps[items[i]] = gap - step * gap
+        for item in own:
+            gaps[np.uint32(item)] -= step * gaps[np.uint32(item)]

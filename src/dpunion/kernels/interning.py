@@ -146,6 +146,21 @@ def enter_string(
 
 
 @kernel
+def take_numbers(numbers: Int32s, places: Int32s, taken: Int32s) -> bool:
+    """Write numbers[places] to taken: int32[rows]; False when a place is not there.
+
+    Guarantees: nothing outside of `numbers` is read.
+    """
+    count = np.uint32(len(numbers))
+    for row in range(len(places)):
+        place = np.uint32(places[row])
+        if place >= count:
+            return False
+        taken[row] = numbers[place]
+    return True
+
+
+@kernel
 def intern_rows(
     offsets: Int64s,
     data: Uint8s,

@@ -8,7 +8,7 @@ import itertools
 import numpy as np
 
 from dpunion.algorithms import Bounding, UserOrder
-from dpunion.contributions import Bools, Contributions, Int32s, Int64s, ItemTable, Uint64s, offsets_of
+from dpunion.contributions import Bools, Contributions, Int32s, Int64s, ItemTable, Uint32s, Uint64s, offsets_of
 from dpunion.kernels.bounding import drop_items, gather_users, keep_random
 from dpunion.kernels.grouping import count_blocks, group_block, has_ties, pack_rows
 from dpunion.randomness import Purpose, RunKey
@@ -17,6 +17,7 @@ from dpunion.threads import usable_cores, work_in_threads
 
 ROWS_PER_BLOCK = 1 << 17
 MOST_BLOCKS = 4096
+NARROW_BITS = 32
 
 
 def group_rows(
@@ -201,7 +202,8 @@ def group_part(
     Guarantees: each user's items are distinct and in rising order.
     """
     rows = sum(len(chunk) for chunk, _ in part.chunks)
-    shift = block_shift(users, rows)
+    bits = max(1, int(items - 1).bit_length())
+    shift = block_shift(users, rows, bits)
     # Each thread counts, and then packs, its own chunks; within a block a thread's rows follow those of the one before.
     teams = [part.chunks[some.start : some.stop] for some in even_ranges(len(part.chunks), threads)]
     part.chunks.clear()
@@ -215,18 +217,19 @@ def group_part(
     counts = counted.sum(axis=0)
     ends = np.cumsum(counts)
     heads = (ends - counts) + np.cumsum(counted, axis=0) - counted
-    packed = np.empty(rows, np.uint64)
+    packed: Uint32s | Uint64s = np.empty(rows, np.uint32)
+    if bits + shift > NARROW_BITS:
+        packed = np.empty(rows, np.uint64)
 
     def pack(team: int) -> None:
         while teams[team]:
-            pack_rows(*teams[team].pop(), renumbered, shift, heads[team], packed)
+            pack_rows(*teams[team].pop(), renumbered, shift, bits, heads[team], packed)
 
     work_in_threads(pack, range(len(teams)))
     starts, sizes = np.zeros(users, np.int64), np.zeros(users, np.int64)
-    bits = max(1, int(items - 1).bit_length())
 
     def sort_blocks(blocks: range) -> None:
-        scratch = np.empty(max((counts[block] for block in blocks), default=0), np.uint64)
+        scratch = np.empty(max((counts[block] for block in blocks), default=0), packed.dtype)
         for block in blocks:
             begin, end = ends[block] - counts[block], ends[block]
             group_block(packed, scratch, begin, end, block << shift, bits, shift, starts, sizes)
@@ -266,10 +269,15 @@ def compact_items(starts: Int64s, sizes: Int64s, grouped: Int32s) -> tuple[Int32
     return kept, offsets[:-1]
 
 
-def block_shift(users: int, rows: int) -> int:
-    """Return how many bits of a user's number lie within a block: about 2^17 rows, and at most 4096 blocks."""
+def block_shift(users: int, rows: int, item_bits: int) -> int:
+    """Return how many bits of a user's number lie within a block: about 2^17 rows, and at most 4096 blocks.
+
+    Fewer rows where a user and an item then fit into four bytes.
+    """
     wanted = max(users * ROWS_PER_BLOCK // max(rows, 1), users // MOST_BLOCKS, 1)
-    return min(wanted.bit_length() - 1 + (users >> (wanted.bit_length() - 1) >= MOST_BLOCKS), 30)
+    shift = min(wanted.bit_length() - 1 + (users >> (wanted.bit_length() - 1) >= MOST_BLOCKS), 30)
+    fitting = NARROW_BITS - item_bits
+    return fitting if 0 <= fitting < shift and users >> fitting < MOST_BLOCKS else shift
 
 
 def visiting_order(sizes: Int64s, user_digests: Uint64s, user_order: UserOrder, threads: int = 1) -> Int64s:

@@ -10,13 +10,15 @@ from typing import NamedTuple
 import numpy as np
 
 from dpunion.contributions import Bools, Contributions, Int32s, Int64s, Uint64s, offsets_of
-from dpunion.kernels.bounding import gather_users, mark_items, narrow_users
+from dpunion.kernels.bounding import count_items, gather_users, narrow_users
 from dpunion.randomness import RunKey
 from dpunion.sets.grouping import bound_sets
 from dpunion.threads import Task, Threads
 
 PAIRS_PER_PART = 1 << 21
 PARTS_AHEAD = 3
+# Narrowing takes about as long as a visit, so little is gained while more pairs than this part of them stay.
+MOST_STAYING = 0.75
 
 
 class Part(NamedTuple):
@@ -46,11 +48,11 @@ class Sets:
         self._waiting: list[Part] | None = None
         self._alive: Bools = np.empty(0, np.bool_)
         self._ours = False
-        self._held: Task[Bools] = Task(lambda: held_items(contributions))
+        self._keepers: Task[Int64s] = Task(lambda: count_keepers(contributions))
         if other_thread is None:
-            self._held.run()
+            self._keepers.run()
         else:
-            self._held = other_thread.submit(held_items, contributions)
+            self._keepers = other_thread.submit(count_keepers, contributions)
 
     def __repr__(self) -> str:
         return "Sets(<sensitive>)"
@@ -61,7 +63,7 @@ class Sets:
     @property
     def held(self) -> Bools:
         """Say for each item whether any user kept it, before anything was narrowed: bool[items]."""
-        return self._held.result()
+        return self._keepers.result() > 0
 
     def __iter__(self) -> Iterator[Part]:
         if self._waiting is None:
@@ -73,9 +75,17 @@ class Sets:
             yield part
         self._waiting, self._ours = None, True
 
-    def narrow(self, alive: Bools) -> None:
-        """Drop what is not alive from every set, before the next visit: bool[items]."""
-        self._waiting, self._alive = list(self), alive
+    def narrow(self, alive: Bools, *, may_wait: bool = False) -> None:
+        """Drop what is not alive from every set, before the next visit: bool[items].
+
+        may_wait: it may stay there until much is gone, as who weighs gives it nothing.
+        """
+        parts = list(self)
+        if may_wait:
+            staying = int(self._keepers.result()[alive].sum())
+            if staying > MOST_STAYING * sum(int(part.offsets[-1] - part.offsets[0]) for part in parts):
+                return
+        self._waiting, self._alive = parts, alive
 
     def _narrowed(self, parts: list[Part]) -> Iterator[Part]:
         """Yield the parts narrowed, in order; with another thread, while that is at the next ones."""
@@ -90,14 +100,14 @@ class Sets:
             yield coming.popleft().result()
 
 
-def held_items(contributions: Contributions) -> Bools:
-    """Say for each item whether any user kept it: bool[items].
+def count_keepers(contributions: Contributions) -> Int64s:
+    """Count for each item the users who keep it: int64[items].
 
-    Guarantees: an item that was in the data but kept by nobody is not held.
+    Guarantees: an item that was in the data but kept by nobody has none.
     """
-    held = np.zeros(len(contributions.table), np.bool_)
-    mark_items(contributions.items, held)
-    return held
+    keepers = np.zeros(len(contributions.table), np.int64)
+    count_items(contributions.items, keepers)
+    return keepers
 
 
 def parts_of(contributions: Contributions) -> list[Part]:

@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from dpunion.algorithms import MAX_ITEMS
 from dpunion.contributions import Int32s, Int64s, Uint8s, Uint64s
-from dpunion.errors import BadSource
-from dpunion.kernels.interning import COUNT, FULL, FULL_UP, STATE_WORDS, intern_rows, refill_slots
+from dpunion.errors import BadSource, InternalError
+from dpunion.kernels.interning import COUNT, FULL, FULL_UP, STATE_WORDS, intern_rows, refill_slots, take_numbers
 
 T = TypeVar("T")
 
@@ -79,8 +79,11 @@ class StringTable:
             numbers = self._dictionaries.made_of(
                 strings.dictionary, lambda dictionary: self.number_buffers(*string_buffers(dictionary))
             )
-            found: Int32s = numbers[index_values(strings.indices)]
-            return found
+            places = index_values(strings.indices)
+            taken = np.empty(len(places), np.int32)
+            if not take_numbers(numbers, places, taken):
+                raise InternalError("a row without an entry in its dictionary")
+            return taken
         return self.number_buffers(*string_buffers(strings))
 
     def number_buffers(self, offsets: Int64s, data: Uint8s) -> Int32s:
@@ -152,16 +155,16 @@ def string_buffers(strings: pa.Array) -> tuple[Int64s, Uint8s]:
     return view, np.frombuffer(data, np.uint8) if data is not None and data.size else np.empty(0, np.uint8)
 
 
-def index_values(indices: pa.Array) -> Int64s:
-    """Return the values of an integer array without nulls, not copied.
+def index_values(indices: pa.Array) -> Int32s:
+    """Return the values of an integer array without nulls as int32; not copied where they are.
 
     subtle: np.asarray and pa.array import an installed pandas at their first use, which costs half a second.
     """
-    dtype = np.dtype(indices.type.to_pandas_dtype())
-    data = indices.buffers()[1]
-    if data is None or len(indices) == 0:
-        return np.empty(0, np.int64)
-    return np.frombuffer(data, dtype)[indices.offset : indices.offset + len(indices)]
+    places = indices.cast(pa.int32())
+    data = places.buffers()[1]
+    if data is None or len(places) == 0:
+        return np.empty(0, np.int32)
+    return np.frombuffer(data, np.int32)[places.offset : places.offset + len(places)]
 
 
 def as_arrow(numbers: Int64s) -> pa.Array:

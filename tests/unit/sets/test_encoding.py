@@ -14,7 +14,7 @@ from scipy import stats
 import dpunion
 from dpunion.algorithms import UserOrder
 from dpunion.randomness import Purpose, RunKey
-from dpunion.sets import encoding, strings
+from dpunion.sets import encoding, grouping, strings
 from dpunion.sets.encoding import Normalization, encode
 from dpunion.sets.strings import StringTable, string_buffers
 
@@ -168,6 +168,29 @@ def test_a_user_more_changes_nothing_for_the_others(pairs, limit, order):
     left, right = sets(alone), sets(together)
     assert len(right) == len(left) + 1
     assert any(right[:i] + right[i + 1 :] == left for i in range(len(right)))
+
+
+@given(pairs=st.lists(st.tuples(st.integers(0, 30), st.integers(0, 300)), min_size=1, max_size=200))
+def test_rows_packed_into_four_bytes_or_eight_and_blocks_of_any_size_are_the_same(pairs):
+    rows = [[(str(user), str(item)) for user, item in pairs]]
+    usual = encoded(rows, limit=5)
+    with pytest.MonkeyPatch.context() as patch:
+        for bits, most_rows in ((0, 1 << 17), (0, 4), (32, 4), (12, 1 << 17)):
+            patch.setattr(grouping, "NARROW_BITS", bits)
+            patch.setattr(grouping, "ROWS_PER_BLOCK", most_rows)
+            other = encoded(rows, limit=5)
+            assert other.items.tolist() == usual.items.tolist()
+            assert other.offsets.tolist() == usual.offsets.tolist()
+
+
+@pytest.mark.parametrize("item_bits", [1, 20, 31])
+@pytest.mark.parametrize("users", [1, 5000, 900_000, 2**31 - 1])
+def test_a_block_is_small_enough_where_four_bytes_suffice(users, item_bits):
+    for rows in (users, 90 * users):
+        shift = grouping.block_shift(users, rows, item_bits)
+        assert users >> shift <= 2 * grouping.MOST_BLOCKS
+        if item_bits == 20 and users < 2**24:
+            assert shift + item_bits <= 32
 
 
 def test_at_most_the_limit_is_kept():

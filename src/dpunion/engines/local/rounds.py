@@ -31,7 +31,7 @@ def run_rounds(mechanism: Mechanism, contributions: Contributions, key: RunKey) 
         sets, state = Sets(contributions, other_thread), State.start(len(contributions.table))
         for number in range(mechanism.rounds):
             if number:
-                sets.narrow(state.alive & ~state.released)
+                sets.narrow(state.alive & ~state.released, may_wait=mechanism.skips_gone)
             weights = mechanism.weigh(sets, state, number, key)
             state = mechanism.decide(weights, state, number, sets.digests, key)
     return np.flatnonzero(state.released)

@@ -18,7 +18,7 @@ from dpunion.plans import Plan
 from dpunion.randomness import RunKey
 from dpunion.reading import Rows
 from dpunion.requests import Request
-from dpunion.sets.narrowing import held_items
+from dpunion.sets.narrowing import count_keepers
 from dpunion.sets.streams import TokenStream, read_tokens
 
 
@@ -75,7 +75,7 @@ class LocalTexts:
         positions, pairs = longer(self.positions, self._key, self._threads)
         contributions = kept_ngrams(plan, self._stream, positions, pairs, levels, self._key, self._threads)
         chosen = run_rounds(plan.mechanism(threshold), contributions, self._key)
-        released = np.union1d(pairs[chosen], unsupported(marks, pairs[held_items(contributions)]))
+        released = np.union1d(pairs[chosen], unsupported(marks, pairs[count_keepers(contributions) > 0]))
         # subtle: an n-gram that was held but kept by nobody can come out by chance too, and then its places count.
         renumber(positions.codes, places_in(released, pairs))
         self.positions = positions
