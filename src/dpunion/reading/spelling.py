@@ -28,7 +28,7 @@ import pyarrow.types as pt
 
 from dpunion.errors import InternalError, UnsupportedType
 from dpunion.reading.guard import attempt
-from dpunion.sets.strings import Remembered
+from dpunion.sets.strings import Remembered, has_ascii_only, string_buffers
 
 INT32_MAX = 2**31 - 1
 FIRST_DAY, LAST_DAY = ((day - dt.date(1970, 1, 1)).days for day in (dt.date.min, dt.date.max))
@@ -136,7 +136,7 @@ class Column:
         if kind is None:
             return pa.nulls(len(array), pa.string())
         if not pt.is_dictionary(array.type):
-            attempt(lambda: array.validate(full=True), where)
+            attempt(lambda: validate_all(array), where)
             return attempt(lambda: spell(array, kind), where)
         return self._dictionary_array(array, kind, where)
 
@@ -144,7 +144,7 @@ class Column:
         """Keep a dictionary; its entries are validated and spelled once while batches share it."""
 
         def spell_all(dictionary: Any) -> Any:
-            attempt(lambda: dictionary.validate(full=True), where)
+            attempt(lambda: validate_all(dictionary), where)
             return attempt(lambda: spell(dictionary, kind), where)
 
         texts = self._spelled.made_of(array.dictionary, spell_all)
@@ -154,6 +154,20 @@ class Column:
             return attempt(lambda: texts.take(indices), where)
         # subtle: from_arrays, like take, refuses indices outside of the dictionary.
         return attempt(lambda: pa.DictionaryArray.from_arrays(indices.cast(pa.int32()), texts), where)
+
+
+def validate_all(array: Any) -> None:
+    """Look at all of an array as Arrow's full validation does, but ten times as fast at texts of ASCII alone.
+
+    Guarantees: places are in order and within the array's memory; texts are valid UTF-8.
+    """
+    wide = pt.is_large_string(array.type)
+    if wide or pt.is_string(array.type):
+        array.view(pa.large_binary() if wide else pa.binary()).validate(full=True)
+        offsets, data = string_buffers(array)
+        if has_ascii_only(data[offsets[0] : offsets[-1]]):
+            return
+    array.validate(full=True)
 
 
 def kind_of(type_: Any, role: Role, column: str, where: str) -> TextKind | None:

@@ -20,7 +20,7 @@ from dpunion.randomness import Purpose, RunKey
 from dpunion.sets.grouping import digest_order, even_ranges, group_rows
 from dpunion.sets.pieces import Batches, work_off
 from dpunion.sets.spill import RowStore
-from dpunion.sets.strings import StringTable, as_arrow, string_buffers
+from dpunion.sets.strings import StringTable, as_arrow, has_ascii_only, string_buffers
 from dpunion.splitting import PLAIN, Splitting, Tokenizer, documents, left_to_spell, unwanted_tokens
 from dpunion.threads import usable_cores, work_in_threads
 
@@ -131,7 +131,7 @@ def canonical_table(
     """
     offsets, data = raw.buffers()
     merged: Int32s | None = None
-    if normalization is not Normalization.EXACT and not (normalization is Normalization.NFC and _is_ascii(data)):
+    if normalization is not Normalization.EXACT and not (normalization is Normalization.NFC and has_ascii_only(data)):
         normal = StringTable(raw.seed)
         merged = normal.number(normalized(offsets, data, normalization))
         normal.close()
@@ -171,10 +171,6 @@ def is_known(digests: Uint64s, known: Uint64s) -> Bools | None:
 def either(one: Bools | None, other: Bools | None) -> Bools | None:
     """Say what at least one of two says, each of which may say nothing."""
     return other if one is None else one if other is None else one | other
-
-
-def _is_ascii(data: Uint8s) -> bool:
-    return len(data) == 0 or int(data.max()) < 128
 
 
 def normalized(offsets: Int64s, data: Uint8s, normalization: Normalization) -> pa.Array:

@@ -17,6 +17,8 @@ from dpunion.kernels.interning import COUNT, FULL, FULL_UP, STATE_WORDS, intern_
 
 T = TypeVar("T")
 
+FIRST_BEYOND_ASCII = 128
+
 
 class Remembered(Generic[T]):
     """What was made of the dictionary that the batches of a thread share, while they do (sensitive).
@@ -153,6 +155,11 @@ def string_buffers(strings: pa.Array) -> tuple[Int64s, Uint8s]:
         return np.zeros(len(strings) + 1, dtype), np.empty(0, np.uint8)
     view = np.frombuffer(offsets, dtype)[strings.offset : strings.offset + len(strings) + 1]
     return view, np.frombuffer(data, np.uint8) if data is not None and data.size else np.empty(0, np.uint8)
+
+
+def has_ascii_only(data: Uint8s) -> bool:
+    """Say whether all bytes are ASCII."""
+    return int(data.max(initial=0)) < FIRST_BEYOND_ASCII
 
 
 def index_values(indices: pa.Array) -> Int32s:

@@ -3,12 +3,16 @@
 import io
 from types import SimpleNamespace
 
+import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given, reject
+from hypothesis import strategies as st
 
 import dpunion
 from dpunion.errors import DamagedSource
 from dpunion.reading.columnar import is_coded
+from dpunion.reading.spelling import validate_all
 
 
 def chunk(rows, *, coded, size=0):
@@ -56,3 +60,31 @@ def test_a_name_that_is_not_utf8_is_damage(tmp_path, monkeypatch, kind):
         source = dpunion.Stdin("arrow")
     with pytest.raises(DamagedSource, match="damaged, truncated or not what its name says"):
         dpunion.release(source, **options)
+
+
+@given(
+    offsets=st.lists(st.integers(-2, 12), min_size=2, max_size=6),
+    data=st.binary(min_size=8, max_size=8) | st.text(st.characters(max_codepoint=127), min_size=8).map(str.encode),
+    cut=st.integers(0, 3),
+    wide=st.booleans(),
+    valid=st.none() | st.integers(0, 255),
+)
+def test_texts_are_refused_where_arrow_refuses_them(offsets, data, cut, wide, valid):
+    """Offsets that point backwards or outside, and bytes that are no UTF-8; also in slices."""
+    offsets = sorted(offsets) if cut else offsets
+    kind, width = (pa.large_string(), np.int64) if wide else (pa.string(), np.int32)
+    bits = None if valid is None else pa.py_buffer(bytes([valid]))
+    places = pa.py_buffer(np.array(offsets, width))
+    try:
+        array = pa.Array.from_buffers(kind, len(offsets) - 1, [bits, places, pa.py_buffer(data)]).slice(cut)
+    except pa.ArrowInvalid:
+        reject()  # Arrow looks at the last offset by itself
+
+    def is_refused(validate):
+        try:
+            validate()
+        except pa.ArrowInvalid:
+            return True
+        return False
+
+    assert is_refused(lambda: validate_all(array)) == is_refused(lambda: array.validate(full=True))
