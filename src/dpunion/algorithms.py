@@ -21,10 +21,11 @@ from typing import Any, ClassVar
 
 from dpunion.checks import as_choice, check_real, check_whole, refuse_algorithm
 from dpunion.errors import BadParameter
-from dpunion.shapes import FunnelShape
+from dpunion.shapes import FunnelShape, PolicyShape
 
 LARGEST_MAX_ITEMS = 10_000
 LARGEST_PASSES = 16
+LARGEST_RESERVE = 0.5
 # Items have 32-bit numbers.
 MAX_ITEMS = 2**31 - 1
 
@@ -173,23 +174,26 @@ class WeightedGaussian(_Gaussian):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PolicyLaplace(_Laplace):
+class PolicyLaplace(PolicyShape, _Laplace):
     """Users in turn raise their lowest-gap items evenly toward a cutoff (l1-descent); Laplace noise.
 
     cutoff_margin: the cutoff lies this many noise scales above the threshold; more makes well-supported items
     safer, less leaves more for the others. passes: rounds over the users, each with an equal part of their budget.
-    user_order: who goes first.
+    user_order: who goes first. reserve: the part of everybody's budget that is kept for a last pass toward a higher
+    cutoff, so that no item which very many hold is missing by chance; 0 as published.
     """
 
     name: ClassVar[str] = "policy-laplace"
+    safe_margin: ClassVar[float] = 15.0
 
     cutoff_margin: float = 3.0
     passes: int = 1
     user_order: UserOrder = UserOrder.RANDOM
+    reserve: float = 0.0
 
     def __post_init__(self) -> None:
         _Laplace.__post_init__(self)
-        _check_policy(self, self.name, self.cutoff_margin, self.passes, self.user_order)
+        _check_policy(self)
 
     @property
     def bounding(self) -> Bounding:
@@ -201,21 +205,23 @@ class PolicyLaplace(_Laplace):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PolicyGaussian(_Gaussian):
+class PolicyGaussian(PolicyShape, _Gaussian):
     """Users in turn move their items straight toward a cutoff by l2 distance 1 (l2-descent); Gaussian noise.
 
     Parameters as in PolicyLaplace.
     """
 
     name: ClassVar[str] = "policy-gaussian"
+    safe_margin: ClassVar[float] = 6.0
 
     cutoff_margin: float = 3.0
     passes: int = 1
     user_order: UserOrder = UserOrder.RANDOM
+    reserve: float = 0.0
 
     def __post_init__(self) -> None:
         _Gaussian.__post_init__(self)
-        _check_policy(self, self.name, self.cutoff_margin, self.passes, self.user_order)
+        _check_policy(self)
 
     @property
     def bounding(self) -> Bounding:
@@ -333,11 +339,13 @@ class OptimalSingleItem(_Algorithm):
         return Sensitivity(Norm.L1, 1.0)
 
 
-def _check_policy(self: object, name: str, cutoff_margin: float, passes: int, user_order: object) -> None:
-    check_real(name, "cutoff_margin", cutoff_margin, 0.0, 20.0)
-    check_whole(name, "passes", passes, 1, LARGEST_PASSES)
-    object.__setattr__(self, "cutoff_margin", float(cutoff_margin))
-    object.__setattr__(self, "user_order", as_choice("user_order", user_order, UserOrder))
+def _check_policy(policy: PolicyLaplace | PolicyGaussian) -> None:
+    check_real(policy.name, "cutoff_margin", policy.cutoff_margin, 0.0, 20.0)
+    check_whole(policy.name, "passes", policy.passes, 1, LARGEST_PASSES)
+    check_real(policy.name, "reserve", policy.reserve, 0.0, LARGEST_RESERVE, "A tenth is enough.")
+    object.__setattr__(policy, "cutoff_margin", float(policy.cutoff_margin))
+    object.__setattr__(policy, "reserve", float(policy.reserve))
+    object.__setattr__(policy, "user_order", as_choice("user_order", policy.user_order, UserOrder))
 
 
 Algorithm = (

@@ -50,8 +50,8 @@ def slack_of(algorithm: Gaussians, stddev: float, threshold: float) -> float:
         case WeightedGaussian():
             return rounding.l2_coins_slack(stddev, 1.0)
         case PolicyGaussian():
-            highest = 1.05 * (threshold + algorithm.cutoff_margin * stddev)
-            return rounding.l2_descent_slack(highest, limit, algorithm.passes, stddev)
+            visits = algorithm.visits(stddev, threshold)
+            return rounding.l2_descent_slack(1.05 * visits[-1][0], limit, len(visits), stddev)
         case Funnel():
             return rounding.funnel_slack(stddev, threshold, algorithm)
 

@@ -170,29 +170,36 @@ class SharesMechanism:
 
 @dataclass(frozen=True, slots=True)
 class DescentMechanism:
-    """Users in turn raise their items toward a cutoff, by a distance of 1 in the norm; one round."""
+    """Users in turn raise their items toward a cutoff, by a distance of 1 in the norm; one round.
+
+    visits: of each pass over the users, the cutoff and the part of their budget.
+    """
 
     tells_released: ClassVar[bool] = False
     skips_gone: ClassVar[bool] = False
     rounds: ClassVar[int] = 1
 
     norm: Norm
-    cutoff: float
-    passes: int
+    visits: tuple[tuple[float, float], ...]
     bounding: Bounding
     coins: Coins
     calibrated: Sensitivity
     draw: int = 0
 
+    @property
+    def cutoff(self) -> float:
+        """Return the highest cutoff, that of the last pass."""
+        return self.visits[-1][0]
+
     def weigh(self, sets: Sets, _state: State, _number: int, _key: RunKey, *, share: float = 1.0) -> Weights:
-        """Let every user raise that user's items toward the share of the cutoff, in each pass by an equal part of 1.
+        """Let every user raise that user's items toward the share of the cutoff, in each pass by its part of 1.
 
         Guarantees: one user moves the weights by at most 1 in the norm, rounding apart (docs/guarantees.md, Theorem 3).
         """
         weights = np.zeros(len(sets))
-        for _ in range(self.passes):
+        for cutoff, budget in self.visits:
             for part in sets:
-                self.visit(part, weights, self.cutoff * share, 1.0 / self.passes)
+                self.visit(part, weights, cutoff * share, budget)
         return Weights(weights, 1.0, sets.held, Sensitivity(self.norm, 1.0))
 
     def visit(self, part: Part, weights: Float64s, cutoff: float, budget: float) -> None:
@@ -411,9 +418,8 @@ def _shares(rule: ShareRule) -> Callable[[Plan], Mechanism]:
 def _descent(norm: Norm) -> Callable[[Plan], Mechanism]:
     def descent(plan: Plan) -> Mechanism:
         algorithm: Any = plan.algorithm
-        return DescentMechanism(
-            norm, cutoff_of(plan), algorithm.passes, algorithm.bounding, coins_for(plan), plan.sensitivity
-        )
+        visits = algorithm.visits(plan.scale, plan.threshold)
+        return DescentMechanism(norm, visits, algorithm.bounding, coins_for(plan), plan.sensitivity)
 
     return descent
 
@@ -426,13 +432,6 @@ def _funnel(plan: Plan) -> Mechanism:
 
 def _sips(plan: Plan) -> Mechanism:
     return SipsMechanism(plan.rounds, plan.algorithm.max_items_per_user, plan.algorithm.bounding, plan.sensitivity)
-
-
-def cutoff_of(plan: Plan) -> float:
-    """Return what items are filled up to."""
-    if plan.cutoff is None:
-        raise InternalError("a policy without a cutoff")
-    return plan.cutoff
 
 
 MECHANISMS: dict[type[Algorithm], Callable[[Plan], Mechanism]] = {
@@ -458,6 +457,5 @@ def mechanism_on_candidates(
         cutoffs = algorithm.cutoffs(stddev, threshold)
         return FunnelMechanism(rounds, cutoffs, algorithm.aims, bounding, one, DRAWS_APART * length)
     if isinstance(algorithm, PolicyGaussian):
-        cutoff = threshold + algorithm.cutoff_margin * stddev
-        return DescentMechanism(Norm.L2, cutoff, algorithm.passes, bounding, coins, one, length)
+        return DescentMechanism(Norm.L2, algorithm.visits(stddev, threshold), bounding, coins, one, length)
     return SharesMechanism(ShareRule.L2, bounding, coins, one, length)

@@ -102,7 +102,9 @@ def plan_menu(budget: Budget, counts: Counts | None, settings: dict[str, Any]) -
     shapes = [algorithm_named(Funnel.name, **settings | {"max_items_per_user": bound}) for bound in MENU]
     plans: list[Plan] = []
     with Threads(min(usable_cores(), len(shapes))) as threads:
-        for task in [threads.submit(_plan_one, cast("Funnel", one), budget, epsilon, cost, counts) for one in shapes]:
+        # The largest numbers take longest, and so are begun first.
+        tasks = [threads.submit(_plan_one, cast("Funnel", one), budget, epsilon, cost, counts) for one in shapes[::-1]]
+        for task in tasks[::-1]:
             try:
                 plans.append(task.result())
             except BadParameter:

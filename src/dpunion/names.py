@@ -33,6 +33,7 @@ class Settings(TypedDict, total=False):
     calibration: CalibrationName
     cutoff_margin: float
     passes: int
+    reserve: float
     user_order: UserOrderName
     rounds: int
     first_share: float

@@ -306,8 +306,8 @@ def _descent_plan(
     """Plan for a policy toward a cutoff: its float64 updates round, so noise and threshold grow by the slack."""
     slack_of = rounding.l2_descent_slack if noise is Noise.GAUSSIAN else rounding.l1_descent_slack
     # The slack is taken for a cutoff 5 % higher than planned, which is more than the slack can add to it.
-    highest = 1.05 * (calibrated.threshold + algorithm.cutoff_margin * calibrated.scale)
-    slack = slack_of(highest, algorithm.max_items_per_user, algorithm.passes, calibrated.scale)
+    visits = algorithm.visits(calibrated.scale, calibrated.threshold)
+    slack = slack_of(1.05 * visits[-1][0], algorithm.max_items_per_user, len(visits), calibrated.scale)
     return _scaled_plan(algorithm, budget, noise, calibrated, algorithm.cutoff_margin, slack)
 
 

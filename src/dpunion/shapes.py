@@ -1,8 +1,29 @@
-"""The numbers of Funnel's rounds, as functions of its parameters: public, and fixed before any data is read."""
+"""The numbers of passes and rounds, as functions of parameters: public, and fixed before any data is read."""
 
 from __future__ import annotations
 
 import math
+from typing import ClassVar
+
+
+class PolicyShape:
+    """What a policy's parameters come to in each pass over the users; docs/guarantees.md, section 4."""
+
+    __slots__ = ()
+
+    safe_margin: ClassVar[float]
+    cutoff_margin: float
+    passes: int
+    reserve: float
+
+    def visits(self, scale: float, threshold: float) -> tuple[tuple[float, float], ...]:
+        """(Γ, B) of each pass: what items are filled up to, and the part of everybody's budget; the parts sum to 1.
+
+        The reserve is for a last pass, toward a cutoff which noise does not bring below the threshold again.
+        """
+        first = (threshold + self.cutoff_margin * scale, (1.0 - self.reserve) / self.passes)
+        last = (threshold + max(self.cutoff_margin, self.safe_margin) * scale, self.reserve)
+        return (first,) * self.passes + ((last,) if self.reserve else ())
 
 
 class FunnelShape:

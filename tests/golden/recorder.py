@@ -34,6 +34,7 @@ BUDGETS = ((0.1, 1e-9), (0.5, 1e-7), (1.0, 1e-5), (1.0, 1e-6), (3.0, math.exp(-1
 VARIANTS = {
     "policy-gaussian, 2 passes": ("policy-gaussian", {"passes": 2}),
     "policy-gaussian, smallest first": ("policy-gaussian", {"user_order": "smallest-first", "cutoff_margin": 5.0}),
+    "policy-gaussian, reserve": ("policy-gaussian", {"reserve": 0.1, "passes": 2}),
     "policy-laplace, 3 passes": ("policy-laplace", {"passes": 3, "max_items_per_user": 20}),
     "weighted-gaussian, published": ("weighted-gaussian", {"calibration": "published"}),
     "funnel, 6 rounds": ("funnel", {"rounds": 6, "first_share": 0.2, "max_items_per_user": 50}),

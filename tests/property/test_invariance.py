@@ -29,6 +29,7 @@ POLICIES = ("policy-laplace", "policy-gaussian")
 VARIANTS = [
     *(pytest.param(name, (), id=name) for name in ALGORITHMS),
     *(pytest.param(name, (("passes", 3),), id=f"{name}-3-passes") for name in POLICIES),
+    *(pytest.param(name, (("reserve", 0.2),), id=f"{name}-reserve") for name in POLICIES),
     *(pytest.param(name, (("user_order", "smallest-first"),), id=f"{name}-smallest-first") for name in POLICIES),
 ]
 # At this budget an item of one person passes about as often as not, so that every coin and every kept item matters.

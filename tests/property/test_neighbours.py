@@ -34,6 +34,8 @@ def variants():
         yield pytest.param(name, {}, id=name)
         if name in ORDERED:
             yield pytest.param(name, {"passes": 3}, id=f"{name}-3-passes")
+            yield pytest.param(name, {"reserve": 0.3}, id=f"{name}-reserve")
+            yield pytest.param(name, {"reserve": 0.5, "passes": 2}, id=f"{name}-2-passes-and-reserve")
             yield pytest.param(name, {"user_order": "smallest-first"}, id=f"{name}-smallest-first")
 
 

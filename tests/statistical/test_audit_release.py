@@ -23,6 +23,7 @@ SCALE = int(os.environ.get("DPUNION_AUDIT_SCALE", "1"))
 ALGORITHMS = [
     *audited_algorithms(2),
     PolicyGaussian(max_items_per_user=2, passes=2, user_order=UserOrder.SMALLEST_FIRST),
+    PolicyGaussian(max_items_per_user=2, reserve=0.3),
     Funnel(max_items_per_user=2, rounds=3),
 ]
 CLAIM, SPENT = Budget(1.0, 0.02), Budget(3.0, 0.06)

@@ -283,6 +283,7 @@ def test_laws_are_laws_and_products():
         *[kind() if kind is OptimalSingleItem else kind(max_items_per_user=2) for kind in ALGORITHMS.values()
           if kind is not Funnel],
         PolicyGaussian(max_items_per_user=3, passes=2),
+        PolicyGaussian(max_items_per_user=1, reserve=0.2),
         Funnel(max_items_per_user=2, rounds=1, first_share=1.0),
     ],
     ids=lambda algorithm: f"{algorithm.name}-{algorithm.max_items_per_user}",

@@ -6,8 +6,18 @@ import math
 import numpy as np
 import pyarrow as pa
 import pytest
+from scipy import stats
 
-from dpunion.algorithms import ALGORITHMS, DpSips, Funnel, Norm, OptimalSingleItem, Sensitivity, UserOrder
+from dpunion.algorithms import (
+    ALGORITHMS,
+    DpSips,
+    Funnel,
+    Norm,
+    OptimalSingleItem,
+    Sensitivity,
+    UserOrder,
+    algorithm_named,
+)
 from dpunion.budget import Budget
 from dpunion.calibration.rounding import MAX_USERS
 from dpunion.engines.local.rounds import run_rounds
@@ -133,6 +143,21 @@ def test_an_item_that_nobody_kept_is_not_held_and_never_released():
         if kind is not OptimalSingleItem:
             assert len(chosen) > 0
         assert (count_keepers(kept)[chosen] > 0).all()
+
+
+@pytest.mark.parametrize("name", ["policy-gaussian", "policy-laplace"])
+def test_a_reserve_fills_what_very_many_hold_up_to_the_higher_cutoff(name):
+    planned = plan_release(algorithm_named(name, max_items_per_user=3, reserve=0.1), Budget(3.0, 1e-3))
+    safe = planned.threshold + planned.algorithm.safe_margin * planned.scale
+    weights = []
+    for people in (math.ceil(planned.cutoff / 0.9), math.ceil(planned.cutoff / 0.9) + 5, 20 * math.ceil(safe)):
+        data = contributions({f"user{n}": ["item"] for n in range(people)}, 3)
+        weights.append(float(weigh(planned, data).values[0]))
+    assert weights[0] == pytest.approx(planned.cutoff + 0.1 * math.ceil(planned.cutoff / 0.9))
+    assert weights[1] == pytest.approx(weights[0] + 0.5)
+    assert weights[2] == pytest.approx(safe)
+    chance = stats.norm.sf if name == "policy-gaussian" else stats.laplace.sf
+    assert chance(planned.algorithm.safe_margin) < 1e-6
 
 
 @pytest.mark.parametrize("kind", [Funnel, DpSips])

@@ -116,6 +116,8 @@ def test_bad_budgets_are_refused(epsilon, delta, name):
         {"cutoff_margin": math.nan},
         {"cutoff_margin": -1},
         {"passes": 0},
+        {"reserve": -0.1},
+        {"reserve": 0.6},
         {"user_order": "alphabetical"},
         {"calibration": "hopeful"},
         {"colour": "blue"},

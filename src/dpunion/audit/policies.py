@@ -6,7 +6,6 @@ comes along. The shipped and the research policies are the mechanisms themselves
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import importlib.util
 import math
@@ -76,21 +75,20 @@ def _one_user(items: Int32s) -> Part:
     return Part(np.array([0, len(items)], np.int64), items, NOBODY)
 
 
-def descent(mechanism: DescentMechanism) -> Policy:
-    """The policy of a planned algorithm of one round, as the engines run it."""
+def descent(mechanism: DescentMechanism, cutoff: float) -> Policy:
+    """The policy of a planned algorithm of one round with this cutoff, as the engines run it."""
 
     def policy(weights: Float64s, items: Int32s) -> Float64s:
         moved = weights.copy()
-        mechanism.visit(_one_user(items), moved, mechanism.cutoff, 1.0)
+        mechanism.visit(_one_user(items), moved, cutoff, 1.0)
         return moved
 
     return policy
 
 
-def planned(algorithm: Algorithm, cutoff: float, kind: type[M]) -> M:
-    """Return the mechanism of an algorithm with this cutoff, whatever the budget."""
-    plan = plan_release(algorithm, BUDGET)
-    mechanism = mechanism_for(dataclasses.replace(plan, cutoff=cutoff))
+def planned(algorithm: Algorithm, kind: type[M]) -> M:
+    """Return the mechanism of an algorithm, whatever the budget."""
+    mechanism = mechanism_for(plan_release(algorithm, BUDGET))
     if not isinstance(mechanism, kind):
         raise InternalError("a policy of another mechanism")
     return mechanism
@@ -98,12 +96,12 @@ def planned(algorithm: Algorithm, cutoff: float, kind: type[M]) -> M:
 
 def l2_descent(cutoff: float, max_items: int) -> Policy:
     """The policy of PolicyGaussian."""
-    return descent(planned(PolicyGaussian(max_items_per_user=max_items), cutoff, DescentMechanism))
+    return descent(planned(PolicyGaussian(max_items_per_user=max_items), DescentMechanism), cutoff)
 
 
 def l1_descent(cutoff: float, max_items: int) -> Policy:
     """The policy of PolicyLaplace."""
-    return descent(planned(PolicyLaplace(max_items_per_user=max_items), cutoff, DescentMechanism))
+    return descent(planned(PolicyLaplace(max_items_per_user=max_items), DescentMechanism), cutoff)
 
 
 def funnel_round(cutoff: float, max_items: int, *, spread_targets: bool) -> Policy:
@@ -112,7 +110,7 @@ def funnel_round(cutoff: float, max_items: int, *, spread_targets: bool) -> Poli
     The targets of a later round are arbitrary numbers; here item i's is cutoff times the fraction of i times the
     golden section, and every seventh item's is 0, as for an item that needs nothing more.
     """
-    mechanism = planned(Funnel(max_items_per_user=max_items, rounds=1, first_share=1.0), cutoff, FunnelMechanism)
+    mechanism = planned(Funnel(max_items_per_user=max_items, rounds=1, first_share=1.0), FunnelMechanism)
     numbers = np.arange(MOST_TARGETS)
     targets = np.full(MOST_TARGETS, cutoff)
     if spread_targets:
@@ -140,7 +138,7 @@ def l1_descent_l2_budget(cutoff: float, max_items: int) -> Policy:
 
 def studied(policy: ResearchPolicy, cutoff: float) -> Policy:
     """Return a policy of the lab with this cutoff."""
-    return descent(study_mechanism(policy, dataclasses.replace(plan_study(policy, BUDGET), cutoff=cutoff)))
+    return descent(study_mechanism(policy, plan_study(policy, BUDGET)), cutoff)
 
 
 SHIPPED: dict[str, tuple[Norm, Builder]] = {
