@@ -261,6 +261,23 @@ def test_nothing_but_released_ngrams_is_kept_or_written(frame, corpus, tmp_path,
     assert sorted(" ".join(words[i] for i in pair) for pair in numbers) == sorted(here.of_length(2))
 
 
+@pytest.mark.parametrize("settings", [ORDER_FREE, SHARDED], ids=["sums", "rounds"])
+def test_what_is_lost_before_it_is_written_is_computed_again_to_the_same(
+    frame, corpus, tmp_path, monkeypatch, settings
+):
+    lost, spell = [], tasks.spell_ngrams
+
+    def lose(left, levels, ngrams):
+        lost.append(left.unpersist(blocking=True))
+        return spell(left, levels, ngrams)
+
+    monkeypatch.setattr(tasks, "spell_ngrams", lose)
+    stored, here = released(frame, settings, shards=1, out=Folder(tmp_path / "a")), released(corpus, settings)
+    assert [left.is_cached for left in lost] == [False]
+    assert written_table(tmp_path / "a").to_pylist() == here.table().to_pylist()
+    assert stored.results == here.results
+
+
 def test_nothing_to_release_is_a_folder_without_rows(spark, tmp_path):
     nobody = spark.createDataFrame([], "who string, body string")
     for settings in (ORDER_FREE, ONE_LENGTH):
