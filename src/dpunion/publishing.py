@@ -127,7 +127,9 @@ def publish(
         made = draft
     else:
         made = with_items(draft, list_chosen(chosen, request).texts, counted, outputs.order)
-    made = dataclasses.replace(made, notes=(*made.notes, *request.notes_on(made.items)))
+    # Of n-grams that are left on the executors, the shorter ones are here.
+    which = "shorter ones listed" if chosen.is_left else "listed"
+    made = dataclasses.replace(made, notes=(*made.notes, *request.notes_on(made.items, which)))
     if outputs.folder is not None:
         return dataclasses.replace(made, items=(), numbers=(), stored=engine.store(chosen, made)), []
     return made, [made.write(target, overwrite=outputs.overwrite) for target in outputs.files]

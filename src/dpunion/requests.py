@@ -128,7 +128,7 @@ class Run:
 class Folder:
     """A folder for Spark to write the release into, as Parquet; it is then not in the Release.
 
-    Items without anything beside them do not even come to the driver.
+    Items without anything beside them do not even come to the driver, nor do the longest n-grams.
     """
 
     path: PathLike
@@ -281,12 +281,12 @@ class Request:
             notes.append(f"Dates and timestamps are told apart by the {self.granularity.value}, in UTC.")
         return tuple(notes)
 
-    def notes_on(self, released: Sequence[Any]) -> tuple[str, ...]:
-        """Return what the statement says of the released list itself.
+    def notes_on(self, released: Sequence[Any], which: str = "listed") -> tuple[str, ...]:
+        """Return what the statement says of the released list itself, or of the part that is here.
 
         Guarantees: those of Splitting.notes_on.
         """
-        return self.splitting.notes_on(released) if self.kind is ValueKind.TEXT else ()
+        return self.splitting.notes_on(released, which) if self.kind is ValueKind.TEXT else ()
 
     def known_notes(self) -> tuple[str, ...]:
         """Return what the statement says of the known list."""

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import dpunion
-from dpunion.engines.spark import counting, engine, frames, rounds, sessions
+from dpunion.engines.spark import counting, engine, frames, rounds, sessions, texts
 from dpunion.engines.spark.tasks import Weigh
 from dpunion.lab.generators import AskRedditLike
 from dpunion.randomness import RunKey
@@ -30,6 +30,10 @@ from dpunion.requests import Folder, Run
 KEY, SHARDS = 7, 4
 BUDGET = {"epsilon": 3.0, "delta": 1e-4, "user": "user", "item": "item"}
 WEIGHTED, FUNNEL = {"algorithm": "weighted-gaussian"}, {"algorithm": dpunion.Funnel(), "run": Run(shards=SHARDS)}
+GRAMS = BUDGET | {
+    "item": dpunion.Words("body"),
+    "algorithm": dpunion.Ngrams(longest=2, first="weighted-gaussian", later="weighted-gaussian", spurious_rate=0.25),
+}
 RARE, OWNER = "RareCanary", "UserCanary"
 # Long enough for a closure above a megabyte, which Spark would write to a file by default.
 KNOWN = ["word1", "word2", *(f"known item {number}" for number in range(70_000))]
@@ -44,6 +48,14 @@ def rows():
     return pa.table(held)
 
 
+def bodies():
+    """The rows as texts, one of each user: an Arrow table."""
+    held = {}
+    for row in rows().to_pylist():
+        held.setdefault(row["user"], []).append(row["item"])
+    return pa.table({"user": list(held), "body": list(map(" ".join, held.values()))})
+
+
 def write_rows(folder):
     """Write the rows as several files, as a cluster would have them."""
     data = Path(folder) / "data"
@@ -51,6 +63,7 @@ def write_rows(folder):
     table = rows()
     for part in range(4):
         pq.write_table(table.take(list(range(part, table.num_rows, 4))), data / f"{part}.parquet")
+    pq.write_table(bodies(), Path(folder) / "bodies.parquet")
     return data
 
 
@@ -150,10 +163,13 @@ def driver(*arguments, log):
 def guarded_by(wrapper):
     """Put a wrapper around every task that the engine hands to Spark."""
     real = rounds.guarded
-    rounds.guarded = frames.guarded = counting.guarded = lambda task: real(wrapper(task))
+    modules = (rounds, frames, counting, texts)
+    for module in modules:
+        module.guarded = lambda task: real(wrapper(task))
 
     def undo():
-        rounds.guarded = frames.guarded = counting.guarded = real
+        for module in modules:
+            module.guarded = real
 
     return undo
 
@@ -243,6 +259,10 @@ def watched(folder):
         found["weighted"] = dpunion.release(frame, known=KNOWN, **WEIGHTED, **options).items
         found["funnel"] = dpunion.release(frame, **FUNNEL, **options).items
         found["counted"] = list(dpunion.release(frame, known=KNOWN, counts=True, **WEIGHTED, **options).rows())
+        written = session.read.parquet(f"{folder}/bodies.parquet")
+        made = dpunion.release(written, out=Folder(f"{folder}/grams"), unsafe_test_key=KEY, **GRAMS)
+        found["grams"] = [list(row.values()) for row in pq.read_table(f"{folder}/grams").to_pylist()]
+        found["grams of lengths"] = [one.released for one in made.results]
         undo()
         dpunion.release(frame, out=Folder(f"{folder}/out"), **FUNNEL, **options)
         found["written"] = pq.read_table(f"{folder}/out")["item"].to_pylist()

@@ -11,7 +11,7 @@ import re
 
 import pytest
 import spark_cluster
-from spark_cluster import BUDGET, FUNNEL, KEY, KNOWN, OWNER, RARE, SHARDS, WEIGHTED
+from spark_cluster import BUDGET, FUNNEL, GRAMS, KEY, KNOWN, OWNER, RARE, SHARDS, WEIGHTED
 
 import dpunion
 from dpunion.engines.spark import sessions
@@ -136,6 +136,10 @@ def test_tasks_that_fail_in_their_first_attempt_change_nothing(watched, found):
     counts = dpunion.release(spark_cluster.rows(), unsafe_test_key=KEY, known=KNOWN, counts=True, **WEIGHTED, **BUDGET)
     assert list(map(tuple, found["counted"])) == list(counts.rows())
     assert len(counts) > 20
+    grams = dpunion.release(spark_cluster.bodies(), unsafe_test_key=KEY, **GRAMS)
+    assert found["grams"] == list(map(list, grams.rows()))
+    assert found["grams of lengths"] == [one.released for one in grams.results]
+    assert min(found["grams of lengths"]) > 20
     assert 20 < len(found["funnel"]) < 5_000
     assert not any(RARE in item for item in found["funnel"])
     # Really failed, many times: mapping, summing and deciding tasks of all rounds.
@@ -182,6 +186,6 @@ def test_the_key_is_in_no_file_while_spark_runs(found):
 
 def test_nothing_is_left_on_disk(watched):
     assert [path for path in (watched / "local").rglob("*") if path.is_file()] == []
-    for path in (watched / "out").iterdir():
+    for path in [*(watched / "out").iterdir(), *(watched / "grams").iterdir()]:
         assert_clean(path.read_bytes())
     assert sum(os.path.basename(path).startswith("part-") for path in (watched / "out").iterdir()) == 1

@@ -77,6 +77,7 @@ def run_there(folder: str) -> None:
         found[name] = told(dpunion.release(frame, **options, **BUDGET, run=dpunion.Run(shards=1)))
     out = dpunion.Folder(f"{folder}/out")
     dpunion.release(frame, **CASES["weighted"], **BUDGET, out=out, run=dpunion.Run(shards=1))
+    dpunion.release(frame, **CASES["n-grams"], **BUDGET, out=dpunion.Folder(f"{folder}/grams"))
     for source in (frame, dpunion.SparkSource(f"{folder}/rows.parquet")):
         try:
             dpunion.release(source, **CASES["weighted"], **BUDGET, out=out)
@@ -129,6 +130,7 @@ def test_connect_gives_what_one_machine_gives(rows: pa.Table, found: dict[str, A
 
 def test_connect_writes_a_folder(folder: Path, found: dict[str, Any]) -> None:
     assert pq.read_table(folder / "out")["item"].to_pylist() == found["weighted"][0]
+    assert pq.read_table(folder / "grams")["item"].to_pylist() == found["n-grams"][0]
     assert found["DataFrame"][0] == "CannotWrite"
 
 

@@ -1,7 +1,9 @@
 """n-grams on Apache Spark: the same as on one machine under one key, and nothing but released ones at the driver."""
 
+import contextlib
 import json
 import os
+import tomllib
 from dataclasses import replace
 
 import numpy as np
@@ -15,14 +17,16 @@ from dpunion.algorithms import Funnel, PolicyGaussian, WeightedGaussian
 from dpunion.budget import Budget
 from dpunion.cli import app
 from dpunion.engines.local.texts import LocalTexts
+from dpunion.engines.spark import frames
 from dpunion.engines.spark import texts as tasks
 from dpunion.engines.spark.tasks import Secret
-from dpunion.errors import BadParameter, InternalError, UnknownColumn
+from dpunion.errors import AlreadyReleased, BadParameter, CannotWrite, InternalError, UnknownColumn
+from dpunion.ledger import Ledger
 from dpunion.ngrams.lengths import next_level
 from dpunion.ngrams.plans import Ngrams, plan_ngrams
 from dpunion.randomness import RunKey
 from dpunion.reading import NullUserPolicy, ValueKind
-from dpunion.requests import Request, Run, Words
+from dpunion.requests import Charge, Folder, Request, Run, Words
 from dpunion.samples import debian_depends
 from dpunion.sets.encoding import Normalization
 from dpunion.sets.streams import read_tokens
@@ -55,9 +59,10 @@ def frame(spark, corpus):
     return spark.createDataFrame(corpus)
 
 
-def released(source, settings, *, words=WORDS, shards=None, **options):
+def released(source, settings, *, words=WORDS, shards=None, overwrite=False, **options):
     common = {"user": "who", "epsilon": 3.0, "delta": 1e-4, "normalize": "nfc-lower", "unsafe_test_key": 7}
-    return dpunion.release(source, item=words, algorithm=settings, run=Run(shards=shards), **common | options)
+    run = Run(shards=shards, overwrite=overwrite)
+    return dpunion.release(source, item=words, algorithm=settings, run=run, **common | options)
 
 
 def same(there, here):
@@ -157,6 +162,165 @@ def test_only_released_ngrams_come_to_the_driver_and_no_cache_stays(spark, frame
     assert not spark.sparkContext._jsc.getPersistentRDDs()
 
 
+# --- what Spark writes --------------------------------------------------------------------------------------------
+
+ONE_LENGTH = Ngrams(longest=1, first=POLICY)
+SHARDED = Ngrams(longest=2, first=WEIGHTED, later=FUNNEL, spurious_rate=0.25)
+
+
+def written_table(folder):
+    """Return what is in a folder, in the order in which it stands there."""
+    files = sorted(path for path in folder.iterdir() if path.name.startswith("part-"))
+    return pa.concat_tables([pq.read_table(path) for path in files])
+
+
+@pytest.mark.parametrize(
+    ("settings", "shards"),
+    [(ORDER_FREE, 3), (EACH_ITS_OWN, 1), (SHARDED, 1), (ONE_LENGTH, 1)],
+    ids=["sums", "each its own", "rounds", "one length"],
+)
+def test_the_folder_holds_what_one_machine_releases(spark, frame, corpus, tmp_path, settings, shards):
+    here = released(corpus, settings)
+    assert here.results[-1].released > 20
+    there = released(frame.repartition(5), settings, shards=shards, out=Folder(tmp_path / "a"))
+    assert written_table(tmp_path / "a").schema.remove_metadata() == here.table().schema
+    assert written_table(tmp_path / "a").to_pylist() == here.table().to_pylist()
+    assert (there.results, there.plan, there.stored) == (here.results, here.plan, str(tmp_path / "a"))
+    assert (there.items, there.numbers) == ((), ())
+    with pytest.raises(BadParameter, match="folder"):
+        there.of_length(1)
+    assert not spark.sparkContext._jsc.getPersistentRDDs()
+
+
+def test_the_folder_is_the_same_whatever_the_partitions_and_is_cut_into_files(frame, corpus, tmp_path, monkeypatch):
+    monkeypatch.setattr(frames, "ROWS_PER_FILE", 100)
+    for name, parts in (("one", 1), ("many", 7)):
+        released(frame.repartition(parts), ORDER_FREE, out=Folder(tmp_path / name))
+    one, many = ([path.read_bytes() for path in sorted((tmp_path / name).glob("part-*"))] for name in ("one", "many"))
+    assert one == many
+    assert len(one) == -(-len(released(corpus, ORDER_FREE)) // 100) > 1
+
+
+@contextlib.contextmanager
+def watched_collecting(kind, monkeypatch):
+    """Note every table that comes to the driver, and every frame that is collected or written; forbid other ways."""
+    seen = {"tables": [], "collected": [], "written": []}
+    to_arrow, collected, written = kind.toArrow, frames.collected, frames.written
+
+    def noted(name, real):
+        def call(given, *more, **options):
+            found = real(given, *more, **options)
+            seen[name].append(given if name == "written" else found)
+            return found
+
+        return call
+
+    with monkeypatch.context() as changed:
+        changed.setattr(kind, "toArrow", noted("tables", to_arrow))
+        changed.setattr(tasks, "collected", noted("collected", collected))
+        changed.setattr(frames, "written", noted("written", written))
+        for other in ("collect", "toPandas", "take", "first", "head", "toLocalIterator"):
+            changed.setattr(kind, other, None)
+        yield seen
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [ORDER_FREE, replace(ORDER_FREE, later=(WEIGHTED, POLICY)), SHARDED, ONE_LENGTH],
+    ids=["sums", "a policy last", "rounds", "one length"],
+)
+def test_the_longest_ngrams_do_not_come_to_the_driver(frame, tmp_path, monkeypatch, settings):
+    with watched_collecting(type(frame), monkeypatch) as seen:
+        stored = released(frame, settings, shards=2, out=Folder(tmp_path / "a"))
+    sizes = [one.released for one in stored.results]
+    assert min(sizes) > 20
+    assert [len(names) for names in seen["collected"]] == sizes[:-1]
+    assert [table.num_rows for table in seen["tables"]] == [0, *sizes[:-1]]
+    with watched_collecting(type(frame), monkeypatch) as seen:
+        brought = released(frame, settings, shards=2)
+    assert [len(names) for names in seen["collected"]] == sizes, "without a folder nothing changes"
+    assert written_table(tmp_path / "a").to_pylist() == brought.table().to_pylist()
+
+
+def test_nothing_but_released_ngrams_is_kept_or_written(frame, corpus, tmp_path, monkeypatch):
+    """What is kept on the executors until it is written has as many rows as come out, and these numbers alone."""
+    kept, spell = [], tasks.spell_ngrams
+
+    def noted(left, levels, ngrams):
+        table = left.toArrow()
+        kept.append((left.is_cached, table.column_names, [name for [name] in zip(*table.columns, strict=True)]))
+        return spell(left, levels, ngrams)
+
+    monkeypatch.setattr(tasks, "spell_ngrams", noted)
+    released(frame, SHARDED, shards=1, out=Folder(tmp_path / "a"))
+    here = released(corpus, SHARDED)
+    [(is_cached, names, pairs)] = kept
+    assert (is_cached, names) == (True, ["item"])
+    words = here.of_length(1)
+    numbers = [np.frombuffer(pair.as_py(), "<u4")[::-1].tolist() for pair in pairs]
+    assert sorted(" ".join(words[i] for i in pair) for pair in numbers) == sorted(here.of_length(2))
+
+
+@pytest.mark.parametrize("settings", [ORDER_FREE, SHARDED], ids=["sums", "rounds"])
+def test_what_is_lost_before_it_is_written_is_computed_again_to_the_same(
+    frame, corpus, tmp_path, monkeypatch, settings
+):
+    lost, spell = [], tasks.spell_ngrams
+
+    def lose(left, levels, ngrams):
+        lost.append(left.unpersist(blocking=True))
+        return spell(left, levels, ngrams)
+
+    monkeypatch.setattr(tasks, "spell_ngrams", lose)
+    stored, here = released(frame, settings, shards=1, out=Folder(tmp_path / "a")), released(corpus, settings)
+    assert [left.is_cached for left in lost] == [False]
+    assert written_table(tmp_path / "a").to_pylist() == here.table().to_pylist()
+    assert stored.results == here.results
+
+
+def test_nothing_to_release_is_a_folder_without_rows(spark, tmp_path):
+    nobody = spark.createDataFrame([], "who string, body string")
+    for settings in (ORDER_FREE, ONE_LENGTH):
+        place = tmp_path / str(settings.longest)
+        stored = released(nobody, settings, out=Folder(place))
+        assert [one.released for one in stored.results] == [0] * settings.longest
+        assert (written_table(place).column_names, written_table(place).num_rows) == (["item", "length"], 0)
+
+
+def test_a_folder_of_ngrams_is_charged_and_replaced_as_one_of_items(spark, corpus, tmp_path):
+    ledger, out = tmp_path / "budget.db", tmp_path / "a"
+    book = Ledger.open(ledger, create=True)
+    book.create_dataset("people", 10.0, 0.1)
+    book.close()
+    pq.write_table(corpus, tmp_path / "texts.parquet")
+    frame = spark.read.parquet(str(tmp_path / "texts.parquet"))
+    options = {"out": Folder(out), "charge": Charge(ledger, "people"), "unsafe_test_key": None}
+    out.mkdir()
+    (out / "old").write_text("old")
+    with pytest.raises(CannotWrite, match="exists"):
+        released(frame, ORDER_FREE, **options)
+    assert Ledger.open(ledger).overview().accounts[0].spent.epsilon == 0, "what is refused before reading costs nothing"
+    stored = released(frame, ORDER_FREE, overwrite=True, **options)
+    assert not (out / "old").exists()
+    assert stored.about.charged.dataset == "people"
+    assert stored.guaranteed
+    lengths = written_table(out)["length"].to_pylist()
+    assert [lengths.count(one.length) for one in stored.results] == [one.released for one in stored.results]
+    with pytest.raises(AlreadyReleased):
+        released(frame, ORDER_FREE, overwrite=True, **options)
+
+
+def test_the_statement_speaks_of_scripts_without_spaces_by_what_the_driver_has(spark, tmp_path):
+    """The count of one machine is of the whole list; beside a folder it is of the shorter n-grams, and says so."""
+    rows = pa.table({"who": [f"u{i}" for i in range(300)], "body": ["東京 tower"] * 300})
+    settings, words = Ngrams(longest=2, first=WEIGHTED, later=WEIGHTED), Words("body")
+    here = released(rows, settings, words=words)
+    assert "東京 tower" in here.of_length(2)
+    assert any(f"of the {len(here)} listed" in note for note in here.notes)
+    stored = released(spark.createDataFrame(rows), settings, words=words, out=Folder(tmp_path / "a"))
+    assert any("1 of the 2 shorter ones listed have letters" in note for note in stored.notes)
+
+
 # --- little data, bad data ----------------------------------------------------------------------------------------
 
 
@@ -210,6 +374,24 @@ def test_the_command_runs_on_spark(spark, corpus, tmp_path):
     there = CliRunner().invoke(app, [*arguments, "--engine", "spark", "--shards", "2"])
     assert (here.exit_code, there.exit_code) == (0, 0), there.output
     assert json.loads(there.stdout)["ngrams"] == json.loads(here.stdout)["ngrams"]
+
+
+def test_the_command_has_spark_write_a_folder_and_a_record_beside_it(spark, corpus, tmp_path):
+    assert spark.version
+    pq.write_table(corpus, tmp_path / "texts.parquet")
+    arguments = ["ngrams", str(tmp_path / "texts.parquet"), "-u", "who", "-t", "body", "--longest", "2", "-e", "3"]
+    arguments += ["-d", "1e-4", "--first", "weighted-gaussian", "--later", "weighted-gaussian"]
+    arguments += ["--tokenizer", "whitespace", "--unsafe-test-key", "7"]
+    here = CliRunner().invoke(app, [*arguments, "--out", str(tmp_path / "here.parquet")])
+    there = CliRunner().invoke(app, [*arguments, "--engine", "spark", "--out-folder", str(tmp_path / "there")])
+    assert (here.exit_code, there.exit_code) == (0, 0), there.output
+    assert written_table(tmp_path / "there").to_pylist() == pq.read_table(tmp_path / "here.parquet").to_pylist()
+    assert f"Released to {tmp_path / 'there'}." in there.stderr
+    record = tmp_path / "there.private.toml"
+    assert tomllib.loads(record.read_text())["out-folder"] == str(tmp_path / "there")
+    again = CliRunner().invoke(app, ["ngrams", "--config", str(record)])
+    assert again.exit_code != 0
+    assert "exists already" in again.stderr
 
 
 def test_options_of_spark_need_spark(tmp_path):
@@ -272,6 +454,17 @@ def test_places_are_found_again_from_the_levels_alone():
     assert sorted(names[code] for code in found.codes if code >= 0) == ["a b", "a b", "b c", "b c"]
 
 
+def test_the_longest_ngrams_are_spelled_from_the_shorter_ones():
+    pairs = np.array([2 << 32 | 0, 0 << 32 | 1], "<u8")
+    batch = pa.record_batch({"item": pa.array([pair.tobytes() for pair in pairs], pa.binary())})
+    last = np.array([1, 2, 0], np.int32)
+    spell = tasks.SpellPairs(("a b", "b é", "é a"), ("a", "b", "é"), last, 3)
+    assert [row for one in spell(iter([batch, batch.slice(0, 0)])) for row in one.to_pylist()] == [
+        {"item": "é a b", "length": 3},
+        {"item": "a b é", "length": 3},
+    ]
+
+
 def test_longer_ngrams_before_tokens_are_our_mistake():
     plan = plan_ngrams(ORDER_FREE, Budget(3.0, 1e-4))
     stream = read_tokens([(pa.array(["u"]), pa.array(["a b"]))], KEY, *splitting())
@@ -281,4 +474,4 @@ def test_longer_ngrams_before_tokens_are_our_mistake():
 
 
 def test_sensitive_objects_show_nothing():
-    assert repr(tasks.SparkTexts(None, KEY, 2)) == "SparkTexts(<sensitive>)"
+    assert repr(tasks.SparkTexts(None, KEY, 2, contextlib.ExitStack())) == "SparkTexts(<sensitive>)"

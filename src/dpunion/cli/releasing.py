@@ -208,10 +208,6 @@ def release_command(
 ) -> None:
     """Release as many items as possible of the union of people's sets, privately."""
     items.check(texts)
-    if out_folder is not None and (output.out or output.as_json):
-        raise BadParameter(
-            "--out-folder leaves the items on the cluster.", "Leave out --out and --json, or use only them."
-        )
     own = {"memory_limit": memory_limit, "unsafe_test_key": unsafe_test_key, "out_folder": out_folder}
     _make(
         (reading, privacy, texts, output, ledger, engine, counting, about),
@@ -236,14 +232,15 @@ def ngrams_command(
     engine: EngineOptions,
     ngrams: NgramOptions,
     normalize: Normalize = None,
+    out_folder: OutFolder = None,
     unsafe_test_key: TestKey = None,
     config: Config = None,
 ) -> None:
     """Release n-grams of people's texts, length by length."""
-    own = {"text": text, "normalize": normalize, "unsafe_test_key": unsafe_test_key} | ngrams.values()
+    own = {"text": text, "normalize": normalize, "unsafe_test_key": unsafe_test_key, "out_folder": out_folder}
     _make(
         (reading, privacy, texts, output, ledger, engine, counting, about),
-        own,
+        own | ngrams.values(),
         config,
         algorithm=ngrams.build(),
         item=texts.words(text),
@@ -271,7 +268,11 @@ def _make(groups: Groups, own: dict[str, Any], config: Path | None, *, algorithm
     from dpunion.requests import Folder
 
     reading, privacy, texts, output, ledger, engine, counting, about = groups
-    out_folder = own.get("out_folder")
+    out_folder = own["out_folder"]
+    if out_folder is not None and (output.out or output.as_json):
+        raise BadParameter(
+            "--out-folder leaves the items on the cluster.", "Leave out --out and --json, or use only them."
+        )
     engine.check(out_folder)
     targets = output.out or []
     place = record_place(targets, out_folder)

@@ -33,7 +33,7 @@ class Chosen:
     """What was selected: texts, or n-grams with their lengths and what is known about each.
 
     levels: the n-grams as numbers, length by length in the order of `ngrams`. frame: on Spark, one of the session that
-    selected; is_left: it holds what was selected, which is left there.
+    selected; is_left: it holds what was selected, which is left there, or of n-grams the longest.
     """
 
     items: tuple[str, ...] = ()

@@ -233,20 +233,34 @@ def test_the_record_of_spark_says_all(source, monkeypatch):
     assert values["conf"] == ["spark.a=b"]
 
 
-def test_a_release_that_stays_on_the_cluster_has_its_record_beside_the_folder(source, monkeypatch):
+@pytest.mark.parametrize(
+    ("command", "columns", "algorithm"),
+    [
+        ("release", COLUMNS, dpunion.Funnel()),
+        ("ngrams", ("-u", "user", "-t", "item", "--longest", "2"), dpunion.Ngrams(longest=2)),
+    ],
+    ids=["items", "n-grams"],
+)
+def test_a_release_that_stays_on_the_cluster_has_its_record_beside_the_folder(
+    source, monkeypatch, command, columns, algorithm
+):
     seen = []
 
     def released(*_, **options):
         seen.append(options["out"].path)
-        plan = dpunion.plan(dpunion.Funnel(), epsilon=1.0, delta=1e-6)
+        plan = dpunion.plan(algorithm, epsilon=1.0, delta=1e-6)
         return dpunion.Release((), plan, guaranteed=True, stored=options["out"].path)
 
     monkeypatch.setattr("dpunion.pipeline.release", released)
     spark = ("--engine", "spark", "--master", "local[1]", "--out-folder", "words")
-    assert run("release", source, *COLUMNS, *BUDGET, *spark).exit_code == 0
+    assert run(command, source, *columns, *BUDGET, *spark).exit_code == 0
     assert tomllib.loads(Path("words.private.toml").read_text())["out-folder"] == "words"
-    assert run("release", "--config", "words.private.toml").exit_code == 0
-    assert run("release", source, *COLUMNS, *BUDGET, *spark[:-1], "hdfs:///words").exit_code == 0
+    assert run(command, "--config", "words.private.toml").exit_code == 0
+    assert run(command, source, *columns, *BUDGET, *spark[:-1], "hdfs:///words").exit_code == 0
+    for other in (("--out", "words.csv"), ("--json",)):
+        refused = run(command, source, *columns, *BUDGET, *spark, *other)
+        assert (refused.exit_code, "--out-folder" in refused.stderr) == (2, True)
+    assert run(command, source, *columns, *BUDGET, *spark[-2:]).exit_code == 2, "a folder needs Spark"
     assert seen == ["words", "words", "hdfs:///words"]
     assert sorted(path.name for path in Path().iterdir()) == ["s.csv", "words.private.toml"]
 

@@ -91,7 +91,8 @@ class SparkEngine:
         check_rows()
         with contextlib.ExitStack() as until_left:
             if isinstance(plan, NgramPlan):
-                yield until_left.enter_context(read_texts(frame, request, key, self.shards))
+                leaves = plan.settings.longest if self._leaves_what_is_selected(plan, request) else None
+                yield until_left.enter_context(read_texts(frame, request, key, self.shards, leaves))
                 return
             asked = dataclasses.replace(request, source=None)
             if isinstance(plan, MenuPlan):
@@ -121,14 +122,18 @@ class SparkEngine:
 
         Guarantees:
         - one action makes the released items, so that they are never computed a second time from other data;
-        - nothing but released items comes to the driver, and these only when there is no folder to store them in, or
-          something is to stand beside them there.
+        - nothing but released items comes to the driver, and these only when there is no folder to store them in,
+          something is to stand beside them there, or longer n-grams are made of them.
         """
         from dpunion.engines.spark.frames import collected
         from dpunion.engines.spark.rounds import selected, selected_from
+        from dpunion.engines.spark.texts import spell_ngrams
 
         if isinstance(plan, NgramPlan):
-            return dataclasses.replace(choose_ngrams(plan, held, key, self.run), frame=held.streams)
+            grams = choose_ngrams(plan, held, key, self.run)
+            if held.left is None:
+                return dataclasses.replace(grams, frame=held.streams)
+            return dataclasses.replace(grams, frame=spell_ngrams(held.left, grams.levels, grams.ngrams), is_left=True)
         if plan.look is None and plan.counts is None:
             reader = ReadSets(held.request, plan.algorithm.bounding)
             selecting = selected(held.frame, mechanism_for(plan), reader, key, self.shards)
@@ -137,9 +142,13 @@ class SparkEngine:
             pieces = held.pieces if plan.look is None else held.cut_for(plan, key)
             selecting = selected_from(pieces, mechanism_for(plan), key, held.shards)
         chosen = held.until_left.enter_context(selecting)
-        if self.folder is not None and plan.counts is None and not held.request.include_known:
+        if self._leaves_what_is_selected(plan, held.request):
             return Chosen(frame=chosen, is_left=True)
         return Chosen(items=tuple(name.decode() for name in collected(chosen)), frame=chosen)
+
+    def _leaves_what_is_selected(self, plan: Planned, request: Request) -> bool:
+        """Say whether Spark writes what it selects, and nothing that the driver has stands beside it."""
+        return self.folder is not None and plan.counts is None and not request.include_known
 
     def count(self, held: Any, listed: Listed, plan: CountsPlan, key: RunKey) -> Counted:
         """Count where people's sets and texts are.
@@ -153,15 +162,21 @@ class SparkEngine:
         return count_listed(listed, plan, measure_on(people, find, key))
 
     def store(self, chosen: Chosen, made: Release) -> str:
-        """Have Spark write what was selected into the folder: where it is, or as it came out at last."""
-        from dpunion.engines.spark.frames import as_columns, by_item, rows_in_order, written
+        """Have Spark write what was selected into the folder: where it is, or as it came out at last.
+
+        Of n-grams the longest may be there, and the shorter ones in the release.
+        """
+        from dpunion.engines.spark.frames import as_columns, as_frame, by_item, rows_in_order, written
 
         if self.folder is None:
             raise InternalError("a release without a folder was to be stored in one")
-        if chosen.is_left:
-            rows = by_item(as_columns(chosen.frame, made.columns))
+        session = chosen.frame.sparkSession
+        if not chosen.is_left:
+            rows = rows_in_order(session, made.table())
+        elif isinstance(made.plan, NgramPlan):
+            rows = by_item(as_frame(session, made.table()).unionByName(chosen.frame))
         else:
-            rows = rows_in_order(chosen.frame.sparkSession, made.table())
+            rows = by_item(as_columns(chosen.frame, made.columns))
         written(rows, self.folder, overwrite=self.run.overwrite)
         return self.folder
 

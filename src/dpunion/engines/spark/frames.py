@@ -85,11 +85,16 @@ def by_item(items: DataFrame) -> DataFrame:
     return items.repartition(1).sortWithinPartitions(*map(column_named, items.columns))
 
 
+def as_frame(session: SparkSession, rows: pa.Table) -> DataFrame:
+    """Hand a release's rows, which are public, to Spark."""
+    return cleanly(lambda: session.createDataFrame(rows))
+
+
 def rows_in_order(session: SparkSession, rows: pa.Table) -> DataFrame:
     """Return a release's rows, which are public, as one run in their order."""
     names = [f"column{place}" for place in range(len(rows.column_names))]
     numbered = rows.rename_columns(names).append_column("place", pa.array(range(len(rows)), pa.int64()))
-    frame = cleanly(lambda: session.createDataFrame(numbered))
+    frame = as_frame(session, numbered)
     return frame.repartition(1).sortWithinPartitions("place").drop("place").toDF(*rows.column_names)
 
 

@@ -1,5 +1,7 @@
 """N-grams on Apache Spark: the texts stay on the executors as token streams, what is released comes to the driver.
 
+The longest n-grams, of which nothing is made, need not come when Spark writes them: their pairs stay on the executors.
+
     rows ── by user ── streams ──┬── length 1: the set union of dpunion.engines.spark ───────────────────── tokens
                                  └── length k: pairs of the public level k-1 ── bound ──┬── sum ────┐
                                                                                         └── rounds ─┴ + marks ── pairs
@@ -12,7 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -20,11 +22,12 @@ import numpy as np
 import pyarrow as pa
 
 from dpunion.algorithms import Bounding
-from dpunion.contributions import Contributions, ItemTable, Uint64s, offsets_of
+from dpunion.contributions import Contributions, Int32s, ItemTable, Uint64s, offsets_of
 from dpunion.counting.holdings import Holdings
 from dpunion.engines import Listed
 from dpunion.engines.local.engine import open_request
 from dpunion.engines.spark import rounds
+from dpunion.engines.spark.failures import cleanly
 from dpunion.engines.spark.frames import by_user, collected
 from dpunion.engines.spark.partitions import CutIntoPieces, WeighRows, renamed
 from dpunion.engines.spark.rounds import dropped_after, materialize
@@ -32,9 +35,9 @@ from dpunion.engines.spark.tasks import Batches, Decide, Secret, guarded
 from dpunion.engines.spark.wire import digests_to_arrow, names_of
 from dpunion.errors import InternalError
 from dpunion.mechanisms import Mechanism, mechanism_for
-from dpunion.ngrams.candidates import Level
+from dpunion.ngrams.candidates import Level, halves
 from dpunion.ngrams.holdings import ngram_holdings, positions_in
-from dpunion.ngrams.lengths import kept_ngrams, kept_tokens, longer, pair_digests, pair_table
+from dpunion.ngrams.lengths import kept_ngrams, kept_tokens, longer, longer_texts, pair_digests, pair_table
 from dpunion.ngrams.plans import LengthPlan
 from dpunion.plans import Plan
 from dpunion.randomness import Purpose, RunKey
@@ -46,31 +49,53 @@ if TYPE_CHECKING:
 
 STREAMS = "part int, payload binary"
 MARKS = "payload binary, name binary"
+SPELLED = "item string, length int"
 BYTES_PER_PART = 1 << 25
 KEPT, PASSED, MARKED = 1, 2, 4
 
 
 @contextlib.contextmanager
-def read_texts(frame: DataFrame, request: Request, key: RunKey, shards: int) -> Iterator[SparkTexts]:
+def read_texts(
+    frame: DataFrame, request: Request, key: RunKey, shards: int, leaves: int | None = None
+) -> Iterator[SparkTexts]:
     """Split the texts of a DataFrame into token streams that stay on the executors; drop them on leaving.
+
+    leaves: the length whose released n-grams stay there too.
 
     Guarantees: every user's texts meet in one stream, and are read once: all lengths see the same texts.
     """
     task = ReadStreams(request.of_rows(None), tuple(frame.columns), Secret.of(key))
     streams = by_user(frame).mapInArrow(guarded(task), STREAMS).persist()
-    with rounds.closures_in_memory(frame.sparkSession), dropped_after(streams):
+    with (
+        rounds.closures_in_memory(frame.sparkSession),
+        dropped_after(streams),
+        contextlib.ExitStack() as until_left,
+    ):
         materialize(streams)
-        yield SparkTexts(streams, key, shards)
+        yield SparkTexts(streams, key, shards, until_left, leaves)
 
 
 class SparkTexts:
-    """The texts as token streams on Spark's executors.
+    """The texts as token streams on Spark's executors; until_left: what is dropped when the reading is left.
 
-    Guarantees: nothing but released tokens and n-grams comes to the driver.
+    leaves: the length whose released n-grams stay on the executors; left: these, as one column, `item` (binary): their
+    pairs, or tokens at length 1.
+
+    Guarantees: nothing but released tokens and n-grams comes to the driver; of those that are left, their number.
     """
 
-    def __init__(self, streams: DataFrame, key: RunKey, shards: int) -> None:
+    def __init__(
+        self,
+        streams: DataFrame,
+        key: RunKey,
+        shards: int,
+        until_left: contextlib.ExitStack,
+        leaves: int | None = None,
+    ) -> None:
         self.streams = streams
+        self.left: DataFrame | None = None
+        self._until_left = until_left
+        self._leaves = leaves
         self._key = key
         self._secret = Secret.of(key)
         self._shards = shards
@@ -85,32 +110,52 @@ class SparkTexts:
         """
         return self.streams, FindNgrams(listed.levels)
 
-    def first(self, plan: Plan) -> tuple[Level, tuple[str, ...]]:
+    def first(self, plan: Plan) -> tuple[Level, tuple[str, ...]] | int:
         """Release single tokens.
 
         Guarantees: those of rounds.selected.
         """
         read = TokenReader(plan.algorithm.bounding)
-        with rounds.selected(self.streams, mechanism_for(plan), read, self._key, self._shards, grouped=True) as chosen:
+        selecting = rounds.selected(self.streams, mechanism_for(plan), read, self._key, self._shards, grouped=True)
+        if self._leaves == 1:
+            return self._leave(selecting)
+        with selecting as chosen:
             words = collected(chosen)
         return level_of_tokens(words, self._key), tuple(word.decode() for word in words)
 
-    def later(self, plan: LengthPlan, threshold: float, marks: Uint64s, levels: tuple[Level, ...]) -> Uint64s:
+    def later(self, plan: LengthPlan, threshold: float, marks: Uint64s, levels: tuple[Level, ...]) -> Uint64s | int:
         """Release n-grams one longer than the last of the levels.
 
         Guarantees:
         - what comes out was kept by somebody and passed, or is marked and was kept by nobody;
         - given the levels, one user moves the sums by at most 1 in l2 norm.
         """
-        read, mechanism = PairReader(plan, levels), plan.mechanism(threshold)
+        selecting = self._selected(PairReader(plan, levels), plan.mechanism(threshold), marks)
+        if self._leaves == plan.length:
+            return self._leave(selecting)
+        with selecting as chosen:
+            return np.sort(pairs_of(collected(chosen)))
+
+    def _leave(self, selecting: contextlib.AbstractContextManager[DataFrame]) -> int:
+        """Compute what is released once, and keep it on the executors until the reading is left; return how many."""
+        left = self._until_left.enter_context(selecting).persist()
+        self._until_left.enter_context(dropped_after(left))
+        self.left = left
+        count: int = cleanly(left.count)
+        return count
+
+    @contextlib.contextmanager
+    def _selected(self, read: PairReader, mechanism: Mechanism, marks: Uint64s) -> Iterator[DataFrame]:
+        """Give the pairs of released n-grams as one column, `item`; drop on leaving what was kept for them."""
         spark = self.streams.sparkSession
-        marked = spark.range(0, 1, 1, 1).mapInArrow(guarded(EmitMarks(marks, levels, self._secret)), MARKS)
+        marked = spark.range(0, 1, 1, 1).mapInArrow(guarded(EmitMarks(marks, read.levels, self._secret)), MARKS)
         if rounds.is_order_free(mechanism):
-            return pairs_of(collected(self._by_shares(mechanism, read, marked)))
+            yield self._by_shares(mechanism, read, marked)
+            return
         task = CutIntoPieces(read, mechanism.bounding, self._secret, self._shards)
         with rounds.cut_into_pieces(self.streams, task) as pieces, dropped_after() as kept:
             passed = rounds.run_rounds(pieces, mechanism, self._secret, self._shards, kept)
-            return pairs_of(collected(with_marks(pieces, passed, marked)))
+            yield with_marks(pieces, passed, marked)
 
     def _by_shares(self, mechanism: Mechanism, read: PairReader, marked: DataFrame) -> DataFrame:
         given = self.streams.mapInArrow(guarded(WeighRows(read, mechanism, self._secret)), rounds.GIVEN)
@@ -120,7 +165,7 @@ class SparkTexts:
         )
         naming = PairNames(read.levels)
         decide = Decide(mechanism, self._secret, 0, 1, naming=naming, marked=True)
-        return rounds.added_up(both, "item").mapInArrow(guarded(decide), rounds.RELEASED)
+        return rounds.added_up(both, "item").mapInArrow(guarded(decide), rounds.RELEASED).toDF("item")
 
 
 def with_marks(pieces: DataFrame, passed: DataFrame, marked: DataFrame) -> DataFrame:
@@ -137,9 +182,23 @@ def with_marks(pieces: DataFrame, passed: DataFrame, marked: DataFrame) -> DataF
     return known.filter(f"what & {PASSED} != 0 or what = {MARKED}").select("item")
 
 
+def spell_ngrams(left: DataFrame, levels: tuple[Level, ...], ngrams: Sequence[tuple[str, int]]) -> DataFrame:
+    """Return the n-grams that were left on the executors as rows to be written (item, length); the others are public.
+
+    levels, ngrams: all shorter ones, as numbers and as texts with their lengths, in the same order.
+    """
+    if not levels:
+        # subtle: a plain 1 is never null, and the files would say so, unlike those of other releases.
+        return left.selectExpr("cast(item as string) as item", "if(item is null, null, 1) as length")
+    by_length = itertools.groupby(ngrams, key=lambda ngram: ngram[1])
+    texts = {length: tuple(text for text, _ in some) for length, some in by_length}
+    below = levels[-1]
+    return left.mapInArrow(guarded(SpellPairs(texts[below.length], texts[1], below.last, below.length + 1)), SPELLED)
+
+
 def pairs_of(names: list[bytes]) -> Uint64s:
-    """Return the pairs of these names, rising: uint64[n]."""
-    return np.sort(np.frombuffer(b"".join(names), "<u8").astype(np.uint64))
+    """Return the pairs of these names: uint64[n]."""
+    return np.frombuffer(b"".join(names), "<u8").astype(np.uint64)
 
 
 def level_of_tokens(words: list[bytes], key: RunKey) -> Level:
@@ -308,5 +367,28 @@ class PairNames:
         Guarantees: those of pair_digests.
         """
         names = batch.column("item").cast(pa.binary())
-        pairs = np.frombuffer(b"".join(names.to_pylist()), "<u8").astype(np.uint64)
-        return names, pair_digests(pairs, self.levels[0], self.levels[-1], key)
+        return names, pair_digests(pairs_of(names.to_pylist()), self.levels[0], self.levels[-1], key)
+
+
+@dataclass(frozen=True)
+class SpellPairs:
+    """(item: pair) of released n-grams of a length -> (item, length); all that it is given is public.
+
+    texts, words: the n-grams one shorter, and the tokens; last: int32[texts], their last tokens.
+    """
+
+    texts: tuple[str, ...]
+    words: tuple[str, ...]
+    last: Int32s
+    length: int
+
+    def __call__(self, batches: Batches) -> Batches:
+        """Run the task.
+
+        Guarantees: n-grams are put together from released ones, and nothing else comes out.
+        """
+        for batch in batches:
+            prefixes, suffixes = halves(pairs_of(batch.column("item").to_pylist()))
+            items = pa.array(longer_texts(self.texts, self.words, prefixes, self.last[suffixes]), pa.string())
+            lengths = pa.array(np.full(batch.num_rows, self.length, np.int32))
+            yield pa.record_batch({"item": items, "length": lengths})
