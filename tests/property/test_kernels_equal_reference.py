@@ -282,7 +282,15 @@ digest_words = st.integers(0, 3) | st.integers(2**64 - 2, 2**64 - 1)
 @given(st.lists(st.tuples(digest_words, digest_words), max_size=8))
 def test_digests_are_ordered_by_both_words(pairs):
     digests = np.array(pairs, np.uint64).reshape(-1, 2)
-    by_first = np.argsort(digests[:, 0])
-    first = [pair[0] for pair in pairs]
-    assert grouping.has_ties(digests, by_first) == (len(set(first)) < len(first))
-    assert [pairs[place] for place in digest_order(digests)] == sorted(pairs)
+    order = np.empty(len(pairs), np.int64)
+    grouping.order_by_digest(digests, order)
+    assert order.tolist() == sorted(range(len(pairs)), key=lambda place: (pairs[place], place))
+    assert digest_order(digests).tolist() == order.tolist()
+
+
+@given(st.lists(st.integers(0, 20), max_size=60), st.randoms(use_true_random=False))
+def test_order_by_size(sizes, random):
+    order = list(range(len(sizes)))
+    random.shuffle(order)
+    found = grouping.order_by_size(np.array(sizes, np.int64), np.array(order, np.int64), max(sizes, default=0))
+    assert found.tolist() == sorted(order, key=lambda user: sizes[user])

@@ -134,12 +134,53 @@ def split_rows(users: Int32s, items: Int32s, parts: int, packed: Uint64s) -> Int
 
 
 @kernel
-def has_ties(digests: Uint64s, order: Int64s) -> bool:
-    """Say whether two of the digests: uint64[n, 2], put in order: int64[n] by their first words, share that word.
+def order_by_digest(digests: Uint64s, order: Int64s) -> None:
+    """Write the places of digests: uint64[n, 2] in their rising order: int64[n]. In-place on order.
 
-    Guarantees: nothing is changed.
+    The first word, of which as many bits as fit stand above the place, is sorted by digits; where these bits are the
+    same, which is rare, whole digests are compared.
+
+    Guarantees: the order depends on the digests alone, if no two are the same.
     """
-    for i in range(1, len(order)):
-        if digests[order[i], 0] == digests[order[i - 1], 0]:
-            return True
-    return False
+    count = len(digests)
+    bits = 1
+    while count >> bits:
+        bits += 1
+    low = np.uint64((1 << bits) - 1)
+    packed, other = np.empty(count, np.uint64), np.empty(count, np.uint64)
+    for place in range(count):
+        packed[place] = (digests[place, 0] & ~low) | np.uint64(place)
+    for digit in range(bits, 64, DIGIT):
+        if sort_digit(packed, other, digit):
+            packed, other = other, packed
+    for at in range(count):
+        own = np.int64(packed[at] & low)
+        to = at
+        while to > 0 and (packed[to - 1] ^ packed[at]) & ~low == np.uint64(0):
+            before = order[to - 1]
+            if digests[before, 0] < digests[own, 0] or (
+                digests[before, 0] == digests[own, 0] and digests[before, 1] <= digests[own, 1]
+            ):
+                break
+            order[to] = before
+            to -= 1
+        order[to] = own
+
+
+@kernel
+def order_by_size(sizes: Int64s, order: Int64s, most: int) -> Int64s:
+    """Return `order`: int64[users] by sizes: int64[users], each at most `most`; users of the same size stay in order.
+
+    Guarantees: nothing but sizes and the order is looked at.
+    """
+    heads = np.zeros(most + 2, np.int64)
+    for size in sizes:
+        heads[size + 1] += 1
+    for size in range(most + 1):
+        heads[size + 1] += heads[size]
+    sorted_ = np.empty(len(order), np.int64)
+    for user in order:
+        size = sizes[user]
+        sorted_[heads[size]] = user
+        heads[size] += 1
+    return sorted_

@@ -137,7 +137,7 @@ def canonical_table(
         normal.close()
         offsets, data = normal.buffers()
     digests = digests_in_threads(key, Purpose.ITEM, offsets, data, threads)
-    order = digest_order(digests, threads)
+    order = digest_order(digests)
     digests = digests[order]
     strings = pa.LargeStringArray.from_buffers(len(order), pa.py_buffer(offsets), pa.py_buffer(data))
     new_offsets, new_data = string_buffers(strings.take(as_arrow(order)))

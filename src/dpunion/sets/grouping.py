@@ -10,7 +10,7 @@ import numpy as np
 from dpunion.algorithms import Bounding, UserOrder
 from dpunion.contributions import Bools, Contributions, Int32s, Int64s, ItemTable, Uint32s, Uint64s, offsets_of
 from dpunion.kernels.bounding import drop_items, gather_users, keep_random
-from dpunion.kernels.grouping import count_blocks, group_block, has_ties, pack_rows
+from dpunion.kernels.grouping import count_blocks, group_block, order_by_digest, order_by_size, pack_rows
 from dpunion.randomness import Purpose, RunKey
 from dpunion.sets.spill import RowStore, SpilledPart
 from dpunion.threads import usable_cores, work_in_threads
@@ -62,7 +62,7 @@ def lay_out_users(
     order: int64[users]; offsets: int64[users+1]; items: int32[pairs].
     Guarantees: those of visiting_order; each user's items stay together and in order.
     """
-    order = visiting_order(sizes, user_digests, user_order, threads)
+    order = visiting_order(sizes, user_digests, user_order)
     offsets = offsets_of(sizes[order])
     items = np.empty(int(offsets[-1]), np.int32)
 
@@ -280,38 +280,20 @@ def block_shift(users: int, rows: int, item_bits: int) -> int:
     return fitting if 0 <= fitting < shift and users >> fitting < MOST_BLOCKS else shift
 
 
-def visiting_order(sizes: Int64s, user_digests: Uint64s, user_order: UserOrder, threads: int = 1) -> Int64s:
+def visiting_order(sizes: Int64s, user_digests: Uint64s, user_order: UserOrder) -> Int64s:
     """Return the users in visiting order: int64[users]. Their keyed digests are the random order.
 
     Guarantees: each sort key is a function of that user's own data and the run key, so adding a user never
     reorders the others.
     """
-    order = digest_order(user_digests, threads)
+    order = digest_order(user_digests)
     if user_order is UserOrder.SMALLEST_FIRST:
-        # subtle: numpy sorts 16-bit keys stably by radix, in linear time; max_items_per_user is far below 2^16.
-        small = sizes[order].astype(np.uint16) if int(sizes.max(initial=0)) < 2**16 else sizes[order]
-        order = order[np.argsort(small, kind="stable")]
+        order = order_by_size(sizes, order, int(sizes.max(initial=0)))
     return order
 
 
-def digest_order(digests: Uint64s, threads: int = 1) -> Int64s:
-    """Return the places of 128-bit digests in rising order: int64[n]; the second word is looked at when it matters.
-
-    Each of some threads sorts those whose first word is in its share of all words.
-    """
-    words = digests[:, 0]
-    firsts = [np.uint64((part << 64) // threads) for part in range(threads)]
-    shares: list[Int64s] = [np.empty(0, np.int64)] * threads
-
-    def sort_share(part: int) -> None:
-        mine = words >= firsts[part]
-        if part + 1 < threads:
-            mine &= words < firsts[part + 1]
-        places = np.flatnonzero(mine)
-        shares[part] = places[np.argsort(words[places])]
-
-    work_in_threads(sort_share, range(threads))
-    order = np.concatenate(shares)
-    if has_ties(digests, order):
-        return np.lexsort((digests[:, 1], digests[:, 0]))
+def digest_order(digests: Uint64s) -> Int64s:
+    """Return the places of 128-bit digests in rising order: int64[n]."""
+    order = np.empty(len(digests), np.int64)
+    order_by_digest(digests, order)
     return order
