@@ -56,7 +56,8 @@ class HalfwayMechanism(DescentMechanism):
 
 def halfway(plan):
     chosen = plan.algorithm
-    return HalfwayMechanism(Norm.L2, plan.cutoff, chosen.passes, chosen.bounding, coins_for(plan), plan.sensitivity)
+    visits = chosen.visits(plan.scale, plan.threshold)
+    return HalfwayMechanism(Norm.L2, visits, chosen.bounding, coins_for(plan), plan.sensitivity)
 
 
 @pytest.fixture
@@ -87,7 +88,7 @@ def test_it_is_planned_by_name_and_released_on_both_engines(careful):
 
 def test_the_audit_looks_at_it_as_the_engines_run_it(careful):
     plan = dpunion.plan(careful, epsilon=BUDGET.epsilon, delta=BUDGET.delta)
-    subject = Subject("careful", descent(mechanism_for(plan)), Norm.L2, 1.0, plan.cutoff, 5)
+    subject = Subject("careful", descent(mechanism_for(plan), plan.cutoff), Norm.L2, 1.0, plan.cutoff, 5)
     assert not search_policy(subject, seconds=1.0, seed=1).violations
     report = audit_release([careful], epsilon=1.0, delta=0.01, trials=2_000)
     assert not report.violations

@@ -294,6 +294,7 @@ def test_plan_takes_the_parameters():
         "cutoff_margin": 4.0,
         "passes": 2,
         "user_order": "smallest-first",
+        "reserve": 0.0,
     }
 
 
