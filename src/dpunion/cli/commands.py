@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import os
 import re
 import sys
@@ -76,6 +77,16 @@ for commands in (app, ledger_app, audit_app, lab_app):
             complete_choices(command.callback)
 
 
+def with_command(name: list[str]) -> typer.Typer:
+    """Return all commands, or the one with this name: putting the options of all of them together takes a while."""
+    found = [command for command in app.registered_commands if [command.name] == name]
+    if not found:
+        return app
+    alone = copy.copy(app)
+    alone.registered_commands, alone.registered_groups = found, []
+    return alone
+
+
 def run() -> object:
     """Run the command that the arguments name; return its exit code."""
     try:
@@ -88,10 +99,11 @@ def run() -> object:
 
 def _run() -> object:
     """Run the command; with --json a mistake in the options themselves is JSON too."""
+    named = with_command(sys.argv[1:2])
     if "--json" not in sys.argv[1:]:
-        return app()
+        return named()
     try:
-        return app(standalone_mode=False)
+        return named(standalone_mode=False)
     except Exception as mistake:
         told = getattr(mistake, "format_message", None)  # typer's mistakes of usage, whose class has no public name
         if told is None:
