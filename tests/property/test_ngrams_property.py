@@ -113,10 +113,10 @@ def held_pairs(database, released, length, limit, order=UserOrder.RANDOM):
     codes = positions(stream, grams)
     offsets = np.empty_like(stream.offsets)
     codes = codes[: compact(stream.offsets, codes, offsets)]
-    paired_codes, pairs = pair_grams(codes, KEY)
+    pairs = pair_grams(codes, KEY)
     table = pair_table(pairs, pair_digests(pairs, levels[0], levels[-1], KEY))
     data = bound_stream(
-        stream, offsets, paired_codes, table, KEY, bound_round=length, max_items_per_user=limit, user_order=order
+        stream.user_digests, offsets, codes, table, KEY, bound_round=length, max_items_per_user=limit, user_order=order
     )
     shorter = grams[-1]
     prefixes, suffixes = halves(pairs)
@@ -286,7 +286,8 @@ def test_places_among_the_released(have, ask):
 def test_many_pairs_are_numbered_across_growing_tables(threads):
     grams = np.random.default_rng(2).integers(-1, 300, 60_000).astype(np.int32)
     grams[-1] = -1
-    codes, pairs = pair_grams(grams, KEY, threads)
+    codes = grams.copy()
+    pairs = pair_grams(codes, KEY, threads)
     both = (grams[:-1] >= 0) & (grams[1:] >= 0)
     expected = np.full(len(grams), -1, np.int64)
     raw = (grams[:-1].astype(np.int64) << 32) | grams[1:].astype(np.int64)

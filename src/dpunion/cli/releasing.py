@@ -193,15 +193,6 @@ def release_command(
     tuning: AlgorithmOptions,
     counting: CountOptions,
     engine: EngineOptions,
-    memory_limit: Annotated[
-        str | None,
-        typer.Option(
-            "--memory-limit",
-            help="For example 2GB; beyond it rows wait on disk, privately.",
-            rich_help_panel=DATA,
-            show_default=False,
-        ),
-    ] = None,
     out_folder: OutFolder = None,
     unsafe_test_key: TestKey = None,
     config: Config = None,
@@ -212,7 +203,7 @@ def release_command(
         raise BadParameter(
             "--out-folder leaves the items on the cluster.", "Leave out --out and --json, or use only them."
         )
-    own = {"memory_limit": memory_limit, "unsafe_test_key": unsafe_test_key, "out_folder": out_folder}
+    own = {"unsafe_test_key": unsafe_test_key, "out_folder": out_folder}
     _make(
         (reading, privacy, texts, output, ledger, engine, counting, about),
         items.values() | own,
@@ -283,7 +274,7 @@ def _make(groups: Groups, own: dict[str, Any], config: Path | None, *, algorithm
     source, charge, told = engine.source(reading), ledger.charge(), about.about()
     asked |= {"null_users": reading.null_users, "normalize": own["normalize"], "sort": output.sort}
     try:
-        with engine.running(own.get("memory_limit"), overwrite=output.force) as run:
+        with engine.running(overwrite=output.force) as run:
             made = release(
                 source,
                 user=reading.user,

@@ -96,7 +96,7 @@ def test_on_spark_an_interrupt_knows_the_stage_too():
 
     @answers.answering
     def command(ledger):
-        with EngineOptions(engine="spark").running(None, overwrite=False) as run:
+        with EngineOptions(engine="spark").running(overwrite=False) as run:
             run.tell("writing")
             raise KeyboardInterrupt
 
