@@ -1,6 +1,7 @@
 """N-grams on random small texts: kernels and candidates equal their readable twins, and neighbours stay near."""
 
 import math
+from unittest import mock
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +21,7 @@ from dpunion.ngrams.candidates import Candidates, Level, halves, places_in, unsu
 from dpunion.ngrams.lengths import _level_of, pair_digests, pair_table
 from dpunion.ngrams.plans import LengthPlan, Ngrams, plan_ngrams
 from dpunion.randomness import RunKey
+from dpunion.sets import spill
 from dpunion.sets.encoding import Normalization, encode
 from dpunion.sets.streams import bound_stream, encode_ngrams, pair_grams, read_tokens
 from dpunion.splitting import Splitting
@@ -158,6 +160,42 @@ def test_all_lengths_as_one_set_equal_ready_items(database, lengths, limit):
     assert ours.table.digests.tolist() == ready.table.digests.tolist()
     # Users whose texts are too short for any n-gram are users without items here, and no users there.
     assert [s for s in sets(ours) if s] == sets(ready)
+
+
+def texts_of(stream):
+    """Return each user's documents, in any order: digest -> sorted lists of tokens."""
+    label, found = names(stream.table), {}
+    for user, digest in enumerate(stream.user_digests.tolist()):
+        tokens = stream.tokens[stream.offsets[user] : stream.offsets[user + 1]].tolist()
+        ends = [at for at, token in enumerate(tokens) if token < 0]
+        starts = [0, *(end + 1 for end in ends)]
+        assert starts.pop() == len(tokens), "the last document has an end"
+        found[tuple(digest)] = sorted([label[t] for t in tokens[a:b]] for a, b in zip(starts, ends, strict=True))
+    return found
+
+
+@given(
+    database=databases,
+    stop_words=st.sampled_from([(), ("a",), ("a", "b", "c")]),
+    threads=st.sampled_from([1, 2, 4]),
+    limit=st.sampled_from([8, 200]),
+)
+def test_texts_that_wait_on_disk_are_the_same_texts(database, stop_words, threads, limit):
+    how = Splitting(stop_words=stop_words)
+
+    def made(**options):
+        stream = read_tokens(batches(database, rows=2), KEY, how, Normalization.NFC, **options)
+        bounds = {"shortest": 1, "longest": 3, "max_items_per_user": 4, "user_order": UserOrder.SMALLEST_FIRST}
+        ngrams = encode_ngrams(batches(database, rows=2), KEY, splitting=how, **bounds, **options)
+        parts = (ngrams.offsets, ngrams.items, ngrams.user_digests, ngrams.table.data, ngrams.table.digests)
+        return texts_of(stream), [part.tolist() for part in parts]
+
+    expected = made(threads=1)
+    # Few parts, so that each has several users.
+    with mock.patch.object(spill, "PARTS", 3):
+        assert made(memory_limit=limit, threads=threads) == expected
+    written = [[t for t in text if t not in stop_words] for texts in database.values() for text in texts]
+    assert sorted(text for texts in expected[0].values() for text in texts) == sorted(filter(None, written))
 
 
 @given(
