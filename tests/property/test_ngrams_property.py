@@ -21,7 +21,7 @@ from dpunion.ngrams.candidates import Candidates, Level, halves, places_in, unsu
 from dpunion.ngrams.lengths import _level_of, pair_digests, pair_table
 from dpunion.ngrams.plans import LengthPlan, Ngrams, plan_ngrams
 from dpunion.randomness import RunKey
-from dpunion.sets import spill
+from dpunion.sets import spill, streams
 from dpunion.sets.encoding import Normalization, encode
 from dpunion.sets.streams import bound_stream, encode_ngrams, pair_grams, read_tokens
 from dpunion.splitting import Splitting
@@ -191,8 +191,8 @@ def test_texts_that_wait_on_disk_are_the_same_texts(database, stop_words, thread
         return texts_of(stream), [part.tolist() for part in parts]
 
     expected = made(threads=1)
-    # Few parts, so that each has several users.
-    with mock.patch.object(spill, "PARTS", 3):
+    # Few parts, so that each has several users; sets are made of some of them at a time.
+    with mock.patch.object(spill, "PARTS", 3), mock.patch.object(streams, "CODES_AT_ONCE", 6):
         assert made(memory_limit=limit, threads=threads) == expected
     written = [[t for t in text if t not in stop_words] for texts in database.values() for text in texts]
     assert sorted(text for texts in expected[0].values() for text in texts) == sorted(filter(None, written))

@@ -12,6 +12,7 @@ import numpy as np
 from dpunion.algorithms import MAX_ITEMS, UserOrder
 from dpunion.contributions import Bools, Contributions, Int32s, Int64s, ItemTable, Uint8s, Uint64s, offsets_of
 from dpunion.errors import BadSource
+from dpunion.kernels.bounding import gather_users
 from dpunion.kernels.ngrams import (
     END,
     FREE,
@@ -36,6 +37,7 @@ from dpunion.splitting import Splitting, Tokenizer, documents, left_to_spell, un
 from dpunion.threads import usable_cores, work_in_threads
 
 SMALLEST_TABLE = 1 << 12
+CODES_AT_ONCE = 1 << 22
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
@@ -236,18 +238,30 @@ def bound_stream(
     - duplicates are dropped before anything is bounded;
     - what a user keeps, and where the user stands, depends on that user's own codes and the key alone.
     """
-    users = len(offsets) - 1
-    grouped = codes if used_up else np.empty(int(np.count_nonzero(codes >= 0)), np.int32)
-    starts = np.empty(users + 1, np.int64)
-    collect(offsets, codes, starts, grouped)
-    sizes = np.zeros(users, np.int64)
-    count = threads or usable_cores()
-    work_in_threads(
-        lambda some: sort_unique(starts, grouped, sizes, some.start, some.stop), heavy_ranges(starts[1:], count)
-    )
-    bound_sets(starts[:-1], grouped, sizes, user_digests, table.digests, key, max_items_per_user, count, bound_round)
-    order, new_offsets, items = lay_out_users(starts, sizes, grouped, user_digests, user_order, count)
+    count, users = threads or usable_cores(), len(offsets) - 1
+    # subtle: some users at a time, behind what the users before them keep: of `kept` no more than that is ever written.
+    kept = codes if used_up else np.empty(int(np.count_nonzero(codes >= 0)), np.int32)
+    starts, sizes, placed = np.empty(users, np.int64), np.empty(users, np.int64), 0
+    for some in heavy_ranges(offsets[1:], 1 + len(codes) // CODES_AT_ONCE):
+        mine, grouped = slice(some.start, some.stop), kept[placed:]
+        ends, own = np.empty(len(some) + 1, np.int64), sizes[mine]
+        collect(offsets[some.start : some.stop + 1], codes, ends, grouped)
+        _sort_sets(ends, grouped, own, count)
+        digests = user_digests[mine]
+        bound_sets(ends[:-1], grouped, own, digests, table.digests, key, max_items_per_user, count, bound_round)
+        squeezed = offsets_of(own)
+        gather_users(ends, grouped, np.arange(len(some)), squeezed, grouped)
+        starts[mine] = placed + squeezed[:-1]
+        placed += int(squeezed[-1])
+    order, new_offsets, items = lay_out_users(starts, sizes, kept, user_digests, user_order, count)
     return Contributions(new_offsets, items, table, user_digests[order], max_items_per_user)
+
+
+def _sort_sets(ends: Int64s, grouped: Int32s, sizes: Int64s, threads: int) -> None:
+    """Sort each user's codes and drop repeats, in some threads; as `sort_unique`."""
+    work_in_threads(
+        lambda some: sort_unique(ends, grouped, sizes, some.start, some.stop), heavy_ranges(ends[1:], threads)
+    )
 
 
 def encode_ngrams(
