@@ -187,7 +187,8 @@ def test_texts_of_every_tokenizer_wait_on_disk_and_stay_the_same(form, options, 
     assert spilled
 
 
-def test_a_limit_is_refused_on_spark_before_it_starts():
-    options = {"user": "user", "item": "item", "epsilon": 1.0, "delta": 1e-6}
-    with pytest.raises(dpunion.BadParameter, match="memory limit cannot be kept on Spark"):
+@pytest.mark.parametrize("asked", [{"item": "item"}, {"text": "item", "algorithm": Ngrams()}], ids=["items", "n-grams"])
+def test_a_limit_is_refused_on_spark_before_it_starts(asked):
+    options = {"user": "user", "epsilon": 1.0, "delta": 1e-6, **asked}
+    with pytest.raises(dpunion.BadParameter, match="memory limit cannot be kept on Spark: memory is the cluster's"):
         dpunion.release(SparkSource(("none.parquet",), "local[1]", ()), run=Run(memory_limit="200MB"), **options)
