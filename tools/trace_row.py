@@ -23,7 +23,18 @@ from typing import Any
 
 USER, ITEM = "canary-user-17", "canary-item-23"
 TEXTS = (USER.encode(), ITEM.encode())
-HOLDERS = {"Contributions", "RowStore", "Sets", "Part", "Weights", "State", "Stored", "ItemTable", "StringTable"}
+HOLDERS = {
+    "Contributions",
+    "RowStore",
+    "TextStore",
+    "Sets",
+    "Part",
+    "Weights",
+    "State",
+    "Stored",
+    "ItemTable",
+    "StringTable",
+}
 """Objects in which the row is a number."""
 DEEPEST = 3
 

@@ -101,10 +101,10 @@ class Charge:
 class Run:
     """How a release is run. Nothing here changes what is guaranteed.
 
-    memory_limit: bytes, or text like "2GB" (a share of the machine when left out); beyond it rows wait in nameless
-    private files. threads: how many work at a time, one for each usable core when left out; they change nothing.
-    shards: on Spark, among how many a policy's users are spread. progress: is told the stage. overwrite: outputs may be
-    replaced. about: title, owner and note, for the release, its page and the ledger.
+    memory_limit: bytes, or text like "2GB" (a share of the machine when left out); beyond it rows and texts wait in
+    nameless private files. threads: how many work at a time, one for each usable core when left out; they change
+    nothing. shards: on Spark, among how many a policy's users are spread. progress: is told the stage. overwrite:
+    outputs may be replaced. about: title, owner and note, for the release, its page and the ledger.
     """
 
     memory_limit: int | str | None = None

@@ -45,6 +45,18 @@ PEOPLE, FILES = 150, 3
 POPULAR = tuple(sorted(f"popular-{i:02}-" + "long" * 40 for i in range(8)))
 CANARY = re.compile(rb"canary", re.IGNORECASE)
 OPTIONS = ("--user", "who", "--item", "what", "-a", "weighted-gaussian", "-e", "8", "-d", "1e-12")
+# Each text is one word, so that n-grams are the same items, by other ways.
+AS_TEXTS = ("--user", "who", "--text", "what", "--tokenizer", "whitespace", "-e", "8", "-d", "1e-12")
+GAUSSIAN = "weighted-gaussian"
+ASKED = {
+    "items": ("release", *OPTIONS),
+    "one set": ("release", *AS_TEXTS, "--ngrams", "1-2", "-a", GAUSSIAN),
+    "length by length": (
+        *("ngrams", *AS_TEXTS, "--longest", "2", "--first", GAUSSIAN, "--later", GAUSSIAN),
+        *("--spurious-rate", "1e-6"),
+    ),
+}
+NGRAMS = tuple(ASKED)[1:]
 CHARGE = 8 * 10**9
 PARTS = 8  # spill files: fewer than usual, for speed
 PATIENCE = 100
@@ -93,6 +105,9 @@ def warm_up():
         writer(released, io.BytesIO())
     with spill.RowStore(8) as store:
         store.append(np.zeros(9, np.int32), np.zeros(9, np.int32))
+    one = {"user": "who", "epsilon": 8.0, "delta": 1e-12, "normalize": "nfc"}
+    for options in ({"item": dpunion.Words("what", lengths="1-2")}, {"text": "what", "algorithm": dpunion.Ngrams()}):
+        dpunion.release(table_of(rows_of(0)), **one, **options)
     with open(os.devnull, "w") as nowhere, contextlib.redirect_stderr(nowhere), contextlib.suppress(SystemExit):
         dpunion.cli.app(["release", "/nonexistent.parquet", *OPTIONS])
     gc.freeze()  # what is loaded stays shared between the forks
@@ -192,6 +207,7 @@ def record(tell):
 
     wrap("dpunion.ledger.ledgers.Reservation.start_reading", after=lambda: tell("started"))
     wrap("dpunion.engines.local.engine.encode", before=lambda: tell("reading"))
+    wrap("dpunion.sets.streams.number_texts", before=lambda: tell("reading"))
     named = files._name
 
     def telling(descriptor, source, folder, name, **options):
@@ -208,13 +224,13 @@ def record(tell):
 
     wrap_sql(committed)
     spill.PARTS = PARTS
-    real = spill.RowStore.__init__
+    real = spill.WaitingStore.__init__
 
     def waiting_on_disk(self, memory_limit=None):
         real(self, memory_limit)
-        self.most_rows = 100
+        self.most_bytes = 800
 
-    spill.RowStore.__init__ = waiting_on_disk
+    spill.WaitingStore.__init__ = waiting_on_disk
     rehearsing.rehearse = lambda _plan: None  # the faults are for the release itself
 
 
@@ -415,7 +431,7 @@ class Fault:
 
     fault: what the child arms. codes: the exit codes permitted, the negative number of a signal. prepare: damages the
     place before the run. stays_charged: the charge may stay although nothing was read. fewer: the damaged input cannot
-    be told from a shorter one, so fewer items are correct too.
+    be told from a shorter one, so fewer items are correct too. asked: which of ASKED is run.
     """
 
     name: str
@@ -427,6 +443,7 @@ class Fault:
     stays_charged: bool = False
     fewer: bool = False
     more: tuple[str, ...] = ()
+    asked: str = "items"
 
 
 E, L = "dpunion.engines.local.engine", "dpunion.ledger.ledgers"
@@ -447,8 +464,8 @@ BOUNDARIES = [
     ("dpunion.reading.cleaning.Cleaner.clean", "before", 1),
     ("dpunion.reading.cleaning.Cleaner.clean", "before", 2),
     ("dpunion.reading.cleaning.Cleaner.clean", "after", 3),
-    ("dpunion.sets.spill.RowStore._spill", "before", 1),
-    ("dpunion.sets.spill.RowStore._spill", "after", 2),
+    ("dpunion.sets.spill.WaitingStore._spill", "before", 1),
+    ("dpunion.sets.spill.WaitingStore._spill", "after", 2),
     ("dpunion.sets.encoding.group_rows", "before", 1),
     ("dpunion.sets.encoding.group_rows", "after", 1),
     (f"{E}.encode", "after", 1),
@@ -470,6 +487,14 @@ BOUNDARIES = [
     (f"{L}.Reservation.settle", "after", 1),
     ("dpunion.cli.releasing.record_configuration", "before", 1),
     ("dpunion.cli.releasing.record_configuration", "after", 1),
+]
+# Those of texts, where n-grams part from items.
+TEXT_BOUNDARIES = [
+    ("dpunion.sets.streams.number_texts", "before", 1),
+    ("dpunion.sets.spill.WaitingStore._spill", "before", 1),
+    ("dpunion.sets.spill.WaitingStore._spill", "after", 2),
+    ("dpunion.sets.streams.lay_out_texts", "before", 1),
+    ("dpunion.sets.streams.lay_out_texts", "after", 1),
 ]
 STATEMENTS = [
     ("before", "BEGIN", "writing"),
@@ -564,6 +589,23 @@ def error_faults():
     yield Fault(
         "a quoting error of a reader", (1, 3), ("at", "dpunion.reading.spelling.Column.text", "before", 2, "quoting")
     )
+
+
+def ngram_faults():
+    spilling = [
+        ("at", "dpunion.sets.spill.nameless_file", "before", 5),
+        ("at", "dpunion.sets.spill.split_rows", "after", 2),
+    ]
+    for asked in NGRAMS:
+        for path, moment, nth in TEXT_BOUNDARIES:
+            for what, codes in (("SIGKILL", (KILLED,)), ("SIGINT", INTERRUPTED), ("MemoryError", (3,))):
+                name = f"{asked}: {what} {moment} {short(path)} {nth}"
+                yield Fault(name, codes, ("at", path, moment, nth, what), old=True, asked=asked)
+        for at in spilling:
+            for what in ("ENOSPC", "EIO", "EMFILE"):
+                yield Fault(f"{asked}: {what} {at[2]} {short(at[1])}", (4,), (*at, what), asked=asked)
+        full = f"{asked}: a temporary disk of 4 kB"
+        yield Fault(full, (4,), prepare=lambda at: at.small_disk(at.temporary, 4), asked=asked)
 
 
 def ledger_faults():
@@ -705,7 +747,8 @@ def surrounding_faults():
 
 
 def all_faults():
-    found = [*death_faults(), *error_faults(), *ledger_faults(), *input_faults(), *surrounding_faults()]
+    found = [*death_faults(), *error_faults(), *ngram_faults()]
+    found += [*ledger_faults(), *input_faults(), *surrounding_faults()]
     assert len({fault.name for fault in found}) == len(found)
     return found
 
@@ -731,7 +774,8 @@ class Place:
         book.create_dataset("people", 100, 0.5)
         book.create_dataset("spare", 100, 0.5)
 
-    def aim(self, suffix):
+    def aim(self, suffix, asked="items"):
+        self.asked = asked
         self.target = self.out / f"vocabulary{suffix}"
         self.record = self.out / f"vocabulary{suffix}.private.toml"
 
@@ -778,7 +822,8 @@ class Place:
         where = ("--ledger", str(self.ledger), *(() if "--dataset" in more else ("--dataset", "people")))
         force = () if "--no-force" in more else ("--force",)
         rest = [word.replace("{out}", str(self.out)) for word in more if word != "--no-force"]
-        return ["release", *map(str, self.parts), *OPTIONS, *where, "--out", str(self.target), *force, *rest]
+        command, *options = ASKED[self.asked]
+        return [command, *map(str, self.parts), *options, *where, "--out", str(self.target), *force, *rest]
 
 
 class Server:
@@ -830,6 +875,11 @@ def server(sources, tmp_path_factory):
             code, events = started.run(place, None, "--charge-again")
             assert code == 0, place.said
             assert events == CLEAN
+            assert items_in(place.target) == POPULAR
+        for asked in NGRAMS:
+            place.aim(".txt", asked)
+            code, events = started.run(place, None, "--charge-again")
+            assert (code, events) == (0, CLEAN), place.said
             assert items_in(place.target) == POPULAR
         yield started
     finally:
@@ -945,7 +995,8 @@ def place_of(fault):
     kind, *details = fault.fault or ("input",)
     if kind == "writer":
         return kind, fault.suffix
-    return (kind, *details[:-1]) if kind in {"at", "sql", "progress"} else None
+    named = () if fault.asked == "items" else (fault.asked,)
+    return (kind, *details[:-1], *named) if kind in {"at", "sql", "progress"} else None
 
 
 def first_run():
@@ -970,7 +1021,7 @@ FIRST_RUN = first_run()
     [pytest.param(fault, id=fault.name, marks=() if fault.name in FIRST_RUN else pytest.mark.full) for fault in FAULTS],
 )
 def test_a_complete_release_or_none(server, place, fault):
-    place.aim(fault.suffix)
+    place.aim(fault.suffix, fault.asked)
     if fault.old:
         place.target.write_bytes(OLD)
     fault.prepare(place)

@@ -316,7 +316,7 @@ DRIVERS = {
     "reading.stores.open_store": drive_store,
     "reading.web.fetch_file": drive_web,
     "report.charts.load_library": missing(call=lambda: charts.load_library("jinja2")),
-    "sets.spill.RowStore._spill": drive_spill,
+    "sets.spill.WaitingStore._spill": drive_spill,
     "splitting.call_arrow": driven(lambda: splitting.call_arrow(pa.array([CANARY]).cast, pa.int64())),
     "splitting.call_tokenizer": driven(lambda: splitting.call_tokenizer(tokenizer, CANARY)),
     "tokens.flat_text": driven(lambda: tokens.flat_text(bad_text())),

@@ -1,6 +1,7 @@
 """N-grams on random small texts: kernels and candidates equal their readable twins, and neighbours stay near."""
 
 import math
+from unittest import mock
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +21,7 @@ from dpunion.ngrams.candidates import Candidates, Level, halves, places_in, unsu
 from dpunion.ngrams.lengths import _level_of, pair_digests, pair_table
 from dpunion.ngrams.plans import LengthPlan, Ngrams, plan_ngrams
 from dpunion.randomness import RunKey
+from dpunion.sets import spill, streams
 from dpunion.sets.encoding import Normalization, encode
 from dpunion.sets.streams import bound_stream, encode_ngrams, pair_grams, read_tokens
 from dpunion.splitting import Splitting
@@ -113,10 +115,10 @@ def held_pairs(database, released, length, limit, order=UserOrder.RANDOM):
     codes = positions(stream, grams)
     offsets = np.empty_like(stream.offsets)
     codes = codes[: compact(stream.offsets, codes, offsets)]
-    paired_codes, pairs = pair_grams(codes, KEY)
+    pairs = pair_grams(codes, KEY)
     table = pair_table(pairs, pair_digests(pairs, levels[0], levels[-1], KEY))
     data = bound_stream(
-        stream, offsets, paired_codes, table, KEY, bound_round=length, max_items_per_user=limit, user_order=order
+        stream.user_digests, offsets, codes, table, KEY, bound_round=length, max_items_per_user=limit, user_order=order
     )
     shorter = grams[-1]
     prefixes, suffixes = halves(pairs)
@@ -158,6 +160,42 @@ def test_all_lengths_as_one_set_equal_ready_items(database, lengths, limit):
     assert ours.table.digests.tolist() == ready.table.digests.tolist()
     # Users whose texts are too short for any n-gram are users without items here, and no users there.
     assert [s for s in sets(ours) if s] == sets(ready)
+
+
+def texts_of(stream):
+    """Return each user's documents, in any order: digest -> sorted lists of tokens."""
+    label, found = names(stream.table), {}
+    for user, digest in enumerate(stream.user_digests.tolist()):
+        tokens = stream.tokens[stream.offsets[user] : stream.offsets[user + 1]].tolist()
+        ends = [at for at, token in enumerate(tokens) if token < 0]
+        starts = [0, *(end + 1 for end in ends)]
+        assert starts.pop() == len(tokens), "the last document has an end"
+        found[tuple(digest)] = sorted([label[t] for t in tokens[a:b]] for a, b in zip(starts, ends, strict=True))
+    return found
+
+
+@given(
+    database=databases,
+    stop_words=st.sampled_from([(), ("a",), ("a", "b", "c")]),
+    threads=st.sampled_from([1, 2, 4]),
+    limit=st.sampled_from([8, 200]),
+)
+def test_texts_that_wait_on_disk_are_the_same_texts(database, stop_words, threads, limit):
+    how = Splitting(stop_words=stop_words)
+
+    def made(**options):
+        stream = read_tokens(batches(database, rows=2), KEY, how, Normalization.NFC, **options)
+        bounds = {"shortest": 1, "longest": 3, "max_items_per_user": 4, "user_order": UserOrder.SMALLEST_FIRST}
+        ngrams = encode_ngrams(batches(database, rows=2), KEY, splitting=how, **bounds, **options)
+        parts = (ngrams.offsets, ngrams.items, ngrams.user_digests, ngrams.table.data, ngrams.table.digests)
+        return texts_of(stream), [part.tolist() for part in parts]
+
+    expected = made(threads=1)
+    # Few parts, so that each has several users; sets are made of some of them at a time.
+    with mock.patch.object(spill, "PARTS", 3), mock.patch.object(streams, "CODES_AT_ONCE", 6):
+        assert made(memory_limit=limit, threads=threads) == expected
+    written = [[t for t in text if t not in stop_words] for texts in database.values() for text in texts]
+    assert sorted(text for texts in expected[0].values() for text in texts) == sorted(filter(None, written))
 
 
 @given(
@@ -286,7 +324,8 @@ def test_places_among_the_released(have, ask):
 def test_many_pairs_are_numbered_across_growing_tables(threads):
     grams = np.random.default_rng(2).integers(-1, 300, 60_000).astype(np.int32)
     grams[-1] = -1
-    codes, pairs = pair_grams(grams, KEY, threads)
+    codes = grams.copy()
+    pairs = pair_grams(codes, KEY, threads)
     both = (grams[:-1] >= 0) & (grams[1:] >= 0)
     expected = np.full(len(grams), -1, np.int64)
     raw = (grams[:-1].astype(np.int64) << 32) | grams[1:].astype(np.int64)

@@ -21,8 +21,8 @@ FEWEST_TESTS = 2_700
 PUBLIC_KERNELS = {"certificates", "compiler", "normal", "unicode_words", "novelty"}
 # What a function is handed when it works on private data or with the secret key.
 SENSITIVE = re.compile(
-    r"\b(Contributions|ItemTable|Weights|RunKey|Secret|RowStore|StringTable|TokenStream|Positions|Piece|Message|Sets"
-    r"|RowBatch|Rows)\b"
+    r"\b(Contributions|ItemTable|Weights|RunKey|Secret|RowStore|TextStore|StringTable|TokenStream|Positions|Piece"
+    r"|Message|Sets|RowBatch|Rows)\b"
 )
 # The same for a method: readers and tasks are handed columns and batches of somebody's rows.
 ROWS = re.compile(

@@ -21,7 +21,7 @@ from dpunion.calibration.composition import (
     spurious_tail,
 )
 from dpunion.engines.local import texts as texts_module
-from dpunion.errors import BadParameter, CannotWrite, DamagedSource, NotPrivate, UnknownColumn
+from dpunion.errors import BadParameter, CannotWrite, DamagedSource, InternalError, NotPrivate, UnknownColumn
 from dpunion.kernels.certificates import unit_norm_delta
 from dpunion.kernels.normal import gaussian_delta
 from dpunion.ngrams import lengths
@@ -439,6 +439,25 @@ def test_sensitive_objects_show_nothing():
     stream = TokenStream(np.arange(2), np.arange(3, dtype=np.int32), None, None)
     assert repr(stream) == "TokenStream(<sensitive>)"
     assert repr(LocalTexts(stream, KEY)) == "LocalTexts(<sensitive>)"
+
+
+def test_texts_are_used_up_only_where_nobody_wants_them_again():
+    from dpunion.engines.local.texts import LocalTexts
+
+    plan = dpunion.plan(Ngrams(longest=2, first=WeightedGaussian()), epsilon=1.0, delta=1e-6)
+    batch = (pa.array(["u", "v"]), pa.array(["a b a", "b a"]))
+    stream = read_tokens([batch], KEY, Splitting(), Normalization.NFC)
+    before = stream.tokens.copy()
+    kept = LocalTexts(stream, KEY)
+    level, _ = kept.first(plan.first)
+    assert kept.positions.codes is not stream.tokens
+    assert stream.tokens.tolist() == before.tolist()
+    assert len(kept.holdings((level,)).offsets) == 3
+    used = LocalTexts(stream, KEY, used_up=True)
+    used.first(plan.first)
+    assert used.positions.codes is stream.tokens
+    with pytest.raises(InternalError, match="used up"):
+        used.holdings((level,))
 
 
 def test_only_ngrams_with_all_their_parts_can_be_asked_for():

@@ -175,16 +175,17 @@ def test_the_record_beside_an_output_says_that_spark_was_used():
     assert used == {"engine": "spark", "master": "local[2]", "shards": 4, "conf": ["spark.a=b"]}
     assert EngineOptions().values() == {}
     assert EngineOptions(threads=3).values() == {"threads": 3}
+    assert EngineOptions(memory_limit="2GB").values() == {"memory_limit": "2GB"}
 
 
 def test_threads_are_for_one_machine():
-    with EngineOptions(threads=3).running(None, overwrite=False) as run:
+    with EngineOptions(threads=3).running(overwrite=False) as run:
         assert run.threads == 3
     with pytest.raises(dpunion.BadParameter, match="--threads is not for Spark"):
         EngineOptions("spark", threads=3).check()
     with (
         pytest.raises(dpunion.BadParameter, match="'threads' parameter"),
-        EngineOptions(threads=0).running(None, overwrite=False),
+        EngineOptions(threads=0).running(overwrite=False),
     ):
         pass
 

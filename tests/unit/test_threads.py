@@ -345,7 +345,8 @@ def test_the_number_of_threads_changes_nothing(order, limit, spills, monkeypatch
     def encoded(threads):
         options = {"max_items_per_user": limit, "user_order": order, "threads": threads}
         words = encode(batches(), key, normalization=Normalization.NFC, split_words=True, memory_limit=10**8, **options)
-        ngrams = encode_ngrams(batches(), key, shortest=1, longest=2, splitting=Splitting(), **options)
+        lengths = {"shortest": 1, "longest": 2, "splitting": Splitting()}
+        ngrams = encode_ngrams(batches(), key, memory_limit=10**8, **lengths, **options)
         return parts_of(words), parts_of(ngrams)
 
     expected = encoded(1)

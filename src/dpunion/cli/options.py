@@ -167,6 +167,12 @@ Engine = Annotated[
 Master = Annotated[
     str | None, typer.Option("--master", help="Where Spark runs: local[4], spark://..., yarn.", rich_help_panel=SPARK)
 ]
+MemoryLimit = Annotated[
+    str | None,
+    typer.Option(
+        "--memory-limit", help="For example 2GB; beyond it rows and texts wait on disk.", rich_help_panel=DATA
+    ),
+]
 ThreadCount = Annotated[int | None, typer.Option("--threads", help="How many work at a time.", rich_help_panel=DATA)]
 Shards = Annotated[
     int | None,
@@ -320,6 +326,7 @@ class EngineOptions(Group):
     shards: Shards = None
     spark_settings: SparkSettings = None
     threads: ThreadCount = None
+    memory_limit: MemoryLimit = None
 
     def source(self, reading: ReadingOptions) -> Any:
         """Return what is read, as the engine takes it; what Spark reads is only named here."""
@@ -345,24 +352,25 @@ class EngineOptions(Group):
             raise BadParameter("--threads is not for Spark.", "Leave it out.")
 
     @contextlib.contextmanager
-    def running(self, memory_limit: str | None, *, overwrite: bool) -> typing.Iterator[Run]:
+    def running(self, *, overwrite: bool) -> typing.Iterator[Run]:
         """Give how the release is run, with progress: Spark draws its own, and its stage is remembered."""
         from dpunion.cli.answers import progress_bar, step
         from dpunion.requests import Run
 
         if self.engine == "spark":
-            yield Run(memory_limit=memory_limit, shards=self.shards, progress=step, overwrite=overwrite)
+            yield Run(memory_limit=self.memory_limit, shards=self.shards, progress=step, overwrite=overwrite)
             return
         with progress_bar() as progress:
-            yield Run(memory_limit=memory_limit, threads=self.threads, progress=progress, overwrite=overwrite)
+            yield Run(memory_limit=self.memory_limit, threads=self.threads, progress=progress, overwrite=overwrite)
 
     def values(self) -> dict[str, Any]:
-        """Return what is recorded beside an output: what was given of threads, or of Spark where it was used.
+        """Return what is recorded beside an output: threads and memory limit, or what was given of Spark.
 
         Guarantees: settings that hold a password, key or token are left out.
         """
         if self.engine == "local":
-            return {} if self.threads is None else {"threads": self.threads}
+            given = {"threads": self.threads, "memory_limit": self.memory_limit}
+            return {name: value for name, value in given.items() if value is not None}
         kept = [one for one in self.spark_settings or [] if not CREDENTIALS.search(one.partition("=")[0])]
         return {"engine": self.engine, "master": self.master, "shards": self.shards, "conf": kept or None}
 

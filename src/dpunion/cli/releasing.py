@@ -193,22 +193,13 @@ def release_command(
     tuning: AlgorithmOptions,
     counting: CountOptions,
     engine: EngineOptions,
-    memory_limit: Annotated[
-        str | None,
-        typer.Option(
-            "--memory-limit",
-            help="For example 2GB; beyond it rows wait on disk, privately.",
-            rich_help_panel=DATA,
-            show_default=False,
-        ),
-    ] = None,
     out_folder: OutFolder = None,
     unsafe_test_key: TestKey = None,
     config: Config = None,
 ) -> None:
     """Release as many items as possible of the union of people's sets, privately."""
     items.check(texts)
-    own = {"memory_limit": memory_limit, "unsafe_test_key": unsafe_test_key, "out_folder": out_folder}
+    own = {"unsafe_test_key": unsafe_test_key, "out_folder": out_folder}
     _make(
         (reading, privacy, texts, output, ledger, engine, counting, about),
         items.values() | own,
@@ -284,7 +275,7 @@ def _make(groups: Groups, own: dict[str, Any], config: Path | None, *, algorithm
     source, charge, told = engine.source(reading), ledger.charge(), about.about()
     asked |= {"null_users": reading.null_users, "normalize": own["normalize"], "sort": output.sort}
     try:
-        with engine.running(own.get("memory_limit"), overwrite=output.force) as run:
+        with engine.running(overwrite=output.force) as run:
             made = release(
                 source,
                 user=reading.user,

@@ -66,12 +66,13 @@ def spread_pair(pair: np.uint64, seed: np.uint64) -> np.uint64:
 
 @kernel
 def number_pairs(
-    grams: Int32s, first: int, stop: int, codes: Int32s, slots: Uint64s, count: Uint64s, seed: np.uint64
+    grams: Int32s, first: int, stop: int, beyond: int, slots: Uint64s, count: Uint64s, seed: np.uint64
 ) -> int:
-    """Write for positions first..stop-1 the place of the pair (grams[i], grams[i+1]); end when the table must grow.
+    """Put at positions first..stop-1 the place of the pair (grams[i], grams[i+1]); end when the table must grow.
 
-    grams: int32[n], ending with -1; codes: int32[n], written, -1 where a part is missing. slots: uint64[2^m], FREE or a
-    pair, prefix << 32 | suffix; count: uint64[1], how many pairs there are. Returns the position where it ended.
+    grams: int32[n], overwritten, by -1 where a part is missing; beyond: what grams[stop] was, -1 at the end. slots:
+    uint64[2^m], FREE or a pair, prefix << 32 | suffix; count: uint64[1], how many pairs there are. Returns the position
+    where it ended. In-place.
 
     Several threads may do this at once for other positions: a place is taken by one of them and never given back.
 
@@ -80,10 +81,11 @@ def number_pairs(
     """
     mask = np.uint64(len(slots) - 1)
     for i in range(first, stop):
-        if i + 1 == len(grams) or grams[i] < 0 or grams[i + 1] < 0:
-            codes[i] = END
+        following = beyond if i + 1 == stop else np.int64(grams[i + 1])
+        if grams[i] < 0 or following < 0:
+            grams[i] = END
             continue
-        pair = (np.uint64(grams[i]) << U32) | np.uint64(grams[i + 1])
+        pair = (np.uint64(grams[i]) << U32) | np.uint64(following)
         at = spread_pair(pair, seed) & mask
         while True:
             found = load_word(slots, at)
@@ -97,7 +99,7 @@ def number_pairs(
                 break
             else:
                 at = (at + ONE) & mask
-        codes[i] = at
+        grams[i] = at
     return stop
 
 
@@ -150,7 +152,9 @@ def compact(offsets: Int64s, codes: Int32s, new_offsets: Int64s) -> int:
 
 @kernel
 def collect(offsets: Int64s, codes: Int32s, new_offsets: Int64s, grouped: Int32s) -> None:
-    """Copy each user's codes that are not -1 to grouped: int32[how many there are]; new_offsets: int64[users+1].
+    """Copy each user's codes that are not -1 to grouped: int32[how many there are], or codes itself.
+
+    new_offsets: int64[users+1], written.
 
     Guarantees: each user gets that user's own codes only, repeats included.
     """
@@ -194,10 +198,11 @@ def join_texts(
 
 
 @kernel
-def lay_beside(offsets: Int64s, codes: Int32s, renumbered: Int32s, number: int, total: int, out: Int32s) -> None:
-    """Copy each user's codes, renumbered, to the user's part `number` of `total` equal parts. In-place on out.
+def lay_beside(offsets: Int64s, codes: Int32s, before: int, number: int, total: int, out: Int32s) -> None:
+    """Copy each user's codes, `before` more each, to the user's part `number` of `total` equal parts. In-place on out.
 
-    offsets: int64[users+1]; codes: int32[n]; out: int32[n * total], in which user u starts at total * offsets[u].
+    offsets: int64[users+1]; codes: int32[n], of which -1 stays; out: int32[n * total], in which user u starts at
+    total * offsets[u].
 
     Guarantees: each user's part holds that user's own codes only.
     """
@@ -207,9 +212,7 @@ def lay_beside(offsets: Int64s, codes: Int32s, renumbered: Int32s, number: int, 
         to = total * start + number * size
         for i in range(size):
             code = codes[start + i]
-            if code >= 0:
-                code = renumbered[code]
-            out[to + i] = code
+            out[to + i] = code + before if code >= 0 else code
 
 
 @kernel

@@ -15,9 +15,11 @@ from dpunion.kernels.ngrams import renumber
 from dpunion.ngrams.candidates import Level, places_in
 from dpunion.ngrams.lengths import Positions, longer
 from dpunion.randomness import RunKey
-from dpunion.sets.grouping import group_rows
+from dpunion.sets.grouping import group_rows, heavy_ranges
 from dpunion.sets.spill import RowStore
 from dpunion.sets.streams import TokenStream
+
+PLACES_AT_ONCE = 1 << 20
 
 
 def positions_in(stream: TokenStream, levels: Sequence[Level], key: RunKey) -> Iterator[Positions]:
@@ -38,27 +40,33 @@ def positions_in(stream: TokenStream, levels: Sequence[Level], key: RunKey) -> I
         yield positions
 
 
-def ngram_holdings(stream: TokenStream, levels: Sequence[Level], key: RunKey) -> Holdings:
+def ngram_holdings(
+    stream: TokenStream, levels: Sequence[Level], key: RunKey, memory_limit: int | None = None
+) -> Holdings:
     """Return who wrote which of the n-grams of all levels, numbered level after level.
 
     Others are people who wrote a token that is not listed.
 
-    Guarantees: those of Holdings.
+    Guarantees: those of Holdings and of RowStore.
     """
     if not levels or not len(stream.table):
         nothing = np.zeros(len(stream.user_digests), np.bool_)
         return Holdings(np.zeros(len(nothing) + 1, np.int64), np.zeros(0, np.int32), nothing, nothing)
     first, count = 0, sum(map(len, levels))
     digests = np.concatenate([*(level.digests for level in levels), np.zeros((1, 2), np.uint64)])
-    with RowStore() as rows:
+    with RowStore(memory_limit) as rows:
         for level, positions in zip(levels, positions_in(stream, levels, key), strict=True):
-            owners = np.repeat(np.arange(len(positions.offsets) - 1, dtype=np.int32), np.diff(positions.offsets))
-            written = positions.codes >= 0
-            rows.append(owners[written], (positions.codes[written] + first).astype(np.int32))
-            if level.length == 1:
-                # subtle: -1 ends a document in the stream, and is where a token that is not listed stood.
-                unlisted = owners[(stream.tokens >= 0) & ~written]
-                rows.append(unlisted, np.full(len(unlisted), count, np.int32))
+            for users in heavy_ranges(positions.offsets[1:], 1 + len(positions.codes) // PLACES_AT_ONCE):
+                offsets = positions.offsets[users.start : users.stop + 1]
+                owners = np.repeat(np.arange(users.start, users.stop, dtype=np.int32), np.diff(offsets))
+                here = slice(offsets[0], offsets[-1])
+                codes = positions.codes[here]
+                written = codes >= 0
+                rows.append(owners[written], (codes[written] + first).astype(np.int32))
+                if level.length == 1:
+                    # subtle: -1 ends a document in the stream, and is where a token that is not listed stood.
+                    unlisted = owners[(stream.tokens[here] >= 0) & ~written]
+                    rows.append(unlisted, np.full(len(unlisted), count, np.int32))
             first += len(level)
         everything = np.arange(count + 1, dtype=np.int32)
         table = ItemTable(np.zeros(count + 2, np.int64), np.zeros(0, np.uint8), digests)

@@ -24,12 +24,15 @@ from dpunion.plans import Plan
 from dpunion.randomness import Purpose, RunKey
 from dpunion.sets.streams import TokenStream, bound_stream, pair_grams
 
+PAIRS_AT_ONCE = 1 << 18
+
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class Positions:
     """Where the released n-grams of one length start (sensitive).
 
-    offsets: int64[users+1]; codes: int32[n], numbers of the level, -1 elsewhere; user u wrote codes[offsets[u]:...].
+    offsets: int64[users+1]; codes: int32[n], numbers of the level, -1 elsewhere, in memory of their own; user u wrote
+    codes[offsets[u]:...].
     """
 
     offsets: Int64s
@@ -39,10 +42,13 @@ class Positions:
         return "Positions(<sensitive>)"
 
 
-def first_level(stream: TokenStream, chosen: Int64s) -> tuple[Level, Positions, tuple[str, ...]]:
+def first_level(
+    stream: TokenStream, chosen: Int64s, *, used_up: bool = False
+) -> tuple[Level, Positions, tuple[str, ...]]:
     """Return the released tokens as a level, numbered in the order of their bytes, where they stand, and their texts.
 
-    chosen: int64[n], numbers of the released tokens in the stream's table.
+    chosen: int64[n], numbers of the released tokens in the stream's table. used_up: the stream's tokens are not wanted
+    afterwards, and become the positions.
 
     Guarantees: the level holds the chosen tokens and nothing else of the stream.
     """
@@ -53,7 +59,7 @@ def first_level(stream: TokenStream, chosen: Int64s) -> tuple[Level, Positions, 
     ranked = chosen[np.array(order, np.int64)]
     numbers = np.full(len(table), -1, np.int32)
     numbers[ranked] = np.arange(len(ranked), dtype=np.int32)
-    codes = stream.tokens.copy()
+    codes = stream.tokens if used_up else stream.tokens.copy()
     renumber(codes, numbers)
     nothing = np.zeros(len(ranked), np.int32)
     level = Level(1, nothing, nothing, np.arange(len(ranked), dtype=np.int32), table.digests[ranked])
@@ -144,7 +150,7 @@ def kept_tokens(bounding: Bounding, stream: TokenStream, key: RunKey, threads: i
     Guarantees: those of `bound_stream`.
     """
     return bound_stream(
-        stream,
+        stream.user_digests,
         stream.offsets,
         stream.tokens,
         stream.table,
@@ -172,7 +178,7 @@ def kept_ngrams(
     Guarantees: those of `bound_stream`.
     """
     return bound_stream(
-        stream,
+        stream.user_digests,
         positions.offsets,
         positions.codes,
         pair_table(pairs, pair_digests(pairs, levels[0], levels[-1], key)),
@@ -192,9 +198,9 @@ def longer(positions: Positions, key: RunKey, threads: int | None = None) -> tup
     Guarantees: every pair is a candidate, as its parts overlap in the text; the positions handed in are used up.
     """
     codes, offsets = positions.codes, np.empty_like(positions.offsets)
-    size = compact(positions.offsets, codes, offsets)
-    found, pairs = pair_grams(codes[:size].copy(), key, threads)
-    return Positions(offsets, found), pairs
+    codes.resize(compact(positions.offsets, codes, offsets), refcheck=False)
+    pairs = pair_grams(codes, key, threads)
+    return Positions(offsets, codes), pairs
 
 
 def pair_table(pairs: Uint64s, digests: Uint64s) -> ItemTable:
@@ -212,9 +218,14 @@ def pair_digests(pairs: Uint64s, tokens: Level, level: Level, key: RunKey) -> Ui
     Guarantees: a digest is a function of the run key and of the n-gram's tokens alone.
     """
     length = level.length + 1
-    prefixes, suffixes = halves(pairs)
     inner = key.words(Purpose.ITEM, 2 * length, level.digests)
-    return key.words(Purpose.ITEM, 2 * length + 1, inner[prefixes] ^ tokens.digests[level.last[suffixes]])
+    digests = np.empty((len(pairs), 2), np.uint64)
+    for start in range(0, len(pairs), PAIRS_AT_ONCE):
+        some = slice(start, start + PAIRS_AT_ONCE)
+        prefixes, suffixes = halves(pairs[some])
+        both = inner[prefixes] ^ tokens.digests[level.last[suffixes]]
+        digests[some] = key.words(Purpose.ITEM, 2 * length + 1, both)
+    return digests
 
 
 def _level_of(released: Uint64s, tokens: Level, level: Level, key: RunKey) -> Level:

@@ -55,14 +55,8 @@ def encode(
     with RowStore(memory_limit) as rows:
         words = normalization if split_words else None
         user_table, item_table = number_rows(batches, rows, key, words, count, splitting)
-        if user_table.count > MAX_USERS:
-            raise BadSource(
-                f"There are more than {MAX_USERS} users, more than one run supports.",
-                "Split the people into disjoint groups and release each group on its own.",
-            )
-        user_table.close()
         item_table.close()
-        user_digests = digests_in_threads(key, Purpose.USER, *user_table.buffers(), count)
+        user_digests = digests_of_users(user_table, key, count)
         del user_table
         normal = left_to_spell(splitting, normalization) if split_words else normalization
         table, renumbered = canonical_table(item_table, key, normal, count)
@@ -107,6 +101,20 @@ def number_rows(
     return user_table, item_table
 
 
+def digests_of_users(users: StringTable, key: RunKey, threads: int) -> Uint64s:
+    """Return the digests of all users, by some threads: uint64[users, 2]; nothing is numbered afterwards.
+
+    Guarantees: those of RunKey.digests; more users than a run supports are refused.
+    """
+    if users.count > MAX_USERS:
+        raise BadSource(
+            f"There are more than {MAX_USERS} users, more than one run supports.",
+            "Split the people into disjoint groups and release each group on its own.",
+        )
+    users.close()
+    return digests_in_threads(key, Purpose.USER, *users.buffers(), threads)
+
+
 def digests_in_threads(key: RunKey, purpose: Purpose, offsets: Int64s, data: Uint8s, threads: int) -> Uint64s:
     """Return the digests of many names, by some threads: uint64[n, 2].
 
@@ -136,6 +144,15 @@ def canonical_table(
         merged = normal.number(normalized(offsets, data, normalization))
         normal.close()
         offsets, data = normal.buffers()
+    table, rank = table_of(offsets, data, key, threads)
+    return table, rank if merged is None else rank[merged]
+
+
+def table_of(offsets: Int64s, data: Uint8s, key: RunKey, threads: int) -> tuple[ItemTable, Int32s]:
+    """Number distinct items by their digests: return the table and, for each old number, the new one, int32[items].
+
+    Guarantees: the numbering depends on the set of items and the key, not on where they stood.
+    """
     digests = digests_in_threads(key, Purpose.ITEM, offsets, data, threads)
     order = digest_order(digests)
     digests = digests[order]
@@ -143,8 +160,7 @@ def canonical_table(
     new_offsets, new_data = string_buffers(strings.take(as_arrow(order)))
     rank = np.empty(len(order), np.int32)
     rank[order] = np.arange(len(order), dtype=np.int32)
-    table = ItemTable(np.asarray(new_offsets, np.int64), new_data, digests)
-    return table, rank if merged is None else rank[merged]
+    return ItemTable(np.asarray(new_offsets, np.int64), new_data, digests), rank
 
 
 def mark_known(table: ItemTable, known: Sequence[str], key: RunKey) -> Bools | None:

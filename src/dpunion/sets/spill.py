@@ -1,4 +1,4 @@
-"""Numbered rows until they are grouped: in memory, or beyond the limit in nameless private files.
+"""Numbered rows and texts until they are grouped: in memory, or beyond the limit in nameless private files.
 
 A spill file has no name: it is opened so that nobody, this process included, can open it a second time, and the
 operating system frees it when the process ends, however it ends. There is nothing to sweep after a crash, and what is
@@ -7,6 +7,7 @@ in it are numbers of users and items, not their names.
 
 from __future__ import annotations
 
+import abc
 import contextlib
 import os
 import re
@@ -15,56 +16,60 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Self
+from typing import IO, Generic, Self, TypeVar
 
 import numpy as np
 
-from dpunion.contributions import Int32s
+from dpunion.contributions import Int32s, Int64s
 from dpunion.errors import BadParameter, CannotWrite
 from dpunion.foreign import ForeignErrors, system_reason
 from dpunion.kernels.grouping import split_rows
 
 PARTS = 64
-BYTES_PER_ROW = 8
 ROWS_PER_CHUNK = 1 << 18
-# Of the memory limit, this part is for waiting rows; the rest is for the tables of names, sorting and reading.
+# Of the memory limit, this part is for what waits; the rest is for the tables of names, sorting and reading.
 ROWS_SHARE = 0.25
 DEFAULT_SHARE = 0.6
 SMALLEST_LIMIT = 100_000_000
+# In rows of texts, what ends a document; token t is t + 1 there, as rows are packed as numbers without a sign.
+END_OF_DOCUMENT = 0
+
+Rows = tuple[Int32s, Int32s]
+"""users int32[rows], items int32[rows]."""
+Documents = tuple[Int64s, Int32s, Int32s]
+"""counts int64[documents], tokens of each; writers int32[documents]; tokens int32[sum of counts]."""
+C = TypeVar("C", bound=tuple[Int32s | Int64s, ...])
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class SpilledPart:
-    """Rows of the users phase, phase + stride, phase + 2 stride, ..., renumbered 0, 1, 2, ...
-
-    chunks: pairs of (users int32[rows], items int32[rows]).
-    """
+    """Rows of the users phase, phase + stride, phase + 2 stride, ..., renumbered 0, 1, 2, ..."""
 
     phase: int
     stride: int
-    chunks: list[tuple[Int32s, Int32s]]
+    chunks: list[Rows]
 
     def __repr__(self) -> str:
         return "Part(<sensitive>)"
 
 
-class RowStore:
-    """Collects (user, item) numbers and gives them back in parts that fit the memory.
+class WaitingStore(abc.ABC, Generic[C]):
+    """Collects chunks of numbers and gives them back in parts that fit the memory; how they wait is for subclasses.
 
     Guarantees:
-    - waiting rows take at most a quarter of the memory limit; beyond that they go to nameless files, mode 0600;
+    - what waits takes at most a quarter of the memory limit; beyond that it goes to nameless files, mode 0600;
     - nothing is left behind on any exit, a killed process included.
     """
 
     def __init__(self, memory_limit: int | None = None) -> None:
-        self.most_rows = int((memory_limit or default_memory_limit()) * ROWS_SHARE) // BYTES_PER_ROW
-        self.chunks: list[tuple[Int32s, Int32s]] = []
+        self.most_bytes = int((memory_limit or default_memory_limit()) * ROWS_SHARE)
+        self.chunks: list[C] = []
         self.waiting = 0
         self.files: list[IO[bytes]] = []
         self._turn = threading.Lock()
 
     def __repr__(self) -> str:
-        return "RowStore(<sensitive>)"
+        return f"{type(self).__name__}(<sensitive>)"
 
     def __enter__(self) -> Self:
         return self
@@ -76,20 +81,28 @@ class RowStore:
             with contextlib.suppress(OSError):
                 self.files.pop().close()
 
-    def append(self, users: Int32s, items: Int32s) -> None:
-        """Add rows; any thread may. Once there were too many to wait in memory, each thread spills what it adds."""
+    @abc.abstractmethod
+    def rows_of(self, chunk: C) -> Rows:
+        """Return a chunk as rows, to be written."""
+
+    @abc.abstractmethod
+    def chunks_of(self, rows: Rows) -> list[C]:
+        """Return chunks of the rows of some users; what `rows_of` gave for them stands together and in its order."""
+
+    def add(self, chunk: C) -> None:
+        """Add a chunk; any thread may. Once there was too much to wait in memory, each thread spills what it adds."""
         with self._turn:
-            self.chunks.append((users, items))
-            self.waiting += len(users)
-            is_too_much = self.waiting > self.most_rows
+            self.chunks.append(chunk)
+            self.waiting += sum(array.nbytes for array in chunk)
+            is_too_much = self.waiting > self.most_bytes
         if is_too_much:
             self._spill()
 
-    def parts(self) -> Iterator[SpilledPart]:
-        """Give the rows back, by parts; each part is gone once it was given."""
+    def give_back(self) -> Iterator[tuple[int, int, list[C]]]:
+        """Give the chunks back by phase and stride, as SpilledPart has them; each part is gone once it was given."""
         if not self.files:
             chunks, self.chunks = self.chunks, []
-            yield SpilledPart(0, 1, chunks)
+            yield 0, 1, chunks
             return
         self._spill()
         for phase, file in enumerate(self.files):
@@ -99,13 +112,10 @@ class RowStore:
             users = ((packed >> np.uint64(32)) // np.uint64(PARTS)).astype(np.int32)
             items = (packed & np.uint64(0xFFFFFFFF)).astype(np.int32)
             del packed
-            # Several chunks, for threads to share.
-            starts = range(0, len(users), ROWS_PER_CHUNK)
-            chunks = [(users[at : at + ROWS_PER_CHUNK], items[at : at + ROWS_PER_CHUNK]) for at in starts]
-            yield SpilledPart(phase, PARTS, chunks)
+            yield phase, PARTS, self.chunks_of((users, items))
 
     def _spill(self) -> None:
-        """Write all rows that wait to the files; rows that other threads add meanwhile are for them to write."""
+        """Write all chunks that wait to the files; what other threads add meanwhile is for them to write."""
 
         def explain(error: OSError) -> CannotWrite:
             return CannotWrite(
@@ -116,17 +126,66 @@ class RowStore:
         with ForeignErrors(explain, OSError):
             with self._turn:
                 chunks, self.chunks = self.chunks, []
-                self.most_rows = 0
+                self.most_bytes = 0
                 if not self.files:
                     self.files = [nameless_file() for _ in range(PARTS)]
             while chunks:
-                users, items = chunks.pop()
+                users, items = self.rows_of(chunks.pop())
                 packed = np.empty(len(users), np.uint64)
                 ends = split_rows(users, items, PARTS, packed)
                 with self._turn:
                     for phase, (start, end) in enumerate(zip([0, *ends[:-1]], ends, strict=True)):
                         self.files[phase].write(packed[start:end].tobytes())
                         self.files[phase].flush()
+
+
+class RowStore(WaitingStore[Rows]):
+    """Rows (user, item) until they are grouped.
+
+    Guarantees: those of WaitingStore.
+    """
+
+    def append(self, users: Int32s, items: Int32s) -> None:
+        """Add rows; any thread may."""
+        self.add((users, items))
+
+    def rows_of(self, chunk: Rows) -> Rows:
+        """Return a chunk as rows, which it is."""
+        return chunk
+
+    def chunks_of(self, rows: Rows) -> list[Rows]:
+        """Return several chunks, for threads to share."""
+        users, items = rows
+        starts = range(0, len(users), ROWS_PER_CHUNK)
+        return [(users[at : at + ROWS_PER_CHUNK], items[at : at + ROWS_PER_CHUNK]) for at in starts]
+
+    def parts(self) -> Iterator[SpilledPart]:
+        """Give the rows back, by parts; each part is gone once it was given."""
+        for phase, stride, chunks in self.give_back():
+            yield SpilledPart(phase, stride, chunks)
+
+
+class TextStore(WaitingStore[Documents]):
+    """Documents of numbered tokens until they are laid out: in memory four bytes for each token, eight on disk.
+
+    Guarantees: those of WaitingStore; a document stays whole and in order.
+    """
+
+    def append(self, counts: Int64s, writers: Int32s, tokens: Int32s) -> None:
+        """Add documents; any thread may."""
+        self.add((counts, writers, tokens))
+
+    def rows_of(self, chunk: Documents) -> Rows:
+        """Return each document as rows, the last of which ends it."""
+        counts, writers, tokens = chunk
+        items = np.insert(tokens + np.int32(1), np.cumsum(counts), END_OF_DOCUMENT)
+        return np.repeat(writers, counts + 1), items
+
+    def chunks_of(self, rows: Rows) -> list[Documents]:
+        """Return the documents that these rows were."""
+        users, items = rows
+        ends = np.flatnonzero(items == END_OF_DOCUMENT)
+        return [(np.diff(ends, prepend=-1) - 1, users[ends], items[items != END_OF_DOCUMENT] - np.int32(1))]
 
 
 def as_bytes(limit: int | str | None) -> int | None:

@@ -8,13 +8,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import pyarrow as pa
 
 from dpunion.algorithms import MAX_ITEMS, UserOrder
-from dpunion.calibration.rounding import MAX_USERS
 from dpunion.contributions import Bools, Contributions, Int32s, Int64s, ItemTable, Uint8s, Uint64s, offsets_of
 from dpunion.errors import BadSource
+from dpunion.kernels.bounding import gather_users
 from dpunion.kernels.ngrams import (
+    END,
     FREE,
     collect,
     count_documents,
@@ -28,14 +28,16 @@ from dpunion.kernels.ngrams import (
 )
 from dpunion.normal_forms import Normalization
 from dpunion.randomness import Purpose, RunKey
-from dpunion.sets.encoding import canonical_table, digests_in_threads
+from dpunion.sets.encoding import canonical_table, digests_of_users, table_of
 from dpunion.sets.grouping import bound_sets, even_ranges, heavy_ranges, lay_out_users
 from dpunion.sets.pieces import Batches, work_off
+from dpunion.sets.spill import TextStore
 from dpunion.sets.strings import StringTable
 from dpunion.splitting import Splitting, Tokenizer, documents, left_to_spell, unwanted_tokens
 from dpunion.threads import usable_cores, work_in_threads
 
 SMALLEST_TABLE = 1 << 12
+CODES_AT_ONCE = 1 << 22
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
@@ -64,6 +66,7 @@ def read_tokens(
     splitting: Splitting,
     normalization: Normalization,
     *,
+    memory_limit: int | None = None,
     threads: int | None = None,
 ) -> TokenStream:
     """Split all batches of (users, texts) into tokens and lay them out user after user.
@@ -74,44 +77,79 @@ def read_tokens(
     Guarantees:
     - tokens are normalised before anything is compared or counted; what is left out leaves no trace in the stream;
     - every document (or sentence, when asked) ends with -1, so that no n-gram crosses it;
-    - tokens are numbered by their keyed digests, not by where they stood; no user id is in the result.
+    - tokens are numbered by their keyed digests, not by where they stood; no user id is in the result;
+    - documents beyond the memory limit wait in nameless private files, as numbers.
+    """
+    count = threads or usable_cores()
+    with TextStore(memory_limit) as texts:
+        user_table, token_table, room = number_texts(batches, texts, key, splitting, normalization, count)
+        token_table.close()
+        user_digests = digests_of_users(user_table, key, count)
+        del user_table
+        table, renumbered = canonical_table(token_table, key, left_to_spell(splitting, normalization), count)
+        del token_table
+        unwanted = unwanted_tokens(table.offsets, table.data, splitting)
+        left_out = None if unwanted is None else unwanted[renumbered]
+        offsets, tokens, user_digests = lay_out_texts(texts, room, renumbered, left_out, user_digests)
+    return TokenStream(offsets, tokens, table, user_digests)
+
+
+def number_texts(
+    batches: Batches, texts: TextStore, key: RunKey, splitting: Splitting, normalization: Normalization, threads: int
+) -> tuple[StringTable, StringTable, int]:
+    """Put all documents as numbers into the store, by some threads.
+
+    Returns the tables of users and of tokens, and how many tokens and documents there are together.
+
+    Guarantees: users, or tokens, with the same bytes have the same number there, and no others.
     """
     seeds = np.frombuffer(key.subkey(Purpose.USER, 1)[:16], np.uint64)
-    count = threads or usable_cores()
-    user_table, token_table = StringTable(seeds[0], threads=count), StringTable(seeds[1], threads=count)
+    user_table, token_table = StringTable(seeds[0], threads=threads), StringTable(seeds[1], threads=threads)
 
-    def number(piece: Batches) -> list[tuple[Int64s, Int32s, Int32s]]:
-        numbered: list[tuple[Int64s, Int32s, Int32s]] = []
-        for users, texts in piece:
-            parents, (counts, offsets, data) = documents(texts, splitting, normalization)
+    def number(piece: Batches) -> int:
+        room = 0
+        for users, values in piece:
+            parents, (counts, offsets, data) = documents(values, splitting, normalization)
             writers = user_table.number(users)
-            codes = token_table.number_buffers(offsets, data)
-            numbered.append((counts, writers if parents is None else writers[parents], codes))
-        return numbered
+            tokens = token_table.number_buffers(offsets, data)
+            texts.append(counts, writers if parents is None else writers[parents], tokens)
+            room += len(counts) + len(tokens)
+        return room
 
     # A tokenizer of the caller's is called by the caller's thread, one text after the other.
-    at_once = count if isinstance(splitting.tokenizer, Tokenizer) else 1
-    chunks = [chunk for some in work_off(batches, number, at_once) for chunk in some]
-    if user_table.count > MAX_USERS:
-        raise BadSource(
-            f"There are more than {MAX_USERS} users, more than one run supports.",
-            "Split the people into disjoint groups and release each group on its own.",
-        )
-    user_digests = digests_in_threads(key, Purpose.USER, *user_table.buffers(), count)
-    table, renumbered = canonical_table(token_table, key, left_to_spell(splitting, normalization), count)
-    unwanted = unwanted_tokens(table.offsets, table.data, splitting)
-    if unwanted is not None:
-        chunks = [leave_out(*chunk, unwanted[renumbered]) for chunk in chunks]
-    sizes = np.zeros(len(user_digests), np.int64)
-    for counts, writers, _ in chunks:
-        count_documents(counts, writers, sizes)
-    offsets = offsets_of(sizes)
-    stream = np.empty(int(offsets[-1]), np.int32)
-    heads = offsets[:-1].copy()
-    while chunks:
-        counts, writers, codes = chunks.pop()
-        scatter_documents(counts, writers, codes, renumbered, heads, stream)
-    return TokenStream(offsets, stream, table, user_digests)
+    at_once = threads if isinstance(splitting.tokenizer, Tokenizer) else 1
+    return user_table, token_table, sum(work_off(batches, number, at_once))
+
+
+def lay_out_texts(
+    texts: TextStore, room: int, renumbered: Int32s, left_out: Bools | None, user_digests: Uint64s
+) -> tuple[Int64s, Int32s, Uint64s]:
+    """Lay the stored documents out user after user: (offsets, tokens, digests), as a TokenStream has them.
+
+    room: at least as many as there are tokens and documents; renumbered: int32[tokens], the final number of each raw
+    one; left_out: bool[tokens], by the raw number. The store is empty afterwards, and users stand part after part.
+
+    Guarantees: a user's part of the stream holds that user's documents only, each ended by -1.
+    """
+    # subtle: of memory that is asked for, what is never written takes no room.
+    stream = np.empty(room, np.int32)
+    sizes, digests = [np.zeros(0, np.int64)], []
+    placed = 0
+    for phase, stride, chunks in texts.give_back():
+        digests.append(user_digests[phase::stride])
+        if left_out is not None:
+            for number, chunk in enumerate(chunks):
+                chunks[number] = leave_out(*chunk, left_out)
+        sizes.append(np.zeros(len(digests[-1]), np.int64))
+        for counts, writers, _ in chunks:
+            count_documents(counts, writers, sizes[-1])
+        heads = placed + offsets_of(sizes[-1])
+        placed = int(heads[-1])
+        while chunks:
+            counts, writers, tokens = chunks.pop()
+            scatter_documents(counts, writers, tokens, renumbered, heads, stream)
+    stream.resize(placed, refcheck=False)
+    return offsets_of(np.concatenate(sizes)), stream, digests[0] if len(digests) == 1 else np.concatenate(digests)
 
 
 def leave_out(counts: Int64s, writers: Int32s, codes: Int32s, unwanted: Bools) -> tuple[Int64s, Int32s, Int32s]:
@@ -125,25 +163,27 @@ def leave_out(counts: Int64s, writers: Int32s, codes: Int32s, unwanted: Bools) -
     return np.diff(offsets_of(kept)[offsets_of(counts)]), writers, codes[kept]
 
 
-def pair_grams(grams: Int32s, key: RunKey, threads: int | None = None) -> tuple[Int32s, Uint64s]:
-    """Return for each position the number of the n-gram made of the two that start there and one later, or -1.
+def pair_grams(grams: Int32s, key: RunKey, threads: int | None = None) -> Uint64s:
+    """Put for each position the number of the n-gram made of the two that start there and one later, or -1. In-place.
 
-    grams: int32[n], ending with -1; threads: how many, one for each usable core when left out. Returns codes: int32[n]
-    and pairs: uint64[distinct], prefix << 32 | suffix, in rising order: number i is pairs[i].
+    grams: int32[n], ending with -1; threads: how many, one for each usable core when left out. Returns the pairs:
+    uint64[distinct], prefix << 32 | suffix, in rising order: number i is pairs[i].
 
     Guarantees: the numbers depend on which pairs there are, not on where they stood, nor on the threads.
     """
     seed = np.frombuffer(key.subkey(Purpose.ITEM, 1)[:8], np.uint64)[0]
-    codes = np.empty(len(grams), np.int32)
     shares = even_ranges(len(grams), threads or usable_cores())
     ends = [share.start for share in shares]
+    # subtle: a share's first position is overwritten while the share before it has yet to look at it.
+    beyond = [END if share.stop == len(grams) else int(grams[share.stop]) for share in shares]
     slots, count = np.full(SMALLEST_TABLE, FREE), np.zeros(1, np.uint64)
 
     def number(share: int) -> None:
-        ends[share] = number_pairs(grams, ends[share], shares[share].stop, codes, slots, count, seed)
+        ends[share] = number_pairs(grams, ends[share], shares[share].stop, beyond[share], slots, count, seed)
 
-    def rename(share: int) -> None:
-        renumber(codes[shares[share].start : ends[share]], names)
+    def rename(names: Int32s) -> None:
+        done = [slice(share.start, end) for share, end in zip(shares, ends, strict=True)]
+        work_in_threads(lambda part: renumber(grams[part], names), done)
 
     while True:
         work_in_threads(number, range(len(shares)))
@@ -154,20 +194,29 @@ def pair_grams(grams: Int32s, key: RunKey, threads: int | None = None) -> tuple[
                 f"There are more than {MAX_ITEMS} distinct n-grams of one length, more than one run supports.",
                 "Split the people into disjoint groups and release each group on its own.",
             )
-        old, slots, names = slots, np.full(2 * len(slots), FREE), np.empty(len(slots), np.int32)
-        refill_pairs(old, slots, names, seed)
-        work_in_threads(rename, range(len(shares)))
-    places = np.flatnonzero(slots != FREE)
-    pairs = slots[places]
+        slots, moved = _twice_as_many(slots, seed)
+        rename(moved)
+        del moved
+    # subtle: tables of all n-grams are the largest there are; none stays longer than it is wanted.
+    places, size = np.flatnonzero(slots != FREE), len(slots)
+    pairs, slots = slots[places], np.empty(0, np.uint64)
     order = np.argsort(pairs)
-    names = np.empty(len(slots), np.int32)
+    names = np.empty(size, np.int32)
     names[places[order]] = np.arange(len(order), dtype=np.int32)
-    work_in_threads(rename, range(len(shares)))
-    return codes, pairs[order]
+    del places
+    rename(names)
+    return pairs[order]
+
+
+def _twice_as_many(slots: Uint64s, seed: np.uint64) -> tuple[Uint64s, Int32s]:
+    """Return a table of pairs with twice as many places, and where each place of the old one went: int32[places]."""
+    more, moved = np.full(2 * len(slots), FREE), np.empty(len(slots), np.int32)
+    refill_pairs(slots, more, moved, seed)
+    return more, moved
 
 
 def bound_stream(
-    stream: TokenStream,
+    user_digests: Uint64s,
     offsets: Int64s,
     codes: Int32s,
     table: ItemTable,
@@ -177,31 +226,42 @@ def bound_stream(
     max_items_per_user: int,
     user_order: UserOrder,
     threads: int | None = None,
+    used_up: bool = False,
 ) -> Contributions:
     """Return each user's distinct codes, at most a given number of them, users in visiting order.
 
-    offsets: int64[users+1]; codes: int32[n], numbers of `table` or -1, which is no item. threads: how many; one for
-    each usable core when left out.
+    user_digests: uint64[users, 2]; offsets: int64[users+1]; codes: int32[n], numbers of `table` or -1, which is no
+    item. threads: how many; one for each usable core when left out. used_up: the codes are not wanted afterwards.
 
     Guarantees:
     - the number of threads changes nothing;
     - duplicates are dropped before anything is bounded;
     - what a user keeps, and where the user stands, depends on that user's own codes and the key alone.
     """
-    users = len(offsets) - 1
-    grouped = np.empty(int(np.count_nonzero(codes >= 0)), np.int32)
-    starts = np.empty(users + 1, np.int64)
-    collect(offsets, codes, starts, grouped)
-    sizes = np.zeros(users, np.int64)
-    count = threads or usable_cores()
+    count, users = threads or usable_cores(), len(offsets) - 1
+    # subtle: some users at a time, behind what the users before them keep: of `kept` no more than that is ever written.
+    kept = codes if used_up else np.empty(int(np.count_nonzero(codes >= 0)), np.int32)
+    starts, sizes, placed = np.empty(users, np.int64), np.empty(users, np.int64), 0
+    for some in heavy_ranges(offsets[1:], 1 + len(codes) // CODES_AT_ONCE):
+        mine, grouped = slice(some.start, some.stop), kept[placed:]
+        ends, own = np.empty(len(some) + 1, np.int64), sizes[mine]
+        collect(offsets[some.start : some.stop + 1], codes, ends, grouped)
+        _sort_sets(ends, grouped, own, count)
+        digests = user_digests[mine]
+        bound_sets(ends[:-1], grouped, own, digests, table.digests, key, max_items_per_user, count, bound_round)
+        squeezed = offsets_of(own)
+        gather_users(ends, grouped, np.arange(len(some)), squeezed, grouped)
+        starts[mine] = placed + squeezed[:-1]
+        placed += int(squeezed[-1])
+    order, new_offsets, items = lay_out_users(starts, sizes, kept, user_digests, user_order, count)
+    return Contributions(new_offsets, items, table, user_digests[order], max_items_per_user)
+
+
+def _sort_sets(ends: Int64s, grouped: Int32s, sizes: Int64s, threads: int) -> None:
+    """Sort each user's codes and drop repeats, in some threads; as `sort_unique`."""
     work_in_threads(
-        lambda some: sort_unique(starts, grouped, sizes, some.start, some.stop), heavy_ranges(starts[1:], count)
+        lambda some: sort_unique(ends, grouped, sizes, some.start, some.stop), heavy_ranges(ends[1:], threads)
     )
-    bound_sets(
-        starts[:-1], grouped, sizes, stream.user_digests, table.digests, key, max_items_per_user, count, bound_round
-    )
-    order, new_offsets, items = lay_out_users(starts, sizes, grouped, stream.user_digests, user_order, count)
-    return Contributions(new_offsets, items, table, stream.user_digests[order], max_items_per_user)
 
 
 def encode_ngrams(
@@ -214,6 +274,7 @@ def encode_ngrams(
     user_order: UserOrder,
     splitting: Splitting,
     normalization: Normalization = Normalization.NFC_LOWER,
+    memory_limit: int | None = None,
     threads: int | None = None,
 ) -> Contributions:
     """Read all batches of (users, texts) into contributions whose items are the n-grams of all these lengths.
@@ -223,24 +284,16 @@ def encode_ngrams(
 
     Guarantees: as `encoding.encode`; the result is the same as if the n-grams had been given as items.
     """
-    stream = read_tokens(batches, key, splitting, normalization, threads=threads)
-    offsets, data = stream.table.offsets, stream.table.data
-    grams, last = stream.tokens, np.arange(len(stream.table), dtype=np.int32)
-    levels: list[tuple[Int32s, Int64s, Uint8s]] = []
-    for length in range(1, longest + 1):
-        if length > 1:
-            grams, pairs = pair_grams(grams, key, threads)
-            suffixes = (pairs & np.uint64(0xFFFFFFFF)).astype(np.int32)
-            prefixes = (pairs >> np.uint64(32)).astype(np.int32)
-            last = last[suffixes]
-            offsets, data = join_ngrams(offsets, data, stream.table, prefixes, last)
-        if length >= shortest:
-            levels.append((grams, offsets, data))
-    table, ranks = _one_table(levels, key)
-    codes, spread = _side_by_side(stream.offsets, [grams for grams, _, _ in levels], ranks)
+    stream = read_tokens(batches, key, splitting, normalization, memory_limit=memory_limit, threads=threads)
+    user_digests, offsets = stream.user_digests, stream.offsets * (longest - shortest + 1)
+    codes, texts = lay_out_lengths(stream, key, shortest, longest, threads)
+    del stream
+    table, ranks = table_of(*texts, key, threads or usable_cores())
+    del texts
+    renumber(codes, ranks)
     return bound_stream(
-        stream,
-        spread,
+        user_digests,
+        offsets,
         codes,
         table,
         key,
@@ -248,7 +301,45 @@ def encode_ngrams(
         max_items_per_user=max_items_per_user,
         user_order=user_order,
         threads=threads,
+        used_up=True,
     )
+
+
+def lay_out_lengths(
+    stream: TokenStream, key: RunKey, shortest: int, longest: int, threads: int | None
+) -> tuple[Int32s, tuple[Int64s, Uint8s]]:
+    """Lay each user's n-grams of all these lengths side by side, numbered length after length; the stream is used up.
+
+    Returns codes: int32[lengths * n], -1 where there is no n-gram, and the n-grams' texts: int64 offsets and bytes.
+
+    Guarantees: each user's part holds that user's own n-grams only.
+    """
+    offsets, data = stream.table.offsets, stream.table.data
+    grams, last = stream.tokens, np.arange(len(stream.table), dtype=np.int32)
+    lengths = longest - shortest + 1
+    codes = np.empty(len(grams) * lengths, np.int32)
+    texts: list[tuple[Int64s, Uint8s]] = []
+    for length in range(1, longest + 1):
+        if length > 1:
+            pairs = pair_grams(grams, key, threads)
+            suffixes = (pairs & np.uint64(0xFFFFFFFF)).astype(np.int32)
+            prefixes = (pairs >> np.uint64(32)).astype(np.int32)
+            last = last[suffixes]
+            offsets, data = join_ngrams(offsets, data, stream.table, prefixes, last)
+        if length >= shortest:
+            before = sum(len(starts) - 1 for starts, _ in texts)
+            lay_beside(stream.offsets, grams, before, length - shortest, lengths, codes)
+            texts.append((offsets, data))
+    return codes, put_together(texts)
+
+
+def put_together(texts: list[tuple[Int64s, Uint8s]]) -> tuple[Int64s, Uint8s]:
+    """Return lists of texts, int64 offsets and bytes, as one."""
+    if len(texts) == 1:
+        return texts[0]
+    shifts = np.cumsum([0, *(len(data) for _, data in texts)])
+    starts = [offsets[1:] + shift for (offsets, _), shift in zip(texts, shifts, strict=False)]
+    return np.concatenate([np.zeros(1, np.int64), *starts]), np.concatenate([data for _, data in texts])
 
 
 def join_ngrams(
@@ -263,33 +354,3 @@ def join_ngrams(
     new_data = np.empty(int(new_offsets[-1]), np.uint8)
     join_texts(offsets, data, tokens.offsets, tokens.data, prefixes, last, new_offsets, new_data)
     return new_offsets, new_data
-
-
-def _one_table(levels: list[tuple[Int32s, Int64s, Uint8s]], key: RunKey) -> tuple[ItemTable, list[Int32s]]:
-    """Number the items of all lengths together by their digests; return for each length old number -> new."""
-    shifts = np.cumsum([0, *(len(data) for _, _, data in levels)])
-    offsets = np.concatenate(
-        [np.zeros(1, np.int64), *(o[1:] + shift for (_, o, _), shift in zip(levels, shifts, strict=False))]
-    )
-    data = np.concatenate([np.zeros(0, np.uint8), *(part for _, _, part in levels)])
-    digests = key.digests(Purpose.ITEM, offsets, data)
-    order = np.lexsort((digests[:, 1], digests[:, 0]))
-    rank = np.empty(len(order), np.int32)
-    rank[order] = np.arange(len(order), dtype=np.int32)
-    strings = pa.LargeStringArray.from_buffers(len(order), pa.py_buffer(offsets), pa.py_buffer(data))
-    _, new_offsets, new_data = strings.take(pa.array(order)).buffers()
-    table = ItemTable(
-        np.frombuffer(new_offsets, np.int64)[: len(order) + 1] if len(order) else np.zeros(1, np.int64),
-        np.frombuffer(new_data, np.uint8) if new_data is not None else np.empty(0, np.uint8),
-        digests[order],
-    )
-    cuts = np.cumsum([len(o) - 1 for _, o, _ in levels])[:-1]
-    return table, list(np.split(rank, cuts))
-
-
-def _side_by_side(offsets: Int64s, codes: list[Int32s], ranks: list[Int32s]) -> tuple[Int32s, Int64s]:
-    """Lay each user's codes of all lengths side by side, renumbered; returns them and the users' offsets."""
-    out = np.empty(int(offsets[-1]) * len(codes), np.int32)
-    for number, (grams, rank) in enumerate(zip(codes, ranks, strict=True)):
-        lay_beside(offsets, grams, rank, number, len(codes), out)
-    return out, offsets * len(codes)

@@ -96,7 +96,7 @@ def test_on_spark_an_interrupt_knows_the_stage_too():
 
     @answers.answering
     def command(ledger):
-        with EngineOptions(engine="spark").running(None, overwrite=False) as run:
+        with EngineOptions(engine="spark").running(overwrite=False) as run:
             run.tell("writing")
             raise KeyboardInterrupt
 
@@ -129,7 +129,7 @@ atexit.register(lambda: print("handled"))
 def end():
     print("done")
     {how}
-commands.app = end
+commands.with_command = lambda _name: end
 cli.main()
 """
 
@@ -162,7 +162,7 @@ def app():
     answers.answering(lambda: print("options read"))()
     signal.raise_signal(signal.{number})
     answers.answering(lambda: print("released"))()
-commands.app = app
+commands.with_command = lambda _name: app
 cli.main()
 """
 
@@ -184,7 +184,7 @@ def app():
         from dpunion.cli import answers
         answers.answering(lambda: print("the answer"))()
     signal.raise_signal(signal.{number})
-commands.app = app
+commands.with_command = lambda _name: app
 cli.main()
 """
 

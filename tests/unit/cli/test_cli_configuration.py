@@ -186,6 +186,7 @@ def test_there_is_one_record_beside_the_first_output(source):
         ("release", "s.csv", *COLUMNS, *BUDGET, "--counts", "--count-share", "0.25", "--sort", "item"),
         ("release", "s.csv", *COLUMNS, *BUDGET, "--counts", "--known", "k.txt", "--include-known"),
         ("ngrams", "s.csv", "-u", "user", "-t", "item", *BUDGET, "--longest", "2", "--counts"),
+        ("ngrams", "s.csv", "-u", "user", "-t", "item", *BUDGET, "--memory-limit", "200MB", "--threads", "2"),
     ],
 )
 def test_the_record_makes_the_same_release_again(source, arguments):

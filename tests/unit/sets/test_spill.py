@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 import dpunion
 from dpunion.algorithms import UserOrder
+from dpunion.ngrams.plans import Ngrams
 from dpunion.randomness import RunKey
 from dpunion.requests import Run, SparkSource, Words
 from dpunion.sets import spill
@@ -125,35 +126,69 @@ def test_bad_limits_are_refused(text):
         spill.as_bytes(text)
 
 
-def test_a_limit_that_would_not_be_kept_is_refused():
-    source = pa.table({"user": ["u"], "text": ["some words"]})
-    common = {"user": "user", "epsilon": 1.0, "delta": 1e-6, "run": Run(memory_limit="200MB")}
-    with pytest.raises(dpunion.BadParameter, match="memory limit cannot be kept"):
-        dpunion.release(source, item=Words("text", lengths="1-2"), **common)
-    assert len(dpunion.release(source, text="text", **common)) == 0
+documents = st.lists(st.lists(st.integers(0, 2**31 - 3), max_size=6), max_size=30)
 
 
+@given(st.lists(st.tuples(documents, st.integers(1, 200)), min_size=1, max_size=4))
+def test_documents_stay_whole_on_disk(pieces):
+    """Numbers as large as they get, documents without tokens and users of every part among them."""
+    kept, found = [], []
+    with spill.TextStore(8) as store:
+        for texts, step in pieces:
+            writers = (np.arange(len(texts)) * step).astype(np.int32)
+            counts = np.array([len(text) for text in texts], np.int64)
+            store.append(counts, writers, np.array([token for text in texts for token in text], np.int32))
+            kept += zip(writers.tolist(), map(tuple, texts), strict=True)
+        for phase, stride, chunks in store.give_back():
+            for counts, writers, tokens in chunks:
+                ends = np.cumsum(counts).tolist()
+                texts = [tuple(tokens[end - count : end].tolist()) for end, count in zip(ends, counts, strict=True)]
+                found += zip((writers * stride + phase).tolist(), texts, strict=True)
+    assert sorted(found) == sorted(kept)
+
+
+def test_a_full_disk_while_texts_wait_is_the_same_error(monkeypatch, tmp_path):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
+    with pytest.raises(dpunion.CannotWrite, match="Spilling to"), spill.TextStore(8) as store:
+        store.append(np.ones(9, np.int64), np.zeros(9, np.int32), np.zeros(9, np.int32))
+
+
+@pytest.mark.parametrize("form", ["words", "n-grams as one set", "n-grams length by length", "n-grams with counts"])
 @pytest.mark.parametrize(
     "options",
-    [{}, {"tokenizer": "whitespace"}, {"tokenizer": str.split}, {"drop_urls": True}, {"stop_words": ["word1"]}],
+    [
+        {},
+        {"tokenizer": "whitespace"},
+        {"tokenizer": str.split},
+        {"drop_urls": True},
+        {"stop_words": ["word1"]},
+        {"sentences": True},
+    ],
     ids=str,
 )
-def test_words_of_every_tokenizer_wait_on_disk_and_stay_the_same(options, monkeypatch):
-    texts = [f"Word{n % 7} www.a.b WORD{n % 3}. word{n % 5}, {n}" for n in range(900)]
+def test_texts_of_every_tokenizer_wait_on_disk_and_stay_the_same(form, options, monkeypatch):
+    texts = [f"Word{n % 7} www.a.b WORD{n % 3}. word{n % 5}, {n}" if n % 11 else "" for n in range(900)]
     source = pa.table({"user": [f"u{n % 300}" for n in range(900)], "text": texts})
     asked = {"user": "user", "item": Words("text", **options), "epsilon": 8.0, "delta": 1e-4, "unsafe_test_key": 1}
+    if form == "n-grams as one set":
+        asked["item"] = Words("text", lengths="1-2", **options)
+    elif form != "words":
+        asked |= {"algorithm": Ngrams(longest=3), "counts": form == "n-grams with counts"}
     expected = dpunion.release(source, **asked).items
     spilled = []
-    real = spill.RowStore._spill
-    monkeypatch.setattr(spill.RowStore, "_spill", lambda store: spilled.append(real(store)))
+    real = spill.WaitingStore._spill
+    monkeypatch.setattr(spill.WaitingStore, "_spill", lambda store: spilled.append(real(store)))
     monkeypatch.setattr(spill, "ROWS_SHARE", 1e-6)
-    for threads in (1, 4):
+    for portion in ("sets.streams.CODES_AT_ONCE", "ngrams.lengths.PAIRS_AT_ONCE", "ngrams.holdings.PLACES_AT_ONCE"):
+        monkeypatch.setattr(f"dpunion.{portion}", 97)
+    for threads in (1, 2, 4):
         assert dpunion.release(source, **asked, run=Run(memory_limit="100MB", threads=threads)).items == expected
     assert len(expected) > 5
     assert spilled
 
 
-def test_a_limit_is_refused_on_spark_before_it_starts():
-    options = {"user": "user", "item": "item", "epsilon": 1.0, "delta": 1e-6}
-    with pytest.raises(dpunion.BadParameter, match="memory limit cannot be kept on Spark"):
+@pytest.mark.parametrize("asked", [{"item": "item"}, {"text": "item", "algorithm": Ngrams()}], ids=["items", "n-grams"])
+def test_a_limit_is_refused_on_spark_before_it_starts(asked):
+    options = {"user": "user", "epsilon": 1.0, "delta": 1e-6, **asked}
+    with pytest.raises(dpunion.BadParameter, match="memory limit cannot be kept on Spark: memory is the cluster's"):
         dpunion.release(SparkSource(("none.parquet",), "local[1]", ()), run=Run(memory_limit="200MB"), **options)

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LocalEngine:
-    """One machine; memory_limit: the bytes beyond which rows wait on disk.
+    """One machine; memory_limit: the bytes beyond which rows and texts wait on disk.
 
     Guarantees: those of the Protocol; what is read stays in this process, or in its nameless files.
     """
@@ -56,9 +56,7 @@ class LocalEngine:
         return cls(run, as_bytes(run.memory_limit))
 
     def check(self, request: Request, plan: Planned) -> None:
-        """Refuse a memory limit where it is not kept."""
-        if self.memory_limit is not None and (isinstance(plan, NgramPlan) or not request.single_tokens):
-            refuse_memory_limit()
+        """Nothing is refused: one machine does all there is."""
 
     def name_sources(self, request: Request) -> list[str]:
         """Return the names of files and databases, without passwords; objects in memory have none."""
@@ -76,7 +74,8 @@ class LocalEngine:
             from dpunion.engines.local.texts import read_texts
 
             with open_request(request, self.run, start_reading) as rows:
-                texts = read_texts(request, rows, key, self.run.threads)
+                counted = plan.counts is not None
+                texts = read_texts(request, rows, key, self.memory_limit, self.run.threads, counted=counted)
             yield texts
         else:
             with open_request(request, self.run, start_reading) as rows, kernels_ahead(plan, self.run.threads):
@@ -188,14 +187,6 @@ def wanted_sizes(whole: Contributions, request: Request, key: RunKey) -> Int64s:
     return set_sizes(whole, unwanted_items(whole, request, key))
 
 
-def refuse_memory_limit() -> NoReturn:
-    """Refuse a limit that would not be kept."""
-    raise BadParameter(
-        "A memory limit cannot be kept on Spark or with n-grams yet.",
-        "Leave 'memory_limit' (--memory-limit) out.",
-    )
-
-
 def open_request(request: Request, run: Run, start_reading: Callable[[], None] | None) -> Rows:
     """Open the source that is asked for.
 
@@ -240,6 +231,7 @@ def read_sets(
             user_order=bounding.order,
             splitting=request.splitting,
             normalization=request.normalization,
+            memory_limit=memory_limit,
             threads=threads,
         )
     return encode(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 
 from dpunion.contributions import Uint64s
@@ -22,25 +24,40 @@ from dpunion.sets.narrowing import count_keepers
 from dpunion.sets.streams import TokenStream, read_tokens
 
 
-def read_texts(request: Request, rows: Rows, key: RunKey, threads: int | None) -> LocalTexts:
-    """Read rows into everybody's texts, by some threads.
+def read_texts(
+    request: Request, rows: Rows, key: RunKey, memory_limit: int | None, threads: int | None, *, counted: bool
+) -> LocalTexts:
+    """Read rows into everybody's texts, by some threads; counted: they are wanted again after the last length.
 
     Guarantees: those of read_tokens.
     """
-    stream = read_tokens(rows, key, request.splitting, request.normalization, threads=threads)
-    return LocalTexts(stream, key, threads=threads)
+    stream = read_tokens(
+        rows, key, request.splitting, request.normalization, memory_limit=memory_limit, threads=threads
+    )
+    return LocalTexts(stream, key, memory_limit=memory_limit, threads=threads, used_up=not counted)
 
 
 class LocalTexts:
     """The texts on one machine; threads: how many work on them, one for each usable core when left out.
 
+    used_up: the stream is not wanted for counts, nor by whoever hands it in.
+
     Guarantees: nothing about them shows in the repr.
     """
 
     def __init__(
-        self, stream: TokenStream, key: RunKey, positions: Positions | None = None, threads: int | None = None
+        self,
+        stream: TokenStream,
+        key: RunKey,
+        positions: Positions | None = None,
+        *,
+        memory_limit: int | None = None,
+        threads: int | None = None,
+        used_up: bool = False,
     ) -> None:
         self._stream = stream
+        self._used_up = used_up
+        self._memory_limit = memory_limit
         self._threads = threads
         self._key = key
         self.positions = positions
@@ -53,7 +70,9 @@ class LocalTexts:
 
         Guarantees: those of ngram_holdings.
         """
-        return ngram_holdings(self._stream, levels, self._key)
+        if self._used_up:
+            raise InternalError("counts were asked for of texts that are used up")
+        return ngram_holdings(self._stream, levels, self._key, self._memory_limit)
 
     def first(self, plan: Plan) -> tuple[Level, tuple[str, ...]]:
         """Release single tokens.
@@ -62,7 +81,9 @@ class LocalTexts:
         """
         kept = kept_tokens(plan.algorithm.bounding, self._stream, self._key, self._threads)
         chosen = run_rounds(mechanism_for(plan), kept, self._key)
-        level, self.positions, words = first_level(self._stream, chosen)
+        level, self.positions, words = first_level(self._stream, chosen, used_up=self._used_up)
+        if self._used_up:
+            self._stream = dataclasses.replace(self._stream, tokens=np.zeros(0, np.int32))
         return level, words
 
     def later(self, plan: LengthPlan, threshold: float, marks: Uint64s, levels: tuple[Level, ...]) -> Uint64s:

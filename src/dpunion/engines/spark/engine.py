@@ -14,7 +14,7 @@ from dpunion.checks import check_whole
 from dpunion.contributions import Contributions
 from dpunion.counts import MOST_COUNTED, Counted, CountsPlan
 from dpunion.engines import Chosen, Listed, Planned, choose_ngrams, count_listed
-from dpunion.engines.local.engine import asked_for_counts, bounded_sets, open_request, read_sets, refuse_memory_limit
+from dpunion.engines.local.engine import asked_for_counts, bounded_sets, open_request, read_sets
 from dpunion.errors import BadParameter, InternalError
 from dpunion.looks import LookPlan
 from dpunion.mechanisms import mechanism_for
@@ -57,7 +57,10 @@ class SparkEngine:
         from dpunion.engines.spark.sources import check_names
 
         if self.run.memory_limit is not None:
-            refuse_memory_limit()
+            raise BadParameter(
+                "A memory limit cannot be kept on Spark: memory is the cluster's.",
+                "Leave 'memory_limit' (--memory-limit) out.",
+            )
         if isinstance(request.source, SparkSource):
             check_names(request.source, request.query)
         check_scores_of(plan, self.shards)
