@@ -23,6 +23,7 @@ __all__ = ["RELEASE_HELP", "app", "main"]
 
 INTERRUPTED = 130
 PR_SET_DUMPABLE = 4
+M_ARENA_MAX = -8
 UNFLUSHED = 120
 """What Python itself says when its streams cannot be flushed at the end."""
 ended: list[bool] = []
@@ -52,6 +53,7 @@ def main() -> NoReturn:
     # Importing makes a hundred thousand objects that stay; looking through them for garbage finds none.
     gc.set_threshold(100_000)
     _dump_no_core()
+    _use_one_heap()
     _fill_closed_streams()
     code: object = 0
     try:
@@ -83,6 +85,16 @@ def _dump_no_core() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
+
+
+def _use_one_heap() -> None:
+    """Let all threads take memory from one heap, so that what one of them frees serves the others.
+
+    Fresh memory is cleared page by page by the system: at 77 million pairs that takes half a second more.
+    """
+    if sys.platform == "linux":
+        with contextlib.suppress(AttributeError):  # a C library without this setting
+            ctypes.CDLL(None).mallopt(M_ARENA_MAX, 1)
 
 
 def _interrupt_outside(number: int, _frame: object) -> None:
