@@ -90,7 +90,7 @@ def _dump_no_core() -> None:
 def _use_one_heap() -> None:
     """Let all threads take memory from one heap, so that what one of them frees serves the others.
 
-    Fresh memory is cleared page by page by the system: at 77 million pairs that takes half a second more.
+    Fresh memory is cleared page by page by the system: some tenths of a second more at 77 million pairs.
     """
     if sys.platform == "linux":
         with contextlib.suppress(AttributeError):  # a C library without this setting

@@ -157,7 +157,7 @@ class Column:
 
 
 def validate_all(array: Any) -> None:
-    """Look at all of an array as Arrow's full validation does, but ten times as fast at texts of ASCII alone.
+    """Look at all of an array as Arrow's full validation does, but several times as fast at texts of ASCII alone.
 
     Guarantees: places are in order and within the array's memory; texts are valid UTF-8.
     """
