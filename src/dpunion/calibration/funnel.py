@@ -22,7 +22,7 @@ from dpunion.algorithms import Funnel
 from dpunion.calibration.funnel_novelty import FINE, WalkNovelty, largest_gifts, novelty_bounds
 from dpunion.calibration.gaussian import gaussian_stddev, normal_quantile_above
 from dpunion.checks import check_real
-from dpunion.contributions import Float64s
+from dpunion.contributions import Float64s, Int64s
 from dpunion.errors import BadParameter, InternalError
 from dpunion.kernels import novelty
 from dpunion.kernels.normal import gaussian_delta
@@ -176,27 +176,49 @@ def _worst(
     """Return the largest combine(delta_G, p) over every t = 0..max_items and gift of round 1, and its t.
 
     `combine` is nondecreasing in both. The plain form takes, for each t, the largest shared move with the
-    largest gift; where that would decide, the joint form is computed for that t.
+    largest gift; where that would decide, the joint form is computed for that t. With more novel items delta_G, each
+    one's gift and its chance to pass are at most what they were: so the first t of a run bounds the plain form in all
+    of it, and runs that cannot decide are not looked at one by one.
     """
     shape = task.shape
     items = shape.max_items_per_user
-    first = shape.squared_shares[0]
     novel = np.arange(1, items + 1)
     gifts = largest_gifts(stddev, novelty.threshold, shape)
-    kept = np.ones(items) if task.plain_sum else 1.0 - first * ROUNDED * novel / items
-    plain = combine(task.gaussian_deltas(stddev, kept), novelty.at(novel, gifts))
+    kept = np.ones(items) if task.plain_sum else 1.0 - shape.squared_shares[0] * ROUNDED * novel / items
+    deltas = task.gaussian_deltas(stddev, kept)
     none = combine(task.gaussian_deltas(stddev, np.ones(1)), np.zeros(1))
     worst, at = float(none[0]), 0
-    for index in np.argsort(-plain, kind="stable"):
-        if plain[index] <= worst:
-            break
-        t = int(novel[index])
-        value = float(plain[index])
-        if not task.plain_sum:
-            value = min(value, _joint(task, stddev, novelty, combine, t, float(gifts[index])))
-        if value > worst:
-            worst, at = value, t
+
+    def look_at(some: Int64s, passing: Float64s) -> None:
+        nonlocal worst, at
+        plain = combine(deltas[some - 1], passing)
+        for index in np.argsort(-plain, kind="stable"):
+            if plain[index] <= worst:
+                return
+            t = int(some[index])
+            value = float(plain[index])
+            if not task.plain_sum:
+                value = min(value, _joint(task, stddev, novelty, combine, t, float(gifts[t - 1])))
+            if value > worst:
+                worst, at = value, t
+
+    firsts = _first_of_runs(items)
+    lasts = np.append(firsts[1:] - 1, items)
+    passing = novelty.at(firsts, gifts[firsts - 1])
+    look_at(firsts, passing)
+    most = combine(deltas[firsts - 1], np.minimum(1.0, passing * (lasts / firsts)))
+    inside = np.flatnonzero(np.repeat(most > worst, lasts - firsts + 1)) + 1
+    others = np.setdiff1d(inside, firsts)
+    look_at(others, novelty.at(others, gifts[others - 1]))
     return worst, at
+
+
+def _first_of_runs(items: int) -> Int64s:
+    """Return where runs of 1..items begin: at every number up to 32, and then after about 6 % more."""
+    firsts = [1]
+    while (following := firsts[-1] + max(1, firsts[-1] // 16)) <= items:
+        firsts.append(following)
+    return np.array(firsts, np.int64)
 
 
 def _joint(

@@ -36,9 +36,9 @@ def __getattr__(name: str) -> Any:
     """Put the commands together when somebody asks for them, and not before main listens to signals."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from dpunion.cli import commands
+    from dpunion.cli import everything
 
-    return getattr(commands, name)
+    return getattr(everything, name)
 
 
 def main() -> NoReturn:
@@ -50,10 +50,12 @@ def main() -> NoReturn:
             signal.signal(number, _interrupt_outside)
     # An interrupt, or a fault, in a finaliser is not raised but printed, with a traceback and with what was at hand.
     sys.unraisablehook = lambda _unraisable: None
-    # Importing makes a hundred thousand objects that stay; looking through them for garbage finds none.
-    gc.set_threshold(100_000)
+    # Importing makes more than a hundred thousand objects that stay; looking through them for garbage finds none.
+    gc.set_threshold(250_000)
     _dump_no_core()
     _use_one_heap()
+    # Nothing here multiplies matrices, and the threads for that turn round and round for a while once they are made.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     _fill_closed_streams()
     code: object = 0
     try:

@@ -1,9 +1,8 @@
-"""All commands, put together."""
+"""Run the command that the arguments name."""
 
 from __future__ import annotations
 
 import contextlib
-import copy
 import os
 import re
 import sys
@@ -14,30 +13,13 @@ import typer
 import dpunion
 from dpunion.cli import ended
 from dpunion.cli.answers import answering, print_json, say
-from dpunion.cli.auditing import audit_app
 from dpunion.cli.configuration import Command
 from dpunion.cli.helping import Commands, complete_choices
-from dpunion.cli.lab import lab_app
-from dpunion.cli.lab_reach import REACH_HELP, ROUNDS_HELP, reach_command, rounds_command
-from dpunion.cli.ledger import ledger_app
-from dpunion.cli.planning import PLAN_HELP, plan_command
-from dpunion.cli.releasing import NGRAMS_HELP, RELEASE_HELP, demo_command, ngrams_command, release_command
-from dpunion.cli.reporting import REPORT_HELP, report_command
-from dpunion.cli.sampling import SAMPLE_HELP, sample_command
-from dpunion.cli.warming import WARM_UP_HELP, warm_up_command
 from dpunion.errors import BadParameter, CannotWrite
 
 NUMBA_THREADS = "NUMBA_NUM_THREADS"
 NUMBA_KEPT = (NUMBA_THREADS, "NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES")
 """Settings of numba that say what the machine is; all others are for developers."""
-
-app = typer.Typer(
-    cls=Commands,
-    no_args_is_help=True,
-    rich_markup_mode="rich",
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
 
 
 def _show_version(value: bool) -> None:
@@ -46,7 +28,6 @@ def _show_version(value: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def _main(
     version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
@@ -58,19 +39,21 @@ def _main(
     """
 
 
-app.command("release", help=RELEASE_HELP)(release_command)
-app.command("ngrams", help=NGRAMS_HELP)(ngrams_command)
-app.command("plan", help=PLAN_HELP)(plan_command)
-app.command("report", help=REPORT_HELP)(report_command)
-app.add_typer(ledger_app, name="ledger", cls=Commands)
-app.add_typer(audit_app, name="audit", cls=Commands)
-lab_app.command("reach", help=REACH_HELP)(reach_command)
-lab_app.command("rounds", help=ROUNDS_HELP)(rounds_command)
-app.add_typer(lab_app, name="lab", cls=Commands)
-app.command("demo")(demo_command)
-app.command("sample", help=SAMPLE_HELP)(sample_command)
-app.command("warm-up", help=WARM_UP_HELP)(warm_up_command)
-for commands in (app, ledger_app, audit_app, lab_app):
+def new_app() -> typer.Typer:
+    """Return what commands are put into."""
+    app = typer.Typer(
+        cls=Commands,
+        no_args_is_help=True,
+        rich_markup_mode="rich",
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(_main)
+    return app
+
+
+def as_ours(commands: typer.Typer) -> None:
+    """Let the commands read configuration files and complete words."""
     for command in commands.registered_commands:
         command.cls = Command
         if command.callback is not None:
@@ -79,12 +62,18 @@ for commands in (app, ledger_app, audit_app, lab_app):
 
 def with_command(name: list[str]) -> typer.Typer:
     """Return all commands, or the one with this name: putting the options of all of them together takes a while."""
-    found = [command for command in app.registered_commands if [command.name] == name]
-    if not found:
-        return app
-    alone = copy.copy(app)
-    alone.registered_commands, alone.registered_groups = found, []
-    return alone
+    alone = new_app()
+    if name == ["release"]:
+        # subtle: the one that people wait for does without importing the others.
+        from dpunion.cli.releasing import RELEASE_HELP, release_command
+
+        alone.command("release", help=RELEASE_HELP)(release_command)
+        as_ours(alone)
+        return alone
+    from dpunion.cli.everything import app
+
+    alone.registered_commands = [command for command in app.registered_commands if [command.name] == name]
+    return alone if alone.registered_commands else app
 
 
 def run() -> object:
@@ -126,4 +115,4 @@ def _keep_numba_quiet(*, as_json: bool) -> None:
         raise BadParameter(f"{NUMBA_THREADS} must be a whole number from 1 on.", "Correct it, or unset it.")
     for name in [name for name in os.environ if name.startswith("NUMBA_") and name not in NUMBA_KEPT]:
         del os.environ[name]
-    HIDDEN_FROM_NUMBA.append("yaml")
+    HIDDEN_FROM_NUMBA.extend(("yaml", "scipy"))

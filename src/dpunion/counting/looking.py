@@ -9,8 +9,9 @@ import numpy as np
 
 from dpunion.algorithms import Sensitivity
 from dpunion.contributions import Bools, Contributions, Int64s
-from dpunion.counting.steps import ONE, UNIT_NORM
-from dpunion.looks import CLASSES
+from dpunion.counting.steps import ONE, UNIT_NORM, add_noise
+from dpunion.looks import CLASSES, LookPlan
+from dpunion.randomness import RunKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,15 @@ def set_sizes(sets: Contributions, unwanted: Bools | None = None) -> Int64s:
     wanted = np.zeros(len(sets.items) + 1, np.int64)
     np.cumsum(~unwanted[sets.items], out=wanted[1:])
     return np.diff(wanted[sets.offsets])
+
+
+def look_at(sizes: Int64s, look: LookPlan, key: RunKey) -> list[float]:
+    """Return the noisy numbers of people of each class; sizes: int64[users].
+
+    Guarantees: those of add_noise.
+    """
+    step = LookStep()
+    return people_in_classes(add_noise(step.add_up(sizes), step.sensitivity, look.stddev, step.number, key))
 
 
 def people_in_classes(noisy: Int64s) -> list[float]:

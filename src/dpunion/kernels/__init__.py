@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 HIDDEN_FROM_NUMBA: list[str] = []
 """Modules that numba does not find while it is imported. The command adds yaml, without which no settings are read from
-the current folder."""
+the current folder, and scipy, which nothing here needs."""
 
 LISTENERS: list[Callable[[bool], None]] = []
 """The last one is told True when a kernel is compiled, because it was not kept by an earlier run, and then False."""

@@ -93,6 +93,8 @@ def inlined(function: F) -> F:
 def _cached(compiled: Any, function: F) -> F:
     # Compiling and loading take locks that an interrupt would leave taken for ever (see threads.py).
     compiled.compile = functools.partial(uninterrupted, compiled.compile)
+    # Extensions of numba that others have installed have nothing to do here, and finding them takes a while.
+    compiled._compilation_chain_init_hook = lambda: None  # noqa: SLF001
     directory = cache_directory()
     if directory is not None:
         before = numba.core.config.CACHE_DIR

@@ -85,12 +85,9 @@ class LocalEngine:
 
     def look(self, held: Any, look: LookPlan, key: RunKey) -> list[float]:
         """Look at the sizes of the whole sets."""
-        from dpunion.counting.looking import LookStep, people_in_classes
-        from dpunion.counting.steps import add_noise
+        from dpunion.counting.looking import look_at
 
-        step = LookStep()
-        sums = step.add_up(wanted_sizes(held.whole, held.request, key))
-        return people_in_classes(add_noise(sums, step.sensitivity, look.stddev, step.number, key))
+        return look_at(wanted_sizes(held.whole, held.request, key), look, key)
 
     def select(self, held: Any, plan: Plan | NgramPlan, key: RunKey) -> Chosen:
         """Run the rounds, or those of each length."""

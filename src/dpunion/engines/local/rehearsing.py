@@ -31,16 +31,17 @@ def kernels_ahead(plan: Plan | MenuPlan, threads: int | None) -> Iterator[None]:
         yield
         return
     with Threads(1) as beside:
-        beside.submit(rehearse, plan.usual if isinstance(plan, MenuPlan) else plan)
+        beside.submit(rehearse, plan)
         yield
 
 
-def rehearse(plan: Plan) -> None:
+def rehearse(plan: Plan | MenuPlan) -> None:
     """Release, for nobody, what one made-up person holds: one item more than is kept, so that bounding runs too.
 
     Guarantees: the rows are made up, and what comes of them is thrown away.
     """
-    bounding = plan.algorithm.bounding
+    decided = plan.usual if isinstance(plan, MenuPlan) else plan
+    bounding = decided.algorithm.bounding
     items = made_up_texts(min(bounding.limit + 1, MOST_ITEMS))
     made = encode(
         [(pa.DictionaryArray.from_arrays(zeros(len(items)), items.slice(0, 1)), items)],
@@ -51,7 +52,11 @@ def rehearse(plan: Plan) -> None:
         split_words=False,
         threads=1,
     )
-    run_rounds(mechanism_for(plan), made, key)
+    run_rounds(mechanism_for(decided), made, key)
+    if isinstance(plan, MenuPlan):
+        from dpunion.counting.looking import look_at
+
+        look_at(np.diff(made.offsets), plan.look, key)
 
 
 def made_up_texts(count: int) -> pa.Array:
