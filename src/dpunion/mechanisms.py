@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from dpunion.algorithms import (
     Algorithm,
@@ -45,59 +44,12 @@ from dpunion.plans import Plan, Round, rounds_of_funnel
 from dpunion.randomness import RunKey
 from dpunion.sets.narrowing import Part, Sets, draw_items
 from dpunion.shares import ShareRule
+from dpunion.weights import State, Weights
 
 # Shares are whole multiples of this, so their sums are exact and order-free.
 SHARE_UNIT = 2.0**-32
 # Draws of length k of n-grams begin at 16 k: no length has more than 8 rounds, and length 1 uses 0..7.
 DRAWS_APART = 16
-
-
-@dataclass(frozen=True, slots=True, repr=False, eq=False)
-class Weights:
-    """A weighted histogram and the sensitivity it was built to.
-
-    units: int64[items] or float64[items], in which `unit` is one; held: bool[items], whether anybody gave the item its
-    part in this round.
-
-    Guarantees:
-    - adding or removing one user changes the weights by at most `sensitivity`;
-    - nothing about the values shows in the repr.
-    """
-
-    units: npt.NDArray[Any]
-    unit: float
-    held: Bools
-    sensitivity: Sensitivity
-
-    def __repr__(self) -> str:
-        return f"Weights(<sensitive>, {self.sensitivity})"
-
-    @property
-    def values(self) -> Float64s:
-        """Return the weights: float64[items]; integers are exact below 2^53 units."""
-        return self.units if self.unit == 1.0 else np.multiply(self.units, self.unit, dtype=np.float64)
-
-
-@dataclass(slots=True, repr=False, eq=False)
-class State:
-    """What is known about the items between rounds: never released (but for `released`, after the last round).
-
-    released: what has passed so far; it takes no part in later rounds.
-
-    scores: float64[items]; alive, released: bool[items].
-    """
-
-    scores: Float64s
-    alive: Bools
-    released: Bools
-
-    @classmethod
-    def start(cls, items: int) -> State:
-        """Return the state before the first round."""
-        return cls(np.zeros(items), np.ones(items, np.bool_), np.zeros(items, np.bool_))
-
-    def __repr__(self) -> str:
-        return "State(<sensitive>)"
 
 
 class Mechanism(Protocol):
@@ -270,12 +222,13 @@ class FunnelMechanism:
         """Say which scores have exceeded the threshold: such items are released, whatever follows: bool[items]."""
         return scores > self.numbers[-1].threshold
 
-    def weigh(self, sets: Sets, state: State, number: int, _key: RunKey, *, share: float = 1.0) -> Weights:
+    def weigh(self, sets: Sets, state: State, number: int, key: RunKey, *, share: float = 1.0) -> Weights:
         """Let every user close the gaps of the own alive items by the round's budget, straight.
 
         Guarantees: given the public scores, one user moves the weights by at most the budget in l2 norm (Lemma F1).
         """
         budget = self.numbers[number].budget
+        noise = sets.beside(self.draw_noise, state, number, sets.digests, key)
         targets = self.targets(state.scores, number)
         targets[~state.alive] = 0.0
         if share != 1.0:
@@ -284,7 +237,8 @@ class FunnelMechanism:
         for part in sets:
             self.visit(part, gaps, budget)
         targets -= gaps
-        return Weights(targets, 1.0, sets.held if number == 0 else state.alive, Sensitivity(Norm.L2, budget))
+        held = sets.held if number == 0 else state.alive
+        return Weights(targets, 1.0, held, Sensitivity(Norm.L2, budget), noise)
 
     def visit(self, part: Part, gaps: Float64s, budget: float) -> None:
         """Let some users in turn close the gaps of their items, straight; in place on gaps, float64[items].
@@ -292,6 +246,14 @@ class FunnelMechanism:
         Guarantees: one user moves the gaps by at most `budget` in l2 norm; two histograms of gaps never move apart.
         """
         descend_ball(part.offsets, part.items, gaps, budget)
+
+    def living(self, state: State) -> Int64s:
+        """Return the items that take part in a round: those alive that have not passed: int64[n]."""
+        return np.flatnonzero(state.alive & ~self.passed(state.scores))
+
+    def draw_noise(self, state: State, number: int, digests: Uint64s, key: RunKey) -> Float64s:
+        """Draw the noise of those items for this round, in standard deviations: float64[n]."""
+        return key.normals(self.draw + number, digests[self.living(state)])
 
     def decide(self, weights: Weights, state: State, number: int, digests: Uint64s, key: RunKey) -> State:
         """Add the round's noisy weights to the scores; above the line an item stays, above the threshold it passes.
@@ -306,8 +268,10 @@ class FunnelMechanism:
         one = self.numbers[number]
         check_sensitivity(weights, Sensitivity(Norm.L2, one.budget))
         scores, alive = state.scores, state.alive & weights.held
-        living = np.flatnonzero(alive & ~self.passed(scores))
-        noise = key.normals(self.draw + number, digests[living])
+        drawn = self.draw_noise(state, number, digests, key) if weights.noise is None else weights.noise.result()
+        living = self.living(state)
+        given = weights.held[living]
+        living, noise = living[given], drawn[given]
         # Shards may give more than was asked for together; no more counts than lifts the score to the cutoff.
         most = np.maximum(0.0, self.cutoffs[number] - scores[living]) / one.budget
         scores[living] += one.budget * (np.minimum(weights.values[living], most) + one.stddev * noise)

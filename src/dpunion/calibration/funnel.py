@@ -189,7 +189,7 @@ def _worst(
     none = combine(task.gaussian_deltas(stddev, np.ones(1)), np.zeros(1))
     worst, at = float(none[0]), 0
 
-    def look_at(some: Int64s, passing: Float64s) -> None:
+    def look_into(some: Int64s, passing: Float64s) -> None:
         nonlocal worst, at
         plain = combine(deltas[some - 1], passing)
         for index in np.argsort(-plain, kind="stable"):
@@ -205,11 +205,11 @@ def _worst(
     firsts = _first_of_runs(items)
     lasts = np.append(firsts[1:] - 1, items)
     passing = novelty.at(firsts, gifts[firsts - 1])
-    look_at(firsts, passing)
+    look_into(firsts, passing)
     most = combine(deltas[firsts - 1], np.minimum(1.0, passing * (lasts / firsts)))
     inside = np.flatnonzero(np.repeat(most > worst, lasts - firsts + 1)) + 1
     others = np.setdiff1d(inside, firsts)
-    look_at(others, novelty.at(others, gifts[others - 1]))
+    look_into(others, novelty.at(others, gifts[others - 1]))
     return worst, at
 
 

@@ -44,7 +44,7 @@ def set_sizes(sets: Contributions, unwanted: Bools | None = None) -> Int64s:
     return np.diff(wanted[sets.offsets])
 
 
-def look_at(sizes: Int64s, look: LookPlan, key: RunKey) -> list[float]:
+def look_at_sizes(sizes: Int64s, look: LookPlan, key: RunKey) -> list[float]:
     """Return the noisy numbers of people of each class; sizes: int64[users].
 
     Guarantees: those of add_noise.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dpunion.counting.looking import look_at, set_sizes
+from dpunion.counting.looking import look_at_sizes, set_sizes
 from dpunion.engines.local.rounds import run_rounds
 from dpunion.lab.data import LabData
 from dpunion.lab.trials import trial_key
@@ -24,7 +24,7 @@ class Looked:
 
 def run_look(data: LabData, menu: MenuPlan, number: int) -> Looked:
     """Look, choose and select, under the key of this trial."""
-    plan = menu.decided(look_at(set_sizes(data.everything), menu.look, trial_key(number)))
+    plan = menu.decided(look_at_sizes(set_sizes(data.everything), menu.look, trial_key(number)))
     return Looked(plan.algorithm.max_items_per_user, run_fixed(data, plan, number))
 
 

@@ -16,12 +16,13 @@ from dpunion.contributions import Float64s
 from dpunion.lab.data import LabData, load
 from dpunion.lab.figures import NOT_PRIVATE
 from dpunion.lab.trials import trial_key
-from dpunion.mechanisms import State, mechanism_for
+from dpunion.mechanisms import mechanism_for
 from dpunion.plans import Plan, plan_release
 from dpunion.report.tables import Table
 from dpunion.requests import Progress
 from dpunion.sets.grouping import bound_again
 from dpunion.sets.narrowing import Sets
+from dpunion.weights import State
 
 WIDTH = 30
 

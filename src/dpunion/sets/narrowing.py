@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -14,6 +14,9 @@ from dpunion.kernels.bounding import count_items, gather_users, narrow_users
 from dpunion.randomness import RunKey
 from dpunion.sets.grouping import bound_sets
 from dpunion.threads import Task, Threads
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 PAIRS_PER_PART = 1 << 21
 PARTS_AHEAD = 3
@@ -74,6 +77,12 @@ class Sets:
             self._parts.append(part)
             yield part
         self._waiting, self._ours = None, True
+
+    def beside(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Task[T] | None:
+        """Have the other thread do something while sets are visited; None if there is none, or it is to narrow them."""
+        if self._other_thread is None or self._waiting is not None:
+            return None
+        return self._other_thread.submit(work, *args, **kwargs)
 
     def narrow(self, alive: Bools, *, may_wait: bool = False) -> None:
         """Drop what is not alive from every set, before the next visit: bool[items].

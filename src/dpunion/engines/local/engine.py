@@ -85,9 +85,9 @@ class LocalEngine:
 
     def look(self, held: Any, look: LookPlan, key: RunKey) -> list[float]:
         """Look at the sizes of the whole sets."""
-        from dpunion.counting.looking import look_at
+        from dpunion.counting.looking import look_at_sizes
 
-        return look_at(wanted_sizes(held.whole, held.request, key), look, key)
+        return look_at_sizes(wanted_sizes(held.whole, held.request, key), look, key)
 
     def select(self, held: Any, plan: Plan | NgramPlan, key: RunKey) -> Chosen:
         """Run the rounds, or those of each length."""

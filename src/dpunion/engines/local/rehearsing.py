@@ -54,9 +54,9 @@ def rehearse(plan: Plan | MenuPlan) -> None:
     )
     run_rounds(mechanism_for(decided), made, key)
     if isinstance(plan, MenuPlan):
-        from dpunion.counting.looking import look_at
+        from dpunion.counting.looking import look_at_sizes
 
-        look_at(np.diff(made.offsets), plan.look, key)
+        look_at_sizes(np.diff(made.offsets), plan.look, key)
 
 
 def made_up_texts(count: int) -> pa.Array:

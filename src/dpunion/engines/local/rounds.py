@@ -7,10 +7,11 @@ import numpy as np
 from dpunion.calibration.rounding import MAX_USERS
 from dpunion.contributions import Contributions, Int64s
 from dpunion.errors import BadSource, InternalError
-from dpunion.mechanisms import Mechanism, State
+from dpunion.mechanisms import Mechanism
 from dpunion.randomness import RunKey
 from dpunion.sets.narrowing import Sets
 from dpunion.threads import Threads
+from dpunion.weights import State
 
 
 def run_rounds(mechanism: Mechanism, contributions: Contributions, key: RunKey) -> Int64s:
