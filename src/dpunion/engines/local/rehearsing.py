@@ -19,20 +19,24 @@ from dpunion.sets.encoding import encode
 from dpunion.threads import Threads, usable_cores
 
 MOST_ITEMS = 1000
+REHEARSED: set[tuple[str, bool]] = set()
+"""What was rehearsed in this process: the algorithm, and whether with a look."""
 
 
 @contextlib.contextmanager
 def kernels_ahead(plan: Plan | MenuPlan, threads: int | None) -> Iterator[None]:
-    """Rehearse the plan in a thread beside what is done inside; with one core there is nothing to gain.
+    """Rehearse the plan in a thread beside what is done inside, once; with one core there is nothing to gain.
 
     Guarantees: the rows are made up, and what comes of them is thrown away.
     """
-    if (threads or usable_cores()) == 1:
+    kind = (plan.algorithm.name, isinstance(plan, MenuPlan))
+    if (threads or usable_cores()) == 1 or kind in REHEARSED:
         yield
         return
     with Threads(1) as beside:
         beside.submit(rehearse, plan)
         yield
+    REHEARSED.add(kind)
 
 
 def rehearse(plan: Plan | MenuPlan) -> None:
