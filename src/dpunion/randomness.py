@@ -29,7 +29,7 @@ import numpy.typing as npt
 
 from dpunion.contributions import Bools, Float64s, Uint64s
 from dpunion.errors import BadParameter, InternalError
-from dpunion.kernels import hashing, sampling
+from dpunion.kernels import blake2b, hashing, sampling
 
 KEY_BYTES = 32
 PERSON = b"dpunion"
@@ -141,7 +141,7 @@ class RunKey:
         """
         check_strings(offsets, data)
         key = np.frombuffer(self.subkey(purpose), dtype="<u8").astype(np.uint64)
-        return hashing.blake2b_digests(offsets, data, key)
+        return blake2b.blake2b_digests(offsets, data, key)
 
     def words(self, purpose: Purpose, round: int, digests: Uint64s) -> Uint64s:  # noqa: A002
         """Return 128 pseudo-random bits for each digest: the first 16 bytes of its ChaCha20 block.

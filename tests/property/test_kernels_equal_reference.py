@@ -198,6 +198,29 @@ def test_grouping_and_bounding(pairs, limit, shift, width):
 def test_kth_smallest(values, data):
     k = data.draw(st.integers(0, len(values) - 1))
     assert int(bounding.kth_smallest(np.array(values, np.uint64), k)) == sorted(values)[k]
+    assert int(bounding.select_smallest(np.array(values, np.uint64), k)) == sorted(values)[k]
+
+
+@pytest.mark.parametrize("spread", [2**64, 2**60, 3, 1])
+@pytest.mark.parametrize("count", [64, 65, 66, 1000])
+def test_kth_smallest_of_many(spread, count):
+    values = [number * 0x9E3779B97F4A7C15 % 2**64 % spread for number in range(count)]
+    for k in (0, 1, count // 2, count - 2, count - 1):
+        assert int(bounding.kth_smallest(np.array(values, np.uint64), k)) == sorted(values)[k]
+
+
+@pytest.mark.parametrize("size", [1, 4, 64, 65, 700])
+def test_what_a_user_with_many_items_keeps(size):
+    digests = np.arange(4 * size, dtype=np.uint64).reshape(-1, 2) * np.uint64(0x9E3779B97F4A7C15)
+    key, items = np.array([[5, 2**63 + 7]], np.uint64), list(range(0, 2 * size, 2))
+    grouped, sizes = np.array(items, np.int32), np.array([size])
+    limit = max(1, size // 2)
+    bounding.keep_random(np.zeros(1, np.int64), grouped, sizes, np.arange(1), key, digests, limit)
+
+    def priority(item):
+        return int(twin_hashing.siphash24(key[0].tobytes(), digests[item].tobytes()))
+
+    assert grouped[: sizes[0]].tolist() == twins.keep_smallest(items, priority, limit)
 
 
 @given(st.lists(st.integers(0, 9), max_size=20), st.integers(1, 10))

@@ -12,6 +12,10 @@ from dpunion.contributions import Int32s, Int64s, Uint64s
 from dpunion.kernels.compiler import kernel
 from dpunion.kernels.hashing import siphash24
 
+FEW = 64
+FIRST_BITS = 8
+OTHER_BITS = np.uint64(64 - FIRST_BITS)
+
 
 @kernel
 def keep_random(
@@ -34,31 +38,55 @@ def keep_random(
         user = heavy[place]
         size = sizes[user]
         start = starts[user]
-        priorities = np.empty(size, np.uint64)
+        # subtle: the digests are fetched first, so that hashing itself runs on vector registers.
+        first, second, priorities = np.empty(size, np.uint64), np.empty(size, np.uint64), np.empty(size, np.uint64)
         for i in range(size):
-            item = grouped[start + i]
-            priorities[i] = siphash24(
-                heavy_keys[place, 0], heavy_keys[place, 1], item_digests[item, 0], item_digests[item, 1]
-            )
-        last = kth_smallest(priorities.copy(), max_items - 1)
+            item = np.uint32(grouped[start + i])
+            first[i], second[i] = item_digests[item, 0], item_digests[item, 1]
+        key_0, key_1 = heavy_keys[place, 0], heavy_keys[place, 1]
+        for i in range(size):
+            priorities[i] = siphash24(key_0, key_1, first[i], second[i])
+        last = kth_smallest(priorities, max_items - 1)
         ties = max_items
         for i in range(size):
-            if priorities[i] < last:
-                ties -= 1
+            ties -= priorities[i] < last
         to = start
+        # subtle: without branches, which the processor could not foretell; what does not stay is written over.
         for i in range(size):
-            if priorities[i] < last:
-                grouped[to] = grouped[start + i]
-                to += 1
-            elif priorities[i] == last and ties > 0:
-                ties -= 1
-                grouped[to] = grouped[start + i]
-                to += 1
+            tied = priorities[i] == last and ties > 0
+            ties -= tied
+            grouped[to] = grouped[start + i]
+            to += priorities[i] < last or tied
         sizes[user] = max_items
 
 
 @kernel
 def kth_smallest(values: Uint64s, k: int) -> np.uint64:
+    """Return the value that would stand at place k if values: uint64[n] were sorted.
+
+    Many are counted by their first bits, as hashes are spread evenly; what is searched then are those with the same
+    first bits.
+    """
+    if len(values) <= FEW:
+        return select_smallest(values.copy(), k)
+    counts = np.zeros(1 << FIRST_BITS, np.int64)
+    for value in values:
+        counts[value >> OTHER_BITS] += 1
+    bucket = 0
+    while k >= counts[bucket]:
+        k -= counts[bucket]
+        bucket += 1
+    # One place more than there are: what is not in the bucket is written over, or stands there at last.
+    inside = np.empty(counts[bucket] + 1, np.uint64)
+    found = 0
+    for value in values:
+        inside[found] = value
+        found += value >> OTHER_BITS == np.uint64(bucket)
+    return select_smallest(inside[:found], k)
+
+
+@kernel
+def select_smallest(values: Uint64s, k: int) -> np.uint64:
     """Return the value that would stand at place k if values: uint64[n] were sorted; they are reordered (quickselect).
 
     subtle: numpy's partition does the same, but loading what numba makes of it takes as long as many a bounding.

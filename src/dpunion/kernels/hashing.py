@@ -1,7 +1,10 @@
-"""Keyed hashing as machine code: BLAKE2b (RFC 7693), ChaCha20 (RFC 8439), SipHash-2-4, and a table hash.
+"""Keyed hashing as machine code: ChaCha20 (RFC 8439), SipHash-2-4, and a table hash; BLAKE2b is in blake2b.py.
 
-The first three are pseudo-random functions and carry the privacy of a run; `table_hash` only spreads strings
-over hash tables. The readable twins are in tests/twins/hashing.py.
+ChaCha20, SipHash and BLAKE2b are pseudo-random functions and carry the privacy of a run; `table_hash` only spreads
+strings over hash tables. The readable twins are in tests/twins/hashing.py.
+
+subtle: what is done for many things at once has no inner loops, so that the loop over the things runs on vector
+registers, and stands on arrays of its own, as the compiler must be sure that nothing overlaps.
 
 subtle: numba turns uint64 combined with a signed integer into float64, so every constant is an np.uint64;
 indices are unsigned too, which also spares the test for negative ones.
@@ -22,7 +25,7 @@ LOW_HALF = np.uint64(0xFFFFFFFF)
 ALL_ONES = np.uint64(0xFFFFFFFFFFFFFFFF)
 
 
-@kernel
+@inlined
 def rotate_left(x: np.uint64, count: np.uint64) -> np.uint64:
     """Rotate a 64-bit word by 1 to 63 bits."""
     return (x << count) | (x >> (U64 - count))
@@ -45,158 +48,24 @@ def read4(data: npt.NDArray[np.uint8], at: np.uint64) -> np.uint64:
     )
 
 
-# ---------------------------------------------------------------------------------------------- BLAKE2b
-
-BLAKE2B_IV = np.array(
-    [
-        0x6A09E667F3BCC908,
-        0xBB67AE8584CAA73B,
-        0x3C6EF372FE94F82B,
-        0xA54FF53A5F1D36F1,
-        0x510E527FADE682D1,
-        0x9B05688C2B3E6C1F,
-        0x1F83D9ABFB41BD6B,
-        0x5BE0CD19137E2179,
-    ],
-    dtype=np.uint64,
-)
-
-# RFC 7693, section 2.7; rounds 10 and 11 repeat the first two rows.
-BLAKE2B_SIGMA = np.array(
-    [
-        [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15],
-        [14, 10, 4, 8, 9, 15, 13, 6, 1, 12, 0, 2, 11, 7, 5, 3],
-        [11, 8, 12, 0, 5, 2, 15, 13, 10, 14, 3, 6, 7, 1, 9, 4],
-        [7, 9, 3, 1, 13, 12, 11, 14, 2, 6, 5, 10, 4, 0, 15, 8],
-        [9, 0, 5, 7, 2, 4, 10, 15, 14, 1, 11, 12, 6, 8, 3, 13],
-        [2, 12, 6, 10, 0, 11, 8, 3, 4, 13, 7, 5, 15, 14, 1, 9],
-        [12, 5, 1, 15, 14, 13, 4, 10, 0, 7, 6, 3, 9, 2, 8, 11],
-        [13, 11, 7, 14, 12, 1, 3, 9, 5, 0, 15, 4, 8, 6, 2, 10],
-        [6, 15, 14, 9, 11, 3, 0, 8, 12, 2, 13, 7, 1, 4, 10, 5],
-        [10, 2, 8, 4, 7, 6, 1, 5, 15, 11, 9, 14, 3, 12, 13, 0],
-        [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15],
-        [14, 10, 4, 8, 9, 15, 13, 6, 1, 12, 0, 2, 11, 7, 5, 3],
-    ],
-    dtype=np.uint64,
-)
-
-# Parameter block word 0 of RFC 7693, section 2.8: digest of 16 bytes, key of 32 bytes, fanout 1, depth 1.
-DIGEST_16_KEY_32 = np.uint64(0x01010000 | 32 << 8 | 16)
-
-
-@kernel
-def blake2b_mix(
-    a: np.uint64, b: np.uint64, c: np.uint64, d: np.uint64, x: np.uint64, y: np.uint64
-) -> tuple[np.uint64, np.uint64, np.uint64, np.uint64]:
-    """Mix two message words into four state words (function G of RFC 7693, section 3.1)."""
-    a = a + b + x
-    d = rotate_left(d ^ a, U32)
-    c = c + d
-    b = rotate_left(b ^ c, U40)
-    a = a + b + y
-    d = rotate_left(d ^ a, U48)
-    c = c + d
-    b = rotate_left(b ^ c, U1)
-    return a, b, c, d
-
-
-@kernel
-def blake2b_compress(state: Uint64s, block: Uint64s, length: np.uint64, last: np.uint64) -> None:
-    """Fold one block into the state, in place (function F of RFC 7693, section 3.2).
-
-    state: uint64[8]; block: uint64[16]; length: bytes so far; last: all ones for the last block, else 0.
-    """
-    v0, v1, v2, v3, v4, v5, v6, v7 = (
-        state[0], state[1], state[2], state[3], state[4], state[5], state[6], state[7],
-    )  # fmt: skip
-    v8, v9, v10, v11 = BLAKE2B_IV[0], BLAKE2B_IV[1], BLAKE2B_IV[2], BLAKE2B_IV[3]
-    v12, v13, v14, v15 = BLAKE2B_IV[4] ^ length, BLAKE2B_IV[5], BLAKE2B_IV[6] ^ last, BLAKE2B_IV[7]
-    for r in range(12):
-        s = BLAKE2B_SIGMA[r]
-        v0, v4, v8, v12 = blake2b_mix(v0, v4, v8, v12, block[s[0]], block[s[1]])
-        v1, v5, v9, v13 = blake2b_mix(v1, v5, v9, v13, block[s[2]], block[s[3]])
-        v2, v6, v10, v14 = blake2b_mix(v2, v6, v10, v14, block[s[4]], block[s[5]])
-        v3, v7, v11, v15 = blake2b_mix(v3, v7, v11, v15, block[s[6]], block[s[7]])
-        v0, v5, v10, v15 = blake2b_mix(v0, v5, v10, v15, block[s[8]], block[s[9]])
-        v1, v6, v11, v12 = blake2b_mix(v1, v6, v11, v12, block[s[10]], block[s[11]])
-        v2, v7, v8, v13 = blake2b_mix(v2, v7, v8, v13, block[s[12]], block[s[13]])
-        v3, v4, v9, v14 = blake2b_mix(v3, v4, v9, v14, block[s[14]], block[s[15]])
-    state[0] ^= v0 ^ v8
-    state[1] ^= v1 ^ v9
-    state[2] ^= v2 ^ v10
-    state[3] ^= v3 ^ v11
-    state[4] ^= v4 ^ v12
-    state[5] ^= v5 ^ v13
-    state[6] ^= v6 ^ v14
-    state[7] ^= v7 ^ v15
-
-
-@kernel
-def load_block(block: Uint64s, data: npt.NDArray[np.uint8], start: np.uint64, size: np.uint64) -> None:
-    """Fill block (uint64[16]) with the `size` <= 128 bytes at `start`, then zeros; read no other byte."""
-    whole = size >> U3
-    for w in range(whole):
-        block[w] = read8(data, start + (np.uint64(w) << U3))
-    for w in range(whole, U16):
-        block[w] = U0
-    for i in range(whole << U3, size):
-        at = np.uint64(i)
-        block[at >> U3] |= np.uint64(data[start + at]) << ((at & U7) << U3)
-
-
-@kernel
-def blake2b_digests(offsets: npt.NDArray[np.int64], data: npt.NDArray[np.uint8], key: Uint64s) -> Uint64s:
-    """Return the keyed 128-bit BLAKE2b digest of each string.
-
-    offsets: int64[n+1], nondecreasing, within data; data: uint8[]; key: uint64[4], its 32 bytes little-
-    endian; returns uint64[n, 2], each row the 16 digest bytes little-endian.
-
-    Guarantees:
-    - row i depends on the key and on bytes offsets[i]..offsets[i+1] alone;
-    - no byte outside the strings is read.
-    """
-    count = len(offsets) - 1
-    out = np.empty((count, 2), dtype=np.uint64)
-    block = np.zeros(16, dtype=np.uint64)
-    keyed = BLAKE2B_IV.copy()
-    keyed[0] ^= DIGEST_16_KEY_32
-    block[:4] = key
-    empty = keyed.copy()
-    # The key is the first block: folded in once for all strings but the empty one, where it is the last too.
-    blake2b_compress(empty, block, U128, ALL_ONES)
-    blake2b_compress(keyed, block, U128, U0)
-    state = np.empty(8, dtype=np.uint64)
-    for i in range(count):
-        start, stop = np.uint64(offsets[i]), np.uint64(offsets[i + 1])
-        if start == stop:
-            out[i, 0], out[i, 1] = empty[0], empty[1]
-            continue
-        state[:] = keyed
-        hashed = U128
-        while stop - start > U128:
-            load_block(block, data, start, U128)
-            start += U128
-            hashed += U128
-            blake2b_compress(state, block, hashed, U0)
-        load_block(block, data, start, stop - start)
-        blake2b_compress(state, block, hashed + (stop - start), ALL_ONES)
-        out[i, 0], out[i, 1] = state[0], state[1]
-    return out
-
-
 # --------------------------------------------------------------------------------------------- ChaCha20
 
 # "expand 32-byte k", little-endian (RFC 8439, section 2.3).
+LANES = 256
+"""So many inputs are mixed side by side; the compiler makes of it what the processor has."""
+Words = tuple[np.uint32, ...]
+"""The sixteen words of a ChaCha state."""
+
 CHACHA_0, CHACHA_1, CHACHA_2, CHACHA_3 = (np.uint32(w) for w in (0x61707865, 0x3320646E, 0x79622D32, 0x6B206574))
 
 
-@kernel
+@inlined
 def rotate_left32(x: np.uint32, count: np.uint32) -> np.uint32:
     """Rotate a 32-bit word by 1 to 31 bits."""
     return np.uint32((x << count) | (x >> (np.uint32(32) - count)))
 
 
-@kernel
+@inlined
 def quarter_round(
     a: np.uint32, b: np.uint32, c: np.uint32, d: np.uint32
 ) -> tuple[np.uint32, np.uint32, np.uint32, np.uint32]:
@@ -212,60 +81,67 @@ def quarter_round(
     return a, b, c, d
 
 
-@kernel
+@inlined
 def join_halves(low: np.uint32, high: np.uint32, add_low: np.uint32, add_high: np.uint32) -> np.uint64:
     """Add the first state to two adjacent words and join them, little-endian (RFC 8439, section 2.3)."""
     return np.uint64(np.uint32(low + add_low)) | (np.uint64(np.uint32(high + add_high)) << U32)
 
 
-@kernel
-def chacha20_block(
-    key: npt.NDArray[np.uint32], input0: np.uint64, input1: np.uint64
-) -> tuple[np.uint64, np.uint64, np.uint64, np.uint64, np.uint64, np.uint64, np.uint64, np.uint64]:
-    """Return the ChaCha20 block, as eight little-endian words, of the 128-bit input counter || nonce.
+@inlined
+def double_round(x: Words) -> Words:
+    """Mix the columns and then the diagonals of the state (RFC 8439, section 2.3.1)."""
+    x0, x1, x2, x3, x4, x5, x6, x7, x8, x9, x10, x11, x12, x13, x14, x15 = x
+    x0, x4, x8, x12 = quarter_round(x0, x4, x8, x12)
+    x1, x5, x9, x13 = quarter_round(x1, x5, x9, x13)
+    x2, x6, x10, x14 = quarter_round(x2, x6, x10, x14)
+    x3, x7, x11, x15 = quarter_round(x3, x7, x11, x15)
+    x0, x5, x10, x15 = quarter_round(x0, x5, x10, x15)
+    x1, x6, x11, x12 = quarter_round(x1, x6, x11, x12)
+    x2, x7, x8, x13 = quarter_round(x2, x7, x8, x13)
+    x3, x4, x9, x14 = quarter_round(x3, x4, x9, x14)
+    return x0, x1, x2, x3, x4, x5, x6, x7, x8, x9, x10, x11, x12, x13, x14, x15
 
-    key: uint32[8], its 32 bytes little-endian; input0, input1: 16 bytes little-endian (RFC 8439, 2.3).
-    """
-    k0, k1, k2, k3, k4, k5, k6, k7 = key[0], key[1], key[2], key[3], key[4], key[5], key[6], key[7]
-    n0, n1 = np.uint32(input0 & LOW_HALF), np.uint32(input0 >> U32)
-    n2, n3 = np.uint32(input1 & LOW_HALF), np.uint32(input1 >> U32)
-    x0, x1, x2, x3 = CHACHA_0, CHACHA_1, CHACHA_2, CHACHA_3
-    x4, x5, x6, x7, x8, x9, x10, x11 = k0, k1, k2, k3, k4, k5, k6, k7
-    x12, x13, x14, x15 = n0, n1, n2, n3
-    for _ in range(10):
-        x0, x4, x8, x12 = quarter_round(x0, x4, x8, x12)
-        x1, x5, x9, x13 = quarter_round(x1, x5, x9, x13)
-        x2, x6, x10, x14 = quarter_round(x2, x6, x10, x14)
-        x3, x7, x11, x15 = quarter_round(x3, x7, x11, x15)
-        x0, x5, x10, x15 = quarter_round(x0, x5, x10, x15)
-        x1, x6, x11, x12 = quarter_round(x1, x6, x11, x12)
-        x2, x7, x8, x13 = quarter_round(x2, x7, x8, x13)
-        x3, x4, x9, x14 = quarter_round(x3, x4, x9, x14)
-    return (
-        join_halves(x0, x1, CHACHA_0, CHACHA_1),
-        join_halves(x2, x3, CHACHA_2, CHACHA_3),
-        join_halves(x4, x5, k0, k1),
-        join_halves(x6, x7, k2, k3),
-        join_halves(x8, x9, k4, k5),
-        join_halves(x10, x11, k6, k7),
-        join_halves(x12, x13, n0, n1),
-        join_halves(x14, x15, n2, n3),
-    )
+
+@inlined
+def ten_double_rounds(x: Words) -> Words:
+    """Mix the state: twenty rounds (RFC 8439, section 2.3)."""
+    x = double_round(double_round(double_round(double_round(double_round(x)))))
+    return double_round(double_round(double_round(double_round(double_round(x)))))
 
 
 @kernel
 def chacha20_words(key: npt.NDArray[np.uint32], inputs: Uint64s) -> Uint64s:
-    """Return the first 16 bytes of the ChaCha20 block of each input.
+    """Return the first 16 bytes of the ChaCha20 block of each input, counter || nonce.
 
-    key: uint32[8]; inputs: uint64[n, 2]; returns uint64[n, 2].
+    key: uint32[8], its 32 bytes little-endian; inputs: uint64[n, 2], 16 bytes little-endian (RFC 8439, 2.3); returns
+    uint64[n, 2].
 
     Guarantees:
     - row i depends on the key and on inputs[i] alone.
     """
-    out = np.empty((len(inputs), 2), dtype=np.uint64)
-    for i in range(len(inputs)):
-        block = chacha20_block(key, inputs[i, 0], inputs[i, 1])
-        out[i, 0], out[i, 1] = block[0], block[1]
+    count = len(inputs)
+    out = np.empty((count, 2), dtype=np.uint64)
+    k0, k1, k2, k3, k4, k5, k6, k7 = key[0], key[1], key[2], key[3], key[4], key[5], key[6], key[7]
+    n0, n1 = np.zeros(LANES, dtype=np.uint32), np.zeros(LANES, dtype=np.uint32)
+    n2, n3 = np.zeros(LANES, dtype=np.uint32), np.zeros(LANES, dtype=np.uint32)
+    for group in range(0, count, LANES):
+        some = min(LANES, count - group)
+        for i in range(some):
+            first, second = inputs[group + i, 0], inputs[group + i, 1]
+            n0[i], n1[i] = np.uint32(first & LOW_HALF), np.uint32(first >> U32)
+            n2[i], n3[i] = np.uint32(second & LOW_HALF), np.uint32(second >> U32)
+        for i in range(LANES):
+            x = ten_double_rounds(
+                (
+                    CHACHA_0, CHACHA_1, CHACHA_2, CHACHA_3, k0, k1, k2, k3,
+                    k4, k5, k6, k7, n0[i], n1[i], n2[i], n3[i],
+                )
+            )  # fmt: skip
+            n0[i], n1[i] = np.uint32(x[0] + CHACHA_0), np.uint32(x[1] + CHACHA_1)
+            n2[i], n3[i] = np.uint32(x[2] + CHACHA_2), np.uint32(x[3] + CHACHA_3)
+        for i in range(some):
+            out[group + i, 0] = np.uint64(n0[i]) | (np.uint64(n1[i]) << U32)
+            out[group + i, 1] = np.uint64(n2[i]) | (np.uint64(n3[i]) << U32)
     return out
 
 
@@ -280,16 +156,22 @@ def chacha20_blocks(key: npt.NDArray[np.uint32], inputs: Uint64s) -> Uint64s:
     """
     out = np.empty((len(inputs), 8), dtype=np.uint64)
     for i in range(len(inputs)):
-        block = chacha20_block(key, inputs[i, 0], inputs[i, 1])
+        first, second = inputs[i, 0], inputs[i, 1]
+        start = (
+            CHACHA_0, CHACHA_1, CHACHA_2, CHACHA_3, key[0], key[1], key[2], key[3], key[4], key[5], key[6], key[7],
+            np.uint32(first & LOW_HALF), np.uint32(first >> U32),
+            np.uint32(second & LOW_HALF), np.uint32(second >> U32),
+        )  # fmt: skip
+        x = ten_double_rounds(start)
         for w in range(8):
-            out[i, w] = block[w]
+            out[i, w] = join_halves(x[2 * w], x[2 * w + 1], start[2 * w], start[2 * w + 1])
     return out
 
 
 # ---------------------------------------------------------------------------------------- SipHash-2-4
 
 
-@kernel
+@inlined
 def sip_round(
     v0: np.uint64, v1: np.uint64, v2: np.uint64, v3: np.uint64
 ) -> tuple[np.uint64, np.uint64, np.uint64, np.uint64]:
@@ -307,6 +189,15 @@ def sip_round(
     return v0, v1, v2, v3
 
 
+@inlined
+def sip_word(
+    v0: np.uint64, v1: np.uint64, v2: np.uint64, v3: np.uint64, word: np.uint64
+) -> tuple[np.uint64, np.uint64, np.uint64, np.uint64]:
+    """Fold one word of the message into the state (Aumasson & Bernstein 2012, section 2.2)."""
+    v0, v1, v2, v3 = sip_round(*sip_round(v0, v1, v2, v3 ^ word))
+    return v0 ^ word, v1, v2, v3
+
+
 SIP_0, SIP_1, SIP_2, SIP_3 = (
     np.uint64(w) for w in (0x736F6D6570736575, 0x646F72616E646F6D, 0x6C7967656E657261, 0x7465646279746573)
 )
@@ -315,7 +206,7 @@ SIP_LENGTH_16 = np.uint64(16 << 56)
 SIP_FINAL = np.uint64(0xFF)
 
 
-@kernel
+@inlined
 def siphash24(k0: np.uint64, k1: np.uint64, m0: np.uint64, m1: np.uint64) -> np.uint64:
     """Return SipHash-2-4 of the 16-byte message (m0, m1) under the key (k0, k1), all little-endian.
 
@@ -323,14 +214,12 @@ def siphash24(k0: np.uint64, k1: np.uint64, m0: np.uint64, m1: np.uint64) -> np.
     digests), the message is the item's digest. What a user keeps depends on the run key and that user alone.
     """
     v0, v1, v2, v3 = k0 ^ SIP_0, k1 ^ SIP_1, k0 ^ SIP_2, k1 ^ SIP_3
-    for word in (m0, m1, SIP_LENGTH_16):
-        v3 ^= word
-        v0, v1, v2, v3 = sip_round(v0, v1, v2, v3)
-        v0, v1, v2, v3 = sip_round(v0, v1, v2, v3)
-        v0 ^= word
+    v0, v1, v2, v3 = sip_word(v0, v1, v2, v3, m0)
+    v0, v1, v2, v3 = sip_word(v0, v1, v2, v3, m1)
+    v0, v1, v2, v3 = sip_word(v0, v1, v2, v3, SIP_LENGTH_16)
     v2 ^= SIP_FINAL
-    for _ in range(4):
-        v0, v1, v2, v3 = sip_round(v0, v1, v2, v3)
+    v0, v1, v2, v3 = sip_round(*sip_round(v0, v1, v2, v3))
+    v0, v1, v2, v3 = sip_round(*sip_round(v0, v1, v2, v3))
     return v0 ^ v1 ^ v2 ^ v3
 
 
