@@ -163,16 +163,26 @@ def test_the_projection_stays_in_its_set(targets, radius):
     st.integers(1, 30),
     st.integers(0, 6),
     st.sampled_from([np.uint32, np.uint64]),
+    st.booleans(),
 )
-def test_grouping_and_bounding(pairs, limit, shift, width):
+def test_grouping_and_bounding(pairs, limit, shift, width, in_runs):
+    pairs = sorted(pairs) if in_runs else pairs
     users = np.array([user for user, _ in pairs], np.int32)
     items = np.array([item for _, item in pairs], np.int32)
     counts = np.zeros((41 >> shift) + 1, np.int64)
-    grouping.count_blocks(users, shift, counts)
+    lengths = np.zeros(0, np.int32)
+    if in_runs:
+        owners, lengths = np.empty(len(users), np.int32), np.empty(len(users), np.int32)
+        runs = grouping.find_runs(users, owners, lengths)
+        expected_runs = [(user, len(list(same))) for user, same in itertools.groupby(users.tolist())]
+        assert list(zip(owners[:runs].tolist(), lengths[:runs].tolist(), strict=True)) == expected_runs
+        assert grouping.find_runs(users, owners[: runs - 1], lengths[: runs - 1]) == -1
+        users, lengths = owners[:runs], lengths[:runs]
+    grouping.count_blocks(users, lengths, shift, counts)
     heads = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
     begins = heads.copy()
     packed = np.empty(len(pairs), width)
-    grouping.pack_rows(users, items, np.arange(5001, dtype=np.int32), shift, 13, heads, packed)
+    grouping.pack_rows(users, lengths, items, np.arange(5001, dtype=np.int32), shift, 13, heads, packed)
     starts, sizes = np.zeros(41, np.int64), np.zeros(41, np.int64)
     for block in range(len(counts)):
         scratch = np.empty(counts[block], width)

@@ -17,18 +17,42 @@ USER_SHIFT = np.uint64(32)
 
 
 @kernel
-def count_blocks(users: Int32s, shift: int, counts: Int64s) -> None:
+def find_runs(users: Int32s, owners: Int32s, lengths: Int32s) -> int:
+    """Write who owns each run of rows with the same user, and its length; return how many runs there are.
+
+    owners, lengths: int32[most runs]. When there are more runs than that, the return value is -1.
+
+    Guarantees: together the runs are the rows, in their order.
+    """
+    runs, start = 0, 0
+    for row in range(1, len(users) + 1):
+        if row == len(users) or users[row] != users[start]:
+            if runs == len(owners):
+                return -1
+            owners[runs], lengths[runs] = users[start], row - start
+            runs, start = runs + 1, row
+    return runs
+
+
+@kernel
+def count_blocks(users: Int32s, lengths: Int32s, shift: int, counts: Int64s) -> None:
     """Add the number of rows of each block of users to counts: int64[blocks]. In-place.
+
+    lengths: int32[runs], how many rows each entry of users stands for; empty where it is one.
 
     Guarantees: row order does not matter.
     """
-    for user in users:
-        counts[np.uint32(user) >> shift] += 1
+    if len(lengths) == 0:
+        for user in users:
+            counts[np.uint32(user) >> shift] += 1
+    for run in range(len(lengths)):
+        counts[np.uint32(users[run]) >> shift] += lengths[run]
 
 
 @kernel
 def pack_rows(
     users: Int32s,
+    lengths: Int32s,
     items: Int32s,
     renumbered: Int32s,
     shift: int,
@@ -38,16 +62,29 @@ def pack_rows(
 ) -> None:
     """Move each row, its item renumbered, behind the head of its block. In-place on heads: int64[blocks] and packed.
 
+    lengths: as in count_blocks.
+
     Guarantees: a row stays with its user; every row is moved once.
     """
-    low = (1 << shift) - 1
-    for row in range(len(users)):
-        user = np.uint64(users[row])
+    low = np.uint64((1 << shift) - 1)
+    if len(lengths) == 0:
+        for row in range(len(users)):
+            user = np.uint64(users[row])
+            block = user >> np.uint64(shift)
+            at = heads[block]
+            own = np.uint64(renumbered[np.uint32(items[row])])
+            packed[np.uint64(at)] = ((user & low) << np.uint64(item_bits)) | own
+            heads[block] = at + 1
+    row = 0
+    for run in range(len(lengths)):
+        user = np.uint64(users[run])
         block = user >> np.uint64(shift)
-        at = heads[block]
-        own = np.uint64(renumbered[np.uint32(items[row])])
-        packed[np.uint64(at)] = ((user & np.uint64(low)) << np.uint64(item_bits)) | own
-        heads[block] = at + 1
+        at, owner = heads[block], (user & low) << np.uint64(item_bits)
+        target, source = packed[at : at + lengths[run]], items[row : row + lengths[run]]
+        for i in range(len(target)):
+            target[i] = owner | np.uint64(renumbered[np.uint32(source[i])])
+        heads[block] = at + lengths[run]
+        row += lengths[run]
 
 
 @kernel

@@ -201,7 +201,7 @@ def group_part(
     Returns (starts, sizes, grouped): int64[users] twice and int32[>= rows].
     Guarantees: each user's items are distinct and in rising order.
     """
-    rows = sum(len(chunk) for chunk, _ in part.chunks)
+    rows = sum(len(own) for *_, own in part.chunks)
     bits = max(1, int(items - 1).bit_length())
     shift = block_shift(users, rows, bits)
     # Each thread counts, and then packs, its own chunks; within a block a thread's rows follow those of the one before.
@@ -210,8 +210,8 @@ def group_part(
     counted = np.zeros((len(teams), (users >> shift) + 1), np.int64)
 
     def count(team: int) -> None:
-        for chunk, _ in teams[team]:
-            count_blocks(chunk, shift, counted[team])
+        for owners, lengths, _ in teams[team]:
+            count_blocks(owners, lengths, shift, counted[team])
 
     work_in_threads(count, range(len(teams)))
     counts = counted.sum(axis=0)

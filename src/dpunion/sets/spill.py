@@ -23,7 +23,7 @@ import numpy as np
 from dpunion.contributions import Int32s, Int64s
 from dpunion.errors import BadParameter, CannotWrite
 from dpunion.foreign import ForeignErrors, system_reason
-from dpunion.kernels.grouping import split_rows
+from dpunion.kernels.grouping import find_runs, split_rows
 
 PARTS = 64
 ROWS_PER_CHUNK = 1 << 18
@@ -31,11 +31,17 @@ ROWS_PER_CHUNK = 1 << 18
 ROWS_SHARE = 0.25
 DEFAULT_SHARE = 0.6
 SMALLEST_LIMIT = 100_000_000
+NO_LENGTHS = np.zeros(0, np.int32)
 # In rows of texts, what ends a document; token t is t + 1 there, as rows are packed as numbers without a sign.
 END_OF_DOCUMENT = 0
 
+# Rows stand in runs where there are this many of one user on average.
+SHORTEST_RUNS = 4
+
 Rows = tuple[Int32s, Int32s]
 """users int32[rows], items int32[rows]."""
+Chunk = tuple[Int32s, Int32s, Int32s]
+"""users int32[runs], lengths int32[runs], items int32[rows]; lengths is empty where every run is one row."""
 Documents = tuple[Int64s, Int32s, Int32s]
 """counts int64[documents], tokens of each; writers int32[documents]; tokens int32[sum of counts]."""
 C = TypeVar("C", bound=tuple[Int32s | Int64s, ...])
@@ -47,7 +53,7 @@ class SpilledPart:
 
     phase: int
     stride: int
-    chunks: list[Rows]
+    chunks: list[Chunk]
 
     def __repr__(self) -> str:
         return "Part(<sensitive>)"
@@ -139,30 +145,40 @@ class WaitingStore(abc.ABC, Generic[C]):
                         self.files[phase].flush()
 
 
-class RowStore(WaitingStore[Rows]):
-    """Rows (user, item) until they are grouped.
+class RowStore(WaitingStore[Chunk]):
+    """Rows (user, item) until they are grouped: where a user's rows stand together, the user is there once for them.
 
     Guarantees: those of WaitingStore.
     """
 
     def append(self, users: Int32s, items: Int32s) -> None:
         """Add rows; any thread may."""
-        self.add((users, items))
+        self.add(in_runs(users, items))
 
-    def rows_of(self, chunk: Rows) -> Rows:
-        """Return a chunk as rows, which it is."""
-        return chunk
+    def rows_of(self, chunk: Chunk) -> Rows:
+        """Return a chunk as rows."""
+        users, lengths, items = chunk
+        return (np.repeat(users, lengths) if len(lengths) else users), items
 
-    def chunks_of(self, rows: Rows) -> list[Rows]:
+    def chunks_of(self, rows: Rows) -> list[Chunk]:
         """Return several chunks, for threads to share."""
         users, items = rows
-        starts = range(0, len(users), ROWS_PER_CHUNK)
-        return [(users[at : at + ROWS_PER_CHUNK], items[at : at + ROWS_PER_CHUNK]) for at in starts]
+        cuts = [slice(at, at + ROWS_PER_CHUNK) for at in range(0, len(users), ROWS_PER_CHUNK)]
+        return [in_runs(users[cut], items[cut]) for cut in cuts]
 
     def parts(self) -> Iterator[SpilledPart]:
         """Give the rows back, by parts; each part is gone once it was given."""
         for phase, stride, chunks in self.give_back():
             yield SpilledPart(phase, stride, chunks)
+
+
+def in_runs(users: Int32s, items: Int32s) -> Chunk:
+    """Return rows as a chunk."""
+    most = len(users) // SHORTEST_RUNS
+    owners, lengths = np.empty(most, np.int32), np.empty(most, np.int32)
+    runs = find_runs(users, owners, lengths)
+    # Copied, so that what is not used is free again.
+    return (owners[:runs].copy(), lengths[:runs].copy(), items) if runs > 0 else (users, NO_LENGTHS, items)
 
 
 class TextStore(WaitingStore[Documents]):

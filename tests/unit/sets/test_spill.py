@@ -1,6 +1,7 @@
 """Rows beyond the memory limit: same result, nothing left behind."""
 
 import errno
+import itertools
 import os
 import signal
 import subprocess
@@ -45,6 +46,26 @@ def encoded(pairs, limit):
     )
 
 
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=60), st.booleans())
+def test_a_chunk_is_the_rows_that_it_was_made_of(pairs, grouped):
+    pairs = sorted(pairs) if grouped else pairs
+    users, items = (np.array([pair[column] for pair in pairs], np.int32) for column in (0, 1))
+    chunk = spill.in_runs(users, items)
+    with spill.RowStore() as store:
+        assert [column.tolist() for column in store.rows_of(chunk)] == [users.tolist(), items.tolist()]
+    runs = sum(1 for _ in itertools.groupby(users.tolist()))
+    assert len(chunk[0]) == (runs if 0 < runs <= len(pairs) // spill.SHORTEST_RUNS else len(pairs))
+
+
+def test_rows_of_one_user_that_stand_together_take_little_memory():
+    with spill.RowStore() as store:
+        store.append(np.repeat(np.arange(100, dtype=np.int32), 50), np.zeros(5000, np.int32))
+        together = store.waiting
+        store.append(np.tile(np.arange(100, dtype=np.int32), 50), np.zeros(5000, np.int32))
+        assert together == 5000 * 4 + 100 * 8
+        assert store.waiting - together == 5000 * 8
+
+
 @given(rows)
 def test_spilling_changes_nothing(pairs):
     kept, spilled = encoded(pairs, None), encoded(pairs, 64)
@@ -62,7 +83,7 @@ def test_spill_files_have_no_name_and_belong_to_us_alone(tmp_path, monkeypatch):
         assert list(tmp_path.iterdir()) == []
         assert all(os.fstat(file.fileno()).st_mode & 0o077 == 0 for file in store.files)
         assert all(os.fstat(file.fileno()).st_nlink == 0 for file in store.files)
-        assert sum(len(users) for part in store.parts() for users, _ in part.chunks) == 300
+        assert sum(len(items) for part in store.parts() for *_, items in part.chunks) == 300
     assert not store.files
 
 
