@@ -253,7 +253,7 @@ class FunnelMechanism:
 
     def draw_noise(self, state: State, number: int, digests: Uint64s, key: RunKey) -> Float64s:
         """Draw the noise of those items for this round, in standard deviations: float64[n]."""
-        return key.normals(self.draw + number, digests[self.living(state)])
+        return key.normals(self.draw + number, digests.take(self.living(state), axis=0))
 
     def decide(self, weights: Weights, state: State, number: int, digests: Uint64s, key: RunKey) -> State:
         """Add the round's noisy weights to the scores; above the line an item stays, above the threshold it passes.

@@ -152,8 +152,9 @@ class Release:
         import pyarrow as pa
 
         self._refuse_if_stored()
-        rows = self.items if len(self.columns) > 1 else [(item,) for item in self.items]
-        texts = {name: formats.text_array([row[i] for row in rows]) for i, name in enumerate(self.columns)}
+        width = len(self.columns)
+        columns = [[row[i] for row in self.items] for i in range(width)] if width > 1 else [self.items]
+        texts = {name: formats.text_array(column) for name, column in zip(self.columns, columns, strict=True)}
         return pa.table(texts | {one.name: formats.number_array(one.values, one.bits) for one in self.numbers})
 
     def to_pandas(self) -> Any:

@@ -155,7 +155,7 @@ def table_of(offsets: Int64s, data: Uint8s, key: RunKey, threads: int) -> tuple[
     """
     digests = digests_in_threads(key, Purpose.ITEM, offsets, data, threads)
     order = digest_order(digests)
-    digests = digests[order]
+    digests = digests.take(order, axis=0)
     strings = pa.LargeStringArray.from_buffers(len(order), pa.py_buffer(offsets), pa.py_buffer(data))
     new_offsets, new_data = string_buffers(strings.take(as_arrow(order)))
     rank = np.empty(len(order), np.int32)

@@ -51,7 +51,7 @@ def group_rows(
         user_order,
         count,
     )
-    return Contributions(offsets, items, table, user_digests[order], max_items)
+    return Contributions(offsets, items, table, user_digests.take(order, axis=0), max_items)
 
 
 def lay_out_users(
@@ -142,7 +142,7 @@ def bound_further(
             drop_items(starts, items, sizes, unwanted)
         bound_sets(starts, items, sizes, looser.user_digests, looser.table.digests, key, bounding.limit, count)
     order, offsets, kept = lay_out_users(starts, sizes, items, looser.user_digests, bounding.order, count)
-    return Contributions(offsets, kept, looser.table, looser.user_digests[order], bounding.limit)
+    return Contributions(offsets, kept, looser.table, looser.user_digests.take(order, axis=0), bounding.limit)
 
 
 def _bound_last(looser: Contributions, bounding: Bounding, key: RunKey, threads: int) -> Contributions:
@@ -161,7 +161,7 @@ def _bound_last(looser: Contributions, bounding: Bounding, key: RunKey, threads:
         np.concatenate([offsets[:first], begin + ends]),
         looser.items[: begin + len(kept)],
         looser.table,
-        np.concatenate([looser.user_digests[:first], digests[order]]),
+        np.concatenate([looser.user_digests[:first], digests.take(order, axis=0)]),
         bounding.limit,
     )
 
@@ -184,7 +184,7 @@ def bound_sets(
     Guarantees: those of keep_random; what a user keeps depends on that user's own items and the key alone.
     """
     heavy = np.flatnonzero(sizes > max_items)
-    heavy_keys = key.words(Purpose.BOUND, bound_round, user_digests[heavy])
+    heavy_keys = key.words(Purpose.BOUND, bound_round, user_digests.take(heavy, axis=0))
 
     def keep(some: range) -> None:
         mine = slice(some.start, some.stop)

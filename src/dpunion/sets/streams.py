@@ -254,7 +254,7 @@ def bound_stream(
         starts[mine] = placed + squeezed[:-1]
         placed += int(squeezed[-1])
     order, new_offsets, items = lay_out_users(starts, sizes, kept, user_digests, user_order, count)
-    return Contributions(new_offsets, items, table, user_digests[order], max_items_per_user)
+    return Contributions(new_offsets, items, table, user_digests.take(order, axis=0), max_items_per_user)
 
 
 def _sort_sets(ends: Int64s, grouped: Int32s, sizes: Int64s, threads: int) -> None:
