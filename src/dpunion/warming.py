@@ -19,7 +19,7 @@ from dpunion.plans import as_algorithm
 from dpunion.randomness import RunKey
 from dpunion.requests import Known, Request, Run, Words
 from dpunion.sets.grouping import group_part
-from dpunion.sets.spill import SpilledPart, in_runs
+from dpunion.sets.spill import SpilledPart, runs_of
 
 PEOPLE, MANY = 400, 40_000
 WORDS = tuple(f"word{number}" for number in range(40))
@@ -88,7 +88,7 @@ def _read_with_little_memory(rows: Path) -> None:
 def _group_wide_rows() -> None:
     """Group two rows as if there were more items than fit into four bytes with their users."""
     rows = np.zeros(2, np.int32)
-    group_part(SpilledPart(0, 1, [in_runs(rows, rows)]), 1, rows, MAX_ITEMS, 1)
+    group_part(SpilledPart(0, 1, [(*runs_of(rows), rows)]), 1, rows, MAX_ITEMS, 1)
 
 
 def _jobs(files: dict[str, Path]) -> Iterator[Job]:

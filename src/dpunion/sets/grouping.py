@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+from collections.abc import Callable
 
 import numpy as np
 
@@ -50,21 +51,33 @@ def group_rows(
         user_digests,
         user_order,
         count,
+        rows.take_room,
     )
     return Contributions(offsets, items, table, user_digests.take(order, axis=0), max_items)
 
 
+def new_room(size: int) -> Int32s:
+    """Return new memory for so many items: int32[size]."""
+    return np.empty(size, np.int32)
+
+
 def lay_out_users(
-    starts: Int64s, sizes: Int64s, kept: Int32s, user_digests: Uint64s, user_order: UserOrder, threads: int
+    starts: Int64s,
+    sizes: Int64s,
+    kept: Int32s,
+    user_digests: Uint64s,
+    user_order: UserOrder,
+    threads: int,
+    room: Callable[[int], Int32s] = new_room,
 ) -> tuple[Int64s, Int64s, Int32s]:
     """Copy the users' items in visiting order, in some threads: (order, offsets, items).
 
-    order: int64[users]; offsets: int64[users+1]; items: int32[pairs].
+    room: gives the memory for so many items. order: int64[users]; offsets: int64[users+1]; items: int32[pairs].
     Guarantees: those of visiting_order; each user's items stay together and in order.
     """
     order = visiting_order(sizes, user_digests, user_order)
     offsets = offsets_of(sizes[order])
-    items = np.empty(int(offsets[-1]), np.int32)
+    items = room(int(offsets[-1]))
 
     def gather(some: range) -> None:
         gather_users(starts, kept, order[some.start : some.stop], offsets[some.start : some.stop + 1], items)

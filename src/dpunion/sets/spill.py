@@ -31,7 +31,10 @@ ROWS_PER_CHUNK = 1 << 18
 ROWS_SHARE = 0.25
 DEFAULT_SHARE = 0.6
 SMALLEST_LIMIT = 100_000_000
-NO_LENGTHS = np.zeros(0, np.int32)
+NUMBER_BYTES = 4
+# Memory is used again when no more than this many times what is needed would stay taken.
+MOST_ROOM = 2
+NO_NUMBERS = np.zeros(0, np.int32)
 # In rows of texts, what ends a document; token t is t + 1 there, as rows are packed as numbers without a sign.
 END_OF_DOCUMENT = 0
 
@@ -151,9 +154,38 @@ class RowStore(WaitingStore[Chunk]):
     Guarantees: those of WaitingStore.
     """
 
+    def __init__(self, memory_limit: int | None = None) -> None:
+        super().__init__(memory_limit)
+        self._room: Int32s | None = None
+        self._used = 0
+
     def append(self, users: Int32s, items: Int32s) -> None:
         """Add rows; any thread may."""
-        self.add(in_runs(users, items))
+        owners, lengths = runs_of(users)
+        self.add((owners, lengths, self._placed(items)))
+
+    def _placed(self, items: Int32s) -> Int32s:
+        """Return the items, in the room for all of them while nothing has spilled: one piece, which can be had again.
+
+        subtle: memory that the system has never given before it must clear first, which takes longer than copying.
+        """
+        with self._turn:
+            if self._room is None:
+                self._room = reserve(self.most_bytes // NUMBER_BYTES)
+            start, stop = self._used, self._used + len(items)
+            if self.files or stop > len(self._room):
+                return items
+            self._used = stop
+            place = self._room[start:stop]
+        place[:] = items
+        return place
+
+    def take_room(self, size: int) -> Int32s:
+        """Return memory for so many numbers, int32[size]: that of the items, when the rows are gone, if it fits."""
+        room, self._room = self._room, None
+        if room is None or not size <= self._used <= MOST_ROOM * size:
+            return np.empty(size, np.int32)
+        return room[:size]
 
     def rows_of(self, chunk: Chunk) -> Rows:
         """Return a chunk as rows."""
@@ -164,7 +196,7 @@ class RowStore(WaitingStore[Chunk]):
         """Return several chunks, for threads to share."""
         users, items = rows
         cuts = [slice(at, at + ROWS_PER_CHUNK) for at in range(0, len(users), ROWS_PER_CHUNK)]
-        return [in_runs(users[cut], items[cut]) for cut in cuts]
+        return [(*runs_of(users[cut]), items[cut]) for cut in cuts]
 
     def parts(self) -> Iterator[SpilledPart]:
         """Give the rows back, by parts; each part is gone once it was given."""
@@ -172,13 +204,21 @@ class RowStore(WaitingStore[Chunk]):
             yield SpilledPart(phase, stride, chunks)
 
 
-def in_runs(users: Int32s, items: Int32s) -> Chunk:
-    """Return rows as a chunk."""
+def runs_of(users: Int32s) -> tuple[Int32s, Int32s]:
+    """Return the users of rows as a chunk has them: (users, lengths)."""
     most = len(users) // SHORTEST_RUNS
     owners, lengths = np.empty(most, np.int32), np.empty(most, np.int32)
     runs = find_runs(users, owners, lengths)
     # Copied, so that what is not used is free again.
-    return (owners[:runs].copy(), lengths[:runs].copy(), items) if runs > 0 else (users, NO_LENGTHS, items)
+    return (owners[:runs].copy(), lengths[:runs].copy()) if runs > 0 else (users, NO_NUMBERS)
+
+
+def reserve(size: int) -> Int32s:
+    """Return room for so many numbers, int32[size]; none where the system does not promise what may not be used."""
+    try:
+        return np.empty(size, np.int32)
+    except MemoryError:
+        return NO_NUMBERS
 
 
 class TextStore(WaitingStore[Documents]):

@@ -50,7 +50,7 @@ def encoded(pairs, limit):
 def test_a_chunk_is_the_rows_that_it_was_made_of(pairs, grouped):
     pairs = sorted(pairs) if grouped else pairs
     users, items = (np.array([pair[column] for pair in pairs], np.int32) for column in (0, 1))
-    chunk = spill.in_runs(users, items)
+    chunk = (*spill.runs_of(users), items)
     with spill.RowStore() as store:
         assert [column.tolist() for column in store.rows_of(chunk)] == [users.tolist(), items.tolist()]
     runs = sum(1 for _ in itertools.groupby(users.tolist()))
@@ -64,6 +64,42 @@ def test_rows_of_one_user_that_stand_together_take_little_memory():
         store.append(np.tile(np.arange(100, dtype=np.int32), 50), np.zeros(5000, np.int32))
         assert together == 5000 * 4 + 100 * 8
         assert store.waiting - together == 5000 * 8
+
+
+def test_the_memory_of_rows_is_used_again():
+    with spill.RowStore() as store:
+        for start in (0, 100):
+            store.append(np.zeros(100, np.int32), np.arange(start, start + 100, dtype=np.int32))
+        [part] = store.parts()
+        first, second = (items for *_, items in part.chunks)
+        assert second.tolist() == list(range(100, 200))
+        assert np.shares_memory(store.take_room(150), first)
+        assert not np.shares_memory(store.take_room(150), first), "it is given once"
+
+
+@pytest.mark.parametrize(("limit", "size"), [(None, 201), (None, 99), (8, 150)])
+def test_memory_that_does_not_fit_is_not_used_again(limit, size):
+    with spill.RowStore(limit) as store:
+        store.append(np.zeros(200, np.int32), np.arange(200, dtype=np.int32))
+        parts = list(store.parts())
+        room = store.take_room(size)
+        assert room.shape == (size,)
+        assert not any(np.shares_memory(room, items) for part in parts for *_, items in part.chunks)
+
+
+def test_rows_wait_where_no_memory_can_be_reserved(monkeypatch):
+    def refuse(*_):
+        raise MemoryError
+
+    with spill.RowStore() as store:
+        with monkeypatch.context() as patched:
+            patched.setattr(spill.np, "empty", refuse)
+            room = spill.reserve(10)
+        assert room.shape == (0,)
+        store._room = room
+        store.append(np.zeros(3, np.int32), np.arange(3, dtype=np.int32))
+        [part] = store.parts()
+        assert [items.tolist() for *_, items in part.chunks] == [[0, 1, 2]]
 
 
 @given(rows)
