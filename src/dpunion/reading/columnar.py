@@ -138,7 +138,8 @@ class ParquetPart:
             raise DamagedSource(f"There are not as many rows in {self.where} as its footer says.", WRITE_AGAIN)
 
     def _open(self, coded: list[str], source: Any = None, metadata: Any = None) -> Any:
-        options = {"read_dictionary": coded, "pre_buffer": True, "page_checksum_verification": True}
+        # What is opened to look at the footer alone is not to read more than it is asked for.
+        options = {"read_dictionary": coded, "pre_buffer": metadata is not None, "page_checksum_verification": True}
         return attempt(
             lambda: pq.ParquetFile(open_file(self.path) if source is None else source, metadata=metadata, **options),
             self.where,

@@ -53,7 +53,7 @@ class StringTable:
     Guarantees: two strings have the same number when they have the same bytes, and only then; none shows in the repr.
     """
 
-    def __init__(self, seed: np.uint64, capacity: int = 1 << 15, threads: int = 1) -> None:
+    def __init__(self, seed: np.uint64, capacity: int = 1 << 17, threads: int = 1) -> None:
         self.seed = seed
         self.slots: Uint64s = np.zeros(2 * capacity, np.uint64)
         self.offsets: Int64s = np.zeros(capacity + 1, np.int64)
