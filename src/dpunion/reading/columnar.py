@@ -27,7 +27,7 @@ from dpunion.reading.guard import WRITE_AGAIN, attempt, attempt_each
 from dpunion.reading.locate import Partitions, Place, open_file
 from dpunion.reading.spelling import Column, Role, is_list
 
-BATCH_BYTES, PIECE_BYTES = 8 << 20, 32 << 20
+BATCH_BYTES, PIECE_BYTES = 2 << 20, 32 << 20
 SMALLEST_BATCH, LARGEST_BATCH = 1 << 10, 1 << 20
 FEW_RUNS = 16
 MOST_PLAIN = 0.1
