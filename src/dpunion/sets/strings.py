@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from dpunion.algorithms import MAX_ITEMS
@@ -16,6 +17,7 @@ from dpunion.errors import BadSource, InternalError
 from dpunion.kernels.interning import COUNT, FULL, FULL_UP, STATE_WORDS, intern_rows, refill_slots, take_numbers
 
 T = TypeVar("T")
+D = TypeVar("D", bound=np.generic)
 
 FIRST_BEYOND_ASCII = 128
 
@@ -91,6 +93,7 @@ class StringTable:
     def number_buffers(self, offsets: Int64s, data: Uint8s) -> Int32s:
         """Return the numbers of the strings data[offsets[i]:offsets[i+1]]: int32[rows]."""
         rows = len(offsets) - 1
+        offsets, data = read_only(offsets), read_only(data)
         codes = np.empty(rows, np.int32)
         done = 0
         while True:
@@ -157,6 +160,16 @@ def string_buffers(strings: pa.Array) -> tuple[Int64s, Uint8s]:
     return view, np.frombuffer(data, np.uint8) if data is not None and data.size else np.empty(0, np.uint8)
 
 
+def read_only(array: npt.NDArray[D]) -> npt.NDArray[D]:
+    """Return a view that cannot be written to.
+
+    subtle: numba makes one kernel for arrays that can be and one for those that cannot, and Arrow has both.
+    """
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
 def has_ascii_only(data: Uint8s) -> bool:
     """Say whether all bytes are ASCII."""
     return int(data.max(initial=0)) < FIRST_BEYOND_ASCII
@@ -171,7 +184,7 @@ def index_values(indices: pa.Array) -> Int32s:
     data = places.buffers()[1]
     if data is None or len(places) == 0:
         return np.empty(0, np.int32)
-    return np.frombuffer(data, np.int32)[places.offset : places.offset + len(places)]
+    return read_only(np.frombuffer(data, np.int32)[places.offset : places.offset + len(places)])
 
 
 def as_arrow(numbers: Int64s) -> pa.Array:
