@@ -172,8 +172,10 @@ class RowStore(WaitingStore[Chunk]):
         with self._turn:
             if self._room is None:
                 self._room = reserve(self.most_bytes // NUMBER_BYTES)
+            if self.files:
+                self._room, self._used = NO_NUMBERS, 0  # free again when what is there is written
             start, stop = self._used, self._used + len(items)
-            if self.files or stop > len(self._room):
+            if stop > len(self._room):
                 return items
             self._used = stop
             place = self._room[start:stop]

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -85,6 +86,17 @@ def test_memory_that_does_not_fit_is_not_used_again(limit, size):
         room = store.take_room(size)
         assert room.shape == (size,)
         assert not any(np.shares_memory(room, items) for part in parts for *_, items in part.chunks)
+
+
+def test_memory_is_free_again_once_rows_have_spilled():
+    with spill.RowStore(4 * 8 * 100) as store:
+        store.append(np.arange(50, dtype=np.int32), np.arange(50, dtype=np.int32))
+        room = weakref.ref(store._room)
+        for _ in range(2):
+            store.append(np.arange(100, dtype=np.int32), np.arange(100, dtype=np.int32))
+        assert store.files
+        assert room() is None
+        assert sum(len(items) for part in store.parts() for *_, items in part.chunks) == 250
 
 
 def test_rows_wait_where_no_memory_can_be_reserved(monkeypatch):
