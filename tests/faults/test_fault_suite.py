@@ -22,6 +22,7 @@ import gc
 import gzip
 import importlib
 import io
+import itertools
 import json
 import os
 import re
@@ -161,15 +162,15 @@ def resolved(path):
 def wrap(path, *, before=None, after=None, nth=1):
     """Call `before` or `after` around the nth call of a function."""
     owner, name = resolved(path)
-    real, calls = getattr(owner, name), []
+    real, calls = getattr(owner, name), itertools.count(1)
 
     @functools.wraps(real)
     def wrapped(*given, **options):
-        calls.append(None)
-        if before is not None and len(calls) == nth:
+        mine = next(calls)  # other threads may call it meanwhile
+        if before is not None and mine == nth:
             before()
         result = real(*given, **options)
-        if after is not None and len(calls) == nth:
+        if after is not None and mine == nth:
             after()
         return result
 
