@@ -285,9 +285,9 @@ def compare_texts(folder: Path, repeats: int) -> dict[str, Any]:
     rows: dict[str, dict[str, float]] = {}
     for what, code, name in steps:
         words = [sys.executable, "-c", code, str(sources[name])]
-        runs = [run(words) for _ in range(repeats)]
-        wall = min(float(one.printed) for one in runs)
-        alone = min(float(run(words, one_core=True).printed) for _ in range(repeats))
+        # In turns, so that a machine that becomes slower does so for both.
+        runs, pinned_runs = zip(*((run(words), run(words, one_core=True)) for _ in range(repeats)), strict=True)
+        wall, alone = (min(float(one.printed) for one in some) for some in (runs, pinned_runs))
         memory = max(one.memory for one in runs)
         rows[f"{what}, {name}"] = {"wall": wall, "memory": memory, "one_core": alone, "scaling": wall / alone}
         print(f"  {what + ', ' + name:26}{wall:>9.2f}{memory:>7.2f}{alone:>12.2f}{wall / alone:>11.2f}", flush=True)

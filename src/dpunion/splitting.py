@@ -24,7 +24,7 @@ from dpunion.contributions import Bools, Int64s, Uint8s, offsets_of
 from dpunion.errors import BadParameter
 from dpunion.foreign import ForeignErrors
 from dpunion.normal_forms import Normalization
-from dpunion.tokens import NOT_TEXT, WordBuffers, damaged_text, word_buffers
+from dpunion.tokens import NOT_TEXT, WordBuffers, WordRoom, damaged_text, word_buffers
 
 # What str.isspace says, fixed here: these characters have not changed since Unicode 6.3.
 WHITE_SPACE = r"[\x09-\x0d\x1c-\x20\x{85}\p{Z}]+"
@@ -110,11 +110,15 @@ PLAIN = Splitting()
 
 
 def documents(
-    texts: pa.Array | pa.ChunkedArray, splitting: Splitting, normalization: Normalization = Normalization.NFC_LOWER
+    texts: pa.Array | pa.ChunkedArray,
+    splitting: Splitting,
+    normalization: Normalization = Normalization.NFC_LOWER,
+    room: WordRoom | None = None,
 ) -> tuple[Int64s | None, WordBuffers]:
     """Return the tokens of each document, and which text each document is of: int64[documents], None for "its own".
 
-    Words are spelled as the normalization says; other tokens as they stand there, see `left_to_spell`.
+    Words are spelled as the normalization says; other tokens as they stand there, see `left_to_spell`. room: where
+    words may lie, if not in memory of their own.
 
     Guarantees:
     - the documents of a text depend on that text alone;
@@ -127,7 +131,7 @@ def documents(
         parents, texts = sentences(readable(texts))
     match splitting.tokenizer:
         case Tokenizer.WORDS:
-            return parents, word_buffers(texts, normalization)
+            return parents, word_buffers(texts, normalization, room)
         case Tokenizer.WHITESPACE:
             return parents, list_buffers(call_arrow(pc.split_pattern_regex, readable(texts), pattern=WHITE_SPACE))
         case Tokenizer.TREEBANK:

@@ -22,6 +22,8 @@ S = TypeVar("S")
 T = TypeVar("T")
 
 INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+# Things that wait for a thread, so that none waits for a thing.
+AHEAD = 2
 
 
 def usable_cores() -> int:
@@ -124,7 +126,7 @@ def work_in_threads(work: Callable[[T], None], shares: Sequence[T]) -> None:
 def work_in_order(work: Callable[[S], T], things: Iterable[S], threads: int) -> Iterator[T]:
     """Yield work(thing) for each thing, in order, while some threads are at later ones; with one, all is done here.
 
-    The things are fetched here, one more than there are threads ahead of what is yielded.
+    The things are fetched here, a few more than there are threads ahead of what is yielded.
 
     Guarantees: what is raised is what one thread would have raised, the first by the order of the things.
     """
@@ -136,7 +138,7 @@ def work_in_order(work: Callable[[S], T], things: Iterable[S], threads: int) -> 
     end: list[Exception | None] = []
     with Threads(threads) as pool:
         while waiting or not end:
-            while not end and len(waiting) <= threads:
+            while not end and len(waiting) <= threads + AHEAD:
                 try:
                     waiting.append(pool.submit(work, next(rest)))
                 except StopIteration:

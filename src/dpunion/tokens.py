@@ -19,6 +19,7 @@ Apostrophes stay as written: don't and don’t are two words. Zero-width charact
 from __future__ import annotations
 
 import itertools
+import threading
 import unicodedata
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -48,6 +49,21 @@ class WordBuffers(NamedTuple):
     def __repr__(self) -> str:
         """Show shapes, never values."""
         return f"WordBuffers({self.counts.size} texts)"
+
+
+class WordRoom(threading.local):
+    """Memory for the words of some texts, used again: the next words of the same thread overwrite those before.
+
+    subtle: memory that is freed and asked for again the system clears each time, and threads wait for each other there.
+    Guarantees: threads do not see each other's; nothing shows in the repr.
+    """
+
+    def __init__(self) -> None:
+        self.offsets: Int64s = np.empty(0, np.int64)
+        self.data: Uint8s = np.empty(0, np.uint8)
+
+    def __repr__(self) -> str:
+        return "WordRoom(<sensitive>)"
 
 
 class TextSpans(NamedTuple):
@@ -80,9 +96,13 @@ def words(
 
 
 def word_buffers(
-    texts: pa.Array | pa.ChunkedArray, normalization: Normalization = Normalization.NFC_LOWER
+    texts: pa.Array | pa.ChunkedArray,
+    normalization: Normalization = Normalization.NFC_LOWER,
+    room: WordRoom | None = None,
 ) -> WordBuffers:
     """Return the words of each text as bare arrays: `words` says what they are, `WordBuffers` how they lie.
+
+    room: where they are to lie, if not in memory of their own.
 
     Guarantees:
     - the same words as `words`, in the same order;
@@ -93,13 +113,14 @@ def word_buffers(
             f"Texts must be an Arrow array. Got {type(texts).__name__} instead.",
             "Convert them with pyarrow.array.",
         )
-    chunks = texts.chunks if isinstance(texts, pa.ChunkedArray) else [texts]
+    if isinstance(texts, pa.Array):
+        return split_texts(plain_texts(texts), 0, normalization, room or WordRoom())
     parts: list[WordBuffers] = []
     done = 0
-    for chunk in chunks:
-        parts.append(split_texts(plain_texts(chunk), done, normalization))
+    for chunk in texts.chunks:
+        parts.append(split_texts(plain_texts(chunk), done, normalization, WordRoom()))
         done += len(chunk)
-    return parts[0] if len(parts) == 1 else join_buffers(parts)
+    return join_buffers(parts)
 
 
 def plain_texts(chunk: pa.Array) -> TextSpans:
@@ -147,7 +168,7 @@ def bytes_of(buffer: Any) -> Uint8s:
     return data
 
 
-def split_texts(texts: TextSpans, first: int, normalization: Normalization) -> WordBuffers:
+def split_texts(texts: TextSpans, first: int, normalization: Normalization, room: WordRoom) -> WordBuffers:
     """Return the words of `texts`, the first of which is number `first` for the user."""
     lowers = normalization is Normalization.NFC_LOWER
     known = tables() if lowers else cased_tables()
@@ -166,7 +187,11 @@ def split_texts(texts: TextSpans, first: int, normalization: Normalization) -> W
     starts, ends = starts.copy(), ends.copy()
     ends[unstable] = np.cumsum(sizes[unstable])
     starts[unstable] = ends[unstable] - sizes[unstable]
-    return WordBuffers(*split_words(data, np.frombuffer(b"".join(mended), np.uint8), starts, ends, flags, *known))
+    other = np.frombuffer(b"".join(mended), np.uint8)
+    counts, total, room.offsets, room.data = split_words(
+        data, other, starts, ends, flags, *known, room.offsets, room.data
+    )
+    return WordBuffers(counts, room.offsets[: total + 1], room.data[: room.offsets[total]])
 
 
 class TextPiece(NamedTuple):

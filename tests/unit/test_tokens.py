@@ -17,7 +17,8 @@ from dpunion.errors import BadParameter, DamagedSource, UnsupportedType
 from dpunion.kernels import unicode_words
 from dpunion.kernels.words import WORD, strict_decode, tables
 from dpunion.normal_forms import Normalization
-from dpunion.tokens import word_buffers, words
+from dpunion.threads import Threads
+from dpunion.tokens import WordRoom, word_buffers, words
 
 TEXTS = ["Don't panic", None, "", "NAI\u0308VE café İ", "ΑΣ 漢字", "x" * 40 + " É", "🙂"]
 EXPECTED = [["don't", "panic"], [], [], ["naïve", "café", "i\u0307"], ["ας", "漢字"], ["x" * 40, "é"], []]
@@ -93,6 +94,25 @@ def test_word_buffers_layout() -> None:
 
 def test_word_buffers_never_print_words() -> None:
     assert repr(word_buffers(pa.array(["canary", "bird"]))) == "WordBuffers(2 texts)"
+
+
+def test_words_are_the_same_in_a_room_that_is_used_again() -> None:
+    room = WordRoom()
+    for texts in (["one two three"] * 50, ["É" * 3000, "four"], [], TEXTS, ["a " * 5000], ["one two three"] * 60):
+        array = pa.array(texts, pa.string())
+        for there, alone in zip(word_buffers(array, room=room), word_buffers(array), strict=True):
+            assert there.tolist() == alone.tolist()
+    assert np.shares_memory(word_buffers(pa.array(["short"]), room=room).data, room.data)
+    assert repr(room) == "WordRoom(<sensitive>)"
+
+
+def test_each_thread_has_a_room_of_its_own() -> None:
+    room = WordRoom()
+    here = word_buffers(pa.array(["mine alone"]), room=room)
+    with Threads(1) as threads:
+        there = threads.submit(word_buffers, pa.array(["another's words"]), room=room).result()
+    assert not np.shares_memory(here.data, there.data)
+    assert here.data.tobytes() == b"minealone"
 
 
 BAD_UTF8 = {

@@ -31,7 +31,7 @@ FULL = (2, 3)
 # whether there is no room for one more.
 STATE_WORDS = 24
 BUSY, COUNT, FULL_UP = np.uint64(0), np.uint64(8), np.uint64(16)
-MOST_TRIES = 1000
+MOST_TRIES = 100_000
 
 
 @kernel
@@ -104,45 +104,58 @@ def find_string(
 
 
 @kernel
-def enter_string(
+def enter_strings(
+    offsets: Int64s,
     data: Uint8s,
-    start: np.uint64,
-    size: np.uint64,
-    a: np.uint64,
-    b: np.uint64,
-    at: np.uint64,
+    new: Int64s,
+    block: int,
+    firsts: Uint64s,
+    rests: Uint64s,
+    places: Uint64s,
+    codes: Int32s,
     slots: Uint64s,
     table_offsets: Int64s,
     table_data: Uint8s,
     state: Uint64s,
-) -> np.int64:
-    """Give a string that was not found the next number, and return it; or that which it got in another thread.
+) -> int:
+    """Give strings of a block that were not found the next numbers, or those that they got in another thread meanwhile.
 
-    Returns -1 when the table must grow, or another thread enters strings for too long. In-place on the table.
+    new: int64[n], their rows, rising; firsts, rests, places: words and places of the block's strings. Returns how many
+    are done: fewer when the table must grow, none when another thread enters strings for too long. In-place on codes
+    and the table.
 
-    Guarantees: of all threads one at a time enters a string; who finds a string finds all of it.
+    Guarantees: of all threads one at a time enters strings; who finds a string finds all of it.
     """
     tries = 0
-    while not swap_word(state, BUSY, U0, U1):
+    # subtle: who waits looks only; swapping each time would take the memory from the thread that is at work. And all
+    # strings of a block are entered in one turn, as memory that another thread wrote to is slow to come.
+    while load_word(state, BUSY) != U0 or not swap_word(state, BUSY, U0, U1):
         tries += 1
         if tries > MOST_TRIES:
-            return np.int64(-1)
-    code, at = find_string(data, start, size, a, b, at, slots, table_offsets, table_data)
-    if code < 0:
-        count = np.int64(state[COUNT])
-        end = table_offsets[count]
-        if must_grow(count, end + np.int64(size), slots, table_offsets, table_data):
-            store_word(state, FULL_UP, U1)
-        else:
+            return 0
+    done = 0
+    while done < len(new):
+        row = new[done]
+        start = np.uint64(offsets[row])
+        size = np.uint64(offsets[row + 1]) - start
+        a, b, at = firsts[row - block], rests[row - block], places[row - block]
+        code, at = find_string(data, start, size, a, b, at, slots, table_offsets, table_data)
+        if code < 0:
+            code = np.int64(state[COUNT])
+            end = table_offsets[code]
+            if must_grow(code, end + np.int64(size), slots, table_offsets, table_data):
+                store_word(state, FULL_UP, U1)
+                break
             for i in range(size):
                 table_data[np.uint64(end) + np.uint64(i)] = data[start + np.uint64(i)]
-            code = count
-            table_offsets[count + 1] = end + np.int64(size)
-            state[COUNT] = np.uint64(count + 1)
+            table_offsets[code + 1] = end + np.int64(size)
+            state[COUNT] = np.uint64(code + 1)
             slots[at << U1] = a
-            store_word(slots, (at << U1) + U1, (np.uint64(count + 1) << U32) | b)
+            store_word(slots, (at << U1) + U1, (np.uint64(code + 1) << U32) | b)
+        codes[row] = code
+        done += 1
     store_word(state, BUSY, U0)
-    return code
+    return done
 
 
 @kernel
@@ -184,6 +197,7 @@ def intern_rows(
     rows = len(offsets) - 1
     mask = np.uint64((len(slots) >> 1) - 1)
     firsts, rests, places = np.empty(BLOCK, np.uint64), np.empty(BLOCK, np.uint64), np.empty(BLOCK, np.uint64)
+    new = np.empty(BLOCK, np.int64)
     touched = U0
     done = rows
     for block in range(first, rows, BLOCK):
@@ -200,17 +214,23 @@ def intern_rows(
         # up one by one, each row of a large table would wait for the memory.
         for i in range(stop - block):
             touched ^= slots[places[i] << U1]
+        count = 0
         for row in range(block, stop):
             start = np.uint64(offsets[row])
             size = np.uint64(offsets[row + 1]) - start
             a, b, at = firsts[row - block], rests[row - block], places[row - block]
             code, at = find_string(data, start, size, a, b, at, slots, table_offsets, table_data)
-            if code < 0:
-                code = enter_string(data, start, size, a, b, at, slots, table_offsets, table_data, state)
-                if code < 0:
-                    places[0] = touched
-                    return row
             codes[row] = code
+            if code < 0:
+                new[count] = row
+                count += 1
+        if count > 0:
+            entered = enter_strings(
+                offsets, data, new[:count], block, firsts, rests, places, codes, slots, table_offsets, table_data, state
+            )
+            if entered < count:
+                done = int(new[entered])
+                break
     places[0] = touched
     return done
 

@@ -273,18 +273,24 @@ def split_words(
     by_byte: Uint8s,
     classes: Uint8s,
     lower: Any,
-) -> tuple[Int64s, Int64s, Uint8s]:
-    """Return (counts int64[n_texts], offsets int64[n_words + 1], bytes uint8[offsets[-1]]) of all the words.
+    offsets: Int64s,
+    out: Uint8s,
+) -> tuple[Int64s, int, Int64s, Uint8s]:
+    """Return (counts int64[n_texts], words, offsets, out): word w is out[offsets[w]:offsets[w + 1]].
 
-    Text t is [starts[t]:ends[t]] of `mended` where flags[t] says UNSTABLE, of `data` elsewhere.
+    Text t is [starts[t]:ends[t]] of `mended` where flags[t] says UNSTABLE, of `data` elsewhere. offsets, out: memory to
+    write to, of any size; returned, or larger ones where they were too small.
 
     Guarantees:
     - the words of a text depend on that text alone;
     - the texts must have passed `survey`; no byte outside a text is read then.
     """
     counts = np.empty(starts.size, np.int64)
-    offsets = np.empty(data.size // 5 + 16, np.int64)
-    out = np.empty(data.size + 16, np.uint8)
+    # Somewhat more than needed, so that it is enough for the next texts too.
+    if offsets.size < data.size // 5 + 16:
+        offsets = np.empty(data.size // 4 + 16, np.int64)
+    if out.size < data.size + 16:
+        out = np.empty(data.size + data.size // 4 + 16, np.uint8)
     offsets[0] = 0
     total = 0
     for t in range(starts.size):
@@ -303,4 +309,4 @@ def split_words(
         before = total
         total = split_text(source, starts[t], ends[t], by_byte, classes, lower, out, offsets, total)
         counts[t] = total - before
-    return counts, offsets[: total + 1], out[: offsets[total]]
+    return counts, total, offsets, out

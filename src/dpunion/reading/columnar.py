@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -27,16 +28,18 @@ from dpunion.reading.guard import WRITE_AGAIN, attempt, attempt_each
 from dpunion.reading.locate import Partitions, Place, open_file
 from dpunion.reading.spelling import Column, Role, is_list
 
-BATCH_BYTES, PIECE_BYTES = 2 << 20, 32 << 20
+BATCH_BYTES, PIECE_BYTES, BUFFER_BYTES = 2 << 20, 32 << 20, 1 << 18
 SMALLEST_BATCH, LARGEST_BATCH = 1 << 10, 1 << 20
-FEW_RUNS = 16
+FEW_RUNS, FEW_CORES = 16, 2
 MOST_PLAIN = 0.1
 IPC_FILE_MAGIC = b"ARROW1"
 DICTIONARY_BYTES, INDEX_BYTES = (1 << 20) + (1 << 16), 3
 END_OF_STREAM = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 
-StoredPiece = Callable[[], Iterator[tuple[int, dict[int, Any]]]]
-"""Some rows of a Parquet file: called, it yields (rows, {position: array})."""
+StoredBatches = Iterator[tuple[int, dict[int, Any]]]
+"""Some rows of a Parquet file: (rows, {position: array})."""
+StoredPiece = Callable[[], StoredBatches]
+"""What yields them when it is called."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -110,7 +113,7 @@ class ParquetPart:
         coded, size, runs = attempt(lambda: layout(plain, positions, as_they_are), self.where)
         metadata = plain.metadata
 
-        def read(groups: list[int], *, use_threads: bool = False) -> Iterator[tuple[int, dict[int, Any]]]:
+        def read(groups: list[int], *, use_threads: bool = False) -> StoredBatches:
             # subtle: a reader for each, as none serves two threads; a few row groups at a time, as Arrow holds the
             # bytes of all that it is asked for.
             file = self._open(coded, source, metadata)
@@ -123,13 +126,14 @@ class ParquetPart:
 
         for groups, is_large in runs:
             if is_large:
-                for batch in read(groups, use_threads=True):
+                # On few cores the columns of a batch are decoded one after the other: others are at work beside it.
+                for batch in read(groups, use_threads=pa.cpu_count() > FEW_CORES):
                     yield batch[0], functools.partial(iter, [batch])
             else:
                 rows = sum(metadata.row_group(i).num_rows for i in groups)
                 yield rows, functools.partial(self._whole, functools.partial(read, groups), rows)
 
-    def _whole(self, read: StoredPiece, rows: int) -> Iterator[tuple[int, dict[int, Any]]]:
+    def _whole(self, read: StoredPiece, rows: int) -> StoredBatches:
         """Yield what `read` yields, and refuse it at its end when there were not as many rows as expected."""
         for batch in read():
             rows -= batch[0]
@@ -138,8 +142,15 @@ class ParquetPart:
             raise DamagedSource(f"There are not as many rows in {self.where} as its footer says.", WRITE_AGAIN)
 
     def _open(self, coded: list[str], source: Any = None, metadata: Any = None) -> Any:
-        # What is opened to look at the footer alone is not to read more than it is asked for.
-        options = {"read_dictionary": coded, "pre_buffer": metadata is not None, "page_checksum_verification": True}
+        # subtle: of a file here little is read at a time; without that, Arrow reads a column of a row group whole, for
+        # one row too. From elsewhere all that is wanted of some row groups is fetched at once.
+        ahead = metadata is not None and not isinstance(self.path, Path)
+        options = {
+            "read_dictionary": coded,
+            "pre_buffer": ahead,
+            "buffer_size": BUFFER_BYTES,
+            "page_checksum_verification": True,
+        }
         return attempt(
             lambda: pq.ParquetFile(open_file(self.path) if source is None else source, metadata=metadata, **options),
             self.where,

@@ -23,6 +23,7 @@ from dpunion.sets.spill import RowStore
 from dpunion.sets.strings import StringTable, as_arrow, has_ascii_only, string_buffers
 from dpunion.splitting import PLAIN, Splitting, Tokenizer, documents, left_to_spell, unwanted_tokens
 from dpunion.threads import usable_cores, work_in_threads
+from dpunion.tokens import WordRoom
 
 
 def encode(
@@ -84,15 +85,17 @@ def number_rows(
     seeds = np.frombuffer(key.subkey(Purpose.USER, 1)[:16], np.uint64)
     user_table, item_table = StringTable(seeds[0], threads=threads), StringTable(seeds[1], threads=threads)
 
+    room = WordRoom()
+
     def number(piece: Batches) -> None:
         for users, values in piece:
             if words is not None:
-                parents, (counts, offsets, data) = documents(values, splitting, words)
-                numbered = item_table.number_buffers(offsets, data)
+                parents, (counts, offsets, data) = documents(values, splitting, words, room)
+                numbered = item_table.number_buffers(offsets, data, rows.make_place(len(offsets) - 1))
                 writers = user_table.number(users)
-                rows.append(np.repeat(writers if parents is None else writers[parents], counts), numbered)
+                rows.append(writers if parents is None else writers[parents], numbered, counts)
             else:
-                rows.append(user_table.number(users), item_table.number(values))
+                rows.append(user_table.number(users), item_table.number(values, rows.make_place(len(values))))
 
     # A tokenizer of the caller's is called by the caller's thread, one text after the other.
     at_once = threads if isinstance(splitting.tokenizer, Tokenizer) else 1

@@ -159,13 +159,19 @@ class RowStore(WaitingStore[Chunk]):
         self._room: Int32s | None = None
         self._used = 0
 
-    def append(self, users: Int32s, items: Int32s) -> None:
-        """Add rows; any thread may."""
-        owners, lengths = runs_of(users)
-        self.add((owners, lengths, self._placed(items)))
+    def append(self, users: Int32s, items: Int32s, lengths: Int64s | None = None) -> None:
+        """Add rows; any thread may. lengths: how many rows each of the users stands for, one when left out."""
+        if lengths is None:
+            self.add((*runs_of(users), items))
+        elif len(users) * SHORTEST_RUNS > len(items):
+            self.add((np.repeat(users, lengths), NO_NUMBERS, items))
+        else:
+            self.add((users, lengths.astype(np.int32), items))
 
-    def _placed(self, items: Int32s) -> Int32s:
-        """Return the items, in the room for all of them while nothing has spilled: one piece, which can be had again.
+    def make_place(self, size: int) -> Int32s:
+        """Return memory for the items of so many rows to be added: a part of one piece, which can be had again.
+
+        It is a piece of its own once rows have spilled. Any thread may ask.
 
         subtle: memory that the system has never given before it must clear first, which takes longer than copying.
         """
@@ -174,13 +180,11 @@ class RowStore(WaitingStore[Chunk]):
                 self._room = reserve(self.most_bytes // NUMBER_BYTES)
             if self.files:
                 self._room, self._used = NO_NUMBERS, 0  # free again when what is there is written
-            start, stop = self._used, self._used + len(items)
+            start, stop = self._used, self._used + size
             if stop > len(self._room):
-                return items
+                return np.empty(size, np.int32)
             self._used = stop
-            place = self._room[start:stop]
-        place[:] = items
-        return place
+            return self._room[start:stop]
 
     def take_room(self, size: int) -> Int32s:
         """Return memory for so many numbers, int32[size]: that of the items, when the rows are gone, if it fits."""

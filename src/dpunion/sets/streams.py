@@ -35,6 +35,7 @@ from dpunion.sets.spill import TextStore
 from dpunion.sets.strings import StringTable
 from dpunion.splitting import Splitting, Tokenizer, documents, left_to_spell, unwanted_tokens
 from dpunion.threads import usable_cores, work_in_threads
+from dpunion.tokens import WordRoom
 
 SMALLEST_TABLE = 1 << 12
 CODES_AT_ONCE = 1 << 22
@@ -106,15 +107,17 @@ def number_texts(
     seeds = np.frombuffer(key.subkey(Purpose.USER, 1)[:16], np.uint64)
     user_table, token_table = StringTable(seeds[0], threads=threads), StringTable(seeds[1], threads=threads)
 
+    room = WordRoom()
+
     def number(piece: Batches) -> int:
-        room = 0
+        total = 0
         for users, values in piece:
-            parents, (counts, offsets, data) = documents(values, splitting, normalization)
+            parents, (counts, offsets, data) = documents(values, splitting, normalization, room)
             writers = user_table.number(users)
             tokens = token_table.number_buffers(offsets, data)
             texts.append(counts, writers if parents is None else writers[parents], tokens)
-            room += len(counts) + len(tokens)
-        return room
+            total += len(counts) + len(tokens)
+        return total
 
     # A tokenizer of the caller's is called by the caller's thread, one text after the other.
     at_once = threads if isinstance(splitting.tokenizer, Tokenizer) else 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
+import time
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
@@ -20,6 +21,7 @@ T = TypeVar("T")
 D = TypeVar("D", bound=np.generic)
 
 FIRST_BEYOND_ASCII = 128
+PATIENCE = 20e-6  # seconds
 
 
 class Remembered(Generic[T]):
@@ -77,24 +79,28 @@ class StringTable:
         """How many strings there are."""
         return int(self._state[int(COUNT)])
 
-    def number(self, strings: pa.Array) -> Int32s:
-        """Return the numbers of the strings: int32[rows]. Dictionary arrays are looked up entry by entry."""
+    def number(self, strings: pa.Array, codes: Int32s | None = None) -> Int32s:
+        """Return the numbers of the strings: int32[rows]. Dictionary arrays are looked up entry by entry.
+
+        codes: int32[rows], where they are written, if not into memory of their own.
+        """
         if isinstance(strings, pa.DictionaryArray):
             numbers = self._dictionaries.made_of(
                 strings.dictionary, lambda dictionary: self.number_buffers(*string_buffers(dictionary))
             )
             places = index_values(strings.indices)
-            taken = np.empty(len(places), np.int32)
+            taken = np.empty(len(places), np.int32) if codes is None else codes
             if not take_numbers(numbers, places, taken):
                 raise InternalError("a row without an entry in its dictionary")
             return taken
-        return self.number_buffers(*string_buffers(strings))
+        return self.number_buffers(*string_buffers(strings), codes)
 
-    def number_buffers(self, offsets: Int64s, data: Uint8s) -> Int32s:
-        """Return the numbers of the strings data[offsets[i]:offsets[i+1]]: int32[rows]."""
+    def number_buffers(self, offsets: Int64s, data: Uint8s, codes: Int32s | None = None) -> Int32s:
+        """Return the numbers of the strings data[offsets[i]:offsets[i+1]]: int32[rows]; codes: as for `number`."""
         rows = len(offsets) - 1
         offsets, data = read_only(offsets), read_only(data)
-        codes = np.empty(rows, np.int32)
+        if codes is None:
+            codes = np.empty(rows, np.int32)
         done = 0
         while True:
             self._tokens.get()
@@ -102,8 +108,11 @@ class StringTable:
             self._tokens.put(None)
             if done == rows:
                 return codes
-            with self._growing:
-                self._grow(int(offsets[done + 1] - offsets[done]))
+            if self._state[int(FULL_UP)]:
+                with self._growing:
+                    self._grow(int(offsets[done + 1] - offsets[done]))
+            else:
+                time.sleep(PATIENCE)  # another thread was stopped while it entered a string: let it go on
 
     def _grow(self, length: int) -> None:
         """Make room for at least one more string of this length, unless another thread did meanwhile.

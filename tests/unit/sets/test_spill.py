@@ -67,12 +67,28 @@ def test_rows_of_one_user_that_stand_together_take_little_memory():
         assert store.waiting - together == 5000 * 8
 
 
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 20)), max_size=30))
+def test_rows_told_in_runs_are_the_same_rows(runs):
+    users = np.array([user for user, _ in runs], np.int32)
+    lengths = np.array([length for _, length in runs], np.int64)
+    items = np.arange(lengths.sum(), dtype=np.int32)
+    with spill.RowStore() as store:
+        store.append(users, items, lengths)
+        assert [column.tolist() for column in store.rows_of(store.chunks[0])] == [
+            np.repeat(users, lengths).tolist(),
+            items.tolist(),
+        ]
+
+
 def test_the_memory_of_rows_is_used_again():
     with spill.RowStore() as store:
         for start in (0, 100):
-            store.append(np.zeros(100, np.int32), np.arange(start, start + 100, dtype=np.int32))
+            place = store.make_place(100)
+            place[:] = np.arange(start, start + 100)
+            store.append(np.zeros(100, np.int32), place)
         [part] = store.parts()
         first, second = (items for *_, items in part.chunks)
+        assert first.tolist() == list(range(100))
         assert second.tolist() == list(range(100, 200))
         assert np.shares_memory(store.take_room(150), first)
         assert not np.shares_memory(store.take_room(150), first), "it is given once"
@@ -81,7 +97,9 @@ def test_the_memory_of_rows_is_used_again():
 @pytest.mark.parametrize(("limit", "size"), [(None, 201), (None, 99), (8, 150)])
 def test_memory_that_does_not_fit_is_not_used_again(limit, size):
     with spill.RowStore(limit) as store:
-        store.append(np.zeros(200, np.int32), np.arange(200, dtype=np.int32))
+        place = store.make_place(200)
+        place[:] = np.arange(200)
+        store.append(np.zeros(200, np.int32), place)
         parts = list(store.parts())
         room = store.take_room(size)
         assert room.shape == (size,)
@@ -90,10 +108,10 @@ def test_memory_that_does_not_fit_is_not_used_again(limit, size):
 
 def test_memory_is_free_again_once_rows_have_spilled():
     with spill.RowStore(4 * 8 * 100) as store:
-        store.append(np.arange(50, dtype=np.int32), np.arange(50, dtype=np.int32))
+        store.append(np.arange(50, dtype=np.int32), store.make_place(50))
         room = weakref.ref(store._room)
         for _ in range(2):
-            store.append(np.arange(100, dtype=np.int32), np.arange(100, dtype=np.int32))
+            store.append(np.arange(100, dtype=np.int32), store.make_place(100))
         assert store.files
         assert room() is None
         assert sum(len(items) for part in store.parts() for *_, items in part.chunks) == 250
@@ -109,7 +127,9 @@ def test_rows_wait_where_no_memory_can_be_reserved(monkeypatch):
             room = spill.reserve(10)
         assert room.shape == (0,)
         store._room = room
-        store.append(np.zeros(3, np.int32), np.arange(3, dtype=np.int32))
+        place = store.make_place(3)
+        place[:] = np.arange(3)
+        store.append(np.zeros(3, np.int32), place)
         [part] = store.parts()
         assert [items.tolist() for *_, items in part.chunks] == [[0, 1, 2]]
 

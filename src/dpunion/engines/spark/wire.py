@@ -252,7 +252,7 @@ def joined(
     table = _merged_table([part.table for part in parts], numbers, items)
     with RowStore() as rows:
         for part, number, owner in zip(parts, numbers, owners, strict=True):
-            rows.append(np.repeat(owner, np.diff(part.offsets)), number[part.items])
+            rows.append(owner, number[part.items], np.diff(part.offsets))
         same = np.arange(items, dtype=np.int32)
         return pruned(group_rows(rows, same, owners_digests, table, key, max_items, user_order))
 
