@@ -36,6 +36,7 @@ from dpunion.normal_forms import Normalization, from_codes, nfc, to_codes
 
 MENDED_AT_ONCE = 1 << 22  # bytes: bounds what is held as Python text, changes no result
 WINDOW_BYTES = 1 << 12  # looked at together for a place to cut
+MOST_KEPT = 1 << 24  # bytes: memory for longer texts is not kept for the next ones
 NOT_TEXT = "The text column is not valid UTF-8 text."
 
 
@@ -188,10 +189,10 @@ def split_texts(texts: TextSpans, first: int, normalization: Normalization, room
     ends[unstable] = np.cumsum(sizes[unstable])
     starts[unstable] = ends[unstable] - sizes[unstable]
     other = np.frombuffer(b"".join(mended), np.uint8)
-    counts, total, room.offsets, room.data = split_words(
-        data, other, starts, ends, flags, *known, room.offsets, room.data
-    )
-    return WordBuffers(counts, room.offsets[: total + 1], room.data[: room.offsets[total]])
+    counts, total, offsets, out = split_words(data, other, starts, ends, flags, *known, room.offsets, room.data)
+    if out.size <= MOST_KEPT:
+        room.offsets, room.data = offsets, out
+    return WordBuffers(counts, offsets[: total + 1], out[: offsets[total]])
 
 
 class TextPiece(NamedTuple):

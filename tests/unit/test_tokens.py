@@ -106,6 +106,16 @@ def test_words_are_the_same_in_a_room_that_is_used_again() -> None:
     assert repr(room) == "WordRoom(<sensitive>)"
 
 
+def test_memory_for_long_texts_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tokens, "MOST_KEPT", 1000)
+    room = WordRoom()
+    found = word_buffers(pa.array(["word " * 1000]), room=room)
+    assert found.counts.tolist() == [1000]
+    assert room.data.size == 0
+    word_buffers(pa.array(["word"]), room=room)
+    assert 0 < room.data.size <= 1000
+
+
 def test_each_thread_has_a_room_of_its_own() -> None:
     room = WordRoom()
     here = word_buffers(pa.array(["mine alone"]), room=room)
