@@ -238,7 +238,7 @@ path = Path(sys.argv[1])
 whole = path.read_bytes()
 start = len(whole) - 8 - int.from_bytes(whole[-8:-4], "little")
 for i in range(start, len(whole) - 8):
-    path.write_bytes(whole[:i] + bytes([whole[i] ^ 1]) + whole[i + 1:])
+    path.write_bytes(whole[:i] + bytes([whole[i] ^ int(sys.argv[2])]) + whole[i + 1:])
     try:
         for batch in open_rows(path, user="u", value="v", kind=ValueKind.ITEM):
             pass
@@ -247,11 +247,14 @@ for i in range(start, len(whole) - 8):
 """
 
 
-def test_a_damaged_footer_does_not_crash_the_process(tmp_path: Path) -> None:
+@pytest.mark.parametrize("bit", [1, 64])
+@pytest.mark.parametrize("rows_in_a_group", [10, 2])
+def test_a_damaged_footer_does_not_crash_the_process(tmp_path: Path, rows_in_a_group: int, bit: int) -> None:
     """pyarrow's accessors of column metadata abort on some footers; Arrow must have refused these before."""
     out = tmp_path / "d.parquet"
-    pq.write_table(table(10), out)
-    done = subprocess.run([sys.executable, "-c", FLIP_FOOTER, out], capture_output=True, text=True, check=False)
+    pq.write_table(table(10), out, row_group_size=rows_in_a_group)
+    flips = [sys.executable, "-c", FLIP_FOOTER, out, str(bit)]
+    done = subprocess.run(flips, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 

@@ -107,11 +107,13 @@ class ParquetPart:
                 yield rows, functools.partial(iter, [(rows, {})])
             return
         columns = [plain.schema_arrow.names[i] for i in positions]
-        # subtle: a damaged footer would abort the process in pyarrow's metadata accessors, below; preparing to
-        # read makes Arrow look at the same parts of the footer where it does catch its exceptions.
-        attempt(lambda: next(plain.iter_batches(1, columns=columns), None), self.where)
-        coded, size, runs = attempt(lambda: layout(plain, positions, as_they_are), self.where)
         metadata = plain.metadata
+        looked_at = spread_out(metadata.num_row_groups)
+        # subtle: a damaged footer would abort the process in pyarrow's accessors of column metadata, below; preparing
+        # to read a row group makes Arrow look at the same parts of the footer where it does catch its exceptions.
+        for group in looked_at:
+            attempt(functools.partial(read_one_row, plain, group, columns), self.where)
+        coded, size, runs = attempt(lambda: layout(plain, positions, as_they_are, looked_at), self.where)
 
         def read(groups: list[int], *, use_threads: bool = False) -> StoredBatches:
             # subtle: a reader for each, as none serves two threads; a few row groups at a time, as Arrow holds the
@@ -130,7 +132,7 @@ class ParquetPart:
                 for batch in read(groups, use_threads=pa.cpu_count() > FEW_CORES):
                     yield batch[0], functools.partial(iter, [batch])
             else:
-                rows = sum(metadata.row_group(i).num_rows for i in groups)
+                rows = rows_in(metadata, groups)
                 yield rows, functools.partial(self._whole, functools.partial(read, groups), rows)
 
     def _whole(self, read: StoredPiece, rows: int) -> StoredBatches:
@@ -162,24 +164,36 @@ def repeated(text: str | None) -> Any:
     return pa.DictionaryArray.from_arrays(pa.array([None if text is None else 0], pa.int32()), pa.array([text or ""]))
 
 
+def read_one_row(file: Any, group: int, columns: list[str]) -> None:
+    """Read the first row of a row group."""
+    next(file.iter_batches(1, row_groups=[group], columns=columns), None)
+
+
+def spread_out(groups: int) -> list[int]:
+    """Return the row groups by which a file is known: the first, the last and one between."""
+    return sorted({0, groups // 2, groups - 1}) if groups else []
+
+
 def layout(
-    file: Any, positions: list[int], as_they_are: list[int]
+    file: Any, positions: list[int], as_they_are: list[int], looked_at: list[int]
 ) -> tuple[list[str], int, list[tuple[list[int], bool]]]:
     """Return how to read a file: (paths, rows, runs).
 
     paths: the columns to read as dictionaries; rows: how many make a batch; runs: row groups to read together, and
     whether a run is so large, and there are so few, that its batches are shared out among threads rather than the runs.
+    looked_at: the row groups whose columns may be looked at; the others are taken to be like them.
     """
     leaves = {i: leaves_of(file, i) for i in positions}
-    coded = [leaf for i in positions if i in as_they_are for leaf in leaves[i] if is_coded(file, i, leaf)]
+    groups = [file.metadata.row_group(i) for i in looked_at]
+    coded = [leaf for i in positions if i in as_they_are for leaf in leaves[i] if is_coded(file, i, leaf, groups)]
     paths = [file.schema.column(leaf).path for leaf in coded]
-    wanted = [leaf for some in leaves.values() for leaf in some]
-    every = range(file.metadata.num_row_groups)
-    per_row = max(volume(file.metadata, every, wanted) / max(file.metadata.num_rows, 1), 1.0)
+    chunks = [group.column(leaf) for group in groups for some in leaves.values() for leaf in some]
+    known_rows = sum(group.num_rows for group in groups)
+    per_row = max(sum(chunk.total_uncompressed_size for chunk in chunks) / max(known_rows, 1), 1.0)
     rows = int(min(max(BATCH_BYTES / per_row, SMALLEST_BATCH), LARGEST_BATCH))
     runs = list(grouped(file.metadata, rows))
     few = len(runs) < FEW_RUNS
-    return paths, rows, [(run, few and volume(file.metadata, run, wanted) > PIECE_BYTES) for run in runs]
+    return paths, rows, [(run, few and per_row * rows_in(file.metadata, run) > PIECE_BYTES) for run in runs]
 
 
 def leaves_of(file: Any, position: int) -> list[int]:
@@ -204,8 +218,8 @@ def leaf_count(type_: Any) -> int:
     return 1
 
 
-def is_coded(file: Any, position: int, leaf: int) -> bool:
-    """Say whether a text column is dictionary-encoded in row groups with nearly all rows.
+def is_coded(file: Any, position: int, leaf: int, groups: list[Any]) -> bool:
+    """Say whether a text column is dictionary-encoded in nearly all rows of some row groups.
 
     Writers begin each column chunk with a dictionary and give it up when it grows beyond about 1 MiB; the
     rest then is plain text of at least 4 bytes a value, where indices take no more than 3. Building a
@@ -217,7 +231,6 @@ def is_coded(file: Any, position: int, leaf: int) -> bool:
         type_ = type_.value_type
     if not (pt.is_string(type_) or pt.is_large_string(type_)):
         return False
-    groups = (file.metadata.row_group(i) for i in range(file.metadata.num_row_groups))
     chunks = [group.column(leaf) for group in groups]
     plain = sum(
         chunk.num_values
@@ -242,9 +255,9 @@ def grouped(metadata: Any, size: int) -> Iterator[list[int]]:
         yield run
 
 
-def volume(metadata: Any, groups: Sequence[int], leaves: list[int]) -> int:
-    """Return how many bytes some columns of some row groups have before compression."""
-    return sum(metadata.row_group(i).column(leaf).total_uncompressed_size for i in groups for leaf in leaves)
+def rows_in(metadata: Any, groups: Sequence[int]) -> int:
+    """Return how many rows some row groups have."""
+    return sum(metadata.row_group(i).num_rows for i in groups)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import dpunion
 from dpunion.errors import DamagedSource
-from dpunion.reading.columnar import is_coded
+from dpunion.reading.columnar import is_coded, spread_out
 from dpunion.reading.spelling import validate_all
 
 
@@ -19,10 +19,12 @@ def chunk(rows, *, coded, size=0):
     return SimpleNamespace(num_values=rows, has_dictionary_page=coded, total_uncompressed_size=size)
 
 
-def parquet(*chunks, kind=None):
-    groups = [SimpleNamespace(num_rows=one.num_values, column=lambda _leaf, one=one: one) for one in chunks]
-    metadata = SimpleNamespace(num_row_groups=len(groups), row_group=groups.__getitem__)
-    return SimpleNamespace(schema_arrow=pa.schema({"item": kind or pa.string()}), metadata=metadata)
+def parquet(kind=None):
+    return SimpleNamespace(schema_arrow=pa.schema({"item": kind or pa.string()}))
+
+
+def groups(*chunks):
+    return [SimpleNamespace(num_rows=one.num_values, column=lambda _leaf, one=one: one) for one in chunks]
 
 
 @pytest.mark.parametrize(
@@ -38,11 +40,16 @@ def parquet(*chunks, kind=None):
     ids=["all", "none", "all but a short end", "two thirds", "a dictionary that was given up", "no rows"],
 )
 def test_a_column_stays_a_dictionary_where_nearly_all_rows_are_coded(chunks, expected):
-    assert is_coded(parquet(*chunks), 0, 0) is expected
+    assert is_coded(parquet(), 0, 0, groups(*chunks)) is expected
 
 
 def test_numbers_are_not_read_as_dictionaries():
-    assert not is_coded(parquet(chunk(1000, coded=True), kind=pa.int64()), 0, 0)
+    assert not is_coded(parquet(pa.int64()), 0, 0, groups(chunk(1000, coded=True)))
+
+
+@pytest.mark.parametrize(("count", "expected"), [(0, []), (1, [0]), (2, [0, 1]), (3, [0, 1, 2]), (100, [0, 50, 99])])
+def test_a_file_is_known_by_few_row_groups(count, expected):
+    assert spread_out(count) == expected
 
 
 @pytest.mark.parametrize("kind", ["file", "stream", "standard input"])
