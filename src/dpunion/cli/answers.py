@@ -107,6 +107,13 @@ def _listening() -> Iterator[None]:
             signal.signal(number, handler)
 
 
+def keep_signals() -> None:
+    """Let no library take signals: Arrow does while it parses in the main thread, and loses one of some hundred."""
+    import pyarrow as pa
+
+    pa.enable_signal_handlers(False)
+
+
 def _what_is_left() -> str:
     if "writing" in _stages:
         return "It was writing already: an output that is there is whole."

@@ -354,9 +354,10 @@ class EngineOptions(Group):
     @contextlib.contextmanager
     def running(self, *, overwrite: bool) -> typing.Iterator[Run]:
         """Give how the release is run, with progress: Spark draws its own, and its stage is remembered."""
-        from dpunion.cli.answers import progress_bar, step
+        from dpunion.cli.answers import keep_signals, progress_bar, step
         from dpunion.requests import Run
 
+        keep_signals()
         if self.engine == "spark":
             yield Run(memory_limit=self.memory_limit, shards=self.shards, progress=step, overwrite=overwrite)
             return

@@ -206,3 +206,11 @@ def test_importing_the_command_line_leaves_signals_and_libraries_alone():
     code = "import signal, sys, dpunion.cli; print('typer' in sys.modules, signal.getsignal(2).__name__)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False default_int_handler\n"
+
+
+def test_a_command_is_interrupted_by_us_not_by_arrow(monkeypatch):
+    """Arrow's own way loses interrupts: it takes the signals while it parses and gives them back."""
+    told = []
+    monkeypatch.setattr("pyarrow.enable_signal_handlers", told.append)
+    with EngineOptions().running(overwrite=False):
+        assert told == [False]
