@@ -7,11 +7,23 @@ import math
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.isotonic import isotonic_regression
 
 import dpunion
 from dpunion.algorithms import Norm, Sensitivity
 from dpunion.composing import plan_with_counts
-from dpunion.counting.estimates import Popularity, Spread, at_most_parts, choose_allowance, estimate_people
+from dpunion.counting.estimates import (
+    Allowance,
+    Popularity,
+    Spread,
+    at_most_parts,
+    choose_allowance,
+    estimate_people,
+    make_falling,
+    raise_to_parts,
+)
 from dpunion.counting.holdings import bound_to_counted
 from dpunion.counting.steps import FINENESS, ONE, UNIT_NORM, FineStep, RoughStep, SpreadStep, add_noise
 from dpunion.counts import LEVEL, MOST_COUNTED, PARTS, TOTALS, Counts, CountsPlan, Z
@@ -231,8 +243,9 @@ def test_nothing_is_listed_where_nothing_was_released():
     assert Release.from_json(made.to_json()) == made
 
 
-def test_the_correction_finds_what_people_lose():
+def test_the_correction_finds_what_people_lose(monkeypatch):
     """Half of all hold ten items of a hundred, half hold ninety; without noise the factors are what was lost."""
+    monkeypatch.setattr("dpunion.counting.estimates.SURE", 0.0)
     rng = np.random.default_rng(7)
     from dpunion.contributions import offsets_of
     from dpunion.counting.holdings import Holdings
@@ -253,6 +266,41 @@ def test_the_correction_finds_what_people_lose():
     assert allowance.cut == pytest.approx(0.5, abs=0.01)
     people, *_ = estimate_people(sums, allowance, dataclasses.replace(plan, fine=1e-3), np.ones(100, np.bool_))
     assert people.sum() == pytest.approx(holders.sum(), rel=0.05)
+
+
+@given(st.lists(st.tuples(st.floats(1.0, 9.0), st.floats(0.1, 9.0)), min_size=1, max_size=6))
+def test_factors_fall_as_a_library_makes_them_fall(pairs):
+    values, weights = (np.array(column) for column in zip(*pairs, strict=True))
+    fitted = isotonic_regression(values, sample_weight=weights, increasing=False)
+    assert make_falling(values, weights) == pytest.approx(fitted)
+
+
+@given(
+    st.floats(-100.0, 100.0),
+    st.lists(st.tuples(st.floats(-100.0, 100.0), st.floats(0.1, 50.0)), max_size=8),
+    st.floats(0.1, 50.0),
+)
+def test_all_people_are_the_nearest_number_that_no_part_exceeds(whole, parts, spread):
+    values, spreads = np.array(parts).reshape(-1, 2).T
+
+    def distance(most):
+        return ((most - whole) / spread) ** 2 + float(np.sum((np.maximum(values - most, 0.0) / spreads) ** 2))
+
+    found = raise_to_parts(whole, spread, values, spreads)
+    assert found >= whole - 1e-9
+    assert all(distance(found) <= distance(found + step) + 1e-9 for step in (-1.0, -1e-3, 1e-3, 1.0))
+
+
+def test_what_everybody_holds_is_not_told_apart_from_all_people():
+    """1,000 people, whom the noise makes 900; 990 who hold an item, known better: the interval holds both."""
+    plan = CountsPlan(0.1, 20.0, 40.0, 10.0)
+    allowance = Allowance(np.array([ONE]), np.ones(1), 0.0)
+    total = allowance.step().total_weight
+    noisy = np.array([990 * ONE, 900 * total, 950 * total])
+    people, low, high, totals = estimate_people(noisy, allowance, plan, np.ones(1, np.bool_))
+    assert 985 <= people[0] == totals.everybody.people <= 990
+    assert low[0] < people[0] < high[0]
+    assert totals.others.people == 950
 
 
 def test_what_is_lowered_to_its_parts_lowers_what_it_is_part_of():

@@ -16,10 +16,18 @@ def popularity(*sums):
 
 
 def test_items_get_what_people_with_a_few_of_them_can_give():
+    chosen = choose_allowance(popularity(*[-10.0, 30.0] * 50, 500.0), NOBODY, PLAN)
+    squares = (chosen.weights / ONE) ** 2
+    assert squares[:100] == pytest.approx(ROOM / FEW, rel=1e-4)
+    assert squares[100] == pytest.approx(ROOM / FEW * TOLD_APART * PLAN.rough / 500.0, rel=1e-3)
+    assert chosen.cut == 0.0
+
+
+def test_items_of_a_short_list_get_what_people_with_all_of_them_can_give():
     chosen = choose_allowance(popularity(-10.0, 30.0, 500.0), NOBODY, PLAN)
     squares = (chosen.weights / ONE) ** 2
-    assert squares[:2] == pytest.approx(ROOM / FEW, rel=1e-4)
-    assert squares[2] == pytest.approx(ROOM / FEW * TOLD_APART * PLAN.rough / 500.0, rel=1e-3)
+    assert squares.sum() == pytest.approx(ROOM, rel=1e-4)
+    assert squares[2] == pytest.approx(squares[0] * TOLD_APART * PLAN.rough / 500.0, rel=1e-3)
     assert chosen.cut == 0.0
 
 

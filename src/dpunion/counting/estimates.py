@@ -47,6 +47,9 @@ EMPTY = 1e-3
 SWEEPS, CLOSE = 500, 1e-3
 # Where nobody is visible, everybody is taken to hold so many listed items.
 FEW = 30.0
+# Weights by which nobody can be cut are taken where they make the expected error at most so many times as large: with
+# them estimates are right on average and intervals exact, whatever people hold.
+SURE = 2.0
 ROOM = 1.0 - 2.0 * TOTALS
 
 
@@ -118,7 +121,8 @@ class Spread:
         burdens = 2.0 ** (LOWEST_OCTAVE + np.arange(MARKS) / MARKS_PER_OCTAVE)
         possible = popularity.can_add_up_to(burdens)
         least = VISIBLE + VISIBLE_MORE * math.log10(max(1, int(np.count_nonzero(possible))))
-        people = visible_people(table.sum(axis=1), least * noise) * possible
+        sums = table.sum(axis=1) * possible
+        people = visible_people(sums, least * noise) * possible
         everything = np.maximum(table[people > 0.0].sum(axis=0), 0.0)
         prior = everything / max(float(everything.sum()), 1e-9)
         # The fewer people a mark has, the more they are taken to hold what all hold.
@@ -126,7 +130,7 @@ class Spread:
         mix = np.maximum(trust * table / np.maximum(people, 1e-9)[:, None] + (1.0 - trust) * prior, 0.0)
         mix /= np.maximum(mix.sum(axis=1, keepdims=True), 1e-9)
         numbers = burdens / np.maximum(mix @ popularity.level_burdens(), 1e-300)
-        return cls(people + missed_people(people, numbers, possible, popularity, plan), numbers, mix)
+        return cls(people + missed_people(people, sums, numbers, popularity, plan), numbers, mix)
 
     @property
     def pairs(self) -> Float64s:
@@ -135,23 +139,23 @@ class Spread:
 
 
 def missed_people(
-    people: Float64s, numbers: Float64s, possible: Bools, popularity: Popularity, plan: CountsPlan
+    people: Float64s, sums: Float64s, numbers: Float64s, popularity: Popularity, plan: CountsPlan
 ) -> Float64s:
-    """Return people who are there but at no mark that was read: float64[marks], all at one mark.
+    """Return people who are there but at no mark that was read: float64[marks]; sums: float64[marks], noisy.
 
     Rough sums add up to the root of the number of listed items over all people. When much of that is missing, people
-    with much are taken to be there, an octave above all who were seen.
+    are taken to be where the other marks' sums are above 0, in proportion: alone such a sum says little, but together
+    they say where.
     """
     missed = np.zeros(len(people))
-    seen = np.flatnonzero(people)
-    if not len(seen):
+    if not people.any():
         return missed
     roots = np.sqrt(numbers)
     whole = float(popularity.sums.sum())
     missing = whole - float(people @ roots)
-    if missing > max(MISSED * whole, MISSED_NOISE * plan.rough * math.sqrt(len(popularity.sums))):
-        place = min(int(seen[-1]) + MARKS_PER_OCTAVE, int(np.flatnonzero(possible)[-1]))
-        missed[place] = missing / roots[place]
+    unread = np.where(people > 0.0, 0.0, np.maximum(sums, 0.0))
+    if unread.any() and missing > max(MISSED * whole, MISSED_NOISE * plan.rough * math.sqrt(len(popularity.sums))):
+        missed = unread * (missing / float(unread @ roots))
     return missed
 
 
@@ -185,11 +189,14 @@ class Allowance:
 def choose_allowance(popularity: Popularity, spread: Spread, plan: CountsPlan) -> Allowance:
     """Choose how much weight items get: more makes counts more precise, but more people are cut.
 
-    The allowance whose expected relative error, of the middle item, is the least: noise, and DOUBT of what is lost.
+    The allowance whose expected relative error, of the middle item, is the least: noise, and DOUBT of what is lost. Or
+    the one that cuts nobody, if that errs little more (SURE), as it does for short lists.
     """
     count = len(popularity.sums)
+    # With this one even somebody who holds the whole list is not cut.
+    sure = ROOM / max(float(popularity.burdens.sum()), 1e-300)
     if not count or not spread.people.any():
-        few = ROOM / (FEW * popularity.heaviest)
+        few = max(sure, ROOM / (FEW * popularity.heaviest))
         return Allowance(weights_at(few, popularity.burdens), np.ones(count), 0.0)
     some = np.argsort(popularity.burdens)[np.linspace(0, count - 1, min(SAMPLED, count)).astype(np.int64)]
     burdens = popularity.burdens[some]
@@ -207,6 +214,8 @@ def choose_allowance(popularity: Popularity, spread: Spread, plan: CountsPlan) -
         error = float(np.median(errors))
         if error < best:
             best, chosen = error, allowance
+    if np.median(plan.fine / (np.sqrt(np.minimum(1.0, sure * burdens)) * holders)) <= SURE * best:
+        return Allowance(weights_at(sure, popularity.burdens), np.ones(count), 0.0)
     weights = weights_at(chosen, popularity.burdens)
     factors = correct(popularity.burdens, spread, levels, chosen)
     squares = np.minimum(1.0, chosen * levels)
@@ -232,13 +241,27 @@ def correct(burdens: Float64s, spread: Spread, levels: Float64s, allowance: floa
     counted = np.minimum(1.0, caps[:, None] / np.sqrt(squares)[None, :])
     pairs = spread.pairs
     whole = pairs.sum(axis=0)
-    held = whole > EMPTY * max(float(whole.sum()), 1e-300)
-    factors = np.where(held, whole / np.maximum((pairs * counted).sum(axis=0), 1e-300), np.inf)
+    held = np.flatnonzero(whole > EMPTY * max(float(whole.sum()), 1e-300))
+    if not len(held):
+        return np.ones(len(burdens))
+    factors = np.maximum(whole[held] / np.maximum((pairs * counted).sum(axis=0)[held], 1e-300), 1.0)
     # More popular items never lose more than rarer ones; what nobody holds says nothing.
-    factors = np.minimum.accumulate(np.maximum(factors, 1.0))
-    factors = np.where(np.isfinite(factors), factors, factors.min())
+    factors = np.interp(np.arange(LEVELS), held, make_falling(factors, whole[held]))
     order = np.argsort(levels)
     return np.interp(np.log(burdens), np.log(levels[order]), factors[order])
+
+
+def make_falling(values: Float64s, weights: Float64s) -> Float64s:
+    """Return the falling numbers that are nearest to these, by weighted squares: where they rise, their mean."""
+    runs: list[tuple[float, float, int]] = []
+    for value, weight in zip(values.tolist(), weights.tolist(), strict=True):
+        run = value, weight, 1
+        while runs and runs[-1][0] < run[0]:
+            before = runs.pop()
+            whole = before[1] + run[1]
+            run = (before[0] * before[1] + run[0] * run[1]) / whole, whole, before[2] + run[2]
+        runs.append(run)
+    return np.repeat([value for value, _, _ in runs], [length for _, _, length in runs])
 
 
 def caps_of(spread: Spread, squares: Float64s) -> Float64s:
@@ -270,10 +293,14 @@ def estimate_people(
     parts: int32[items, 2], which two of the list nobody lacks who holds the item, -1 where there are none.
     """
     step = allowance.step()
-    everybody, others = _total(noisy[-2], step, plan), _total(noisy[-1], step, plan)
     factors, weights = allowance.factors, allowance.weights / ONE
     people = noisy[:-2] / ONE / weights * factors
     spread = np.hypot(plan.fine / weights * factors, DOUBT_SHOWN * (factors - 1.0) / factors * people)
+    alone, rest = (int(total) / step.total_weight for total in noisy[-2:])
+    wide = plan.fine * ONE / step.total_weight
+    most = raise_to_parts(alone, wide, np.append(people, rest), np.append(spread, wide))
+    people = np.minimum(people, most)
+    everybody, others = as_total(most, wide), as_total(min(rest, most), wide)
     least = sure.astype(np.float64)
     highest = np.maximum(least, float(everybody.high))
     low, high = (np.clip(np.rint(people + side * spread), least, highest).astype(np.int64) for side in (-Z, Z))
@@ -297,7 +324,22 @@ def at_most_parts(people: Int64s, parts: Int32s) -> None:
         people[whole[over]] = limits[over]
 
 
-def _total(noisy: np.int64, step: FineStep, plan: CountsPlan) -> Estimate:
-    people, spread = int(noisy) / step.total_weight, plan.fine * ONE / step.total_weight
+def raise_to_parts(whole: float, spread: float, parts: Float64s, spreads: Float64s) -> float:
+    """Return how many people there are in all, given how many are in each part: no part can have more.
+
+    whole, parts: float64[parts], estimates, with their standard deviations. Of all numbers that obey this the nearest
+    ones are taken, in units of their standard deviations; every larger part is then lowered to the result.
+    """
+    larger = parts > whole
+    precision, total = spread**-2.0, whole * spread**-2.0
+    for part, precise in sorted(zip(parts[larger].tolist(), (spreads[larger] ** -2.0).tolist(), strict=True))[::-1]:
+        if part * precision <= total:
+            break
+        precision, total = precision + precise, total + part * precise
+    return float(total / precision)
+
+
+def as_total(people: float, spread: float) -> Estimate:
+    """Return a number of people with its interval, in whole people and not below 0."""
     middle, low, high = (max(0, round(people + side * spread)) for side in (0.0, -Z, Z))
     return Estimate(middle, low, high)
