@@ -122,7 +122,7 @@ class Spread:
         possible = popularity.can_add_up_to(burdens)
         least = VISIBLE + VISIBLE_MORE * math.log10(max(1, int(np.count_nonzero(possible))))
         sums = table.sum(axis=1) * possible
-        people = visible_people(sums, least * noise) * possible
+        people = visible_people(sums, least * noise)
         everything = np.maximum(table[people > 0.0].sum(axis=0), 0.0)
         prior = everything / max(float(everything.sum()), 1e-9)
         # The fewer people a mark has, the more they are taken to hold what all hold.
