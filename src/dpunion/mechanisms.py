@@ -13,6 +13,7 @@ SipsMechanism     shares in rounds, drawn afresh                 DpSips
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -150,7 +151,7 @@ class DescentMechanism:
         """
         weights = np.zeros(len(sets))
         for cutoff, budget in self.visits:
-            for part in sets:
+            for part in sets.wanting(functools.partial(np.not_equal, weights, cutoff * share)):
                 self.visit(part, weights, cutoff * share, budget)
         return Weights(weights, 1.0, sets.held, Sensitivity(self.norm, 1.0))
 
@@ -234,7 +235,7 @@ class FunnelMechanism:
         if share != 1.0:
             targets *= share
         gaps = targets.copy()
-        for part in sets:
+        for part in sets.wanting(functools.partial(np.not_equal, gaps, 0.0)):
             self.visit(part, gaps, budget)
         targets -= gaps
         held = sets.held if number == 0 else state.alive

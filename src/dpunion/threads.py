@@ -9,6 +9,7 @@ at locks written in C, which are taken whole or not at all, and work that takes 
 from __future__ import annotations
 
 import collections
+import contextlib
 import os
 import queue
 import signal
@@ -96,6 +97,29 @@ class Threads:
         self._tasks.put(task)
         return task
 
+    def work_in_order(self, work: Callable[[S], T], things: Iterable[S]) -> Iterator[T]:
+        """Yield work(thing) for each thing, in order, while the threads are at later ones.
+
+        The things are fetched here, a few more than there are threads ahead of what is yielded.
+
+        Guarantees: what is raised is what one thread would have raised, the first by the order of the things.
+        """
+        rest = iter(things)
+        waiting: collections.deque[Task[T]] = collections.deque()
+        end: list[Exception | None] = []
+        while waiting or not end:
+            while not end and len(waiting) <= len(self._threads) + AHEAD:
+                try:
+                    waiting.append(self.submit(work, next(rest)))
+                except StopIteration:
+                    end.append(None)
+                except Exception as error:  # noqa: BLE001 - raised below, after what came before it
+                    end.append(error)
+            if waiting:
+                yield waiting.popleft().result()
+        if end[0] is not None:
+            raise end[0]
+
     def finish(self) -> None:
         """Wait until all work is done."""
         self._send_home()
@@ -123,32 +147,28 @@ def work_in_threads(work: Callable[[T], None], shares: Sequence[T]) -> None:
             task.result()
 
 
+@contextlib.contextmanager
+def work_beside(work: Callable[[], T], threads: int) -> Iterator[Task[T]]:
+    """Do some work in a thread beside what is done inside; with one thread, before it."""
+    if threads == 1:
+        task = Task(work)
+        task.run()
+        yield task
+    else:
+        with Threads(1) as beside:
+            yield beside.submit(work)
+
+
 def work_in_order(work: Callable[[S], T], things: Iterable[S], threads: int) -> Iterator[T]:
     """Yield work(thing) for each thing, in order, while some threads are at later ones; with one, all is done here.
 
-    The things are fetched here, a few more than there are threads ahead of what is yielded.
-
-    Guarantees: what is raised is what one thread would have raised, the first by the order of the things.
+    Guarantees: those of Threads.work_in_order.
     """
     if threads == 1:
         yield from map(work, things)
         return
-    rest = iter(things)
-    waiting: collections.deque[Task[T]] = collections.deque()
-    end: list[Exception | None] = []
     with Threads(threads) as pool:
-        while waiting or not end:
-            while not end and len(waiting) <= threads + AHEAD:
-                try:
-                    waiting.append(pool.submit(work, next(rest)))
-                except StopIteration:
-                    end.append(None)
-                except Exception as error:  # noqa: BLE001 - raised below, after what came before it
-                    end.append(error)
-            if waiting:
-                yield waiting.popleft().result()
-    if end[0] is not None:
-        raise end[0]
+        yield from pool.work_in_order(work, things)
 
 
 def uninterrupted(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

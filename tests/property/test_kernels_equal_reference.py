@@ -1,5 +1,6 @@
 """Every kernel equals its slow, readable twin."""
 
+import functools
 import itertools
 
 import numpy as np
@@ -253,15 +254,15 @@ def test_count_items(users):
     assert counts.tolist() == [sum(item in items for items in users) for item in range(10)]
 
 
-@given(user_lists, st.lists(st.booleans(), min_size=10, max_size=10), st.integers(1, 5))
-def test_narrowing_in_parts_and_in_place_is_narrowing_at_once(users, alive, pairs):
+@given(user_lists, st.lists(st.booleans(), min_size=10, max_size=10), st.integers(1, 5), st.sampled_from([1, 8]))
+def test_narrowing_in_parts_and_in_place_is_narrowing_at_once(users, alive, pairs, growth):
     offsets, items = csr(users)
-    expected = [[item for item in items if alive[item]] for items in users]
+    expected = [left for items in users if (left := [item for item in items if alive[item]])]
     before, alive = items.copy(), np.array(alive)
-    with pytest.MonkeyPatch.context() as patch, Threads(1) as other_thread:
-        patch.setattr(narrowing, "PAIRS_PER_PART", pairs)
-        for thread in (None, other_thread):
-            visits = narrowing.Sets(whole_users(offsets, items), thread)
+    with pytest.MonkeyPatch.context() as patch, Threads(1) as one, Threads(3) as three:
+        in_parts_of(pairs, growth, patch)
+        for threads in (None, one, three):
+            visits = narrowing.Sets(whole_users(offsets, items), threads)
             assert held_by(visits) == [list(one) for one in users]
             for _ in range(2):
                 visits.narrow(alive)
@@ -271,6 +272,28 @@ def test_narrowing_in_parts_and_in_place_is_narrowing_at_once(users, alive, pair
             assert (items == before).all()
 
 
+def in_parts_of(pairs, growth, patch):
+    """Have sets cut into parts of about so few pairs, of which each is larger by a `growth`-th of those before."""
+    patch.setattr(narrowing, "FEWEST_PAIRS", pairs)
+    patch.setattr(narrowing, "MOST_PAIRS", 10 * pairs)
+    patch.setattr(narrowing, "ITEMS_PER_PAIR", 100)
+    patch.setattr(narrowing, "GROWTH", growth)
+
+
+@given(user_lists, st.integers(1, 5), st.sampled_from([1, 8]))
+def test_parts_are_all_users_in_order(users, pairs, growth):
+    offsets, items = csr(users)
+    whole = whole_users(offsets, items)
+    with pytest.MonkeyPatch.context() as patch:
+        in_parts_of(pairs, growth, patch)
+        parts = narrowing.parts_of(whole)
+    assert held_by(parts) == [list(one) for one in users]
+    assert sum(len(part.user_digests) for part in parts) == len(users)
+    assert all(len(part.offsets) > 1 for part in parts)
+    if len(items) > 30 * pairs:
+        assert len(parts) > 1
+
+
 @given(user_lists, st.lists(st.booleans(), min_size=10, max_size=10))
 def test_narrowing_may_wait_while_most_stay(users, alive):
     visits = narrowing.Sets(whole_users(*csr(users)))
@@ -278,7 +301,55 @@ def test_narrowing_may_wait_while_most_stay(users, alive):
     expected = [[item for item in items if alive[item]] for items in users]
     staying, all_of_them = (sum(map(len, some)) for some in (expected, users))
     waits = staying > narrowing.MOST_STAYING * all_of_them
-    assert held_by(visits) == ([list(one) for one in users] if waits else expected)
+    assert held_by(visits) == ([list(one) for one in users] if waits else list(filter(None, expected)))
+
+
+gaps_of_ten = st.lists(st.one_of(st.just(0.0), st.floats(1e-6, 20.0)), min_size=10, max_size=10)
+
+
+@given(user_lists, gaps_of_ten, st.floats(0.05, 5.0), st.lists(st.booleans(), min_size=10, max_size=10))
+def test_what_has_no_gap_changes_nothing_to_the_last_bit(users, gaps, amount, stays):
+    """So threads may leave it out of sets ahead of the visits, whichever of it they have noticed by then."""
+    stays = [gap > 0.0 or stay for gap, stay in zip(gaps, stays, strict=True)]
+    fewer = [[item for item in items if stays[item]] for items in users]
+    cutoff = 32.0
+    for descend, start in (
+        (lambda sets, numbers: descent.descend_ball(*sets, numbers, amount), np.array(gaps)),
+        (lambda sets, numbers: descent.descend_l2(*sets, numbers, cutoff, amount), cutoff - np.array(gaps)),
+        (
+            lambda sets, numbers: descent.descend_l1(*sets, numbers, cutoff, amount, np.empty(10)),
+            cutoff - np.array(gaps),
+        ),
+    ):
+        whole, without = start.copy(), start.copy()
+        descend(csr(users), whole)
+        descend(csr(fewer), without)
+        assert whole.tobytes() == without.tobytes()
+
+
+@given(
+    user_lists, gaps_of_ten, st.floats(0.05, 5.0), st.lists(st.booleans(), min_size=10, max_size=10), st.integers(1, 5)
+)
+def test_visits_of_what_wants_something_are_visits_of_everything(users, targets, radius, alive, pairs):
+    """To the last bit, whatever the number of threads and of parts, also while sets are narrowed."""
+    offsets, items = csr(users)
+    targets, alive = np.array(targets), np.array(alive)
+    expected, later = targets.copy(), np.where(alive, targets, 0.0)
+    descent.descend_ball(offsets, items, expected, radius)
+    descent.descend_ball(offsets, items, later, radius)
+    with pytest.MonkeyPatch.context() as patch, Threads(1) as one, Threads(3) as three:
+        in_parts_of(pairs, 1, patch)
+        for threads in (None, one, three):
+            visits, seen = narrowing.Sets(whole_users(offsets, items), threads), []
+            for start, wanted in ((targets, expected), (np.where(alive, targets, 0.0), later)):
+                for _ in range(2):
+                    gaps = start.copy()
+                    for part in visits.wanting(functools.partial(np.not_equal, gaps, 0.0)):
+                        seen.extend(part.items.tolist())
+                        descent.descend_ball(part.offsets, part.items, gaps, radius)
+                    assert gaps.tobytes() == wanted.tobytes()
+                visits.narrow(alive)
+            assert all(targets[item] > 0.0 for item in seen), "what wants nothing from the start is never shown"
 
 
 def whole_users(offsets, items):
@@ -297,16 +368,19 @@ def held_by(visits):
 @given(user_lists, st.lists(st.booleans(), min_size=10, max_size=10))
 def test_narrow_and_gather(users, alive):
     offsets, items = csr(users)
-    kept, sizes = np.empty(len(items), np.int32), np.empty(len(users), np.int64)
-    total = bounding.narrow_users(offsets, items, np.array(alive), kept, sizes)
-    expected = [[item for item in items if alive[item]] for items in users]
-    assert (kept[:total].tolist(), sizes.tolist()) == ([i for u in expected for i in u], [len(u) for u in expected])
-    order = np.arange(len(users))[::-1].copy()
-    new_offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes[order])])
-    starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])[:-1]
+    kept, ends, stayed = np.empty(len(items), np.int32), np.zeros(len(users), np.int64), np.zeros(len(users), np.int64)
+    count = bounding.narrow_users(offsets, items, np.array(alive), kept, ends, stayed)
+    expected = {user: left for user, items in enumerate(users) if (left := [item for item in items if alive[item]])}
+    assert stayed[:count].tolist() == list(expected)
+    assert ends[:count].tolist() == list(itertools.accumulate(map(len, expected.values())))
+    total = sum(map(len, expected.values()))
+    assert kept[:total].tolist() == [i for u in expected.values() for i in u]
+    order = np.arange(count)[::-1].copy()
+    starts = np.concatenate([np.zeros(1, np.int64), ends[:count]])
+    new_offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(np.diff(starts)[order])])
     gathered = np.empty(total, np.int32)
     bounding.gather_users(starts, kept, order, new_offsets, gathered)
-    assert gathered.tolist() == [i for u in expected[::-1] for i in u]
+    assert gathered.tolist() == [i for u in list(expected.values())[::-1] for i in u]
 
 
 digest_words = st.integers(0, 3) | st.integers(2**64 - 2, 2**64 - 1)

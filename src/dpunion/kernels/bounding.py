@@ -154,19 +154,25 @@ def count_items(items: Int32s, counts: Int64s) -> None:
 
 
 @kernel
-def narrow_users(offsets: Int64s, items: Int32s, alive: npt.NDArray[np.bool_], kept: Int32s, sizes: Int64s) -> int:
-    """Copy each user's alive items to kept: int32[pairs]; sizes: int64[users] gets how many. Returns the total.
+def narrow_users(
+    offsets: Int64s, items: Int32s, alive: npt.NDArray[np.bool_], kept: Int32s, ends: Int64s, stayed: Int64s
+) -> int:
+    """Copy each user's alive items to kept: int32[pairs]. Returns how many users have any.
 
-    alive: bool[items], public. In-place use (kept is items) is fine: what is written is never ahead of what is read.
+    alive: bool[items]. ends, stayed: int64[users]; of those with any, where theirs end in kept, and which users they
+    are. In-place use (kept is items) is fine: what is written is never ahead of what is read.
 
     Guarantees: each user keeps exactly the user's own alive items, in order.
     """
-    to = 0
+    # subtle: unsigned, as numba asks of every signed index whether it counts from the end.
+    to, users = np.uint64(0), np.uint64(0)
     for user in range(len(offsets) - 1):
         before = to
         # subtle: without a branch, which the processor could not foretell; what is not alive is written over.
-        for item in items[offsets[user] : offsets[user + 1]]:
+        for i in range(np.uint64(offsets[user]), np.uint64(offsets[user + 1])):
+            item = items[i]
             kept[to] = item
-            to += alive[np.uint32(item)]
-        sizes[user] = to - before
-    return to
+            to += np.uint64(alive[np.uint32(item)])
+        ends[users], stayed[users] = to, user
+        users += np.uint64(to > before)
+    return int(users)

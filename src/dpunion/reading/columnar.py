@@ -33,7 +33,7 @@ SMALLEST_BATCH, LARGEST_BATCH = 1 << 10, 1 << 20
 FEW_RUNS, FEW_CORES = 16, 2
 MOST_PLAIN = 0.1
 IPC_FILE_MAGIC = b"ARROW1"
-DICTIONARY_BYTES, INDEX_BYTES = (1 << 20) + (1 << 16), 3
+DICTIONARY_BYTES, INDEX_BYTES, PLACE_BYTES = (1 << 20) + (1 << 16), 3, 4
 END_OF_STREAM = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 
 StoredBatches = Iterator[tuple[int, dict[int, Any]]]
@@ -190,7 +190,8 @@ def layout(
     chunks = [group.column(leaf) for group in groups for some in leaves.values() for leaf in some]
     known_rows = sum(group.num_rows for group in groups)
     per_row = max(sum(chunk.total_uncompressed_size for chunk in chunks) / max(known_rows, 1), 1.0)
-    rows = int(min(max(BATCH_BYTES / per_row, SMALLEST_BATCH), LARGEST_BATCH))
+    in_memory = max(per_row, float(PLACE_BYTES * len(coded)))
+    rows = int(min(max(BATCH_BYTES / in_memory, SMALLEST_BATCH), LARGEST_BATCH))
     runs = list(grouped(file.metadata, rows))
     few = len(runs) < FEW_RUNS
     return paths, rows, [(run, few and per_row * rows_in(file.metadata, run) > PIECE_BYTES) for run in runs]

@@ -22,7 +22,7 @@ from dpunion.sets.pieces import Batches, work_off
 from dpunion.sets.spill import RowStore
 from dpunion.sets.strings import StringTable, as_arrow, has_ascii_only, string_buffers
 from dpunion.splitting import PLAIN, Splitting, Tokenizer, documents, left_to_spell, unwanted_tokens
-from dpunion.threads import usable_cores, work_in_threads
+from dpunion.threads import usable_cores, work_beside, work_in_threads
 from dpunion.tokens import WordRoom
 
 
@@ -60,12 +60,22 @@ def encode(
         user_digests = digests_of_users(user_table, key, count)
         del user_table
         normal = left_to_spell(splitting, normalization) if split_words else normalization
-        table, renumbered = canonical_table(item_table, key, normal, count)
-        del item_table
-        unwanted = either(mark_known(table, known, key), unwanted_tokens(table.offsets, table.data, splitting))
-        return group_rows(
-            rows, renumbered, user_digests, table, key, max_items_per_user, user_order, unwanted, threads=count
-        )
+        with work_beside(lambda: digest_order(user_digests), count) as by_digest:
+            table, renumbered = canonical_table(item_table, key, normal, count)
+            del item_table
+            unwanted = either(mark_known(table, known, key), unwanted_tokens(table.offsets, table.data, splitting))
+            return group_rows(
+                rows,
+                renumbered,
+                user_digests,
+                table,
+                key,
+                max_items_per_user,
+                user_order,
+                unwanted,
+                threads=count,
+                by_digest=by_digest,
+            )
 
 
 def number_rows(

@@ -14,11 +14,12 @@ from dpunion.kernels.bounding import drop_items, gather_users, keep_random
 from dpunion.kernels.grouping import count_blocks, group_block, order_by_digest, order_by_size, pack_rows
 from dpunion.randomness import Purpose, RunKey
 from dpunion.sets.spill import RowStore, SpilledPart
-from dpunion.threads import usable_cores, work_in_threads
+from dpunion.threads import Task, usable_cores, work_in_threads
 
 ROWS_PER_BLOCK = 1 << 17
 MOST_BLOCKS = 4096
 NARROW_BITS = 32
+PAIRS_PER_USER = 100
 
 
 def group_rows(
@@ -32,12 +33,13 @@ def group_rows(
     unwanted: Bools | None = None,
     *,
     threads: int | None = None,
+    by_digest: Task[Int64s] | None = None,
 ) -> Contributions:
     """Turn the stored rows into contributions; the store is empty afterwards.
 
     renumbered: int32[raw items], the final number of each raw one; user_digests: uint64[users, 2]; unwanted:
     bool[items], public, what to leave out of every set before bounding. threads: how many; one for each usable core
-    when left out.
+    when left out. by_digest: digest_order(user_digests), where it is being found beside.
 
     Guarantees:
     - the number of threads changes nothing;
@@ -46,14 +48,15 @@ def group_rows(
     """
     # subtle: the arguments are gone when the call returns, so that the rows and the digests are not both there twice.
     count = threads or usable_cores()
-    order, offsets, items = lay_out_users(
+    offsets, items, digests = lay_out_users(
         *bound_rows(rows, renumbered, user_digests, table, key, max_items, unwanted, count),
         user_digests,
         user_order,
         count,
         rows.take_room,
+        by_digest,
     )
-    return Contributions(offsets, items, table, user_digests.take(order, axis=0), max_items)
+    return Contributions(offsets, items, table, digests, max_items)
 
 
 def new_room(size: int) -> Int32s:
@@ -69,21 +72,27 @@ def lay_out_users(
     user_order: UserOrder,
     threads: int,
     room: Callable[[int], Int32s] = new_room,
-) -> tuple[Int64s, Int64s, Int32s]:
-    """Copy the users' items in visiting order, in some threads: (order, offsets, items).
+    by_digest: Task[Int64s] | None = None,
+) -> tuple[Int64s, Int32s, Uint64s]:
+    """Copy the users' items and digests in visiting order, in some threads: (offsets, items, digests).
 
-    room: gives the memory for so many items. order: int64[users]; offsets: int64[users+1]; items: int32[pairs].
+    room: gives the memory for so many items. by_digest: as for group_rows. offsets: int64[users+1]; items:
+    int32[pairs]; digests: uint64[users, 2].
     Guarantees: those of visiting_order; each user's items stay together and in order.
     """
-    order = visiting_order(sizes, user_digests, user_order)
+    order = visiting_order(sizes, user_digests, user_order, by_digest)
     offsets = offsets_of(sizes[order])
-    items = room(int(offsets[-1]))
+    items, digests = room(int(offsets[-1])), np.empty_like(user_digests)
 
     def gather(some: range) -> None:
-        gather_users(starts, kept, order[some.start : some.stop], offsets[some.start : some.stop + 1], items)
+        mine = order[some.start : some.stop]
+        gather_users(starts, kept, mine, offsets[some.start : some.stop + 1], items)
+        # subtle: with another mode numpy first copies what it writes to.
+        np.take(user_digests, mine, axis=0, out=digests[some.start : some.stop], mode="clip")
 
-    work_in_threads(gather, heavy_ranges(offsets[1:], threads))
-    return order, offsets, items
+    # subtle: finding where a user's items stand takes as long as copying some of them.
+    work_in_threads(gather, heavy_ranges(offsets[1:] + PAIRS_PER_USER * np.arange(1, len(offsets)), threads))
+    return offsets, items, digests
 
 
 def bound_rows(
@@ -154,8 +163,8 @@ def bound_further(
         if unwanted is not None:
             drop_items(starts, items, sizes, unwanted)
         bound_sets(starts, items, sizes, looser.user_digests, looser.table.digests, key, bounding.limit, count)
-    order, offsets, kept = lay_out_users(starts, sizes, items, looser.user_digests, bounding.order, count)
-    return Contributions(offsets, kept, looser.table, looser.user_digests.take(order, axis=0), bounding.limit)
+    offsets, kept, digests = lay_out_users(starts, sizes, items, looser.user_digests, bounding.order, count)
+    return Contributions(offsets, kept, looser.table, digests, bounding.limit)
 
 
 def _bound_last(looser: Contributions, bounding: Bounding, key: RunKey, threads: int) -> Contributions:
@@ -168,13 +177,13 @@ def _bound_last(looser: Contributions, bounding: Bounding, key: RunKey, threads:
     begin, digests = int(offsets[first]), looser.user_digests[first:]
     starts, last, items = offsets[first:-1] - begin, sizes[first:].copy(), looser.items[begin:]
     bound_sets(starts, items, last, digests, looser.table.digests, key, bounding.limit, threads)
-    order, ends, kept = lay_out_users(starts, last, items, digests, bounding.order, threads)
+    ends, kept, digests = lay_out_users(starts, last, items, digests, bounding.order, threads)
     looser.items[begin : begin + len(kept)] = kept
     return Contributions(
         np.concatenate([offsets[:first], begin + ends]),
         looser.items[: begin + len(kept)],
         looser.table,
-        np.concatenate([looser.user_digests[:first], digests.take(order, axis=0)]),
+        np.concatenate([looser.user_digests[:first], digests]),
         bounding.limit,
     )
 
@@ -293,13 +302,17 @@ def block_shift(users: int, rows: int, item_bits: int) -> int:
     return fitting if 0 <= fitting < shift and users >> fitting < MOST_BLOCKS else shift
 
 
-def visiting_order(sizes: Int64s, user_digests: Uint64s, user_order: UserOrder) -> Int64s:
+def visiting_order(
+    sizes: Int64s, user_digests: Uint64s, user_order: UserOrder, by_digest: Task[Int64s] | None = None
+) -> Int64s:
     """Return the users in visiting order: int64[users]. Their keyed digests are the random order.
+
+    by_digest: as for group_rows.
 
     Guarantees: each sort key is a function of that user's own data and the run key, so adding a user never
     reorders the others.
     """
-    order = digest_order(user_digests)
+    order = digest_order(user_digests) if by_digest is None else by_digest.result()
     if user_order is UserOrder.SMALLEST_FIRST:
         order = order_by_size(sizes, order, int(sizes.max(initial=0)))
     return order

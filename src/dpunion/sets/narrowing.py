@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections import deque
 from collections.abc import Callable, Iterator
 from typing import NamedTuple, ParamSpec, TypeVar
 
@@ -18,8 +17,9 @@ from dpunion.threads import Task, Threads
 P = ParamSpec("P")
 T = TypeVar("T")
 
-PAIRS_PER_PART = 1 << 21
-PARTS_AHEAD = 3
+FEWEST_PAIRS, MOST_PAIRS = 1 << 16, 1 << 20
+ITEMS_PER_PAIR = 4
+GROWTH = 8
 # Narrowing takes about as long as a visit, so little is gained while more pairs than this part of them stay.
 MOST_STAYING = 0.75
 
@@ -35,27 +35,27 @@ class Part(NamedTuple):
 class Sets:
     """Everybody's sets in visiting order (sensitive).
 
-    digests: uint64[items, 2], the run key's digest of each item. With another thread, parts are narrowed there while
-    earlier ones are visited here.
+    digests: uint64[items, 2], the run key's digest of each item. Threads narrow later parts while earlier ones are
+    visited here.
 
     Guarantees:
     - users stay in their order, and a user's set after narrowing is a function of the user's own set and of the public
       `alive`;
+    - the number of threads changes nothing for who gives nothing for what wants nothing;
     - nothing about the values shows in the repr.
     """
 
-    def __init__(self, contributions: Contributions, other_thread: Threads | None = None) -> None:
+    def __init__(self, contributions: Contributions, threads: Threads | None = None) -> None:
         self.digests = contributions.table.digests
-        self._other_thread = other_thread
+        self._threads = threads
         self._parts = parts_of(contributions)
-        self._waiting: list[Part] | None = None
-        self._alive: Bools = np.empty(0, np.bool_)
+        self._alive: Bools | None = None
         self._ours = False
         self._keepers: Task[Int64s] = Task(lambda: count_keepers(contributions))
-        if other_thread is None:
+        if threads is None:
             self._keepers.run()
         else:
-            self._keepers = other_thread.submit(count_keepers, contributions)
+            self._keepers = threads.submit(count_keepers, contributions)
 
     def __repr__(self) -> str:
         return "Sets(<sensitive>)"
@@ -69,20 +69,19 @@ class Sets:
         return self._keepers.result() > 0
 
     def __iter__(self) -> Iterator[Part]:
-        if self._waiting is None:
-            yield from self._parts
-            return
-        waiting, self._parts = self._waiting, []
-        for part in self._narrowed(waiting):
-            self._parts.append(part)
-            yield part
-        self._waiting, self._ours = None, True
+        return iter(self._parts) if self._alive is None else self._visited(lambda: None)
+
+    def wanting(self, wants: Callable[[], Bools]) -> Iterator[Part]:
+        """Yield the sets, without most of what wants nothing more: for who gives nothing for that, to the last bit.
+
+        wants: says what still wants something, bool[items]. What does not never does again during these visits, so it
+        is asked ahead of them, and each part may hold some that no longer does.
+        """
+        return self._visited(wants)
 
     def beside(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Task[T] | None:
-        """Have the other thread do something while sets are visited; None if there is none, or it is to narrow them."""
-        if self._other_thread is None or self._waiting is not None:
-            return None
-        return self._other_thread.submit(work, *args, **kwargs)
+        """Have a thread do something while sets are visited; None if there is none."""
+        return None if self._threads is None else self._threads.submit(work, *args, **kwargs)
 
     def narrow(self, alive: Bools, *, may_wait: bool = False) -> None:
         """Drop what is not alive from every set, before the next visit: bool[items].
@@ -94,19 +93,24 @@ class Sets:
             staying = int(self._keepers.result()[alive].sum())
             if staying > MOST_STAYING * sum(int(part.offsets[-1] - part.offsets[0]) for part in parts):
                 return
-        self._waiting, self._alive = parts, alive
+        self._alive = alive
 
-    def _narrowed(self, parts: list[Part]) -> Iterator[Part]:
-        """Yield the parts narrowed, in order; with another thread, while that is at the next ones."""
-        if self._other_thread is None:
-            yield from (narrow(part, self._alive, in_place=self._ours) for part in parts)
-            return
-        parts.reverse()
-        coming: deque[Task[Part]] = deque()
-        while parts or coming:
-            while parts and len(coming) < PARTS_AHEAD:
-                coming.append(self._other_thread.submit(narrow, parts.pop(), self._alive, in_place=self._ours))
-            yield coming.popleft().result()
+    def _visited(self, wants: Callable[[], Bools | None]) -> Iterator[Part]:
+        """Yield the parts, narrowed if they are to be, and without what wants nothing; the narrowed ones stay."""
+        alive, in_place, parts, narrowed = self._alive, self._ours, self._parts, []
+
+        def prepare(given: tuple[Part, Bools | None]) -> tuple[Part, Part]:
+            part, wanted = given
+            stays = part if alive is None else narrow(part, alive, in_place=in_place)
+            return stays, stays if wanted is None else narrow(stays, wanted)
+
+        asked = ((part, wants()) for part in parts)
+        made = map(prepare, asked) if self._threads is None else self._threads.work_in_order(prepare, asked)
+        for stays, shown in made:
+            narrowed.append(stays)
+            yield shown
+        if alive is not None:
+            self._parts, self._alive, self._ours = narrowed, None, True
 
 
 def count_keepers(contributions: Contributions) -> Int64s:
@@ -120,14 +124,19 @@ def count_keepers(contributions: Contributions) -> Int64s:
 
 
 def parts_of(contributions: Contributions) -> list[Part]:
-    """Cut the users into parts of about PAIRS_PER_PART pairs; nothing is copied.
+    """Cut the users into parts, larger and larger ones; nothing is copied.
+
+    subtle: before each part all items are asked what they want, so no part is very small beside their number. The first
+    visits change most of that, so the first parts are the smallest.
 
     Guarantees: every user is in one part, with the whole set, and users stay in their order.
     """
     offsets, items = contributions.offsets, contributions.items
-    count = min(len(items) // PAIRS_PER_PART + 1, max(len(offsets) - 1, 1))
-    ends = np.searchsorted(offsets, np.arange(1, count) * len(items) // count)
-    places = [0, *ends.tolist(), len(offsets) - 1]
+    fewest = max(FEWEST_PAIRS, len(contributions.table) // ITEMS_PER_PAIR)
+    wanted = [0]
+    while wanted[-1] < len(items):
+        wanted.append(wanted[-1] + max(min(wanted[-1] // GROWTH, MOST_PAIRS), fewest))
+    places = np.unique([*np.searchsorted(offsets[:-1], wanted[:-1]), len(offsets) - 1]).tolist()
     return [
         Part(offsets[first : last + 1], items, contributions.user_digests[first:last])
         for first, last in itertools.pairwise(places)
@@ -135,18 +144,20 @@ def parts_of(contributions: Contributions) -> list[Part]:
 
 
 def narrow(part: Part, alive: Bools, *, in_place: bool = False) -> Part:
-    """Drop what is no longer alive from every set; the users stay in their order.
+    """Drop what is no longer alive from every set, and users who then have nothing; the others stay in their order.
 
     in_place: the items are written over. Visiting the smallest remaining sets first again was measured and gains
     nothing.
 
-    Guarantees: a user's new set is a function of the user's old one and the public `alive`.
+    Guarantees: a user's new set is a function of the user's old one and of `alive`.
     """
     offsets, items, user_digests = part
     kept = items if in_place else np.empty(int(offsets[-1] - offsets[0]), np.int32)
-    sizes = np.empty(len(offsets) - 1, np.int64)
-    total = narrow_users(offsets, items, alive, kept, sizes)
-    return Part(offsets_of(sizes), kept[:total], user_digests)
+    ends, stayed = np.zeros(len(offsets), np.int64), np.empty(len(offsets) - 1, np.int64)
+    users = narrow_users(offsets, items, alive, kept, ends[1:], stayed)
+    ends = ends[: users + 1].copy()
+    kept = kept[: ends[-1]] if in_place else kept[: ends[-1]].copy()
+    return Part(ends, kept, user_digests.take(stayed[:users], axis=0))
 
 
 def draw_items(part: Part, digests: Uint64s, limit: int, number: int, key: RunKey) -> Part:

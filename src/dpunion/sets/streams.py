@@ -256,8 +256,8 @@ def bound_stream(
         gather_users(ends, grouped, np.arange(len(some)), squeezed, grouped)
         starts[mine] = placed + squeezed[:-1]
         placed += int(squeezed[-1])
-    order, new_offsets, items = lay_out_users(starts, sizes, kept, user_digests, user_order, count)
-    return Contributions(new_offsets, items, table, user_digests.take(order, axis=0), max_items_per_user)
+    new_offsets, items, digests = lay_out_users(starts, sizes, kept, user_digests, user_order, count)
+    return Contributions(new_offsets, items, table, digests, max_items_per_user)
 
 
 def _sort_sets(ends: Int64s, grouped: Int32s, sizes: Int64s, threads: int) -> None:

@@ -97,7 +97,7 @@ class LocalEngine:
         used_up = plan.counts is None
         bounded = bounded_sets(held.whole, held.request, plan, key, self.run.threads, in_place=used_up)
         self.run.tell("selecting")
-        return Chosen(items=texts_of(bounded.table, run_rounds(mechanism_for(plan), bounded, key)))
+        return Chosen(items=texts_of(bounded.table, run_rounds(mechanism_for(plan), bounded, key, self.run.threads)))
 
     def count(self, held: Any, listed: Listed, plan: CountsPlan, key: RunKey) -> Counted:
         """Count on the whole sets."""
@@ -251,8 +251,8 @@ def texts_of(table: ItemTable, chosen: Int64s) -> tuple[str, ...]:
     Guarantees: they are copied out one by one; nothing else of the table is looked at.
     """
     starts, stops = table.offsets[chosen].tolist(), table.offsets[chosen + 1].tolist()
-    data = np.ascontiguousarray(table.data)
-    return tuple(data[start:stop].tobytes().decode() for start, stop in zip(starts, stops, strict=True))
+    data = np.ascontiguousarray(table.data).data
+    return tuple(str(data[start:stop], "utf-8") for start, stop in zip(starts, stops, strict=True))
 
 
 def _public(source: str) -> str:

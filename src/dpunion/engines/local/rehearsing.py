@@ -56,7 +56,7 @@ def rehearse(plan: Plan | MenuPlan) -> None:
         split_words=False,
         threads=1,
     )
-    run_rounds(mechanism_for(decided), made, key)
+    run_rounds(mechanism_for(decided), made, key, 1)
     if isinstance(plan, MenuPlan):
         from dpunion.counting.looking import look_at_sizes
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import numpy as np
 
 from dpunion.calibration.rounding import MAX_USERS
@@ -10,14 +12,17 @@ from dpunion.errors import BadSource, InternalError
 from dpunion.mechanisms import Mechanism
 from dpunion.randomness import RunKey
 from dpunion.sets.narrowing import Sets
-from dpunion.threads import Threads
+from dpunion.threads import Threads, usable_cores
 from dpunion.weights import State
 
 
-def run_rounds(mechanism: Mechanism, contributions: Contributions, key: RunKey) -> Int64s:
+def run_rounds(mechanism: Mechanism, contributions: Contributions, key: RunKey, threads: int | None = None) -> Int64s:
     """Run the rounds: return the numbers of the items to release.
 
+    threads: how many at most; no more than there are usable cores, as here nothing is waited for.
+
     Guarantees:
+    - the number of threads changes nothing;
     - refuses contributions bounded otherwise than planned, and more users than the rounding slack covers;
     - the numbers depend on the contributions and the key only; nothing else leaves the rounds.
     """
@@ -28,8 +33,9 @@ def run_rounds(mechanism: Mechanism, contributions: Contributions, key: RunKey) 
             f"There are more than {MAX_USERS} users, more than one run supports.",
             "Split the people into disjoint groups and release each group on its own.",
         )
-    with Threads(1) as other_thread:
-        sets, state = Sets(contributions, other_thread), State.start(len(contributions.table))
+    count = min(threads or usable_cores(), usable_cores())
+    with contextlib.nullcontext() if count == 1 else Threads(count) as pool:
+        sets, state = Sets(contributions, pool), State.start(len(contributions.table))
         for number in range(mechanism.rounds):
             if number:
                 sets.narrow(state.alive & ~state.released, may_wait=mechanism.skips_gone)

@@ -80,7 +80,7 @@ class LocalTexts:
         Guarantees: those of run_rounds.
         """
         kept = kept_tokens(plan.algorithm.bounding, self._stream, self._key, self._threads)
-        chosen = run_rounds(mechanism_for(plan), kept, self._key)
+        chosen = run_rounds(mechanism_for(plan), kept, self._key, self._threads)
         level, self.positions, words = first_level(self._stream, chosen, used_up=self._used_up)
         if self._used_up:
             self._stream = dataclasses.replace(self._stream, tokens=np.zeros(0, np.int32))
@@ -95,7 +95,7 @@ class LocalTexts:
             raise InternalError("longer n-grams were asked for before single tokens")
         positions, pairs = longer(self.positions, self._key, self._threads)
         contributions = kept_ngrams(plan, self._stream, positions, pairs, levels, self._key, self._threads)
-        chosen = run_rounds(plan.mechanism(threshold), contributions, self._key)
+        chosen = run_rounds(plan.mechanism(threshold), contributions, self._key, self._threads)
         released = np.union1d(pairs[chosen], unsupported(marks, pairs[count_keepers(contributions) > 0]))
         # subtle: an n-gram that was held but kept by nobody can come out by chance too, and then its places count.
         renumber(positions.codes, places_in(released, pairs))
