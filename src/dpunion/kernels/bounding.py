@@ -13,6 +13,7 @@ from dpunion.kernels.compiler import kernel
 from dpunion.kernels.hashing import siphash24
 
 FEW = 64
+AT_ONCE = 64
 FIRST_BITS = 8
 OTHER_BITS = np.uint64(64 - FIRST_BITS)
 
@@ -135,12 +136,18 @@ def gather_users(starts: Int64s, grouped: Int32s, order: Int64s, new_offsets: In
 
     Guarantees: each user's items stay together and in order.
     """
-    for place in range(len(order)):
-        target = items[new_offsets[place] : new_offsets[place + 1]]
-        start = starts[order[place]]
-        source = grouped[start : start + len(target)]
-        for i in range(len(target)):
-            target[i] = source[i]
+    starting = np.empty(AT_ONCE, np.int64)
+    for first in range(0, len(order), AT_ONCE):
+        last = min(first + AT_ONCE, len(order))
+        # subtle: one after the other, without anything between that the processor would have to wait for.
+        for place in range(first, last):
+            starting[place - first] = starts[np.uint64(order[place])]
+        for place in range(first, last):
+            target = items[new_offsets[place] : new_offsets[place + 1]]
+            start = starting[place - first]
+            source = grouped[start : start + len(target)]
+            for i in range(len(target)):
+                target[i] = source[i]
 
 
 @kernel

@@ -212,7 +212,7 @@ def bound_sets(
         mine = slice(some.start, some.stop)
         keep_random(starts, grouped, sizes, heavy[mine], heavy_keys[mine], digests, max_items)
 
-    work_in_threads(keep, even_ranges(len(heavy), threads))
+    work_in_threads(keep, heavy_ranges(np.cumsum(sizes[heavy]), threads))
 
 
 def group_part(
