@@ -276,7 +276,7 @@ def in_parts_of(pairs, growth, patch):
     """Have sets cut into parts of about so few pairs, of which each is larger by a `growth`-th of those before."""
     patch.setattr(narrowing, "FEWEST_PAIRS", pairs)
     patch.setattr(narrowing, "MOST_PAIRS", 10 * pairs)
-    patch.setattr(narrowing, "ITEMS_PER_PAIR", 100)
+    patch.setattr(narrowing, "ITEMS_PER_PAIR", 100 if growth == 1 else 1)
     patch.setattr(narrowing, "GROWTH", growth)
 
 
@@ -328,9 +328,14 @@ def test_what_has_no_gap_changes_nothing_to_the_last_bit(users, gaps, amount, st
 
 
 @given(
-    user_lists, gaps_of_ten, st.floats(0.05, 5.0), st.lists(st.booleans(), min_size=10, max_size=10), st.integers(1, 5)
+    user_lists,
+    gaps_of_ten,
+    st.floats(0.05, 5.0),
+    st.lists(st.booleans(), min_size=10, max_size=10),
+    st.integers(1, 5),
+    st.sampled_from([1, 8]),
 )
-def test_visits_of_what_wants_something_are_visits_of_everything(users, targets, radius, alive, pairs):
+def test_visits_of_what_wants_something_are_visits_of_everything(users, targets, radius, alive, pairs, growth):
     """To the last bit, whatever the number of threads and of parts, also while sets are narrowed."""
     offsets, items = csr(users)
     targets, alive = np.array(targets), np.array(alive)
@@ -338,7 +343,7 @@ def test_visits_of_what_wants_something_are_visits_of_everything(users, targets,
     descent.descend_ball(offsets, items, expected, radius)
     descent.descend_ball(offsets, items, later, radius)
     with pytest.MonkeyPatch.context() as patch, Threads(1) as one, Threads(3) as three:
-        in_parts_of(pairs, 1, patch)
+        in_parts_of(pairs, growth, patch)
         for threads in (None, one, three):
             visits, seen = narrowing.Sets(whole_users(offsets, items), threads), []
             for start, wanted in ((targets, expected), (np.where(alive, targets, 0.0), later)):

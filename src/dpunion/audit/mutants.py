@@ -230,7 +230,7 @@ def drop_known_last(batches: Iterable[Batch], key: RunKey, *, known: Sequence[st
     if unwanted is None:
         return bounded
     left = narrow(Part(bounded.offsets, bounded.items, bounded.user_digests), ~unwanted)
-    return dataclasses.replace(bounded, offsets=left.offsets, items=left.items)
+    return dataclasses.replace(bounded, offsets=left.offsets, items=left.items, user_digests=left.user_digests)
 
 
 def patched(owner: Any, name: str, mistake: Any) -> System:

@@ -17,9 +17,9 @@ from dpunion.threads import Task, Threads
 P = ParamSpec("P")
 T = TypeVar("T")
 
-FEWEST_PAIRS, MOST_PAIRS = 1 << 16, 1 << 20
+FEWEST_PAIRS, MOST_PAIRS, GROWTH = 1 << 16, 1 << 20, 8
+# Asking all items what they want takes as long as visiting a pair for this many of them.
 ITEMS_PER_PAIR = 4
-GROWTH = 8
 # Narrowing takes about as long as a visit, so little is gained while more pairs than this part of them stay.
 MOST_STAYING = 0.75
 
@@ -41,7 +41,7 @@ class Sets:
     Guarantees:
     - users stay in their order, and a user's set after narrowing is a function of the user's own set and of the public
       `alive`;
-    - the number of threads changes nothing for who gives nothing for what wants nothing;
+    - what `wanting` leaves out, and with it the number of threads, changes nothing;
     - nothing about the values shows in the repr.
     """
 
@@ -72,10 +72,10 @@ class Sets:
         return iter(self._parts) if self._alive is None else self._visited(lambda: None)
 
     def wanting(self, wants: Callable[[], Bools]) -> Iterator[Part]:
-        """Yield the sets, without most of what wants nothing more: for who gives nothing for that, to the last bit.
+        """Yield the sets without most of what wants nothing more.
 
-        wants: says what still wants something, bool[items]. What does not never does again during these visits, so it
-        is asked ahead of them, and each part may hold some that no longer does.
+        wants: says what still wants something, bool[items]. It is asked now and then, ahead of the visits: whoever
+        visits must give nothing for what wants nothing, to the last bit, and it must not want anything again.
         """
         return self._visited(wants)
 
@@ -97,18 +97,25 @@ class Sets:
 
     def _visited(self, wants: Callable[[], Bools | None]) -> Iterator[Part]:
         """Yield the parts, narrowed if they are to be, and without what wants nothing; the narrowed ones stay."""
-        alive, in_place, parts, narrowed = self._alive, self._ours, self._parts, []
+        alive, in_place, narrowed, visited = self._alive, self._ours, list[Part](), 0
+
+        def asked() -> Iterator[tuple[Part, Bools | None]]:
+            wanted, last = wants(), visited
+            for part in self._parts:
+                if visited - last >= max(len(self) // ITEMS_PER_PAIR, 1):
+                    wanted, last = wants(), visited
+                yield part, wanted
 
         def prepare(given: tuple[Part, Bools | None]) -> tuple[Part, Part]:
             part, wanted = given
             stays = part if alive is None else narrow(part, alive, in_place=in_place)
             return stays, stays if wanted is None else narrow(stays, wanted)
 
-        asked = ((part, wants()) for part in parts)
-        made = map(prepare, asked) if self._threads is None else self._threads.work_in_order(prepare, asked)
-        for stays, shown in made:
+        made = map(prepare, asked()) if self._threads is None else self._threads.work_in_order(prepare, asked())
+        for (stays, shown), part in zip(made, self._parts, strict=True):
             narrowed.append(stays)
             yield shown
+            visited += int(part.offsets[-1] - part.offsets[0])
         if alive is not None:
             self._parts, self._alive, self._ours = narrowed, None, True
 
@@ -124,18 +131,16 @@ def count_keepers(contributions: Contributions) -> Int64s:
 
 
 def parts_of(contributions: Contributions) -> list[Part]:
-    """Cut the users into parts, larger and larger ones; nothing is copied.
+    """Cut the users into parts of at most about MOST_PAIRS pairs; nothing is copied.
 
-    subtle: before each part all items are asked what they want, so no part is very small beside their number. The first
-    visits change most of that, so the first parts are the smallest.
+    subtle: the first visits change most of what items want, so the first parts are the smallest.
 
     Guarantees: every user is in one part, with the whole set, and users stay in their order.
     """
     offsets, items = contributions.offsets, contributions.items
-    fewest = max(FEWEST_PAIRS, len(contributions.table) // ITEMS_PER_PAIR)
     wanted = [0]
     while wanted[-1] < len(items):
-        wanted.append(wanted[-1] + max(min(wanted[-1] // GROWTH, MOST_PAIRS), fewest))
+        wanted.append(wanted[-1] + min(max(wanted[-1] // GROWTH, FEWEST_PAIRS), MOST_PAIRS))
     places = np.unique([*np.searchsorted(offsets[:-1], wanted[:-1]), len(offsets) - 1]).tolist()
     return [
         Part(offsets[first : last + 1], items, contributions.user_digests[first:last])
