@@ -104,7 +104,7 @@ def _use_one_heap() -> None:
             library.mallopt(M_ARENA_MAX, 1)
             # Otherwise it gives large pieces back to the system as soon as they are free.
             library.mallopt(M_MMAP_THRESHOLD, LARGEST_PIECE)
-            library.mallopt(M_TRIM_THRESHOLD, 32 * LARGEST_PIECE)
+            library.mallopt(M_TRIM_THRESHOLD, 2 * LARGEST_PIECE)
 
 
 def _interrupt_outside(number: int, _frame: object) -> None:

@@ -5,13 +5,14 @@ from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, reject
 from hypothesis import strategies as st
 
 import dpunion
 from dpunion.errors import DamagedSource
-from dpunion.reading.columnar import is_coded, spread_out
+from dpunion.reading.columnar import BATCH_BYTES, is_coded, layout, spread_out
 from dpunion.reading.spelling import validate_all
 
 
@@ -50,6 +51,19 @@ def test_numbers_are_not_read_as_dictionaries():
 @pytest.mark.parametrize(("count", "expected"), [(0, []), (1, [0]), (2, [0, 1]), (3, [0, 1, 2]), (100, [0, 50, 99])])
 def test_a_file_is_known_by_few_row_groups(count, expected):
     assert spread_out(count) == expected
+
+
+@pytest.mark.parametrize(
+    ("texts", "most"), [(["a", "b"], BATCH_BYTES // 8), ([f"{n:040}" for n in range(20_000)], 60_000)]
+)
+def test_a_batch_is_small_in_memory_however_small_it_is_in_the_file(texts, most):
+    """Rows of two columns of few texts take a byte or less in the file, and two places of four bytes each when read."""
+    column = pa.array(texts * (40_000 // len(texts)))
+    written = io.BytesIO()
+    pq.write_table(pa.table({"user": column, "item": column}), written)
+    file = pq.ParquetFile(written)
+    _, rows, _ = layout(file, [0, 1], [0, 1], [0])
+    assert most // 4 < rows <= most
 
 
 @pytest.mark.parametrize("kind", ["file", "stream", "standard input"])
