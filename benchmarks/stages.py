@@ -6,8 +6,8 @@
 
 Each stage is a function of the package, timed from outside in a process of its own, without the stages inside it: on
 one core with one thread, and on all cores. Stages that threads share are divided by the number of cores for what is
-expected on more; the rest is not. What is expected was not measured: memory that is shared by many cores can be slower.
-The best of the repeats counts.
+expected on more; the rest is not. On all cores, what another thread does is with the stage that waits for it. What is
+expected was not measured: memory that is shared by many cores can be slower. The best of the repeats counts.
 """
 
 from __future__ import annotations
@@ -35,8 +35,9 @@ STAGES = {
     "bound": ("dpunion.sets.grouping", "bound_sets", "users with many items", True),
     "lay out in visiting order": ("dpunion.sets.grouping", "lay_out_users", "pairs", True),
     "bound as the look chose": ("dpunion.engines.local.engine", "bounded_sets", "pairs", True),
-    "narrow, decide": ("dpunion.engines.local.engine", "run_rounds", "pairs kept, items", True),
+    "narrow sets": ("dpunion.sets.narrowing", "narrow", "pairs kept", True),
     "visit users in turn": ("dpunion.mechanisms", "descend_ball", "what items still want", False),
+    "decide, and wait for others": ("dpunion.engines.local.engine", "run_rounds", "items", False),
     "publish": ("dpunion.pipeline", "publish", "released items", False),
 }
 """By name: module and function, what its time grows with, and whether all threads share the work."""

@@ -158,7 +158,9 @@ class DescentMechanism:
     def visit(self, part: Part, weights: Float64s, cutoff: float, budget: float) -> None:
         """Let some users in turn raise their items toward the cutoff; in place on weights, float64[items].
 
-        Guarantees: one user moves the weights by at most `budget` in the norm; two histograms never move apart.
+        Guarantees:
+        - one user moves the weights by at most `budget` in the norm; two histograms never move apart;
+        - an item at the cutoff changes nothing, to the last bit: sets may come with or without it.
         """
         if self.norm is Norm.L1:
             descend_l1(part.offsets, part.items, weights, cutoff, budget, np.empty(self.bounding.limit))
@@ -244,7 +246,9 @@ class FunnelMechanism:
     def visit(self, part: Part, gaps: Float64s, budget: float) -> None:
         """Let some users in turn close the gaps of their items, straight; in place on gaps, float64[items].
 
-        Guarantees: one user moves the gaps by at most `budget` in l2 norm; two histograms of gaps never move apart.
+        Guarantees:
+        - one user moves the gaps by at most `budget` in l2 norm; two histograms of gaps never move apart;
+        - an item without a gap changes nothing, to the last bit: sets may come with or without it.
         """
         descend_ball(part.offsets, part.items, gaps, budget)
 

@@ -44,6 +44,17 @@ class Task(Generic[T]):
         self._done = threading.Lock()
         self._done.acquire()
 
+    @classmethod
+    def done(cls, value: T) -> Task[T]:
+        """Return a task of which this came, for work that was done here.
+
+        subtle: `run` keeps for later whatever is raised, an interrupt too, and so is for threads beside the main one.
+        """
+        task = cls(lambda: value)
+        task._work, task._value = None, value
+        task._done.release()
+        return task
+
     def run(self) -> None:
         """Do the work, once, in the thread that calls this."""
         work, self._work = self._work, None
@@ -148,15 +159,13 @@ def work_in_threads(work: Callable[[T], None], shares: Sequence[T]) -> None:
 
 
 @contextlib.contextmanager
-def work_beside(work: Callable[[], T], threads: int) -> Iterator[Task[T]]:
-    """Do some work in a thread beside what is done inside; with one thread, before it."""
+def work_beside(work: Callable[[], T], threads: int) -> Iterator[Task[T] | None]:
+    """Do some work in a thread beside what is done inside; with one thread it is left to who wants what comes of it."""
     if threads == 1:
-        task = Task(work)
-        task.run()
-        yield task
-    else:
-        with Threads(1) as beside:
-            yield beside.submit(work)
+        yield None
+        return
+    with Threads(1) as beside:
+        yield beside.submit(work)
 
 
 def work_in_order(work: Callable[[S], T], things: Iterable[S], threads: int) -> Iterator[T]:

@@ -72,6 +72,9 @@ def small_pieces(monkeypatch):
     monkeypatch.setattr("dpunion.reading.cleaning.TEXTS_PER_BATCH", 2_000)
     monkeypatch.setattr("dpunion.reading.columnar.LARGEST_BATCH", 2_000)
     monkeypatch.setattr("dpunion.reading.columnar.PIECE_BYTES", 60_000)
+    monkeypatch.setattr("dpunion.sets.narrowing.FEWEST_PAIRS", 500)
+    monkeypatch.setattr("dpunion.sets.narrowing.MOST_PAIRS", 2_000)
+    monkeypatch.setattr("dpunion.engines.local.rounds.usable_cores", lambda: max(THREADS))
 
 
 def released(source, threads, **asked):
@@ -94,6 +97,10 @@ ASKED = {
     "n-grams length by length": {"text": "text", "algorithm": Ngrams(longest=2)},
     "counts": {"item": "item", "counts": True},
     "one round": {"item": "item", "algorithm": "weighted-gaussian"},
+    "a policy": {"item": "item", "algorithm": "policy-gaussian"},
+    "two passes": {"item": "item", "algorithm": "policy-gaussian", "passes": 2},
+    "shares of l1": {"item": "item", "algorithm": "policy-laplace"},
+    "draws in each round": {"item": "item", "algorithm": "dp-sips"},
 }
 
 

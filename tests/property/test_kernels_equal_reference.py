@@ -22,6 +22,7 @@ from twins import kernels as twins
 user_lists = st.lists(
     st.lists(st.integers(0, 9), min_size=1, max_size=10, unique=True).map(sorted), min_size=0, max_size=12
 )
+some_or_no_items = st.lists(st.lists(st.integers(0, 9), max_size=10, unique=True).map(sorted), min_size=0, max_size=12)
 cutoffs = st.floats(0.05, 12.0)
 budgets = st.sampled_from([1.0, 0.5, 0.25])
 
@@ -254,7 +255,7 @@ def test_count_items(users):
     assert counts.tolist() == [sum(item in items for items in users) for item in range(10)]
 
 
-@given(user_lists, st.lists(st.booleans(), min_size=10, max_size=10), st.integers(1, 5), st.sampled_from([1, 8]))
+@given(some_or_no_items, st.lists(st.booleans(), min_size=10, max_size=10), st.integers(1, 5), st.sampled_from([1, 8]))
 def test_narrowing_in_parts_and_in_place_is_narrowing_at_once(users, alive, pairs, growth):
     offsets, items = csr(users)
     expected = [left for items in users if (left := [item for item in items if alive[item]])]
@@ -280,7 +281,7 @@ def in_parts_of(pairs, growth, patch):
     patch.setattr(narrowing, "GROWTH", growth)
 
 
-@given(user_lists, st.integers(1, 5), st.sampled_from([1, 8]))
+@given(some_or_no_items, st.integers(1, 5), st.sampled_from([1, 8]))
 def test_parts_are_all_users_in_order(users, pairs, growth):
     offsets, items = csr(users)
     whole = whole_users(offsets, items)
@@ -294,7 +295,7 @@ def test_parts_are_all_users_in_order(users, pairs, growth):
         assert len(parts) > 1
 
 
-@given(user_lists, st.lists(st.booleans(), min_size=10, max_size=10))
+@given(some_or_no_items, st.lists(st.booleans(), min_size=10, max_size=10))
 def test_narrowing_may_wait_while_most_stay(users, alive):
     visits = narrowing.Sets(whole_users(*csr(users)))
     visits.narrow(np.array(alive), may_wait=True)
@@ -307,19 +308,17 @@ def test_narrowing_may_wait_while_most_stay(users, alive):
 gaps_of_ten = st.lists(st.one_of(st.just(0.0), st.floats(1e-6, 20.0)), min_size=10, max_size=10)
 
 
-@given(user_lists, gaps_of_ten, st.floats(0.05, 5.0), st.lists(st.booleans(), min_size=10, max_size=10))
+@given(some_or_no_items, gaps_of_ten, st.floats(0.05, 5.0), st.lists(st.booleans(), min_size=10, max_size=10))
 def test_what_has_no_gap_changes_nothing_to_the_last_bit(users, gaps, amount, stays):
     """So threads may leave it out of sets ahead of the visits, whichever of it they have noticed by then."""
     stays = [gap > 0.0 or stay for gap, stay in zip(gaps, stays, strict=True)]
     fewer = [[item for item in items if stays[item]] for items in users]
     cutoff = 32.0
+    weights = cutoff - np.array(gaps)
+    raised = (descent.descend_l2, functools.partial(with_scratch, descent.descend_l1), *study.UPDATES.values())
     for descend, start in (
         (lambda sets, numbers: descent.descend_ball(*sets, numbers, amount), np.array(gaps)),
-        (lambda sets, numbers: descent.descend_l2(*sets, numbers, cutoff, amount), cutoff - np.array(gaps)),
-        (
-            lambda sets, numbers: descent.descend_l1(*sets, numbers, cutoff, amount, np.empty(10)),
-            cutoff - np.array(gaps),
-        ),
+        *((lambda sets, numbers, one=one: one(*sets, numbers, cutoff, amount), weights) for one in raised),
     ):
         whole, without = start.copy(), start.copy()
         descend(csr(users), whole)
@@ -327,8 +326,12 @@ def test_what_has_no_gap_changes_nothing_to_the_last_bit(users, gaps, amount, st
         assert whole.tobytes() == without.tobytes()
 
 
+def with_scratch(kernel, *given):
+    kernel(*given, np.empty(10))
+
+
 @given(
-    user_lists,
+    some_or_no_items,
     gaps_of_ten,
     st.floats(0.05, 5.0),
     st.lists(st.booleans(), min_size=10, max_size=10),
@@ -338,22 +341,25 @@ def test_what_has_no_gap_changes_nothing_to_the_last_bit(users, gaps, amount, st
 def test_visits_of_what_wants_something_are_visits_of_everything(users, targets, radius, alive, pairs, growth):
     """To the last bit, whatever the number of threads and of parts, also while sets are narrowed."""
     offsets, items = csr(users)
-    targets, alive = np.array(targets), np.array(alive)
-    expected, later = targets.copy(), np.where(alive, targets, 0.0)
-    descent.descend_ball(offsets, items, expected, radius)
-    descent.descend_ball(offsets, items, later, radius)
+    left = [np.ones(10, np.bool_), np.array(alive), np.array(alive) & (np.arange(10) % 3 > 0)]
+    starts = [np.where(some, targets, 0.0) for some in left]
+    ends = [start.copy() for start in starts]
+    for end in ends:
+        descent.descend_ball(offsets, items, end, radius)
     with pytest.MonkeyPatch.context() as patch, Threads(1) as one, Threads(3) as three:
         in_parts_of(pairs, growth, patch)
         for threads in (None, one, three):
             visits, seen = narrowing.Sets(whole_users(offsets, items), threads), []
-            for start, wanted in ((targets, expected), (np.where(alive, targets, 0.0), later)):
+            for some, start, end in zip(left, starts, ends, strict=True):
+                visits.narrow(some)
                 for _ in range(2):
                     gaps = start.copy()
                     for part in visits.wanting(functools.partial(np.not_equal, gaps, 0.0)):
                         seen.extend(part.items.tolist())
                         descent.descend_ball(part.offsets, part.items, gaps, radius)
-                    assert gaps.tobytes() == wanted.tobytes()
-                visits.narrow(alive)
+                    assert gaps.tobytes() == end.tobytes()
+                stayed = [[item for item in one if some[item]] for one in users]
+                assert held_by(visits) == list(filter(None, stayed)), "what was left out is there the next time"
             assert all(targets[item] > 0.0 for item in seen), "what wants nothing from the start is never shown"
 
 

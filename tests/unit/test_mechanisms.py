@@ -190,6 +190,15 @@ def test_each_user_draws_from_the_own_items_whoever_else_is_there():
         assert len(without) == len(drawn) - 1
 
 
+def test_sets_that_were_narrowed_in_part_are_not_visited_again():
+    users = {f"u{number}": [f"item{(number + at) % 9}" for at in range(3)] for number in range(40)}
+    sets = Sets(contributions(users, 5))
+    sets.narrow(np.arange(9) % 2 > 0)
+    next(iter(sets))
+    with pytest.raises(InternalError, match="left early"):
+        list(sets)
+
+
 def sets_of(data, part):
     """Return {user's digest: [items' digests]}."""
     digests = data.table.digests.tolist()

@@ -145,7 +145,7 @@ def test_ngrams_kept_by_nobody_but_held_can_come_out_and_their_places_count(monk
     everything = lengths.Candidates(tokens).at(np.arange(16))
     kept = []
 
-    def passing_all_kept(mechanism, contributions, key):
+    def passing_all_kept(_mechanism, contributions, _key, _threads):
         held = np.unique(contributions.items)
         kept.append(len(held))
         return held

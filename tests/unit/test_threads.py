@@ -23,13 +23,23 @@ from dpunion.engines.local import rehearsing
 from dpunion.errors import BadSource
 from dpunion.kernels.interning import BUSY
 from dpunion.randomness import RunKey
-from dpunion.sets import spill, strings
+from dpunion.sets import narrowing, spill, strings
 from dpunion.sets.encoding import Normalization, encode
 from dpunion.sets.grouping import even_ranges, heavy_ranges
 from dpunion.sets.streams import encode_ngrams
 from dpunion.sets.strings import StringTable
 from dpunion.splitting import Splitting
-from dpunion.threads import AHEAD, INTERRUPTS, Threads, uninterrupted, usable_cores, work_in_order, work_in_threads
+from dpunion.threads import (
+    AHEAD,
+    INTERRUPTS,
+    Task,
+    Threads,
+    uninterrupted,
+    usable_cores,
+    work_beside,
+    work_in_order,
+    work_in_threads,
+)
 
 BRIEFLY = 20.0
 """Seconds after which something that takes none counts as hung."""
@@ -414,3 +424,23 @@ def test_who_enters_a_string_waits_for_a_thread_that_was_stopped_while_it_did(mo
     monkeypatch.setattr(strings, "time", types.SimpleNamespace(sleep=nap))
     assert table.number(pa.array(["one", "two", "one"])).tolist() == [0, 1, 0]
     assert naps == [strings.PATIENCE] * 3
+
+
+@pytest.mark.parametrize("algorithm", ["weighted-gaussian", "policy-gaussian", "dp-sips"])
+def test_with_one_thread_an_interrupt_is_not_kept_for_later(monkeypatch, algorithm):
+    """Nobody may ask for what the interrupted work was to find out."""
+
+    def interrupted(*_):
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(narrowing, "count_items", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        dpunion.release({"u": ["a"]}, algorithm=algorithm, epsilon=1.0, delta=1e-6, run=dpunion.Run(threads=1))
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_work_beside_is_left_to_who_wants_it_where_there_is_one_thread(threads):
+    with work_beside(lambda: 7, threads) as task:
+        assert (task is None) == (threads == 1)
+        assert task is None or task.result() == 7
+    assert Task.done(8).result() == 8

@@ -58,7 +58,7 @@ def encode_for(plan: Plan, batches: Iterable[Batch], key: RunKey, *, limit: int 
 
 def select_for(plan: Plan, contributions: Contributions, key: RunKey) -> Int64s:
     """Select as `dpunion.release` does."""
-    return run_rounds(mechanism_for(plan), contributions, key)
+    return run_rounds(mechanism_for(plan), contributions, key, threads=1)
 
 
 def make_release(algorithm: Algorithm, budget: Budget, rows: Batch, test_key: int | None, **options: Any) -> Release:

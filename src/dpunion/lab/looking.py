@@ -31,4 +31,4 @@ def run_look(data: LabData, menu: MenuPlan, number: int) -> Looked:
 def run_fixed(data: LabData, plan: Plan, number: int) -> int:
     """Select by a plan, under the key of this trial; return how many items came out."""
     sets = bound_again(data.everything, plan.algorithm.bounding, trial_key(number))
-    return len(run_rounds(mechanism_for(plan), sets, trial_key(number)))
+    return len(run_rounds(mechanism_for(plan), sets, trial_key(number), threads=1))

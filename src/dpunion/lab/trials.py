@@ -120,7 +120,7 @@ def run_trial(data: LabData, setting: Setting, plan: Plan, contributions: Contri
     begun = time.perf_counter()
     policy = setting.algorithm
     mechanism = study_mechanism(policy, plan) if isinstance(policy, ResearchPolicy) else mechanism_for(plan)
-    chosen = run_rounds(mechanism, contributions, trial_key(number))
+    chosen = run_rounds(mechanism, contributions, trial_key(number), threads=1)
     seconds = time.perf_counter() - begun
     held = data.holders[chosen]
     covered = tuple(int(np.count_nonzero(held >= k)) for k in COVERAGE)

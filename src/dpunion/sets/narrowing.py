@@ -9,6 +9,7 @@ from typing import NamedTuple, ParamSpec, TypeVar
 import numpy as np
 
 from dpunion.contributions import Bools, Contributions, Int32s, Int64s, Uint64s, offsets_of
+from dpunion.errors import InternalError
 from dpunion.kernels.bounding import count_items, gather_users, narrow_users
 from dpunion.randomness import RunKey
 from dpunion.sets.grouping import bound_sets
@@ -20,12 +21,14 @@ T = TypeVar("T")
 FEWEST_PAIRS, MOST_PAIRS, GROWTH = 1 << 16, 1 << 20, 8
 # Asking all items what they want takes as long as visiting a pair for this many of them.
 ITEMS_PER_PAIR = 4
-# Narrowing takes about as long as a visit, so little is gained while more pairs than this part of them stay.
+# While more of the pairs than this stay, dropping the others for good takes longer than it saves.
 MOST_STAYING = 0.75
+# What is kept of a user beside the items takes as much memory as so many of them.
+PAIRS_PER_USER = 4
 
 
 class Part(NamedTuple):
-    """Some users' sets: user u holds items[offsets[u]:offsets[u+1]]; user_digests are theirs."""
+    """Some users' sets: user u holds items[offsets[u]:offsets[u+1]]; user_digests are theirs, or none."""
 
     offsets: Int64s
     items: Int32s
@@ -48,12 +51,11 @@ class Sets:
     def __init__(self, contributions: Contributions, threads: Threads | None = None) -> None:
         self.digests = contributions.table.digests
         self._threads = threads
-        self._parts = parts_of(contributions)
+        self._all_parts: list[Part] | None = parts_of(contributions)
         self._alive: Bools | None = None
         self._ours = False
-        self._keepers: Task[Int64s] = Task(lambda: count_keepers(contributions))
         if threads is None:
-            self._keepers.run()
+            self._keepers = Task.done(count_keepers(contributions))
         else:
             self._keepers = threads.submit(count_keepers, contributions)
 
@@ -95,13 +97,22 @@ class Sets:
                 return
         self._alive = alive
 
+    @property
+    def _parts(self) -> list[Part]:
+        if self._all_parts is None:
+            raise InternalError("sets were narrowed in part, by a visit that was left early")
+        return self._all_parts
+
     def _visited(self, wants: Callable[[], Bools | None]) -> Iterator[Part]:
         """Yield the parts, narrowed if they are to be, and without what wants nothing; the narrowed ones stay."""
-        alive, in_place, narrowed, visited = self._alive, self._ours, list[Part](), 0
+        parts, alive, in_place = self._parts, self._alive, self._ours
+        narrowed, visited = list[Part](), 0
+        if alive is not None:
+            self._all_parts = None
 
         def asked() -> Iterator[tuple[Part, Bools | None]]:
             wanted, last = wants(), visited
-            for part in self._parts:
+            for part in parts:
                 if visited - last >= max(len(self) // ITEMS_PER_PAIR, 1):
                     wanted, last = wants(), visited
                 yield part, wanted
@@ -109,15 +120,15 @@ class Sets:
         def prepare(given: tuple[Part, Bools | None]) -> tuple[Part, Part]:
             part, wanted = given
             stays = part if alive is None else narrow(part, alive, in_place=in_place)
-            return stays, stays if wanted is None else narrow(stays, wanted)
+            return stays, stays if wanted is None else narrow(stays, wanted, named=False)
 
         made = map(prepare, asked()) if self._threads is None else self._threads.work_in_order(prepare, asked())
-        for (stays, shown), part in zip(made, self._parts, strict=True):
+        for (stays, shown), part in zip(made, parts, strict=True):
             narrowed.append(stays)
             yield shown
             visited += int(part.offsets[-1] - part.offsets[0])
         if alive is not None:
-            self._parts, self._alive, self._ours = narrowed, None, True
+            self._all_parts, self._alive, self._ours = narrowed, None, True
 
 
 def count_keepers(contributions: Contributions) -> Int64s:
@@ -138,21 +149,22 @@ def parts_of(contributions: Contributions) -> list[Part]:
     Guarantees: every user is in one part, with the whole set, and users stay in their order.
     """
     offsets, items = contributions.offsets, contributions.items
+    weights = offsets + PAIRS_PER_USER * np.arange(len(offsets))
     wanted = [0]
-    while wanted[-1] < len(items):
+    while wanted[-1] < weights[-1]:
         wanted.append(wanted[-1] + min(max(wanted[-1] // GROWTH, FEWEST_PAIRS), MOST_PAIRS))
-    places = np.unique([*np.searchsorted(offsets[:-1], wanted[:-1]), len(offsets) - 1]).tolist()
+    places = np.unique([*np.searchsorted(weights[:-1], wanted[:-1]), len(offsets) - 1]).tolist()
     return [
         Part(offsets[first : last + 1], items, contributions.user_digests[first:last])
         for first, last in itertools.pairwise(places)
     ]
 
 
-def narrow(part: Part, alive: Bools, *, in_place: bool = False) -> Part:
+def narrow(part: Part, alive: Bools, *, in_place: bool = False, named: bool = True) -> Part:
     """Drop what is no longer alive from every set, and users who then have nothing; the others stay in their order.
 
-    in_place: the items are written over. Visiting the smallest remaining sets first again was measured and gains
-    nothing.
+    in_place: the items are written over. named: with the users' digests, for who draws by them. Visiting the smallest
+    remaining sets first again was measured and gains nothing.
 
     Guarantees: a user's new set is a function of the user's old one and of `alive`.
     """
@@ -160,9 +172,10 @@ def narrow(part: Part, alive: Bools, *, in_place: bool = False) -> Part:
     kept = items if in_place else np.empty(int(offsets[-1] - offsets[0]), np.int32)
     ends, stayed = np.zeros(len(offsets), np.int64), np.empty(len(offsets) - 1, np.int64)
     users = narrow_users(offsets, items, alive, kept, ends[1:], stayed)
+    # Copied, so that what is not used is free again.
     ends = ends[: users + 1].copy()
     kept = kept[: ends[-1]] if in_place else kept[: ends[-1]].copy()
-    return Part(ends, kept, user_digests.take(stayed[:users], axis=0))
+    return Part(ends, kept, user_digests.take(stayed[: users if named else 0], axis=0))
 
 
 def draw_items(part: Part, digests: Uint64s, limit: int, number: int, key: RunKey) -> Part:
