@@ -54,8 +54,6 @@ def main() -> NoReturn:
     sys.unraisablehook = lambda _unraisable: None
     # Importing makes more than a hundred thousand objects that stay; looking through them for garbage finds none.
     gc.set_threshold(250_000)
-    # Threads that read rows wait so long, in seconds, for one that loads kernels meanwhile.
-    sys.setswitchinterval(0.0005)
     _dump_no_core()
     _use_one_heap()
     # Nothing here multiplies matrices, and the threads for that turn round and round for a while once they are made.
