@@ -17,6 +17,7 @@ from dpunion.checks import check_suffix
 from dpunion.files import check_place
 
 COLUMN = "item"
+INT32_MAX = 2**31 - 1
 ROWS_PER_GROUP = 1 << 16
 # What begins a formula, full-width forms too, which spreadsheets in East Asia read alike.
 SIGNS = "=+-@＝＋－＠"
@@ -129,16 +130,23 @@ def _defused(cell: str) -> str:
 
 
 def text_array(texts: Sequence[str]) -> Any:
-    """Return the texts as a new Arrow array; pa.array would import an installed pandas, which takes half a second."""
+    """Return the texts as a new Arrow array: string, or large_string where they take more than two gigabytes.
+
+    subtle: pa.array would import an installed pandas, which takes half a second, and a cast all of Arrow's functions.
+    """
     from array import array
     from itertools import accumulate
 
     import pyarrow as pa
 
-    encoded = [text.encode() for text in texts]
-    offsets = array("q", accumulate(map(len, encoded), initial=0))
-    large = pa.LargeStringArray.from_buffers(len(texts), pa.py_buffer(offsets), pa.py_buffer(b"".join(encoded)))
-    return large.cast(pa.string())
+    whole = "".join(texts)
+    data = whole.encode()
+    # In ASCII, where a text has as many bytes as characters, nothing is encoded on its own.
+    sizes = map(len, texts if whole.isascii() else [text.encode() for text in texts])
+    is_short = len(data) <= INT32_MAX
+    offsets = array("i" if is_short else "q", accumulate(sizes, initial=0))
+    kind = pa.StringArray if is_short else pa.LargeStringArray
+    return kind.from_buffers(len(texts), pa.py_buffer(offsets), pa.py_buffer(data))
 
 
 def number_array(numbers: Sequence[int], bits: int) -> Any:

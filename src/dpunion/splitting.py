@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from dpunion import arrow_functions as pc
 from dpunion.contributions import Bools, Int64s, Uint8s, offsets_of
 from dpunion.errors import BadParameter
 from dpunion.foreign import ForeignErrors

@@ -74,6 +74,12 @@ class Task(Generic[T]):
             raise self._error
         return cast("T", self._value)
 
+    def hand_over(self) -> T:
+        """Return what `result` returns, for the last time, so that its memory is free once the caller is done."""
+        value = self.result()
+        self._value = None
+        return value
+
 
 class Threads:
     """Some threads that work off a queue: left in peace they are waited for, left by an exception they are not.

@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import csr
 
-from dpunion.contributions import Contributions, ItemTable
+from dpunion.contributions import Contributions, ItemTable, offsets_of
 from dpunion.kernels import bounding, descent, grouping, hashing, interning, lines, shares
 from dpunion.lab import study
 from dpunion.sets import narrowing
 from dpunion.sets.grouping import digest_order
-from dpunion.sets.strings import StringTable
+from dpunion.sets.strings import StringTable, as_texts, taken_strings
 from dpunion.threads import Threads
 from twins import hashing as twin_hashing
 from twins import kernels as twins
@@ -404,6 +404,19 @@ def test_digests_are_ordered_by_both_words(pairs):
     grouping.order_by_digest(digests, order)
     assert order.tolist() == sorted(range(len(pairs)), key=lambda place: (pairs[place], place))
     assert digest_order(digests).tolist() == order.tolist()
+
+
+@given(st.lists(st.text(max_size=12), min_size=1, max_size=9), st.lists(st.integers(0, 8), max_size=20))
+def test_strings_are_taken_and_told(texts, wanted):
+    """Any texts, as they are and with ASCII alone; a place may be wanted several times."""
+    for each in (texts, [ascii(text) for text in texts]):
+        encoded = [text.encode() for text in each]
+        offsets, data = offsets_of(np.array(list(map(len, encoded)))), np.frombuffer(b"".join(encoded), np.uint8)
+        places = [place % len(each) for place in wanted]
+        taken = taken_strings(offsets, data, np.array(places, np.int64))
+        assert as_texts(*taken) == tuple(each[place] for place in places)
+        assert taken[0].dtype == np.int64
+        assert taken[0][-1] == len(taken[1])
 
 
 @given(st.lists(st.integers(0, 20), max_size=60), st.randoms(use_true_random=False))

@@ -9,6 +9,7 @@ import textwrap
 import threading
 import time
 import types
+import weakref
 
 import numpy as np
 import pyarrow as pa
@@ -19,13 +20,14 @@ from hypothesis import strategies as st
 import dpunion
 import dpunion.threads
 from dpunion.algorithms import UserOrder
+from dpunion.contributions import offsets_of
 from dpunion.engines.local import rehearsing
 from dpunion.errors import BadSource
-from dpunion.kernels.interning import BUSY
+from dpunion.kernels.interning import BUSY, refill_slots
 from dpunion.randomness import RunKey
 from dpunion.sets import narrowing, spill, strings
 from dpunion.sets.encoding import Normalization, encode
-from dpunion.sets.grouping import even_ranges, heavy_ranges
+from dpunion.sets.grouping import PAIRS_PER_USER, even_ranges, gathering_ranges, heavy_ranges
 from dpunion.sets.streams import encode_ngrams
 from dpunion.sets.strings import StringTable
 from dpunion.splitting import Splitting
@@ -65,6 +67,18 @@ def test_results_come_back_and_errors_too():
         assert tasks[0].result() == (0, 0), "a result can be asked for twice"
         with pytest.raises(ZeroDivisionError):
             wrong.result()
+
+
+def test_what_is_handed_over_is_not_kept():
+    with Threads(1) as threads:
+        task = threads.submit(np.arange, 3)
+        value = task.hand_over()
+        kept = weakref.ref(value)
+        assert value.tolist() == [0, 1, 2]
+        del value
+        assert kept() is None
+        with pytest.raises(ZeroDivisionError):
+            threads.submit(lambda: 1 // 0).hand_over()
 
 
 def test_leaving_in_peace_waits_for_the_work():
@@ -247,6 +261,17 @@ def test_heavy_ranges_cover_everything_once_and_weigh_about_the_same(weights, pa
         assert sum(weights[place] for place in share) <= sum(weights) / parts + 2 * max(weights)
 
 
+@given(st.lists(st.integers(0, 1000), max_size=40), st.integers(1, 9))
+def test_gathering_ranges_cover_everything_once_and_take_about_as_long(sizes, parts):
+    shares = gathering_ranges(offsets_of(np.array(sizes, np.int64)), parts)
+    assert [place for share in shares for place in share] == list(range(len(sizes)))
+    assert all(shares)
+    assert len(shares) <= parts
+    costs = [size + PAIRS_PER_USER for size in sizes]
+    for share in shares:
+        assert sum(costs[place] for place in share) <= sum(costs) / parts + 2 * max(costs)
+
+
 def test_each_share_is_worked_off_once_and_errors_come_out():
     done = []
     work_in_threads(done.append, [1, 2, 3])
@@ -301,8 +326,13 @@ def test_the_first_error_in_the_order_of_the_work_is_raised(threads, broken):
     assert done == list(range(first))
 
 
-def test_strings_have_one_number_whichever_threads_bring_them():
-    """A table of two places grows in all ways while eight threads number overlapping strings, short and long."""
+@pytest.mark.parametrize("many", [2, 1 << 20])
+def test_strings_have_one_number_whichever_threads_bring_them(many, monkeypatch):
+    """A table of two places grows in all ways while eight threads number overlapping strings, short and long.
+
+    many: from how many words on they all move what is there to a larger table.
+    """
+    monkeypatch.setattr(strings, "MANY_SLOTS", many)
     names = [f"{number * 7919 % 4001}" + "x" * (number % 40) for number in range(4001)]
     table = StringTable(np.uint64(7), capacity=2, threads=8)
 
@@ -317,6 +347,26 @@ def test_strings_have_one_number_whichever_threads_bring_them():
     offsets, data = table.buffers()
     for name, place in found.items():
         assert data[offsets[place] : offsets[place + 1]].tobytes().decode() == name
+
+
+def test_threads_that_refill_a_table_together_lose_nothing():
+    """Eight threads fill the same places again and again: with hashes of few bits they always meet."""
+    words = 1 << 12
+    full = np.zeros(2 * words, np.uint64)
+    full[0::2] = np.arange(words, dtype=np.uint64) % np.uint64(64)
+    full[1::2] = np.arange(1, words + 1, dtype=np.uint64) << np.uint64(32)  # the numbers, of empty strings
+    expected = set(zip(full[0::2].tolist(), full[1::2].tolist(), strict=True))
+    for turn in range(5):
+        slots = np.zeros(4 * words, np.uint64)
+        shares = even_ranges(words, 8)
+        seed = np.uint64(turn)
+
+        def refill(some, slots=slots, seed=seed):
+            refill_slots(full[2 * some.start : 2 * some.stop], slots, seed)
+
+        work_in_threads(refill, shares)
+        taken = slots[1::2] != 0
+        assert set(zip(slots[0::2][taken].tolist(), slots[1::2][taken].tolist(), strict=True)) == expected
 
 
 def test_too_many_strings_are_refused_in_every_thread(monkeypatch):

@@ -174,6 +174,18 @@ def take_numbers(numbers: Int32s, places: Int32s, taken: Int32s) -> bool:
 
 
 @kernel
+def take_strings(offsets: Int64s, data: Uint8s, places: Int64s, ends: Int64s, taken: Uint8s) -> None:
+    """Copy string places[i], which is data[offsets[places[i]]:offsets[places[i]+1]], to taken[ends[i]:ends[i+1]].
+
+    Guarantees: nothing else of `data` is read.
+    """
+    for i in range(len(places)):
+        start, begin = offsets[places[i]], ends[i]
+        for at in range(ends[i + 1] - begin):
+            taken[begin + at] = data[start + at]
+
+
+@kernel
 def intern_rows(
     offsets: Int64s,
     data: Uint8s,
@@ -247,6 +259,8 @@ def must_grow(count: np.int64, end: np.int64, slots: Uint64s, table_offsets: Int
 def refill_slots(old: Uint64s, slots: Uint64s, seed: np.uint64) -> None:
     """Enter all that is in the `old` places into the empty `slots`, of which there are more. In-place.
 
+    Several threads may do it at once, each with `old` places of its own, while nobody looks anything up.
+
     Guarantees: every string is found again with its number.
     """
     mask = np.uint64((len(slots) >> 1) - 1)
@@ -254,7 +268,7 @@ def refill_slots(old: Uint64s, slots: Uint64s, seed: np.uint64) -> None:
         a, b = old[2 * i], old[2 * i + 1]
         if b != U0:
             at = hash_pair(a, b & LOW_HALF, seed) & mask
-            while slots[(at << U1) + U1] != U0:
+            # subtle: of threads that come to a free place together one gets it; word 0 is nobody else's then.
+            while load_word(slots, (at << U1) + U1) != U0 or not swap_word(slots, (at << U1) + U1, U0, b):
                 at = (at + U1) & mask
             slots[at << U1] = a
-            slots[(at << U1) + U1] = b

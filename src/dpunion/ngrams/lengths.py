@@ -23,6 +23,7 @@ from dpunion.ngrams.plans import LengthPlan, LengthResult, NgramPlan
 from dpunion.plans import Plan
 from dpunion.randomness import Purpose, RunKey
 from dpunion.sets.streams import TokenStream, bound_stream, pair_grams
+from dpunion.sets.strings import as_texts, taken_strings
 
 PAIRS_AT_ONCE = 1 << 18
 
@@ -53,8 +54,8 @@ def first_level(
     Guarantees: the level holds the chosen tokens and nothing else of the stream.
     """
     table = stream.table
-    starts, stops = table.offsets[chosen].tolist(), table.offsets[chosen + 1].tolist()
-    names = [table.data[start:stop].tobytes() for start, stop in zip(starts, stops, strict=True)]
+    # subtle: in UTF-8 the order of texts is that of their bytes.
+    names = as_texts(*taken_strings(table.offsets, table.data, chosen))
     order = sorted(range(len(names)), key=names.__getitem__)
     ranked = chosen[np.array(order, np.int64)]
     numbers = np.full(len(table), -1, np.int32)
@@ -63,7 +64,7 @@ def first_level(
     renumber(codes, numbers)
     nothing = np.zeros(len(ranked), np.int32)
     level = Level(1, nothing, nothing, np.arange(len(ranked), dtype=np.int32), table.digests[ranked])
-    return level, Positions(stream.offsets, codes), tuple(names[i].decode() for i in order)
+    return level, Positions(stream.offsets, codes), tuple(names[i] for i in order)
 
 
 class Texts(Protocol):

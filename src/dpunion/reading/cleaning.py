@@ -11,8 +11,8 @@ from typing import Any, NamedTuple, Self, TypeVar
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from dpunion import arrow_functions as pc
 from dpunion.errors import BadSource, NullUsers
 from dpunion.reading.columns import Piece
 from dpunion.reading.guard import attempt

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from dpunion import arrow_functions as pc
 from dpunion.errors import BadParameter, DpunionError, UnsupportedType
 from dpunion.foreign import ForeignErrors
 from dpunion.reading.database_errors import Failure, explain_failure

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.types as pt
 
+from dpunion import arrow_functions as pc
 from dpunion.keys import ESCAPES, SEPARATOR
 from dpunion.reading.guard import attempt
 from dpunion.reading.moments import Granularity, MomentColumn, refuse_without_moments

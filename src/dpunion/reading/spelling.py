@@ -22,13 +22,14 @@ import datetime as dt
 import enum
 from typing import Any, Self, assert_never
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.types as pt
 
+from dpunion import arrow_functions as pc
 from dpunion.errors import InternalError, UnsupportedType
 from dpunion.reading.guard import attempt
-from dpunion.sets.strings import Remembered, has_ascii_only, string_buffers
+from dpunion.sets.strings import Remembered, as_int32, has_ascii_only, string_buffers
 
 INT32_MAX = 2**31 - 1
 FIRST_DAY, LAST_DAY = ((day - dt.date(1970, 1, 1)).days for day in (dt.date.min, dt.date.max))
@@ -153,7 +154,7 @@ class Column:
         if texts.null_count or len(texts) > INT32_MAX:
             return attempt(lambda: texts.take(indices), where)
         # subtle: from_arrays, like take, refuses indices outside of the dictionary.
-        return attempt(lambda: pa.DictionaryArray.from_arrays(indices.cast(pa.int32()), texts), where)
+        return attempt(lambda: pa.DictionaryArray.from_arrays(as_int32(indices), texts), where)
 
 
 def validate_all(array: Any) -> None:
@@ -282,6 +283,8 @@ def is_missing_possible(texts: Any, limit: int | None) -> bool:
     if texts.null_count:
         return True
     plain = texts.dictionary if pt.is_dictionary(texts.type) else texts
-    bounds = pc.min_max(pc.binary_length(plain))
-    low, high = bounds["min"].as_py(), bounds["max"].as_py()
-    return low is not None and (low == 0 or (limit is not None and high > limit))
+    if len(plain) == 0:
+        return False
+    offsets, _ = string_buffers(plain)
+    sizes = np.diff(offsets)
+    return bool(sizes.min() == 0 or (limit is not None and sizes.max() > limit))

@@ -5,7 +5,6 @@ The only place where user ids are seen; they are gone when it returns.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 
 import numpy as np
@@ -15,12 +14,13 @@ from dpunion.algorithms import UserOrder
 from dpunion.calibration.rounding import MAX_USERS
 from dpunion.contributions import Bools, Contributions, Int32s, Int64s, ItemTable, Uint8s, Uint64s, offsets_of
 from dpunion.errors import BadSource
+from dpunion.formats import text_array
 from dpunion.normal_forms import Normalization, normalize_text
 from dpunion.randomness import Purpose, RunKey
 from dpunion.sets.grouping import digest_order, even_ranges, group_rows
 from dpunion.sets.pieces import Batches, work_off
 from dpunion.sets.spill import RowStore
-from dpunion.sets.strings import StringTable, as_arrow, has_ascii_only, string_buffers
+from dpunion.sets.strings import StringTable, as_texts, has_ascii_only, taken_strings
 from dpunion.splitting import PLAIN, Splitting, Tokenizer, documents, left_to_spell, unwanted_tokens
 from dpunion.threads import usable_cores, work_beside, work_in_threads
 from dpunion.tokens import WordRoom
@@ -169,11 +169,10 @@ def table_of(offsets: Int64s, data: Uint8s, key: RunKey, threads: int) -> tuple[
     digests = digests_in_threads(key, Purpose.ITEM, offsets, data, threads)
     order = digest_order(digests)
     digests = digests.take(order, axis=0)
-    strings = pa.LargeStringArray.from_buffers(len(order), pa.py_buffer(offsets), pa.py_buffer(data))
-    new_offsets, new_data = string_buffers(strings.take(as_arrow(order)))
+    new_offsets, new_data = taken_strings(offsets, data, order)
     rank = np.empty(len(order), np.int32)
     rank[order] = np.arange(len(order), dtype=np.int32)
-    return ItemTable(np.asarray(new_offsets, np.int64), new_data, digests), rank
+    return ItemTable(new_offsets, new_data, digests), rank
 
 
 def mark_known(table: ItemTable, known: Sequence[str], key: RunKey) -> Bools | None:
@@ -203,8 +202,5 @@ def either(one: Bools | None, other: Bools | None) -> Bools | None:
 
 
 def normalized(offsets: Int64s, data: Uint8s, normalization: Normalization) -> pa.Array:
-    """Return items, item i being data[offsets[i]:offsets[i + 1]], as the normalization spells them: large_string."""
-    raw = data.tobytes()
-    ends = offsets.tolist()
-    texts = (raw[start:stop].decode() for start, stop in itertools.pairwise(ends))
-    return pa.array([normalize_text(text, normalization) for text in texts], pa.large_string())
+    """Return items, item i being data[offsets[i]:offsets[i + 1]], as the normalization spells them; as text_array."""
+    return text_array([normalize_text(text, normalization) for text in as_texts(offsets, data)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import dataclasses
 import itertools
 from collections.abc import Callable
@@ -81,18 +82,34 @@ def lay_out_users(
     Guarantees: those of visiting_order; each user's items stay together and in order.
     """
     order = visiting_order(sizes, user_digests, user_order, by_digest)
-    offsets = offsets_of(sizes[order])
+    offsets = np.zeros(len(order) + 1, np.int64)
+    # subtle: with another mode numpy first copies what it writes to, here and below.
+    np.take(sizes, order, out=offsets[1:], mode="clip")
+    np.cumsum(offsets[1:], out=offsets[1:])
     items, digests = room(int(offsets[-1])), np.empty_like(user_digests)
 
     def gather(some: range) -> None:
         mine = order[some.start : some.stop]
         gather_users(starts, kept, mine, offsets[some.start : some.stop + 1], items)
-        # subtle: with another mode numpy first copies what it writes to.
         np.take(user_digests, mine, axis=0, out=digests[some.start : some.stop], mode="clip")
 
-    # subtle: finding where a user's items stand takes as long as copying some of them.
-    work_in_threads(gather, heavy_ranges(offsets[1:] + PAIRS_PER_USER * np.arange(1, len(offsets)), threads))
+    work_in_threads(gather, gathering_ranges(offsets, threads))
     return offsets, items, digests
+
+
+def gathering_ranges(offsets: Int64s, parts: int) -> list[range]:
+    """Return at most `parts` ranges that cover all users, whose items are gathered in about the same time.
+
+    Finding where a user's items stand takes as long as copying PAIRS_PER_USER of them.
+    """
+    users = len(offsets) - 1
+    whole = int(offsets[-1]) + PAIRS_PER_USER * users
+
+    def cost(user: int) -> int:
+        return int(offsets[user]) + PAIRS_PER_USER * user
+
+    cuts = [bisect.bisect_left(range(users), whole * part // parts, key=cost) for part in range(1, parts)]
+    return ranges_of([0, *cuts, users])
 
 
 def bound_rows(
@@ -178,14 +195,10 @@ def _bound_last(looser: Contributions, bounding: Bounding, key: RunKey, threads:
     starts, last, items = offsets[first:-1] - begin, sizes[first:].copy(), looser.items[begin:]
     bound_sets(starts, items, last, digests, looser.table.digests, key, bounding.limit, threads)
     ends, kept, digests = lay_out_users(starts, last, items, digests, bounding.order, threads)
+    offsets[first:] = begin + ends
     looser.items[begin : begin + len(kept)] = kept
-    return Contributions(
-        np.concatenate([offsets[:first], begin + ends]),
-        looser.items[: begin + len(kept)],
-        looser.table,
-        np.concatenate([looser.user_digests[:first], digests]),
-        bounding.limit,
-    )
+    looser.user_digests[first:] = digests
+    return dataclasses.replace(looser, items=looser.items[: begin + len(kept)], max_items_per_user=bounding.limit)
 
 
 def bound_sets(
@@ -312,7 +325,7 @@ def visiting_order(
     Guarantees: each sort key is a function of that user's own data and the run key, so adding a user never
     reorders the others.
     """
-    order = digest_order(user_digests) if by_digest is None else by_digest.result()
+    order = digest_order(user_digests) if by_digest is None else by_digest.hand_over()
     if user_order is UserOrder.SMALLEST_FIRST:
         order = order_by_size(sizes, order, int(sizes.max(initial=0)))
     return order

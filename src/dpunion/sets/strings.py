@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import queue
 import threading
 import time
@@ -13,15 +14,28 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dpunion.algorithms import MAX_ITEMS
-from dpunion.contributions import Int32s, Int64s, Uint8s, Uint64s
+from dpunion.contributions import Int32s, Int64s, Uint8s, Uint64s, offsets_of
 from dpunion.errors import BadSource, InternalError
-from dpunion.kernels.interning import COUNT, FULL, FULL_UP, STATE_WORDS, intern_rows, refill_slots, take_numbers
+from dpunion.kernels.interning import (
+    COUNT,
+    FULL,
+    FULL_UP,
+    STATE_WORDS,
+    intern_rows,
+    refill_slots,
+    take_numbers,
+    take_strings,
+)
+from dpunion.sets.grouping import even_ranges
+from dpunion.threads import work_in_threads
 
 T = TypeVar("T")
 D = TypeVar("D", bound=np.generic)
 
 FIRST_BEYOND_ASCII = 128
 PATIENCE = 20e-6  # seconds
+# From this many words on, several threads move what is in them to twice as many.
+MANY_SLOTS = 1 << 20
 
 
 class Remembered(Generic[T]):
@@ -135,11 +149,17 @@ class StringTable:
         if self.count + 2 > len(self.offsets):
             self.offsets.resize(len(self.offsets) * 3 // 2 + 1, refcheck=False)
         if 2 * FULL[1] * (self.count + 1) > FULL[0] * len(self.slots):
-            old, self.slots = self.slots, np.zeros(2 * len(self.slots), np.uint64)
-            refill_slots(old, self.slots, self.seed)
+            self._add_slots()
         self._state[int(FULL_UP)] = 0
         for _ in range(self._token_count):
             self._tokens.put(None)
+
+    def _add_slots(self) -> None:
+        """Make room for twice as many strings, in as many threads as there are: they would wait otherwise."""
+        old, new = self.slots, np.zeros(2 * len(self.slots), np.uint64)
+        cuts = even_ranges(len(old) // 2, self._token_count if len(old) >= MANY_SLOTS else 1)
+        work_in_threads(lambda some: refill_slots(old[2 * some.start : 2 * some.stop], new, self.seed), cuts)
+        self.slots = new
 
     def close(self) -> None:
         """Free what only numbering needs; the strings themselves stay."""
@@ -189,13 +209,34 @@ def index_values(indices: pa.Array) -> Int32s:
 
     subtle: np.asarray and pa.array import an installed pandas at their first use, which costs half a second.
     """
-    places = indices.cast(pa.int32())
+    places = as_int32(indices)
     data = places.buffers()[1]
     if data is None or len(places) == 0:
         return np.empty(0, np.int32)
     return read_only(np.frombuffer(data, np.int32)[places.offset : places.offset + len(places)])
 
 
-def as_arrow(numbers: Int64s) -> pa.Array:
-    """Return int64 numbers as an Arrow array, not copied."""
-    return pa.Array.from_buffers(pa.int64(), len(numbers), [None, pa.py_buffer(np.ascontiguousarray(numbers))])
+def as_int32(indices: pa.Array) -> pa.Array:
+    """Return an integer array as int32; not copied where it is that."""
+    return indices if indices.type == pa.int32() else indices.cast(pa.int32())
+
+
+def taken_strings(offsets: Int64s, data: Uint8s, places: Int64s) -> tuple[Int64s, Uint8s]:
+    """Return the strings at some places, in that order: (offsets, data), int64[places+1] and uint8[].
+
+    Guarantees: nothing else of the strings is looked at.
+    """
+    taken = offsets_of(offsets[places + 1] - offsets[places])
+    copied = np.empty(int(taken[-1]), np.uint8)
+    take_strings(read_only(offsets), read_only(data), places, taken, copied)
+    return taken, copied
+
+
+def as_texts(offsets: Int64s, data: Uint8s) -> tuple[str, ...]:
+    """Return the strings data[offsets[i]:offsets[i+1]] as texts of Python."""
+    raw, ends = data.tobytes(), offsets.tolist()
+    if not raw.isascii():
+        return tuple(raw[start:stop].decode() for start, stop in itertools.pairwise(ends))
+    # In ASCII the places of bytes are those of characters, and one text is quickly cut into many.
+    whole = raw.decode()
+    return tuple(whole[start:stop] for start, stop in itertools.pairwise(ends))

@@ -146,7 +146,7 @@ def test_the_exit_codes_are_those_of_the_errors():
 
 # --- start-up -----------------------------------------------------------------------------------------------
 
-HEAVY = ("numpy", "numba", "pyarrow", "pandas", "polars", "duckdb", "scipy")
+HEAVY = ("numpy", "numba", "pyarrow", "pyarrow.compute", "pandas", "polars", "duckdb", "scipy")
 
 
 def loaded_after(code):
@@ -175,6 +175,14 @@ except SystemExit as done:
 
 def test_the_check_sees_what_is_loaded():
     assert "numpy" in loaded_after("import dpunion; dpunion.plan")
+
+
+def test_a_release_loads_what_it_needs(posts, tmp_path):
+    """Arrow's many functions take a while to load."""
+    asked = f'user="author", item="word", epsilon=3, delta=1e-5, out={str(tmp_path / "o.parquet")!r}'
+    loaded = loaded_after(f"import dpunion; dpunion.release({posts!r}, {asked})")
+    assert set(loaded) - {"scipy"} == {"numpy", "numba", "pyarrow"}  # numba looks for scipy; the command hides it
+    assert loaded_after("import pyarrow.compute") == ["numpy", "pyarrow", "pyarrow.compute"]
 
 
 # --- the process ---------------------------------------------------------------------------------------------

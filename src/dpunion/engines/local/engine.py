@@ -31,6 +31,7 @@ from dpunion.requests import Folder, Request, Run
 from dpunion.sets.encoding import encode, mark_known
 from dpunion.sets.grouping import bound_further
 from dpunion.sets.spill import as_bytes
+from dpunion.sets.strings import as_texts, taken_strings
 
 if TYPE_CHECKING:
     from dpunion.engines.local.texts import LocalTexts
@@ -248,11 +249,9 @@ def read_sets(
 def texts_of(table: ItemTable, chosen: Int64s) -> tuple[str, ...]:
     """Return the texts of the chosen items.
 
-    Guarantees: they are copied out one by one; nothing else of the table is looked at.
+    Guarantees: they are copied out first; nothing else of the table is looked at.
     """
-    starts, stops = table.offsets[chosen].tolist(), table.offsets[chosen + 1].tolist()
-    data = np.ascontiguousarray(table.data).data
-    return tuple(str(data[start:stop], "utf-8") for start, stop in zip(starts, stops, strict=True))
+    return as_texts(*taken_strings(table.offsets, table.data, chosen))
 
 
 def _public(source: str) -> str:

@@ -20,6 +20,7 @@ from dpunion.kernels.bounding import gather_users
 from dpunion.randomness import Purpose, RunKey
 from dpunion.sets.grouping import digest_order, group_rows, visiting_order
 from dpunion.sets.spill import RowStore
+from dpunion.sets.strings import taken_strings
 
 PAIRS_PER_PIECE = 1 << 22
 
@@ -132,11 +133,7 @@ def pruned(contributions: Contributions) -> Contributions:
 
 
 def _taken(table: ItemTable, places: Int64s) -> ItemTable:
-    starts, lengths = table.offsets[places], np.diff(table.offsets)[places]
-    offsets = offsets_of(lengths)
-    # Byte i of the new data comes from the start of its item, plus how far i is into it.
-    sources = np.repeat(starts - offsets[:-1], lengths) + np.arange(int(offsets[-1]))
-    return ItemTable(offsets, table.data[sources], table.digests[places])
+    return ItemTable(*taken_strings(table.offsets, table.data, places), table.digests[places])
 
 
 def names_of(table: ItemTable, some: slice = slice(None)) -> pa.Array:
@@ -268,5 +265,6 @@ def _merged_table(tables: Sequence[ItemTable], numbers: Sequence[Int32s], items:
     everything = np.concatenate(list(numbers)).astype(np.int64)
     place[everything[::-1]] = np.arange(len(everything))[::-1]
     offsets = offsets_of(lengths[place])
+    # Byte i of the new data comes from the start of its item, plus how far i is into it.
     sources = np.repeat(starts[place] - offsets[:-1], lengths[place]) + np.arange(int(offsets[-1]))
     return ItemTable(offsets, data[sources], digests[place])
