@@ -27,6 +27,7 @@ WITHOUT = {
     ),
     # What pa.array does at its first use, where pandas is installed.
     "texts become Arrow arrays without pandas": "import pandas\n",
+    "Arrow's functions are loaded by who calls one": "import pyarrow.compute\n",
     # Anything that is set there already is left.
     "numpy makes no threads for matrices": (
         "import os\nos.environ['OPENBLAS_NUM_THREADS'] = str(len(os.sched_getaffinity(0)))\n"

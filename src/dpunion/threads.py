@@ -25,6 +25,7 @@ T = TypeVar("T")
 INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 # Things that wait for a thread, so that none waits for a thing.
 AHEAD = 2
+FEWEST_SHARES = 16
 
 
 def usable_cores() -> int:
@@ -154,13 +155,20 @@ def _work_off(tasks: queue.SimpleQueue[Task[Any] | None]) -> None:
         del task  # not kept while waiting for the next
 
 
-def work_in_threads(work: Callable[[T], None], shares: Sequence[T]) -> None:
-    """Do each share of the work in a thread of its own, a single one here; kernels hold no interpreter lock."""
-    if len(shares) == 1:
-        work(shares[0])
+def share_count(threads: int) -> int:
+    """Return into how many shares work is divided for some threads: several each, so that none waits for a slow one."""
+    return 1 if threads == 1 else max(2 * threads, FEWEST_SHARES)
+
+
+def work_in_threads(work: Callable[[T], None], shares: Sequence[T], threads: int) -> None:
+    """Work off the shares in some threads, with one of them here; kernels hold no interpreter lock."""
+    count = min(threads, len(shares))
+    if count <= 1:
+        for share in shares:
+            work(share)
         return
-    with Threads(len(shares)) as threads:
-        for task in [threads.submit(work, share) for share in shares]:
+    with Threads(count) as pool:
+        for task in [pool.submit(work, share) for share in shares]:
             task.result()
 
 

@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from dpunion.errors import BadParameter
@@ -49,7 +50,8 @@ def tokenize(
     splitting, normalization = prepare(asked, normalize)
     _, (_, offsets, data) = documents(pa.array([text], pa.large_string()), splitting, normalization)
     found = normalized(offsets, data, left_to_spell(splitting, normalization))
-    unwanted = unwanted_tokens(*string_buffers(found), splitting)
+    offsets, data = string_buffers(found)
+    unwanted = unwanted_tokens(offsets.astype(np.int64), data, splitting)
     words: list[str] = found.to_pylist()
     return words if unwanted is None else [word for word, left_out in zip(words, unwanted, strict=True) if not left_out]
 

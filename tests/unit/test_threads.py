@@ -273,12 +273,13 @@ def test_gathering_ranges_cover_everything_once_and_take_about_as_long(sizes, pa
 
 
 def test_each_share_is_worked_off_once_and_errors_come_out():
-    done = []
-    work_in_threads(done.append, [1, 2, 3])
-    assert sorted(done) == [1, 2, 3]
-    work_in_threads(done.append, [])
-    with pytest.raises(ZeroDivisionError):
-        work_in_threads(lambda share: 1 // share, [1, 0])
+    for threads in (1, 2, 5):
+        done = []
+        work_in_threads(done.append, [1, 2, 3], threads)
+        assert sorted(done) == [1, 2, 3]
+        work_in_threads(done.append, [], threads)
+        with pytest.raises(ZeroDivisionError):
+            work_in_threads(lambda share: 1 // share, [1, 0, 1], threads)
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])
@@ -364,7 +365,7 @@ def test_threads_that_refill_a_table_together_lose_nothing():
         def refill(some, slots=slots, seed=seed):
             refill_slots(full[2 * some.start : 2 * some.stop], slots, seed)
 
-        work_in_threads(refill, shares)
+        work_in_threads(refill, shares, 8)
         taken = slots[1::2] != 0
         assert set(zip(slots[0::2][taken].tolist(), slots[1::2][taken].tolist(), strict=True)) == expected
 

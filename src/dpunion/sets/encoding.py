@@ -22,7 +22,7 @@ from dpunion.sets.pieces import Batches, work_off
 from dpunion.sets.spill import RowStore
 from dpunion.sets.strings import StringTable, as_texts, has_ascii_only, taken_strings
 from dpunion.splitting import PLAIN, Splitting, Tokenizer, documents, left_to_spell, unwanted_tokens
-from dpunion.threads import usable_cores, work_beside, work_in_threads
+from dpunion.threads import share_count, usable_cores, work_beside, work_in_threads
 from dpunion.tokens import WordRoom
 
 
@@ -138,7 +138,7 @@ def digests_in_threads(key: RunKey, purpose: Purpose, offsets: Int64s, data: Uin
     def digest(some: range) -> None:
         digests[some.start : some.stop] = key.digests(purpose, offsets[some.start : some.stop + 1], data)
 
-    work_in_threads(digest, even_ranges(len(digests), threads))
+    work_in_threads(digest, even_ranges(len(digests), share_count(threads)), threads)
     return digests
 
 

@@ -15,7 +15,7 @@ from dpunion.kernels.bounding import drop_items, gather_users, keep_random
 from dpunion.kernels.grouping import count_blocks, group_block, order_by_digest, order_by_size, pack_rows
 from dpunion.randomness import Purpose, RunKey
 from dpunion.sets.spill import RowStore, SpilledPart
-from dpunion.threads import Task, usable_cores, work_in_threads
+from dpunion.threads import Task, share_count, usable_cores, work_in_threads
 
 ROWS_PER_BLOCK = 1 << 17
 MOST_BLOCKS = 4096
@@ -93,7 +93,7 @@ def lay_out_users(
         gather_users(starts, kept, mine, offsets[some.start : some.stop + 1], items)
         np.take(user_digests, mine, axis=0, out=digests[some.start : some.stop], mode="clip")
 
-    work_in_threads(gather, gathering_ranges(offsets, threads))
+    work_in_threads(gather, gathering_ranges(offsets, share_count(threads)), threads)
     return offsets, items, digests
 
 
@@ -225,7 +225,7 @@ def bound_sets(
         mine = slice(some.start, some.stop)
         keep_random(starts, grouped, sizes, heavy[mine], heavy_keys[mine], digests, max_items)
 
-    work_in_threads(keep, heavy_ranges(np.cumsum(sizes[heavy]), threads))
+    work_in_threads(keep, heavy_ranges(np.cumsum(sizes[heavy]), share_count(threads)), threads)
 
 
 def group_part(
@@ -239,8 +239,8 @@ def group_part(
     rows = sum(len(own) for *_, own in part.chunks)
     bits = max(1, int(items - 1).bit_length())
     shift = block_shift(users, rows, bits)
-    # Each thread counts, and then packs, its own chunks; within a block a thread's rows follow those of the one before.
-    teams = [part.chunks[some.start : some.stop] for some in even_ranges(len(part.chunks), threads)]
+    # Some chunks at a time are counted, and then packed; within a block their rows follow those of the chunks before.
+    teams = [part.chunks[some.start : some.stop] for some in even_ranges(len(part.chunks), share_count(threads))]
     part.chunks.clear()
     counted = np.zeros((len(teams), (users >> shift) + 1), np.int64)
 
@@ -248,7 +248,7 @@ def group_part(
         for owners, lengths, _ in teams[team]:
             count_blocks(owners, lengths, shift, counted[team])
 
-    work_in_threads(count, range(len(teams)))
+    work_in_threads(count, range(len(teams)), threads)
     counts = counted.sum(axis=0)
     ends = np.cumsum(counts)
     heads = (ends - counts) + np.cumsum(counted, axis=0) - counted
@@ -260,7 +260,7 @@ def group_part(
         while teams[team]:
             pack_rows(*teams[team].pop(), renumbered, shift, bits, heads[team], packed)
 
-    work_in_threads(pack, range(len(teams)))
+    work_in_threads(pack, range(len(teams)), threads)
     starts, sizes = np.zeros(users, np.int64), np.zeros(users, np.int64)
 
     def sort_blocks(blocks: range) -> None:
@@ -269,7 +269,7 @@ def group_part(
             begin, end = ends[block] - counts[block], ends[block]
             group_block(packed, scratch, begin, end, block << shift, bits, shift, starts, sizes)
 
-    work_in_threads(sort_blocks, heavy_ranges(ends, threads))
+    work_in_threads(sort_blocks, heavy_ranges(ends, share_count(threads)), threads)
     return starts, sizes, packed.view(np.int32)
 
 

@@ -34,7 +34,7 @@ from dpunion.sets.pieces import Batches, work_off
 from dpunion.sets.spill import TextStore
 from dpunion.sets.strings import StringTable
 from dpunion.splitting import Splitting, Tokenizer, documents, left_to_spell, unwanted_tokens
-from dpunion.threads import usable_cores, work_in_threads
+from dpunion.threads import share_count, usable_cores, work_in_threads
 from dpunion.tokens import WordRoom
 
 SMALLEST_TABLE = 1 << 12
@@ -186,10 +186,10 @@ def pair_grams(grams: Int32s, key: RunKey, threads: int | None = None) -> Uint64
 
     def rename(names: Int32s) -> None:
         done = [slice(share.start, end) for share, end in zip(shares, ends, strict=True)]
-        work_in_threads(lambda part: renumber(grams[part], names), done)
+        work_in_threads(lambda part: renumber(grams[part], names), done, len(done))
 
     while True:
-        work_in_threads(number, range(len(shares)))
+        work_in_threads(number, range(len(shares)), len(shares))
         if ends == [share.stop for share in shares]:
             break
         if int(count[0]) >= MAX_ITEMS - 1:
@@ -262,9 +262,8 @@ def bound_stream(
 
 def _sort_sets(ends: Int64s, grouped: Int32s, sizes: Int64s, threads: int) -> None:
     """Sort each user's codes and drop repeats, in some threads; as `sort_unique`."""
-    work_in_threads(
-        lambda some: sort_unique(ends, grouped, sizes, some.start, some.stop), heavy_ranges(ends[1:], threads)
-    )
+    shares = heavy_ranges(ends[1:], share_count(threads))
+    work_in_threads(lambda some: sort_unique(ends, grouped, sizes, some.start, some.stop), shares, threads)
 
 
 def encode_ngrams(

@@ -27,7 +27,7 @@ from dpunion.kernels.interning import (
     take_strings,
 )
 from dpunion.sets.grouping import even_ranges
-from dpunion.threads import work_in_threads
+from dpunion.threads import share_count, work_in_threads
 
 T = TypeVar("T")
 D = TypeVar("D", bound=np.generic)
@@ -157,8 +157,12 @@ class StringTable:
     def _add_slots(self) -> None:
         """Make room for twice as many strings, in as many threads as there are: they would wait otherwise."""
         old, new = self.slots, np.zeros(2 * len(self.slots), np.uint64)
-        cuts = even_ranges(len(old) // 2, self._token_count if len(old) >= MANY_SLOTS else 1)
-        work_in_threads(lambda some: refill_slots(old[2 * some.start : 2 * some.stop], new, self.seed), cuts)
+        threads = self._token_count if len(old) >= MANY_SLOTS else 1
+
+        def refill(some: range) -> None:
+            refill_slots(old[2 * some.start : 2 * some.stop], new, self.seed)
+
+        work_in_threads(refill, even_ranges(len(old) // 2, share_count(threads)), threads)
         self.slots = new
 
     def close(self) -> None:
