@@ -82,7 +82,7 @@ def mark(name):
 mark("start Python")
 import numpy
 mark("import numpy")
-import pyarrow, pyarrow.parquet, pyarrow.compute
+import pyarrow, pyarrow.parquet
 mark("import pyarrow")
 from dpunion.kernels import HIDDEN_FROM_NUMBA
 HIDDEN_FROM_NUMBA.append("yaml")

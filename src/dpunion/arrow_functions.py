@@ -1,15 +1,22 @@
 """Arrow's functions on arrays, `pyarrow.compute`, which is imported by the first who calls one.
 
-Making a Python function of each takes a thirtieth of a second; most releases of Parquet files do without any.
+Making a Python function of each takes a thirtieth of a second, and a release of texts in Parquet files needs none.
 """
 
 from __future__ import annotations
 
+import functools
+import importlib
 from typing import Any
+
+from dpunion.threads import uninterrupted
 
 
 def __getattr__(name: str) -> Any:
     """Return the function with this name."""
-    import pyarrow.compute
+    return getattr(_functions(), name)
 
-    return getattr(pyarrow.compute, name)
+
+@functools.cache
+def _functions() -> Any:
+    return uninterrupted(importlib.import_module, "pyarrow.compute")

@@ -139,10 +139,12 @@ def text_array(texts: Sequence[str]) -> Any:
 
     import pyarrow as pa
 
-    whole = "".join(texts)
-    data = whole.encode()
-    # In ASCII, where a text has as many bytes as characters, nothing is encoded on its own.
-    sizes = map(len, texts if whole.isascii() else [text.encode() for text in texts])
+    if all(map(str.isascii, texts)):
+        # A text has as many bytes as characters, so that none is encoded on its own.
+        data, sizes = "".join(texts).encode(), map(len, texts)
+    else:
+        encoded = [text.encode() for text in texts]
+        data, sizes = b"".join(encoded), map(len, encoded)
     is_short = len(data) <= INT32_MAX
     offsets = array("i" if is_short else "q", accumulate(sizes, initial=0))
     kind = pa.StringArray if is_short else pa.LargeStringArray

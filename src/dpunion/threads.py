@@ -78,7 +78,7 @@ class Task(Generic[T]):
     def hand_over(self) -> T:
         """Return what `result` returns, for the last time, so that its memory is free once the caller is done."""
         value = self.result()
-        self._value = None
+        self._value, self._error = None, RuntimeError("what came of this work was handed over before")
         return value
 
 
@@ -161,7 +161,7 @@ def share_count(threads: int) -> int:
 
 
 def work_in_threads(work: Callable[[T], None], shares: Sequence[T], threads: int) -> None:
-    """Work off the shares in some threads, with one of them here; kernels hold no interpreter lock."""
+    """Work off the shares in some threads; with one, all is done here. Kernels hold no interpreter lock."""
     count = min(threads, len(shares))
     if count <= 1:
         for share in shares:

@@ -7,6 +7,7 @@ import os
 import pickle
 import stat
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
@@ -15,13 +16,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dpunion
-from dpunion import files
+from dpunion import files, formats
 from dpunion.algorithms import ALGORITHMS, algorithm_named
 from dpunion.files import atomic_file
 from dpunion.formats import SIGNS, WRITERS, check_target, defuse_formula, escape_controls, restore_formula
 from dpunion.ngrams.plans import Ngrams, plan_ngrams
 from dpunion.reading.known import read_known
 from dpunion.releases import Release
+from dpunion.sets.strings import StringTable
 from dpunion.statements import NOT_PRIVATE, statement
 from making import ngram_release
 
@@ -165,6 +167,18 @@ def test_formulas_behind_quotes_are_found():
 def test_our_own_csv_is_a_known_list_of_the_same_items(tmp_path_factory, items):
     path = made(items).write(tmp_path_factory.mktemp("known") / "known.csv")
     assert read_known(path).items == tuple(sorted(items))
+
+
+@pytest.mark.parametrize("texts", [[], [""], ["ab", "c"], ["häh", "", "日本"]])
+@pytest.mark.parametrize("limit", [2**31 - 1, 2])
+def test_texts_become_arrow_arrays_whatever_they_take(texts, limit, monkeypatch):
+    monkeypatch.setattr(formats, "INT32_MAX", limit)
+    made = formats.text_array(texts)
+    made.validate(full=True)
+    assert made.to_pylist() == texts
+    assert made.type == (pa.large_string() if sum(len(text.encode()) for text in texts) > limit else pa.string())
+    numbers = StringTable(np.uint64(1)).number(made)
+    assert numbers.tolist() == list(range(len(texts)))
 
 
 @given(texts=st.sets(TRICKY, max_size=4))

@@ -77,6 +77,8 @@ def test_what_is_handed_over_is_not_kept():
         assert value.tolist() == [0, 1, 2]
         del value
         assert kept() is None
+        with pytest.raises(RuntimeError, match="handed over before"):
+            task.result()
         with pytest.raises(ZeroDivisionError):
             threads.submit(lambda: 1 // 0).hand_over()
 
@@ -351,13 +353,13 @@ def test_strings_have_one_number_whichever_threads_bring_them(many, monkeypatch)
 
 
 def test_threads_that_refill_a_table_together_lose_nothing():
-    """Eight threads fill the same places again and again: with hashes of few bits they always meet."""
+    """Eight threads fill the same places again and again, with hashes so few that they keep meeting."""
     words = 1 << 12
     full = np.zeros(2 * words, np.uint64)
     full[0::2] = np.arange(words, dtype=np.uint64) % np.uint64(64)
     full[1::2] = np.arange(1, words + 1, dtype=np.uint64) << np.uint64(32)  # the numbers, of empty strings
-    expected = set(zip(full[0::2].tolist(), full[1::2].tolist(), strict=True))
-    for turn in range(5):
+    expected = sorted(zip(full[0::2].tolist(), full[1::2].tolist(), strict=True))
+    for turn in range(25):
         slots = np.zeros(4 * words, np.uint64)
         shares = even_ranges(words, 8)
         seed = np.uint64(turn)
@@ -367,7 +369,7 @@ def test_threads_that_refill_a_table_together_lose_nothing():
 
         work_in_threads(refill, shares, 8)
         taken = slots[1::2] != 0
-        assert set(zip(slots[0::2][taken].tolist(), slots[1::2][taken].tolist(), strict=True)) == expected
+        assert sorted(zip(slots[0::2][taken].tolist(), slots[1::2][taken].tolist(), strict=True)) == expected
 
 
 def test_too_many_strings_are_refused_in_every_thread(monkeypatch):
@@ -377,6 +379,20 @@ def test_too_many_strings_are_refused_in_every_thread(monkeypatch):
     with Threads(4) as threads:
         for task in [threads.submit(table.number, array) for array in arrays]:
             with pytest.raises(BadSource, match="more than 100 distinct values"):
+                task.result()
+
+
+@pytest.mark.parametrize("failing", ["refill_slots", "intern_rows"])
+def test_without_memory_for_a_larger_table_no_thread_waits_for_ever(failing, monkeypatch):
+    def fail(*_):
+        raise MemoryError
+
+    table = StringTable(np.uint64(7), capacity=2, threads=4)
+    monkeypatch.setattr(strings, failing, fail)
+    arrays = [pa.array([f"{start} {number}" for number in range(1000)]) for start in range(8)]
+    with Threads(4) as threads:
+        for task in [threads.submit(table.number, array) for array in arrays]:
+            with pytest.raises(MemoryError):
                 task.result()
 
 

@@ -9,7 +9,8 @@ memory finds and compares it; of a longer one they hold its hash and size, and i
 Hashes only choose where to look; equality is always decided on the bytes, so no collision can merge two strings.
 
 Any number of threads look strings up at once, without waiting. One at a time enters a new string: word 1 of its place
-is written last, so that who sees it sees all of the string. The table grows while no thread is inside.
+is written last, so that who sees it sees all of the string. The table grows while no thread is inside; then several
+fill the larger one, each place for one of them.
 """
 
 from __future__ import annotations

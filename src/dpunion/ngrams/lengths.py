@@ -55,7 +55,7 @@ def first_level(
     """
     table = stream.table
     # subtle: in UTF-8 the order of texts is that of their bytes.
-    names = as_texts(*taken_strings(table.offsets, table.data, chosen))
+    names = tuple(as_texts(*taken_strings(table.offsets, table.data, chosen)))
     order = sorted(range(len(names)), key=names.__getitem__)
     ranked = chosen[np.array(order, np.int64)]
     numbers = np.full(len(table), -1, np.int32)

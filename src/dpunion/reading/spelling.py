@@ -28,10 +28,10 @@ import pyarrow.types as pt
 
 from dpunion import arrow_functions as pc
 from dpunion.errors import InternalError, UnsupportedType
+from dpunion.formats import INT32_MAX
 from dpunion.reading.guard import attempt
 from dpunion.sets.strings import Remembered, as_int32, has_ascii_only, string_buffers
 
-INT32_MAX = 2**31 - 1
 FIRST_DAY, LAST_DAY = ((day - dt.date(1970, 1, 1)).days for day in (dt.date.min, dt.date.max))
 
 
@@ -280,9 +280,9 @@ def lengths(texts: Any) -> Any:
 
 def is_missing_possible(texts: Any, limit: int | None) -> bool:
     """Say whether a row may be null, empty or longer than `limit`; cheap, and never wrongly False."""
-    if texts.null_count:
-        return True
     plain = texts.dictionary if pt.is_dictionary(texts.type) else texts
+    if texts.null_count or plain.null_count:
+        return True
     if len(plain) == 0:
         return False
     offsets, _ = string_buffers(plain)

@@ -40,7 +40,7 @@ def group_rows(
 
     renumbered: int32[raw items], the final number of each raw one; user_digests: uint64[users, 2]; unwanted:
     bool[items], public, what to leave out of every set before bounding. threads: how many; one for each usable core
-    when left out. by_digest: digest_order(user_digests), where it is being found beside.
+    when left out. by_digest: digest_order(user_digests), where it is being found beside; it is used up.
 
     Guarantees:
     - the number of threads changes nothing;
@@ -187,7 +187,7 @@ def bound_further(
 def _bound_last(looser: Contributions, bounding: Bounding, key: RunKey, threads: int) -> Contributions:
     """Bound sets that stand smallest first: only the last, with the limit or more, change; the others stay in place.
 
-    Guarantees: those of bound_further.
+    In-place: the looser sets are used up. Guarantees: those of bound_further.
     """
     offsets, sizes = looser.offsets, np.diff(looser.offsets)
     first = int(np.searchsorted(sizes, bounding.limit))

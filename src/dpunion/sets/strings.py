@@ -6,7 +6,7 @@ import itertools
 import queue
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -118,8 +118,12 @@ class StringTable:
         done = 0
         while True:
             self._tokens.get()
-            done = intern_rows(offsets, data, done, codes, self.slots, self.offsets, self.data, self._state, self.seed)
-            self._tokens.put(None)
+            try:
+                done = intern_rows(
+                    offsets, data, done, codes, self.slots, self.offsets, self.data, self._state, self.seed
+                )
+            finally:
+                self._tokens.put(None)
             if done == rows:
                 return codes
             if self._state[int(FULL_UP)]:
@@ -143,16 +147,19 @@ class StringTable:
             )
         for _ in range(self._token_count):
             self._tokens.get()
-        used = int(self.offsets[self.count])
-        if used + length > len(self.data):
-            self.data.resize(len(self.data) * 3 // 2 + length, refcheck=False)
-        if self.count + 2 > len(self.offsets):
-            self.offsets.resize(len(self.offsets) * 3 // 2 + 1, refcheck=False)
-        if 2 * FULL[1] * (self.count + 1) > FULL[0] * len(self.slots):
-            self._add_slots()
-        self._state[int(FULL_UP)] = 0
-        for _ in range(self._token_count):
-            self._tokens.put(None)
+        try:
+            used = int(self.offsets[self.count])
+            if used + length > len(self.data):
+                self.data.resize(len(self.data) * 3 // 2 + length, refcheck=False)
+            if self.count + 2 > len(self.offsets):
+                self.offsets.resize(len(self.offsets) * 3 // 2 + 1, refcheck=False)
+            if 2 * FULL[1] * (self.count + 1) > FULL[0] * len(self.slots):
+                self._add_slots()
+            self._state[int(FULL_UP)] = 0
+        finally:
+            # Without memory, the others find the table full as well, and none waits for ever.
+            for _ in range(self._token_count):
+                self._tokens.put(None)
 
     def _add_slots(self) -> None:
         """Make room for twice as many strings, in as many threads as there are: they would wait otherwise."""
@@ -236,11 +243,11 @@ def taken_strings(offsets: Int64s, data: Uint8s, places: Int64s) -> tuple[Int64s
     return taken, copied
 
 
-def as_texts(offsets: Int64s, data: Uint8s) -> tuple[str, ...]:
-    """Return the strings data[offsets[i]:offsets[i+1]] as texts of Python."""
-    raw, ends = data.tobytes(), offsets.tolist()
+def as_texts(offsets: Int64s, data: Uint8s) -> Iterator[str]:
+    """Yield the strings data[offsets[i]:offsets[i+1]] as texts of Python."""
+    raw, places = data.tobytes(), itertools.pairwise(offsets.tolist())
     if not raw.isascii():
-        return tuple(raw[start:stop].decode() for start, stop in itertools.pairwise(ends))
+        return (raw[start:stop].decode() for start, stop in places)
     # In ASCII the places of bytes are those of characters, and one text is quickly cut into many.
     whole = raw.decode()
-    return tuple(whole[start:stop] for start, stop in itertools.pairwise(ends))
+    return (whole[start:stop] for start, stop in places)

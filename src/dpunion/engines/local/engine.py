@@ -251,7 +251,7 @@ def texts_of(table: ItemTable, chosen: Int64s) -> tuple[str, ...]:
 
     Guarantees: they are copied out first; nothing else of the table is looked at.
     """
-    return as_texts(*taken_strings(table.offsets, table.data, chosen))
+    return tuple(as_texts(*taken_strings(table.offsets, table.data, chosen)))
 
 
 def _public(source: str) -> str:
