@@ -27,7 +27,7 @@ from dpunion.reading import (
     cleaning,
     open_rows,
 )
-from dpunion.reading.spelling import Role, canonical_text
+from dpunion.reading.spelling import Role, canonical_text, is_missing_possible
 
 IDS = ["001", "1", "1.0", " 1", "1e0", "1 ", "Ünï", "NULL", "NaN", "null", "a,b", 'q"q', "x\ty"]
 TEXT_SUFFIXES = [".csv", ".tsv", ".jsonl", ".ndjson"]
@@ -148,6 +148,33 @@ def test_categories_stay_dictionaries() -> None:
     [(users, values)] = open_rows(table, user="u", value="v", kind=ValueKind.ITEM)
     assert pa.types.is_dictionary(users.type)
     assert values.to_pylist() == ["x", "y", "y"]
+
+
+@pytest.mark.parametrize(
+    ("texts", "limit", "expected"),
+    [
+        ([], 3, False),
+        (["a", "abc"], 3, False),
+        (["a", "abcd"], 3, True),
+        (["a", "abcd"], None, False),
+        (["a", ""], 3, True),
+        (["a", None], 3, True),
+    ],
+)
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string()])
+def test_what_may_be_missing_is_noticed(texts: list[str | None], limit: int | None, expected: bool, kind: Any) -> None:
+    plain = pa.array(["", *texts, ""], kind).slice(1, len(texts))
+    assert is_missing_possible(plain, limit) is expected
+    indices = pa.array(range(len(texts)), pa.int32())
+    assert is_missing_possible(pa.DictionaryArray.from_arrays(indices, plain), limit) is expected
+
+
+def test_an_entry_without_a_value_is_noticed_whatever_bytes_it_hides() -> None:
+    hiding = pa.StringArray.from_buffers(
+        2, pa.array([0, 1, 2], pa.int32()).buffers()[1], pa.py_buffer(b"ab"), pa.py_buffer(b"\x01")
+    )
+    assert hiding.to_pylist() == ["a", None]
+    assert is_missing_possible(pa.DictionaryArray.from_arrays(pa.array([0, 1], pa.int32()), hiding), None)
 
 
 def test_dictionaries_with_nulls_empties_and_unused_entries() -> None:
