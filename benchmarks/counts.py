@@ -31,14 +31,16 @@ from speed_data import ready
 import dpunion
 from dpunion.algorithms import Bounding
 from dpunion.budget import Budget
+from dpunion.chances import least_holders
 from dpunion.contributions import Bools, Float64s, Int64s
-from dpunion.counting.counted import count_people
+from dpunion.counting import Floors, count_people
 from dpunion.counting.holdings import UNLISTED, Holdings, holdings_of
 from dpunion.counting.steps import FineStep, Step, add_noise
 from dpunion.counts import Counted, Counts, CountsPlan, Estimate
 from dpunion.engines.local.engine import texts_of
 from dpunion.lab.data import LabData, load
 from dpunion.lab.generators import AskRedditLike
+from dpunion.plans import Plan
 from dpunion.randomness import RunKey
 from dpunion.releases import Release
 from dpunion.sets.grouping import bound_further
@@ -109,7 +111,7 @@ def open_sources(wanted: Iterable[str], folder: Path) -> Iterator[Source]:
         yield Source(name, given, columns, data, {text: place for place, text in enumerate(texts)})
 
 
-def count_again(holdings: Holdings, size: int, plan: CountsPlan, key: RunKey) -> tuple[Counted, FineStep, Int64s]:
+def count_again(holdings: Holdings, size: int, plan: Plan, key: RunKey) -> tuple[Counted, FineStep, Int64s]:
     """Take the three steps of a release again; return also the last one and its sums without noise."""
     taken: list[tuple[Step, Int64s]] = []
 
@@ -117,7 +119,7 @@ def count_again(holdings: Holdings, size: int, plan: CountsPlan, key: RunKey) ->
         taken.append((step, step.add_up(holdings)))
         return add_noise(taken[-1][1], step.sensitivity, stddev, step.number, key)
 
-    counted = count_people(plan, np.ones(size, np.bool_), measure)
+    counted = count_people(plan.counts, Floors(*(np.full(size, least) for least in least_holders(plan))), measure)
     step, sums = taken[-1]
     if not isinstance(step, FineStep):
         raise SystemExit("the last step of counting is not the one that was expected")
@@ -139,7 +141,7 @@ def weigh_equally(
     People with more listed items than the limit give it to that many, drawn at random, as other libraries do; or, what
     is better, less to all of them.
     """
-    data, stddev = source.data, 1.0 / math.sqrt(sum(one**-2 for one in (plan.rough, plan.spread, plan.fine)))
+    data, stddev = source.data, 1.0 / math.sqrt(sum(one**-2 for one in plan.stddevs))
     unlisted = np.ones(len(data.holders), np.bool_)
     unlisted[listed] = False
     sizes = np.diff(holdings.offsets)
@@ -165,7 +167,7 @@ def run_trial(source: Source, budget: Budget, key: int) -> Trial:
     numbers = np.full(len(data.holders), UNLISTED, np.int32)
     numbers[listed] = np.arange(len(listed))
     holdings = holdings_of(data.everything, numbers, RunKey.for_tests(key))
-    counted, step, sums = count_again(holdings, len(listed), plan, RunKey.for_tests(key))
+    counted, step, sums = count_again(holdings, len(listed), made.plan, RunKey.for_tests(key))
     if counted.people != tuple(beside["people"].tolist()):
         raise SystemExit(f"{source.name}: the steps taken again give other counts than the release")
     true = data.holders[listed]

@@ -12,11 +12,11 @@ from dpunion.errors import BadParameter
 MOST_COUNTED = 10_000
 """At most this many items of each person are looked at, drawn at random; the rounding in the proof allows for more."""
 LEVEL = 0.95
-"""The chance that an interval holds the number of people, where nobody was cut."""
+"""The chance that an interval contains the number of people, where nobody was cut; more where some were."""
 Z = 1.959963984540054
 """So many standard deviations an interval reaches to either side: the normal quantile of LEVEL."""
-# How the squared budget for counts is divided: a rough look at every item, how much people hold, and the counts.
-PARTS = (0.12, 0.03, 0.85)
+# How the squared budget for counts is divided: how popular items are, how many items people have, and the counts.
+PARTS = (0.10, 0.10, 0.80)
 # The part of a person's squared budget for each of two numbers: all people, and those with something not listed.
 TOTALS = 0.01
 # Under a plan: the part of their budget that people are taken to use, on the whole.
@@ -67,13 +67,13 @@ class CountsPlan:
 
     share: float
     rough: float
-    spread: float
+    marks: float
     fine: float
 
     @property
     def stddevs(self) -> tuple[float, ...]:
         """Return the noise of each step."""
-        return self.rough, self.spread, self.fine
+        return self.rough, self.marks, self.fine
 
     def half_width(self, people: int, ratio: float) -> float:
         """Return how far the interval reaches to either side for an item that so many people hold.
@@ -102,7 +102,7 @@ class CountsPlan:
         return {
             "share": self.share,
             "stddev_rough": self.rough,
-            "stddev_spread": self.spread,
+            "stddev_marks": self.marks,
             "stddev_fine": self.fine,
             "most_items_counted": MOST_COUNTED,
             "level": LEVEL,
@@ -114,7 +114,7 @@ class CountsPlan:
     def from_dict(cls, values: dict[str, Any]) -> CountsPlan:
         """Read back what `to_dict` wrote."""
         share = check_real("a plan", "share", values["share"], 0.001, 0.9)
-        names = ("stddev_rough", "stddev_spread", "stddev_fine")
+        names = ("stddev_rough", "stddev_marks", "stddev_fine")
         return cls(share, *(check_real("a plan", name, values[name], 0.0, 1e12) for name in names))
 
 
@@ -143,9 +143,9 @@ class Estimate:
 class Totals:
     """What is known about all people together, from the noisy sums alone, hence public.
 
-    everybody: how many people hold anything. others: how many hold something that is neither listed nor known. cut: the
-    part of them who hold so many listed items that not all of them counted in full. corrected: the largest factor by
-    which the counts of rare items were raised for that.
+    everybody: how many people have any item. others: how many have an item that is neither listed nor known. cut:
+    about the part of people who have too many listed items to count in full for each of them. corrected: the largest
+    factor by which counts were raised to make up for that.
     """
 
     everybody: Estimate

@@ -171,7 +171,7 @@ def fulfil(
         with engine.read(request, plan, key, entry.start_reading) as held:
             decided = plan.decided(engine.look(held, plan.look, key)) if isinstance(plan, MenuPlan) else plan
             chosen = engine.select(held, decided, key)
-            counted = count_holders(engine, held, chosen, request, decided.counts, key)
+            counted = count_holders(engine, held, chosen, request, decided, key)
             draft = draft_release(decided, request, engine, entry, key, run.about)
             made, written = publish(chosen, counted, draft, request, engine, outputs, run)
         entry.settle(made, written)

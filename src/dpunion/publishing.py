@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from dpunion.about import About
+from dpunion.chances import least_holders
 from dpunion.charging import Entry
 from dpunion.checks import as_choice
-from dpunion.counts import Counted, CountsPlan
+from dpunion.counts import Counted
 from dpunion.engines import Chosen, Engine, Listed
 from dpunion.errors import BadParameter
 from dpunion.formats import check_target
@@ -98,13 +99,16 @@ def list_chosen(chosen: Chosen, request: Request) -> Listed:
 
 
 def count_holders(
-    engine: Engine, held: Any, chosen: Chosen, request: Request, plan: CountsPlan | None, key: RunKey
+    engine: Engine, held: Any, chosen: Chosen, request: Request, plan: Plan | NgramPlan, key: RunKey
 ) -> Counted | None:
-    """Count the people who hold each of the list, when that was planned.
+    """Count the people who have each item of the list, if the plan has counts.
 
-    Guarantees: those of the engine's `count`.
+    Guarantees: those of the engine's `count`; the least numbers to show depend on the plan alone.
     """
-    return None if plan is None else engine.count(held, list_chosen(chosen, request), plan, key)
+    if plan.counts is None:
+        return None
+    listed = dataclasses.replace(list_chosen(chosen, request), floors=least_holders(plan))
+    return engine.count(held, listed, plan.counts, key)
 
 
 def publish(

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from dpunion.contributions import offsets_of
 from dpunion.counting.holdings import Holdings, find_digests, number_items
-from dpunion.counting.steps import LEVELS, ONE, FineStep, RoughStep, SpreadStep
+from dpunion.counting.steps import ONE, FineStep, MarksStep, RoughStep
 from dpunion.kernels import counting
 from twins import counting as twin
 
@@ -15,7 +15,6 @@ ITEMS = 30
 sets = st.lists(st.sets(st.integers(0, ITEMS - 1), max_size=ITEMS).map(sorted), max_size=8)
 weights = st.lists(st.integers(1, ONE), min_size=ITEMS, max_size=ITEMS)
 burdens = st.lists(st.integers(1, 2**40), min_size=ITEMS, max_size=ITEMS)
-levels = st.lists(st.integers(0, LEVELS - 1), min_size=ITEMS, max_size=ITEMS)
 
 
 def holdings(users, others=False):
@@ -39,17 +38,30 @@ def test_the_rough_step_is_its_twin_and_moves_by_at_most_one(users):
     assert all(twin.squared_norm(gift, ONE) <= 1 for gift in gifts)
 
 
-@given(sets, burdens, levels)
-def test_the_spread_step_is_its_twin_and_moves_by_at_most_one(users, heavy, level):
-    step = SpreadStep(np.array(heavy, np.int64), np.array(level, np.int32))
-    marks = step.marks().tolist()
-    gifts = [twin.spread_gift(user, heavy, level, marks, ONE, counting.WHOLE) for user in users if user]
-    sums = np.zeros((step.length // LEVELS, LEVELS), np.int64)
-    for gift in gifts:
-        for (place, at), given_ in gift.items():
-            sums[place, at] += given_
-    assert (step.add_up(holdings(users)) == sums.ravel()).all()
+@given(sets, burdens)
+def test_the_marks_step_is_its_twin_and_moves_by_at_most_one(users, heavy):
+    step = MarksStep(np.array(heavy, np.int64))
+    marks = step.marks.tolist()
+    gifts = [twin.marks_gift(user, heavy, marks, ONE, counting.WHOLE) for user in users if user]
+    assert (step.add_up(holdings(users)) == added(gifts, step.length)).all()
+    assert all(sum(gift.values()) == ONE and min(gift.values()) >= 0 for gift in gifts)
     assert all(twin.squared_norm(gift, ONE) <= 1 for gift in gifts)
+
+
+@given(burdens.map(lambda values: values[:7]))
+def test_marks_double_from_the_least_burden_until_nobody_can_have_more(heavy):
+    marks = MarksStep(np.array(heavy, np.int64)).marks.tolist()
+    assert marks == [min(heavy) << octave for octave in range(len(marks))]
+    assert marks[-1] >= sum(heavy)
+    assert len(marks) == 1 or marks[-2] < sum(heavy)
+
+
+def test_marks_of_the_heaviest_lists_do_not_overflow():
+    for count in (0, 1, 10_000, 50_000):
+        marks = MarksStep(np.full(count, 2**40, np.int64)).marks
+        assert (marks > 0).all()
+        assert marks[-1] >= 2**40 * min(count, 10_000)
+    assert MarksStep(np.array([1, *[2**40] * 10_000])).marks[-1] >= 2**40 * 10_000
 
 
 @given(sets, weights, st.booleans())

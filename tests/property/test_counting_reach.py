@@ -16,8 +16,8 @@ from dpunion.audit.counting import BEYOND, holdings_in, nobody, worst_steps
 from dpunion.audit.reach import STEPS, Person, Reach, hold, moved_sums, search_reach, squared_norm
 from dpunion.budget import Budget
 from dpunion.counting import holdings, steps
-from dpunion.counting.estimates import Popularity, Spread, choose_allowance
-from dpunion.counting.steps import BURDEN, LEVELS, ONE, FineStep, RoughStep, SpreadStep
+from dpunion.counting.estimates import Popularity, choose_allowance, people_at_marks
+from dpunion.counting.steps import BURDEN, ONE, FineStep, MarksStep, RoughStep
 from dpunion.counts import MOST_COUNTED, CountsPlan
 from dpunion.errors import InternalError
 from dpunion.plans import plan_release
@@ -59,11 +59,14 @@ def uncapped(offsets, items, weights, room, most, sums):
     np.add.at(sums, items, weights[items])
 
 
-def spread_twice(offsets, items, burdens, levels, edges, unit, sums):
-    """Put a whole person into each level of what they hold."""
-    for first, last in itertools.pairwise(offsets):
-        for level in set(levels[items[first:last]].tolist()):
-            sums[0, level] += unit
+def mark_twice(offsets, items, burdens, marks, unit, sums):
+    """Put one unit more than a whole person at the first mark."""
+    sums[0] += (unit + 1) * int(np.count_nonzero(np.diff(offsets)))
+
+
+def mark_both(offsets, items, burdens, marks, unit, sums):
+    """Put a whole person at each of two marks."""
+    sums[:2] += unit * int(np.count_nonzero(np.diff(offsets)))
 
 
 def shares_rounded_up(offsets, items, shares, sums):
@@ -78,10 +81,11 @@ def shares_rounded_up(offsets, items, shares, sums):
         (steps, "add_capped", uncapped, "fine"),
         (steps, "add_capped", capped_too_high, "fine"),
         (FineStep, "room", ONE * ONE, "fine"),
-        (steps, "add_spreads", spread_twice, "spread"),
+        (steps, "add_marks", mark_twice, "marks"),
+        (steps, "add_marks", mark_both, "marks"),
         (steps, "add_shares", shares_rounded_up, "rough"),
     ],
-    ids=["uncapped", "cap-too-high", "no-room-for-totals", "spread-twice", "rounded-up"],
+    ids=["uncapped", "cap-too-high", "no-room-for-totals", "one-unit-more", "both-marks", "rounded-up"],
 )
 def test_the_search_finds_each_mistake(monkeypatch, place, name, mistake, step):
     """Even one unit, a sixteen-millionth of a person, is too much."""
@@ -123,10 +127,9 @@ def test_nobody_moves_the_fine_step_by_more_than_one(data):
 def test_nobody_moves_the_other_steps_by_more_than_one(data):
     size = data.draw(sizes)
     burdens = np.array(data.draw(st.lists(st.integers(1, BURDEN), min_size=size, max_size=size)), np.int64)
-    levels = np.array(data.draw(st.lists(st.integers(0, LEVELS - 1), min_size=size, max_size=size)), np.int32)
     everybody = data.draw(people(size))
     place = data.draw(st.integers(0, len(everybody) - 1))
-    for step in (RoughStep(size), SpreadStep(burdens, levels)):
+    for step in (RoughStep(size), MarksStep(burdens)):
         assert Reach.of(step, everybody, place).squared <= ONE * ONE
 
 
@@ -137,7 +140,7 @@ def test_what_one_person_adds_does_not_depend_on_the_others(data):
     everybody = data.draw(people(size))
     weights = np.array(data.draw(st.lists(st.integers(1, ONE), min_size=size, max_size=size)), np.int64)
     burdens = np.array(data.draw(st.lists(st.integers(1, BURDEN), min_size=size, max_size=size)), np.int64)
-    for step in (RoughStep(size), SpreadStep(burdens, np.zeros(size, np.int32)), FineStep(weights)):
+    for step in (RoughStep(size), MarksStep(burdens), FineStep(weights)):
         moved = moved_sums(step, hold(everybody), hold(everybody[1:]))
         assert np.array_equal(moved, step.add_up(hold(everybody[:1])))
 
@@ -152,7 +155,7 @@ def test_the_weights_that_are_really_chosen_are_within_reach(data):
     some = np.zeros(popularity.step().length, np.int64)
     for place, value in data.draw(st.dictionaries(st.integers(0, len(some) - 1), big, max_size=8)).items():
         some[place] = value
-    allowance = choose_allowance(popularity, Spread.of(some, popularity, plan), plan)
+    allowance = choose_allowance(popularity, popularity.step(), people_at_marks(some, plan), plan)
     everybody = data.draw(people(size))
     for step in (RoughStep(size), popularity.step(), allowance.step()):
         assert Reach.of(step, everybody, 0).squared <= ONE * ONE

@@ -12,7 +12,7 @@ from strategies import ITEMS, contributions, databases, names
 import dpunion
 from dpunion.algorithms import Norm, Sensitivity
 from dpunion.counting.holdings import digests_of
-from dpunion.counting.steps import ONE, FineStep, RoughStep, SpreadStep
+from dpunion.counting.steps import ONE, FineStep, MarksStep, RoughStep
 from dpunion.engines import Chosen, Listed, count_listed
 from dpunion.engines.local.engine import LocalEngine
 from dpunion.engines.local.texts import LocalTexts
@@ -85,7 +85,7 @@ def test_numbers_are_about_the_people():
     """Equal numbers above mean something: with little noise they are nearly the true ones."""
     database = {f"u{n}": {"item1"} if n < 400 else {"item4", "item5"} for n in range(600)}
     listed = Listed(tuple(LISTED), (), (True,) * 3 + (False,))
-    precise = dataclasses.replace(PLAN, counts=dataclasses.replace(PLAN.counts, rough=0.01, spread=0.01, fine=0.01))
+    precise = dataclasses.replace(PLAN, counts=dataclasses.replace(PLAN.counts, rough=0.01, marks=0.01, fine=0.01))
     found = there(precise, database, listed, KEY, 3)
     assert found.people == pytest.approx((400, 200, 1, 0), rel=0.03)
     assert found.totals.everybody.people == 600
@@ -152,8 +152,7 @@ def test_of_very_many_items_as_many_are_looked_at_as_on_one_machine(monkeypatch,
 def steps():
     draw = np.random.default_rng(5)
     burdens = draw.integers(1, 2**40, len(ITEMS))
-    levels = draw.integers(0, 6, len(ITEMS)).astype(np.int32)
-    return [RoughStep(len(ITEMS)), SpreadStep(burdens, levels), FineStep(draw.integers(1, ONE + 1, len(ITEMS)))]
+    return [RoughStep(len(ITEMS)), MarksStep(burdens), FineStep(draw.integers(1, ONE + 1, len(ITEMS)))]
 
 
 def sums_of(step, database, key, count=2):
@@ -269,7 +268,8 @@ def test_ngrams_are_counted_as_on_one_machine(count):
     wanted = LocalEngine.for_run(Run(), None).count(texts, listed, NGRAMS.counts, KEY)
     noisy = []
     assert count_listed(listed, NGRAMS.counts, measure_here([*lists, []], FindNgrams(levels), KEY, noisy)) == wanted
-    assert [len(one) for one in noisy] == [len(found), SpreadStep(None, None).length, len(found) + 2]
+    rough, _, fine = (len(one) for one in noisy)
+    assert (rough, fine) == (len(found), len(found) + 2)
 
 
 def test_people_who_wrote_nothing_listed_are_counted_among_all():

@@ -16,22 +16,18 @@ def rough_gift(items: Sequence[int], one: int) -> dict[int, int]:
     return {item: math.isqrt(one * one // len(items)) for item in items}
 
 
-def spread_gift(
-    items: Sequence[int], burdens: Sequence[int], levels: Sequence[int], marks: Sequence[int], one: int, whole: int
-) -> dict[tuple[int, int], int]:
-    """The part of each level in the person's items, shared by the marks below and above the summed burden."""
+def marks_gift(
+    items: Sequence[int], burdens: Sequence[int], marks: Sequence[int], one: int, whole: int
+) -> dict[int, int]:
+    """One in all, divided between the marks below and above the summed burden; the nearer one gets more."""
     burden = sum(burdens[item] for item in items)
     place = min(max(bisect_right(marks, burden) - 1, 0), len(marks) - 1)
     upper = 0
     if marks[0] <= burden and place + 1 < len(marks):
         upper = int(whole * ((burden - marks[place]) / (marks[place + 1] - marks[place])))
-    held = [levels[item] for item in items]
-    gift = {}
-    for level in set(held):
-        given = one * held.count(level) // len(items)
-        gift[place, level] = given - given * upper // whole
-        if upper:
-            gift[place + 1, level] = given * upper // whole
+    gift = {place: one - one * upper // whole}
+    if upper:
+        gift[place + 1] = one * upper // whole
     return gift
 
 

@@ -69,7 +69,7 @@ def true_holders(column=1):
 def test_selecting_and_counting_share_one_budget(algorithm):
     """The squared mus of selecting and of the three steps add up to those of one release with the same noise part."""
     plan, alone = plan_with_counts(algorithm, BUDGET, Counts()), plan_release(algorithm, BUDGET)
-    steps = (plan.counts.rough, plan.counts.spread, plan.counts.fine)
+    steps = plan.counts.stddevs
     selecting = (algorithm.sensitivity.bound / plan.scale) ** 2
     counting = sum(1.0 / stddev**2 for stddev in steps)
     assert counting / (selecting + counting) == pytest.approx(0.1, rel=1e-3)

@@ -38,7 +38,7 @@ from dpunion.report import (
     write_page,
 )
 from dpunion.report import charts as charts_module
-from dpunion.report.curves import MOST_HOLDERS, Company, Curve, holders_between, release_curve, saturation
+from dpunion.chances import MOST_HOLDERS, Company, Curve, holders_between, release_curve, saturation
 from dpunion.report.pages import FIRST_ROWS, behind, embedded
 from dpunion.report.tables import number, percent
 from dpunion.statements import NOT_PRIVATE

@@ -1,8 +1,8 @@
 """Lower bounds on epsilon and delta for counts: each step alone, and a whole release with all three of them.
 
 What is looked at is all that leaves people's sets: the noisy sums. Whatever is printed is made of these. The one who
-attacks knows everybody else's sets and the one in question, and picks every public number of a step: burdens, levels
-and weights are the worst there are. So the noisy sums are best seen along the line between the two worlds; where they
+attacks knows everybody else's sets and the one in question, and picks every public number of a step: burdens and
+weights are the worst there are. So the noisy sums are best seen along the line between the two worlds; where they
 stand on it, in a few cells of which one edge is right in the middle, is the outcome of a trial.
 """
 
@@ -35,7 +35,7 @@ from dpunion.composing import plan_with_counts
 from dpunion.contributions import Float64s, Int64s
 from dpunion.counting import steps
 from dpunion.counting.holdings import Holdings, digests_of, holdings_of, number_items
-from dpunion.counting.steps import ONE, FineStep, RoughStep, SpreadStep, Step
+from dpunion.counting.steps import ONE, FineStep, MarksStep, RoughStep, Step
 from dpunion.counts import MOST_COUNTED, Counts
 from dpunion.errors import InternalError
 from dpunion.plans import Plan, plan_release
@@ -80,8 +80,7 @@ def holdings_in(users: Sequence[User], listed: Sequence[int], plan: Plan, key: R
 
 def worst_steps(listed: int) -> list[Step]:
     """Return the three steps with the public numbers that show one person best: all of a person at one mark."""
-    burdens, levels = np.ones(listed, np.int64), np.zeros(listed, np.int32)
-    return [RoughStep(listed), SpreadStep(burdens, levels), FineStep(np.full(listed, ONE))]
+    return [RoughStep(listed), MarksStep(np.ones(listed, np.int64)), FineStep(np.full(listed, ONE))]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -210,7 +209,7 @@ def log_ratios(lines: Sequence[Contrast], plan: Plan, key: RunKey, trials: int, 
     total, squares = np.zeros(trials), 0.0
     if plan.counts is None:
         raise InternalError("a release without counts has no numbers to look at")
-    stddevs = (plan.counts.rough, plan.counts.spread, plan.counts.fine)
+    stddevs = plan.counts.stddevs
     for line in lines:
         stddev = stddevs[line.step.number]
         mu = line.length / stddev

@@ -68,7 +68,7 @@ def counts_mu(plan: Plan) -> float:
     """Return how many standard deviations one person moves the noisy sums of counting by at most; 0 without counts."""
     if plan.counts is None:
         return 0.0
-    return math.hypot(*(1.0 / stddev for stddev in (plan.counts.rough, plan.counts.spread, plan.counts.fine)))
+    return math.hypot(*(1.0 / stddev for stddev in plan.counts.stddevs))
 
 
 def gaussian_parts_delta(plan: Plan) -> float:

@@ -7,13 +7,13 @@ import math
 
 import numpy as np
 
+from dpunion import counting
 from dpunion.algorithms import Algorithm, Sensitivity
 from dpunion.audit.counting import SHARE, with_counts
 from dpunion.budget import Budget
 from dpunion.calibration.looking import LookCost, cost_of_look
-from dpunion.contributions import Bools, Int32s, Int64s
-from dpunion.counting import counted, steps
-from dpunion.counting.counted import Measure
+from dpunion.contributions import Int32s, Int64s
+from dpunion.counting import Floors, Measure, steps
 from dpunion.counting.looking import LookStep
 from dpunion.counting.steps import ONE, RoughStep, Step
 from dpunion.counts import PARTS, Counted, CountsPlan
@@ -21,7 +21,7 @@ from dpunion.looks import CLASSES
 from dpunion.plans import Plan, plan_release
 from dpunion.randomness import RunKey
 
-ADD_NOISE, COUNT_PEOPLE, COST_OF_LOOK = steps.add_noise, counted.count_people, cost_of_look
+ADD_NOISE, COUNT_PEOPLE, COST_OF_LOOK = steps.add_noise, counting.count_people, cost_of_look
 PLAN_COUNTS = with_counts()
 
 
@@ -44,13 +44,13 @@ def add_uncapped(offsets: Int64s, items: Int32s, weights: Int64s, _room: int, _m
     np.add.at(sums, items[: offsets[-1]], weights[items[: offsets[-1]]])
 
 
-def weigh_by_true_counts(plan: CountsPlan, sure: Bools, measure: Measure, parts: Int32s | None = None) -> Counted:
+def weigh_by_true_counts(plan: CountsPlan, floors: Floors, measure: Measure, parts: Int32s | None = None) -> Counted:
     """Take the weights of the last two steps from the sums themselves: hardly any noise is asked for in the first."""
 
     def truly(step: Step, stddev: float) -> Int64s:
         return measure(step, 1e-6 if isinstance(step, RoughStep) else stddev)
 
-    return COUNT_PEOPLE(plan, sure, truly, parts)
+    return COUNT_PEOPLE(plan, floors, truly, parts)
 
 
 def forget_counts(algorithm: Algorithm, budget: Budget) -> Plan:

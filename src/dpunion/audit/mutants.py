@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dpunion import coins, mechanisms, menus, pipeline
+from dpunion import coins, counting, mechanisms, menus, pipeline
 from dpunion.algorithms import (
     MAX_ITEMS,
     Algorithm,
@@ -46,7 +46,7 @@ from dpunion.calibration import optimal
 from dpunion.calibration.laplace import laplace_quantile_above
 from dpunion.charging import Entry, charged
 from dpunion.contributions import Bools, Contributions, Float64s, Int64s, ItemTable, Uint64s, offsets_of
-from dpunion.counting import counted, looking, steps
+from dpunion.counting import looking, steps
 from dpunion.counting.looking import LookStep
 from dpunion.counting.steps import ONE
 from dpunion.engines.local import engine
@@ -283,7 +283,7 @@ def count_mutants() -> list[Mutant]:
         "numbers are certified",
     )
     whole_room = patched(steps.FineStep, "room", ONE * ONE)
-    true_counts = patched(counted, "count_people", weigh_by_true_counts)
+    true_counts = patched(counting, "count_people", weigh_by_true_counts)
     return [
         Mutant("noise of counts x 0.7", patched(steps, "add_noise", count_with_less_noise), weighted, (noisy, odds)),
         Mutant("noise of counts reused", patched(steps, "add_noise", reuse_noise_of_counts), weighted, (noisy,)),

@@ -15,7 +15,7 @@ from dpunion.audit.reach import STEPS
 from dpunion.audit.runs import System
 from dpunion.budget import Budget
 from dpunion.contributions import Float64s, Int64s
-from dpunion.counting.counted import Measure
+from dpunion.counting import Measure
 from dpunion.counting.steps import ONE, Step
 from dpunion.counts import Counted, Counts, CountsPlan
 from dpunion.engines import Listed, count_listed
@@ -41,7 +41,7 @@ class SeenSteps:
     def count(self, listed: Listed, plan: CountsPlan, measure: Measure) -> Counted:
         """Count as the engine does."""
         self.plan = plan
-        planned = (plan.rough, plan.spread, plan.fine)
+        planned = plan.stddevs
 
         def watched(step: Step, stddev: float) -> Int64s:
             noisy = measure(step, stddev)

@@ -1,7 +1,7 @@
 """How far one person moves the sums of each step of counting: searched, and measured in whole numbers.
 
-A step holds public numbers, which may be anything; so the search chooses them as it likes: weights, burdens and levels,
-together with everybody's sets. What a person adds is the difference of the step's own sums with and without that
+A step has public numbers, which may be anything; so the search chooses them as it likes: weights and burdens, together
+with everybody's sets. What a person adds is the difference of the step's own sums with and without that
 person. All of it is whole, so the claim, squares that sum up to at most 1, is checked without any rounding.
 """
 
@@ -19,10 +19,10 @@ from dpunion.audit.text import table
 from dpunion.checks import check_real, check_whole
 from dpunion.contributions import Bools, Int32s, Int64s, offsets_of
 from dpunion.counting.holdings import Holdings
-from dpunion.counting.steps import BURDEN, LEVELS, ONE, FineStep, RoughStep, SpreadStep, Step
+from dpunion.counting.steps import BURDEN, ONE, FineStep, MarksStep, RoughStep, Step
 from dpunion.counts import MOST_COUNTED
 
-STEPS = {RoughStep.number: "rough", SpreadStep.number: "spread", FineStep.number: "fine"}
+STEPS = {RoughStep.number: "rough", MarksStep.number: "marks", FineStep.number: "fine"}
 MOST_OTHERS = 5
 # Mostly few items; now and then as many of one person as are ever counted.
 FEW, SOME = 12, 400
@@ -112,21 +112,15 @@ def draw_rough(_rng: Generator, size: int) -> RoughStep:
     return RoughStep(size)
 
 
-def draw_spread(rng: Generator, size: int) -> SpreadStep:
-    """Draw burdens, alike, anywhere, extreme or at a mark; and levels, alike, in turn or anywhere."""
-    marks = SpreadStep.marks()
+def draw_marks(rng: Generator, size: int) -> MarksStep:
+    """Draw burdens: all alike, anywhere, extreme, or so that sums of them fall on a mark or next to one."""
     burdens = (
         np.full(size, int(rng.integers(1, BURDEN + 1))),
         rng.integers(1, BURDEN + 1, size),
         rng.choice([1, BURDEN], size),
-        np.clip(rng.choice(marks, size) // size + rng.integers(-1, 2, size), 1, BURDEN),
+        np.clip((1 << rng.integers(0, 41, size)) // size + rng.integers(-1, 2, size), 1, BURDEN),
     )[int(rng.integers(4))]
-    levels = (
-        np.full(size, int(rng.integers(LEVELS))),
-        np.arange(size) % LEVELS,
-        rng.integers(0, LEVELS, size),
-    )[int(rng.integers(3))]
-    return SpreadStep(burdens.astype(np.int64), levels.astype(np.int32))
+    return MarksStep(burdens.astype(np.int64))
 
 
 def draw_fine(rng: Generator, size: int) -> FineStep:
@@ -144,7 +138,7 @@ def draw_fine(rng: Generator, size: int) -> FineStep:
     return FineStep(np.clip(np.floor(weights), 1, ONE).astype(np.int64))
 
 
-DRAWN: dict[str, Callable[[Generator, int], Step]] = {"rough": draw_rough, "spread": draw_spread, "fine": draw_fine}
+DRAWN: dict[str, Callable[[Generator, int], Step]] = {"rough": draw_rough, "marks": draw_marks, "fine": draw_fine}
 
 
 def draw_reach(rng: Generator, name: str) -> Reach:
@@ -171,7 +165,7 @@ def change_reach(rng: Generator, reach: Reach) -> Reach:
 def listed_by(step: Step) -> int:
     """Return how many items the step's public numbers are for."""
     match step:
-        case SpreadStep():
+        case MarksStep():
             return len(step.burdens)
         case FineStep():
             return len(step.weights)

@@ -71,7 +71,7 @@ def answer_release(made: Release, targets: Sequence[Path], *, as_json: bool) -> 
     what = f"{len(made):,} {unit}{'' if len(made) == 1 else 's'}" + (f" ({sizes})" if sizes else "")
     say(f"Released {what} to {places}.\n{made.statement}")
     if len(made) < FEW and made.guaranteed:
-        from dpunion.report.needed import needed_sentence
+        from dpunion.chances import needed_sentence
 
         say(needed_sentence(made.plan))
     if made.about.charged is None and made.guaranteed and is_watched():

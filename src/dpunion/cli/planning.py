@@ -103,7 +103,7 @@ def plan_command(
     if html is not None:
         _write_page(html, planned, overwrite=force)
     if as_json:
-        from dpunion.report.needed import find_needed
+        from dpunion.chances import find_needed
 
         needed = {"holders_needed": [one.to_dict() for one in find_needed(planned)]}
         print_result(json.dumps(planned.to_dict() | needed, indent=1) + "\n")
@@ -134,9 +134,9 @@ def _print_plan(planned: Planned) -> None:
     from rich.console import Console
 
     from dpunion.budget import guarantee
+    from dpunion.chances import HEAD, find_needed
     from dpunion.menus import MenuPlan
     from dpunion.ngrams.plans import NgramPlan
-    from dpunion.report.needed import HEAD, find_needed
     from dpunion.statements import expected_precision
 
     is_ngrams = isinstance(planned, NgramPlan)

@@ -1,7 +1,8 @@
-"""Who holds what of a public list: the sets that are counted."""
+"""Which listed items each user has: the sets that are counted."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -11,7 +12,8 @@ from dpunion.contributions import Bools, Contributions, Int32s, Int64s, Uint64s,
 from dpunion.counts import MOST_COUNTED
 from dpunion.kernels.counting import copy_listed
 from dpunion.randomness import Purpose, RunKey
-from dpunion.sets.grouping import bound_sets
+from dpunion.sets.grouping import bound_sets, gathering_ranges
+from dpunion.threads import share_count, work_in_order
 
 UNLISTED, KNOWN = -1, -2
 
@@ -36,6 +38,18 @@ class Holdings:
 
     def __repr__(self) -> str:
         return "Holdings(<sensitive>)"
+
+    def divide(self, threads: int) -> list[Holdings]:
+        """Return the same users in shares for threads to work on; nothing is copied."""
+        return [
+            Holdings(
+                self.offsets[some.start : some.stop + 1],
+                self.items,
+                self.anything[some.start : some.stop],
+                self.others[some.start : some.stop],
+            )
+            for some in gathering_ranges(self.offsets, share_count(threads))
+        ]
 
 
 def digests_of(texts: Sequence[str], key: RunKey) -> Uint64s:
@@ -96,6 +110,25 @@ def holdings_of(contributions: Contributions, numbers: Int32s, key: RunKey) -> H
     anything, others = np.empty(sets.users, np.bool_), np.empty(sets.users, np.bool_)
     total = copy_listed(sets.offsets, sets.items, numbers, listed, sizes, anything, others)
     return Holdings(offsets_of(sizes), listed[:total], anything, others)
+
+
+def holdings_in_shares(contributions: Contributions, numbers: Int32s, key: RunKey, threads: int) -> list[Holdings]:
+    """Return what `holdings_of` returns, in shares of the users: threads make them, and can work on them.
+
+    Guarantees: those of Holdings; every user is in one share.
+    """
+
+    def take(some: range) -> Holdings:
+        first, last = contributions.offsets[some.start], contributions.offsets[some.stop]
+        share = dataclasses.replace(
+            contributions,
+            offsets=contributions.offsets[some.start : some.stop + 1] - first,
+            items=contributions.items[first:last],
+            user_digests=contributions.user_digests[some.start : some.stop],
+        )
+        return holdings_of(share, numbers, key)
+
+    return list(work_in_order(take, gathering_ranges(contributions.offsets, share_count(threads)), threads))
 
 
 def bound_to_counted(contributions: Contributions, key: RunKey) -> Contributions:

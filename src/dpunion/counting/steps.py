@@ -1,11 +1,11 @@
-"""What a person adds when listed items are counted, and the noise: three steps, each a Gaussian mechanism.
+"""What a person adds when dpunion counts people, and the noise: three steps, each a Gaussian mechanism.
 
-    rough   1/sqrt(k) to each of k listed items                       how popular is each, about?
-    spread  1 at the two marks between which the burdens add up        how much do people hold?
-    fine    a weight for each listed item, capped; and two totals      how many people hold each?
+    rough   1/sqrt(k) to each of the person's k listed items          about how popular is each item?
+    marks   1 in all, to the two marks around the person's burden     how many items do people have?
+    fine    a weight for each listed item, capped; and two totals     how many people have each item?
 
-A step holds public numbers only: the list, and what the steps before it released. In each, one person adds a vector of
-l2 norm at most 1, whatever the others hold (docs/counts.md, "Why it is private").
+A step knows public numbers only: the list, and what the steps before it released. In each step one person adds a vector
+of l2 norm at most 1, whatever other people have (docs/guarantees-counts.md, section 2).
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from typing import ClassVar, Protocol, TypeVar
 import numpy as np
 
 from dpunion.algorithms import Norm, Sensitivity
-from dpunion.contributions import Int32s, Int64s
+from dpunion.contributions import Int64s
 from dpunion.counting.holdings import Holdings
 from dpunion.counts import MOST_COUNTED, TOTALS
 from dpunion.errors import InternalError, SensitivityMismatch
-from dpunion.kernels.counting import add_capped, add_spreads
+from dpunion.kernels.counting import add_capped, add_marks
 from dpunion.kernels.shares import add_shares
 from dpunion.randomness import Purpose, RunKey
 
@@ -30,13 +30,8 @@ ONE = 2**24
 FINENESS = 2**12
 """Noisy sums are rounded to this part of a standard deviation before anything else is done with them."""
 UNIT_NORM = Sensitivity(Norm.L2, 1.0)
-MARKS_PER_OCTAVE = 2
-LOWEST_OCTAVE, HIGHEST_OCTAVE = -34, 14
-MARKS = MARKS_PER_OCTAVE * (HIGHEST_OCTAVE - LOWEST_OCTAVE)
-LEVELS = 6
-"""Levels of popularity, each four times as popular as the one before; the last has everything above."""
 BURDEN = 2**40
-"""So many units are a burden of 1; with MOST_COUNTED items it stays below 2^54."""
+"""This many units are a burden of 1. The burdens of MOST_COUNTED items add up to less than 2^54 units."""
 
 
 Held = TypeVar("Held", contravariant=True)  # noqa: PLC0105 - what a step sees of people
@@ -95,37 +90,39 @@ class RoughStep:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class SpreadStep:
-    """Each user spreads 1 over the levels of the listed items, at the two marks between which their burdens add up.
+class MarksStep:
+    """Each user gives 1 in all to the two marks around the sum of the burdens of that user's listed items.
 
-    burdens: int64[items], in units of 1/BURDEN; levels: int32[items], from 0 to LEVELS-1. The sums are those of the
-    first mark's levels, the second's, and so on.
+    burdens: int64[items], in units of 1/BURDEN, at least 1. There is one sum for each mark.
     """
 
     number: ClassVar[int] = 1
     sensitivity: ClassVar[Sensitivity] = UNIT_NORM
 
     burdens: Int64s
-    levels: Int32s
+
+    @property
+    def marks(self) -> Int64s:
+        """Return the marks: the smallest burden, doubled until nobody can have more. int64[length], rising."""
+        least = int(self.burdens.min(initial=BURDEN))
+        most = int(np.sort(self.burdens)[-MOST_COUNTED:].sum())
+        octaves = max(0, -(-most // least) - 1).bit_length()
+        return least << np.arange(octaves + 1, dtype=np.int64)
 
     @property
     def length(self) -> int:
-        """Return the number of marks times that of levels."""
-        return MARKS * LEVELS
-
-    @classmethod
-    def marks(cls) -> Int64s:
-        """Return the marks, in units of 1/BURDEN, rising: int64[MARKS]."""
-        return np.rint(BURDEN * 2.0 ** (LOWEST_OCTAVE + np.arange(MARKS) / MARKS_PER_OCTAVE)).astype(np.int64)
+        """Return the number of marks."""
+        return len(self.marks)
 
     def add_up(self, holdings: Holdings) -> Int64s:
-        """Add up the users at each mark, by what they hold.
+        """Add up the users at each mark.
 
-        Guarantees: what a user adds sums up to at most 1, so its l2 norm is at most 1 too.
+        Guarantees: what a user adds is not negative and sums up to 1, or is nothing, so its l2 norm is at most 1.
         """
-        sums = np.zeros((MARKS, LEVELS), np.int64)
-        add_spreads(holdings.offsets, holdings.items, self.burdens, self.levels, self.marks(), ONE, sums)
-        return sums.ravel()
+        marks = self.marks
+        sums = np.zeros(len(marks), np.int64)
+        add_marks(holdings.offsets, holdings.items, self.burdens, marks, ONE, sums)
+        return sums
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -22,7 +22,7 @@ from dpunion.releases import Release
 from dpunion.requests import Folder, Request, Run, is_on_spark
 
 if TYPE_CHECKING:
-    from dpunion.counting.counted import Measure
+    from dpunion.counting import Measure
 
 Planned = Plan | MenuPlan | NgramPlan
 """What is fixed before any data is read."""
@@ -46,15 +46,17 @@ class Chosen:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """The public list whose holders are counted: texts, or the levels of n-grams in order.
+    """The public list whose people are counted: texts, or the levels of n-grams in order.
 
-    known: a public list that is not part of it. sure: for each of the list, whether somebody is sure to hold it.
+    known: a public list that is not part of it. sure: for each of the list, whether somebody is sure to have it.
+    floors: the least numbers of people to show for these, of the estimate and of the lower end of its interval.
     """
 
     texts: tuple[str, ...]
     known: tuple[str, ...]
     sure: tuple[bool, ...]
     levels: tuple[Level, ...] = ()
+    floors: tuple[int, int] = (1, 1)
 
 
 class Engine(Protocol):
@@ -127,11 +129,13 @@ def count_listed(listed: Listed, plan: CountsPlan, measure: Measure) -> Counted:
     """
     import numpy as np
 
-    from dpunion.counting.counted import count_people
+    from dpunion import counting
     from dpunion.ngrams.holdings import ngram_parts
 
     parts = ngram_parts(listed.levels) if len(listed.levels) > 1 else None
-    return count_people(plan, np.array(listed.sure, np.bool_), measure, parts)
+    sure = np.array(listed.sure, np.bool_)
+    floors = counting.Floors(*(np.where(sure, least, 0) for least in listed.floors))
+    return counting.count_people(plan, floors, measure, parts)
 
 
 def engine_for(request: Request, run: Run, folder: Folder | None) -> Engine:

@@ -11,7 +11,7 @@ from dpunion.contributions import Bools, Float64s, Int32s, Int64s
 from dpunion.kernels.compiler import kernel
 
 WHOLE = 2**16
-"""A way between two marks has so many parts."""
+"""The distance between two marks is divided into this many parts."""
 
 
 @kernel
@@ -44,34 +44,26 @@ def copy_listed(
 
 
 @kernel
-def add_spreads(
-    offsets: Int64s, items: Int32s, burdens: Int64s, levels: Int32s, marks: Int64s, unit: int, sums: Int64s
-) -> None:
-    """Spread `unit` over the levels of the user's items, at the two marks between which their burdens add up.
+def add_marks(offsets: Int64s, items: Int32s, burdens: Int64s, marks: Int64s, unit: int, sums: Int64s) -> None:
+    """Add `unit` for each user with listed items, divided between the two marks around the sum of the user's burdens.
 
-    The nearer mark gets more: their mean is the user's burden. In-place on sums: int64[marks, levels]. burdens:
-    int64[items], public and positive; levels: int32[items], public; marks: int64[n], rising.
+    The nearer mark gets more: the mean of the two is the user's burden. In-place on sums: int64[marks]. burdens:
+    int64[items], public and positive; marks: int64[n], rising.
 
-    Guarantees: a user with listed items adds at most `unit` in all; others add nothing.
+    Guarantees: what a user adds is not negative and sums up to exactly `unit`; users without listed items add nothing.
     """
-    held = np.zeros(sums.shape[1], np.int64)
     for user in range(len(offsets) - 1):
         first, last = offsets[user], offsets[user + 1]
         if first == last:
             continue
         burden = 0
-        for level in range(len(held)):
-            held[level] = 0
         for i in range(first, last):
             burden += burdens[items[i]]
-            held[levels[items[i]]] += 1
         place, upper = between_marks(marks, burden)
-        for level in range(len(held)):
-            given = unit * held[level] // (last - first)
-            above = given * upper // WHOLE
-            sums[place, level] += given - above
-            if upper > 0:
-                sums[place + 1, level] += above
+        above = unit * upper // WHOLE
+        sums[place] += unit - above
+        if upper > 0:
+            sums[place + 1] += above
 
 
 @kernel

@@ -122,7 +122,7 @@ def counting_table(plan: CountsPlan) -> Table:
     rows = (
         ("part of the budget", percent(plan.share)),
         ("noise of a rough look at every item: standard deviation", number(plan.rough)),
-        ("noise of how much people hold: standard deviation", number(plan.spread)),
+        ("noise of how many items people have: standard deviation", number(plan.marks)),
         ("noise of the counts: standard deviation", number(plan.fine)),
     )
     return Table("Counting", ("what", "value"), rows)

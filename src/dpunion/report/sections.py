@@ -10,6 +10,7 @@ from typing import Any
 
 from dpunion.algorithms import DpSips, Funnel, PolicyGaussian, PolicyLaplace
 from dpunion.budget import Budget
+from dpunion.chances import SET_SIZES, Company, holders_between, release_curve, saturation
 from dpunion.counts import CountsPlan
 from dpunion.errors import BadParameter
 from dpunion.formats import escape_controls
@@ -17,9 +18,7 @@ from dpunion.ngrams.plans import LengthResult, NgramPlan
 from dpunion.plans import Noise, Plan
 from dpunion.releases import Release
 from dpunion.report.charts import Axis, AxisScale, Chart, ChartKind, Series
-from dpunion.report.curves import Company, holders_between, release_curve, saturation
 from dpunion.report.meaning import about_facts, first_sections, making_section, strength, warning
-from dpunion.report.needed import SET_SIZES
 from dpunion.report.popularity import count_facts, counting_table, number_columns, popular_first, popularity_section
 from dpunion.report.tables import Cell, Fact, Section, Table, number, percent
 

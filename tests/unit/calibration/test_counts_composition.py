@@ -33,7 +33,7 @@ def selecting(plan):
 
 def counting(plan):
     """Return those of the three steps: one person moves each by at most 1."""
-    return [(1.0, stddev) for stddev in (plan.rough, plan.spread, plan.fine)]
+    return [(1.0, stddev) for stddev in plan.stddevs]
 
 
 def spent(mechanisms, epsilon):

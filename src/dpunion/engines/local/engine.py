@@ -32,6 +32,7 @@ from dpunion.sets.encoding import encode, mark_known
 from dpunion.sets.grouping import bound_further
 from dpunion.sets.spill import as_bytes
 from dpunion.sets.strings import as_texts, taken_strings
+from dpunion.threads import usable_cores, work_in_order
 
 if TYPE_CHECKING:
     from dpunion.engines.local.texts import LocalTexts
@@ -102,19 +103,23 @@ class LocalEngine:
 
     def count(self, held: Any, listed: Listed, plan: CountsPlan, key: RunKey) -> Counted:
         """Count on the whole sets."""
-        from dpunion.counting.holdings import digests_of, holdings_of, number_items
+        from dpunion.counting.holdings import digests_of, holdings_in_shares, number_items
         from dpunion.counting.steps import Step, add_noise
 
         self.run.tell("counting")
+        threads = min(self.run.threads or usable_cores(), usable_cores())
         if listed.levels:
-            holdings = held.holdings(listed.levels)
+            shares = held.holdings(listed.levels).divide(threads)
         else:
             table = held.whole.table
             numbers = number_items(table.digests, digests_of(listed.texts, key), digests_of(listed.known, key))
-            holdings = holdings_of(held.whole, numbers, key)
+            shares = holdings_in_shares(held.whole, numbers, key, threads)
 
         def measure(step: Step, stddev: float) -> Int64s:
-            return add_noise(step.add_up(holdings), step.sensitivity, stddev, step.number, key)
+            sums = np.zeros(step.length, np.int64)
+            for some in work_in_order(step.add_up, shares, threads):
+                sums += some
+            return add_noise(sums, step.sensitivity, stddev, step.number, key)
 
         return count_listed(listed, plan, measure)
 

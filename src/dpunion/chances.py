@@ -1,4 +1,4 @@
-"""How likely an item is released, by the number of people who hold it: computed from a plan, without any data.
+"""How likely an item is released, by the number of people who have it: computed from a plan, without any data.
 
 The model: n people hold the item, and each of them holds `set_size` items in all. What their other items are matters
 to algorithms that look at them, so there are three companies (see `Company`). For Count, Weighted, Policy and
@@ -9,9 +9,12 @@ than count, each of them is taken to be kept independently.
 
 from __future__ import annotations
 
+import enum
+import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import assert_never
 
 import numpy as np
@@ -31,21 +34,39 @@ from dpunion.calibration import optimal
 from dpunion.calibration.gaussian import gaussian_chances
 from dpunion.calibration.laplace import laplace_chances
 from dpunion.checks import check_whole
-from dpunion.contributions import Float64s, Int64s
+from dpunion.contributions import Bools, Float64s, Int64s
 from dpunion.errors import BadParameter
-from dpunion.plans import Noise, Plan
-from dpunion.report.funnel_model import Company, funnel_chances
-
-__all__ = ["Company", "Curve", "holders_between", "release_curve", "saturation"]
+from dpunion.menus import MenuPlan
+from dpunion.ngrams.plans import NgramPlan
+from dpunion.plans import Noise, Plan, Round
 
 MOST_HOLDERS = 100_000
 LARGEST_SET = 10_000
 POINTS_PER_DECADE = 14
 SEARCHED = 4
 SETTLED = 5e-5
+TRIALS = 20_000
+CROWD, CROWD_ITEMS = 512, 40_000
+MOST_STEPS = 64
+SET_SIZES = (1, 10, 100)
+EVEN, LIKELY = 0.5, 0.9
+SELDOM, HARDLY_EVER = 0.025, 0.001
+HEAD = ("items each", f"chance {100 * EVEN:.0f} %", f"chance {100 * LIKELY:.0f} %")
 
 Chances = Callable[[Float64s], Float64s]
 """The chance of release by the number of people who keep the item: float64[m] -> float64[m]."""
+
+
+class Company(enum.Enum):
+    """What else the holders of an item hold.
+
+    RARE: items that nobody else holds. EQUAL: the same items as each other, all as popular as this one. POPULAR: items
+    so popular that others have already seen to them.
+    """
+
+    RARE = "rare"
+    EQUAL = "equal"
+    POPULAR = "popular"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -252,3 +273,196 @@ def _sips_round(threshold: float, stddev: float, size: int, algorithm: DpSips, c
         return np.where(keepers > 0.0, gaussian_chances(keepers / math.sqrt(drawn), threshold, stddev), 0.0)
 
     return float(_mixed(chances, np.array([count]), drawn / size)[0])
+
+
+# --- Funnel: the item's own score is simulated through the rounds, many times at once; seeded and public ----------
+
+
+@functools.lru_cache(maxsize=4096)
+def funnel_chances(plan: Plan, algorithm: Funnel, size: int, company: Company, keepers: float) -> float:
+    """Return the chance that an item is released which `keepers` people keep, each with size - 1 other items."""
+    if size == 1 or company is Company.POPULAR:
+        return _alone(plan, algorithm, keepers)
+    match company:
+        case Company.EQUAL:
+            return _among_equals(plan, algorithm, size, keepers)
+        case Company.RARE:
+            return _among_rare(plan, algorithm, size, keepers)
+        case _:
+            assert_never(company)
+
+
+@functools.lru_cache(maxsize=8)
+def _spread_normals(rounds: int, trials: int) -> Float64s:
+    """Return points spread evenly under a normal distribution of this many dimensions: float64[rounds, trials].
+
+    An additive recurrence by powers of the generalised golden ratio, the root of x^(d+1) = x + 1 (Roberts 2018): far
+    more even than random points, so that few of them are enough.
+    """
+    ratio = 1.5
+    for _ in range(60):
+        ratio = (1.0 + ratio) ** (1.0 / (rounds + 1))
+    steps = np.arange(1, trials + 1)
+    inverse = NormalDist().inv_cdf
+    even = [(0.5 + steps * ratio ** -(at + 1)) % 1.0 for at in range(rounds)]
+    return np.array([[inverse(float(min(max(u, 1e-9), 1.0 - 1e-9))) for u in row] for row in even])
+
+
+@functools.lru_cache(maxsize=4)
+def _normals(*shape: int) -> Float64s:
+    """Return the same standard normals in every call, so that curves are smooth: float64[shape]."""
+    generator = np.random.default_rng(20)  # noqa: TID251 - a public model, seeded, far from any release
+    return generator.standard_normal(shape)
+
+
+def _rounds(plan: Plan, algorithm: Funnel) -> list[tuple[Round, Callable[[Float64s], Float64s]]]:
+    """Return each round with the targets that it has for scores."""
+    cutoffs = algorithm.cutoffs(plan.scale, plan.threshold)
+
+    def targets(cutoff: float, aim: float, scores: Float64s) -> Float64s:
+        return np.where(scores > plan.threshold, 0.0, np.maximum(0.0, cutoff - scores) * aim)
+
+    aimed = (functools.partial(targets, cutoff, aim) for cutoff, aim in zip(cutoffs, algorithm.aims, strict=True))
+    return list(zip(plan.rounds, aimed, strict=True))
+
+
+def _advance(plan: Plan, one: Round, scores: Float64s, alive: Bools, gains: Float64s) -> None:
+    """Add what a round brings, noise included; drop what is not above the line. What has passed stays as it is."""
+    scores += np.where(scores > plan.threshold, 0.0, gains)
+    alive &= scores > one.threshold
+
+
+def _alone(plan: Plan, algorithm: Funnel, keepers: float) -> float:
+    """The item gets each holder's whole budget, up to its target."""
+    noise = _spread_normals(len(plan.rounds), TRIALS)
+    scores, alive = np.zeros(TRIALS), np.ones(TRIALS, np.bool_)
+    for number, (one, targets_of) in enumerate(_rounds(plan, algorithm)):
+        weights = np.minimum(targets_of(scores), keepers * one.budget)
+        _advance(plan, one, scores, alive, one.budget * (weights + one.stddev * noise[number]))
+    return float(alive.mean())
+
+
+def _among_equals(plan: Plan, algorithm: Funnel, size: int, keepers: float) -> float:
+    """All holders hold the same items: each step goes in the same direction, so n users take n steps at once."""
+    trials = max(400, 2 * TRIALS // size)
+    noise = _normals(len(plan.rounds), trials, size)
+    scores, alive = np.zeros((trials, size)), np.ones((trials, size), np.bool_)
+    for number, (one, targets_of) in enumerate(_rounds(plan, algorithm)):
+        targets = np.where(alive, targets_of(scores), 0.0)
+        length = np.sqrt((targets * targets).sum(axis=1, keepdims=True))
+        weights = targets * np.minimum(1.0, keepers * one.budget / np.maximum(length, 1e-300))
+        _advance(plan, one, scores, alive, one.budget * (weights + one.stddev * noise[number]))
+    return float(alive.mean())
+
+
+def _among_rare(plan: Plan, algorithm: Funnel, size: int, keepers: float) -> float:
+    """Each holder's other items are touched by that holder only; a crowd of such holders is simulated along.
+
+    What a rare item gets depends a little on the common item's gap: its mean over the trials and the round is used.
+    """
+    trials = TRIALS // 5
+    steps = min(math.ceil(keepers), MOST_STEPS)
+    users = keepers / steps  # subtle: more users than steps take them in groups, which act as one longer step
+    crowd = min(16 * CROWD, max(CROWD, CROWD_ITEMS // (size - 1)))
+    noise, rare_noise = _spread_normals(len(plan.rounds), trials), _normals(len(plan.rounds), crowd, size - 1)
+    scores, alive = np.zeros(trials), np.ones(trials, np.bool_)
+    rare, rare_alive = np.zeros((crowd, size - 1)), np.ones((crowd, size - 1), np.bool_)
+    seats = np.arange(trials) * 37
+    for number, (one, targets_of) in enumerate(_rounds(plan, algorithm)):
+        targets = targets_of(scores)
+        rare_targets = np.where(rare_alive, targets_of(rare), 0.0)
+        rivals = (rare_targets * rare_targets).sum(axis=1)
+        gaps = targets.copy()
+        for step in range(steps):
+            length = np.sqrt(gaps * gaps + rivals[(seats + step) % crowd])
+            gaps -= gaps * np.minimum(1.0, users * one.budget / np.maximum(length, one.budget))
+        typical = float((targets + gaps)[alive].mean()) / 2.0 if alive.any() else 0.0
+        _advance(plan, one, scores, alive, one.budget * (targets - gaps + one.stddev * noise[number]))
+        length = np.sqrt(typical * typical + rivals)[:, None]
+        given = rare_targets * (one.budget / np.maximum(length, one.budget))
+        _advance(plan, one, rare, rare_alive, one.budget * (given + one.stddev * rare_noise[number]))
+    return float(alive.mean())
+
+
+# --- how many people must have an item ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Needed:
+    """About how many people must hold an item, each of whom holds `items_each` items, the others being rare.
+
+    even, likely: for a chance of 50 % and 90 % that it comes out; None where no number of people is enough.
+    """
+
+    items_each: int
+    even: int | None
+    likely: int | None
+
+    def to_dict(self) -> dict[str, int | None]:
+        """Return the numbers as plain values, for JSON."""
+        return {"items_each": self.items_each, "chance_50": self.even, "chance_90": self.likely}
+
+    def texts(self) -> tuple[str, str, str]:
+        """Return the numbers as texts, for a table under HEAD."""
+        return (f"{self.items_each:,}", _people(self.even), _people(self.likely))
+
+
+def find_needed(plan: Plan | MenuPlan | NgramPlan, set_sizes: Sequence[int] = SET_SIZES) -> tuple[Needed, ...]:
+    """Return how many people must hold an item; of n-grams, a single token; of a menu, by its usual plan.
+
+    Guarantees: it depends on the plan alone, and so on nobody's data.
+    """
+    opening = plan.first if isinstance(plan, NgramPlan) else plan.usual if isinstance(plan, MenuPlan) else plan
+    found = []
+    for size in set_sizes:
+        most = saturation(opening, set_size=size, company=Company.RARE)
+        grid = holders_between(1, max(10, most))
+        curve = release_curve(opening, set_size=size, company=Company.RARE, holders=grid)
+        found.append(Needed(size, curve.holders_for(EVEN), curve.holders_for(LIKELY)))
+    return tuple(found)
+
+
+def least_holders(plan: Plan | NgramPlan) -> tuple[int, int]:
+    """Return how few people an item can have that comes out: with a chance of 2.5 %, and of 0.1 %.
+
+    They have no other item, so each gives all of their weight to this one: people with more items must be more. Of
+    n-grams these are the numbers for single tokens.
+
+    Guarantees: it depends on the plan alone, and so on nobody's data.
+    """
+    opening = plan.first if isinstance(plan, NgramPlan) else plan
+    return _fewest_holders(opening, SELDOM), _fewest_holders(opening, HARDLY_EVER)
+
+
+@functools.lru_cache(maxsize=64)
+def _fewest_holders(plan: Plan, chance: float) -> int:
+    """Return the smallest number of people whose only item comes out with this chance; 1 where no number is enough."""
+
+    def is_enough(people: int) -> bool:
+        curve = release_curve(plan, set_size=1, company=Company.RARE, holders=np.array([people]))
+        return float(curve.chances[0]) >= chance
+
+    low, high = 0, 1
+    while not is_enough(high):
+        low, high = high, 2 * high
+        if high > MOST_HOLDERS:
+            return 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if is_enough(middle) else (middle, high)
+    return high
+
+
+def needed_sentence(plan: Plan | NgramPlan) -> str:
+    """Say in one sentence what an item needs, where few came out."""
+    alone, ten, hundred = (_people(one.even) for one in find_needed(plan))
+    what = "a single word" if isinstance(plan, NgramPlan) else "an item"
+    return (
+        f"At this budget {what} comes out with an even chance when about {alone} people hold it who hold nothing else, "
+        f"or {ten} who hold ten each, or {hundred} who hold a hundred. What fewer people hold mostly stays out, by "
+        "design."
+    )
+
+
+def _people(count: int | None) -> str:
+    return f"more than {MOST_HOLDERS:,}" if count is None else f"{count:,}"
