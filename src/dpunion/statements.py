@@ -74,28 +74,29 @@ def how_the_bound_was_chosen(look: LookPlan) -> str:
 
 
 def how_people_were_counted(plan: CountsPlan, totals: Totals | None) -> list[str]:
-    """Say in plain words what the numbers beside the items are."""
+    """Say in plain words what the numbers of people are."""
     lines = [
-        "Beside each item stands an estimate of how many people hold it. The numbers are noisy: "
-        f"{100 * plan.share:.3g} % of the budget was spent on them, and about {round(100 * LEVEL)} of 100 intervals "
-        "(low to high) hold the true number. The guarantee above covers list and numbers together."
+        f"Each item has an estimate of how many people have it. The estimates are noisy: {100 * plan.share:.3g} % of "
+        f"the budget paid for them, and at least {round(100 * LEVEL)} of 100 intervals (low to high) contain the true "
+        "number. The guarantee above covers list and numbers together."
     ]
     if totals is not None:
         lines.append(
-            f"About {totals.everybody} people hold anything, and {totals.others} something that is not listed."
+            f"About {totals.everybody} people have at least one item; about {totals.others} of them have an item that "
+            "is not on the list."
         )
         lines += who_was_cut(totals)
     return lines
 
 
 def who_was_cut(totals: Totals) -> list[str]:
-    """Say in plain words whether people were cut, and what that did to the numbers."""
+    """Say in plain words whether people were counted with less than full weight, and what that did to the numbers."""
     if not totals.cut > 0.0:
         return []
     return [
-        f"People with very many listed items, about {100 * totals.cut:.2g} % of all, did not count in full for each of "
-        f"them. The numbers of rare items were raised for that, at most {totals.corrected:.2f} times; items that "
-        "mostly such people hold may still be too low, and others too high, and their intervals miss more often."
+        f"About {100 * totals.cut:.2g} % of people have so many listed items that they were counted with less than "
+        f"full weight. Counts were scaled up to make up for part of it (at most {totals.corrected:.2f} times), and the "
+        "upper ends of the intervals allow for more: items that mostly such people have may still be too low."
     ]
 
 
@@ -118,7 +119,7 @@ def expected_precision(plan: CountsPlan) -> list[str]:
     head = ("the item", *(f"{ratio:,}" for ratio in PLANNED_RATIOS))
     return [
         f"Counts take {100 * plan.share:.3g} % of the budget. Expect these intervals around numbers of people:",
-        "  people who hold      people in all, for each listed item",
+        "  people who have      people in all, for each listed item",
         *(f"  {first:>15}" + "".join(f"{text:>13}" for text in more) for first, *more in (head, *rows)),
         how_precise(plan),
     ]
@@ -127,6 +128,6 @@ def expected_precision(plan: CountsPlan) -> list[str]:
 def how_precise(plan: CountsPlan) -> str:
     """Say what the expected intervals mean, and how well the number of all people will be known."""
     return (
-        f"About {round(100 * LEVEL)} of 100 intervals hold the true number, where few people hold very much. The "
-        f"number of all people will be right to ± {plan.total_width:,.0f}."
+        f"At least {round(100 * LEVEL)} of 100 intervals contain the true number. They are wider upward where people "
+        f"have very many items. The number of all people will be right to ± {plan.total_width:,.0f}."
     )

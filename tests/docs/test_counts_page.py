@@ -6,7 +6,8 @@ import pytest
 from doc_examples import ROOT
 
 import dpunion
-from dpunion.counting.estimates import DOUBT_SHOWN
+from dpunion.chances import least_holders
+from dpunion.counting import estimates
 from dpunion.counts import LEVEL, MOST_COUNTED, PARTS, USED
 
 PAGE = (ROOT / "docs" / "counts.md").read_text("utf-8")
@@ -59,6 +60,16 @@ def test_the_table_of_shares_is_what_plans_say():
 def test_constants_are_those_of_the_code():
     assert f"{MOST_COUNTED:,} items of each person" in PAGE
     assert "({}, {} and {} %)".format(*(round(100 * part) for part in PARTS)) in PAGE
-    assert f"about {round(100 * LEVEL)} of 100 such intervals" in PAGE
-    assert ("two\nfifths" in PAGE, "wrong by half of what it adds" in PAGE) == (USED == 0.4, DOUBT_SHOWN == 0.5)
+    assert f"at least {round(100 * LEVEL)} of 100 such intervals" in PAGE
+    assert ("two\nfifths" in PAGE) == (USED == 0.4)
     assert f"| {dpunion.Counts().share} |" in PAGE
+    assert f"by a factor of at most {estimates.MOST_RAISED}" in PAGE
+    assert f"by at most {estimates.MOVED} of their" in PAGE
+    assert ("half of the expected loss back" in PAGE) == (estimates.PUT_BACK == 0.5)
+    assert ("twice the expected loss in `high`" in PAGE) == (estimates.DOUBT == 2.0)
+    assert ("falls by four each time" in PAGE) == (estimates.TAIL == 2.0)
+
+
+def test_the_least_numbers_are_those_of_the_plan():
+    people, low = least_holders(dpunion.plan(epsilon=1.0, delta=1e-6, counts=True).usual)
+    assert f"(at (1, 1e-6) about {people} people) and of 0.1 % ({low})" in " ".join(PAGE.split())

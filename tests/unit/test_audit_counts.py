@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from dpunion import counting as people_counting
 from dpunion.algorithms import CountGaussian, CountLaplace, DpSips, Funnel, PolicyGaussian, WeightedGaussian
 from dpunion.audit import counting, exact, invariants, mistakes, mutants, noise
 from dpunion.audit.counting import Contrast, counted_pairs, lines_between, whole_pairs, with_counts
@@ -14,7 +15,6 @@ from dpunion.audit.reach import STEPS
 from dpunion.audit.runs import System, repeatable_keys
 from dpunion.budget import Budget
 from dpunion.calibration.gaussian import gaussian_stddev
-from dpunion.counting import counted
 from dpunion.counting.steps import FineStep, RoughStep
 from dpunion.counts import Counts
 from dpunion.errors import BadParameter, InternalError
@@ -151,7 +151,8 @@ def test_audits_of_counts_refuse_what_cannot_be_counted():
 def test_a_release_takes_each_step_once_with_its_own_noise():
     seen = noise.see_steps(Budget(1.0, 1e-6), test_key=4)
     assert [number for number, _ in seen.drawn] == sorted(STEPS)
-    assert [len(draws) for _, draws in seen.drawn] == [noise.LISTED, 576, noise.LISTED]
+    assert [len(draws) for _, draws in seen.drawn][::2] == [noise.LISTED, noise.LISTED]
+    assert 10 < len(seen.drawn[1][1]) < 30
     assert noise.wrong_noise(seen.drawn) is None
 
 
@@ -177,7 +178,7 @@ def test_true_counts_asked_for_besides_are_seen(monkeypatch):
         measure(RoughStep(len(floors.people)), 1e-6)
         return mistakes.COUNT_PEOPLE(plan, floors, measure, parts)
 
-    monkeypatch.setattr(counting, "count_people", besides)
+    monkeypatch.setattr(people_counting, "count_people", besides)
     assert "4 times" in invariants.CHECKS["counts take noise"](System(), WeightedGaussian(), BUDGET, 0)
 
 

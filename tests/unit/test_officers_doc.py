@@ -9,9 +9,9 @@ import pytest
 
 import dpunion
 from dpunion.budget import Budget, chance_in_words, permitted, sureness_in_words
+from dpunion.chances import MOST_HOLDERS, Company, holders_between, release_curve
 from dpunion.ledger import Amounts, Composition
 from dpunion.ledger.accounts import account_caps, charge_for_plan
-from dpunion.chances import MOST_HOLDERS, Company, holders_between, release_curve
 
 DOCS = Path(__file__).parents[2] / "docs"
 TEXT = (DOCS / "privacy-officers.md").read_text("utf-8")

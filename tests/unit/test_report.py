@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 import dpunion
 from dpunion.algorithms import ALGORITHMS, algorithm_named
 from dpunion.budget import Budget, guarantee
+from dpunion.chances import MOST_HOLDERS, Company, Curve, holders_between, release_curve, saturation
 from dpunion.counts import Counted, Estimate, Totals
 from dpunion.formats import is_utf8
 from dpunion.keys import join_key
@@ -38,7 +39,6 @@ from dpunion.report import (
     write_page,
 )
 from dpunion.report import charts as charts_module
-from dpunion.chances import MOST_HOLDERS, Company, Curve, holders_between, release_curve, saturation
 from dpunion.report.pages import FIRST_ROWS, behind, embedded
 from dpunion.report.tables import number, percent
 from dpunion.statements import NOT_PRIVATE
@@ -242,7 +242,7 @@ def test_the_page_of_a_release_with_counts(counted):
     assert "people in all, about 12,345 12,061 to 12,629 with something not listed 6,789 6,505 to 7,073" in words
     assert "anything 12,345 12,061 12,629 something else 6,789 6,505 7,073" in words
     assert "item people low high pear 2,000 1,800 2,200 <b>plum</b> 700 630 770 apple 50 45 55" in words
-    assert "about 3.4 % of all, did not count in full" in words
+    assert "About 3.4 % of people have so many listed items" in words
     assert "at most 1.21 times" in words
     assert "1 2,000 (1,800 to 2,200) 2 700 (630 to 770) 3 50 (45 to 55)" in words
     assert "round 1 90 % counts 10 %" in words
@@ -257,7 +257,7 @@ def test_the_page_of_a_release_with_counts(counted):
 def test_nobody_is_said_to_be_cut_where_nobody_was():
     totals = Totals(Estimate(9, 1, 20), Estimate(0, 0, 11), 0.0, 1.0)
     words = Reader(release_page(counted_release(("apple",), (5,), totals=totals))).words()
-    assert "did not count in full" not in words
+    assert "so many listed items" not in words
     assert "people in all, about 9 1 to 20" in words
     assert "People by rank" not in words  # of one item there is no line
 

@@ -35,7 +35,7 @@ from dpunion.composing import plan_with_counts
 from dpunion.contributions import Float64s, Int64s
 from dpunion.counting import steps
 from dpunion.counting.holdings import Holdings, digests_of, holdings_of, number_items
-from dpunion.counting.steps import ONE, FineStep, MarksStep, RoughStep, Step
+from dpunion.counting.steps import BURDEN, ONE, FineStep, MarksStep, RoughStep, Step
 from dpunion.counts import MOST_COUNTED, Counts
 from dpunion.errors import InternalError
 from dpunion.plans import Plan, plan_release
@@ -79,8 +79,12 @@ def holdings_in(users: Sequence[User], listed: Sequence[int], plan: Plan, key: R
 
 
 def worst_steps(listed: int) -> list[Step]:
-    """Return the three steps with the public numbers that show one person best: all of a person at one mark."""
-    return [RoughStep(listed), MarksStep(np.ones(listed, np.int64)), FineStep(np.full(listed, ONE))]
+    """Return the three steps with the public numbers that show one person best.
+
+    At the marks a person shows best who is at one alone: one of the first items outweighs all later ones.
+    """
+    burdens = BURDEN >> np.minimum(np.arange(listed) * 17, 40)
+    return [RoughStep(listed), MarksStep(burdens), FineStep(np.full(listed, ONE))]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

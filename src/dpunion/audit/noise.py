@@ -24,8 +24,10 @@ from dpunion.pipeline import release
 from dpunion.requests import Known
 
 LISTED = 20_000
-# A verdict that is wrong is off by more than so many standard deviations: a chance below 1e-8.
-FAR = 6.0
+# A wrong verdict has a chance below 1e-8: sums of squares by the bound of Laurent and Massart (2000, Lemma 1), where a
+# chance is e^-SELDOM; correlations by this many standard deviations, where there are enough draws for a normal law.
+SELDOM, FAR = 18.5, 6.0
+ENOUGH = 1_000
 
 
 @dataclass(slots=True)
@@ -72,12 +74,17 @@ def see_steps(budget: Budget, listed: int = LISTED, test_key: int | None = None)
 
 def far_variance(draws: Float64s) -> str | None:
     """Say when the draws are not those of standard normals: the sum of their squares is chi-squared."""
-    excess = (float(draws @ draws) / len(draws) - 1.0) / math.sqrt(2.0 / len(draws))
-    return f"the noise is {math.sqrt(draws @ draws / len(draws)):.3f} of the planned" if abs(excess) > FAR else None
+    total, count = float(draws @ draws), len(draws)
+    slack = 2.0 * math.sqrt(count * SELDOM)
+    if count - slack <= total <= count + slack + 2.0 * SELDOM:
+        return None
+    return f"the noise is {math.sqrt(total / count):.3f} of the planned"
 
 
 def far_correlation(one: Float64s, other: Float64s) -> str | None:
-    """Say when two rows of draws go together."""
+    """Say when two rows of draws go together; of the few draws at marks that is not judged."""
+    if len(one) < ENOUGH:
+        return None
     together = float(one @ other) / math.sqrt(len(one))
     return f"draws go together, by {together:.0f} standard deviations" if abs(together) > FAR else None
 

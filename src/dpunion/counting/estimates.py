@@ -181,8 +181,17 @@ def choose_allowance(popularity: Popularity, step: MarksStep, people: Float64s, 
     chosen = float(allowances[best])
     if chosen <= SURE * sure:
         return nobody_cut
-    cut = float(people[marks > ROOM / chosen].sum() / people.sum())
-    return Allowance(weights_at(chosen, burdens), lost[best][levels.of], cut)
+    return Allowance(weights_at(chosen, burdens), lost[best][levels.of], part_above(ROOM / chosen, marks, people))
+
+
+def part_above(burden: float, marks: Float64s, people: Float64s) -> float:
+    """Return about the part of people with a larger burden than this; marks, people: float64[marks].
+
+    Somebody half way between two marks is at both, so those at a mark or above begin half way below it.
+    """
+    above = np.append(np.cumsum(people[::-1])[::-1], 0.0) / people.sum()
+    between = np.concatenate([marks[:1], 0.5 * (marks[:-1] + marks[1:]), marks[-1:]])
+    return float(np.interp(burden, between, above))
 
 
 def weights_at(allowance: float, burdens: Float64s) -> Int64s:

@@ -11,10 +11,10 @@ import pytest
 from typer.testing import CliRunner
 
 import dpunion
+from dpunion.chances import find_needed, needed_sentence
 from dpunion.cli import app
 from dpunion.cli.terminal import WIDEST_TEXT, table_lines, width_of
 from dpunion.releases import Release, with_items
-from dpunion.chances import find_needed, needed_sentence
 
 BUDGET = ("-e", "2", "-d", "1e-4")
 SURE = ("--cutoff-margin", "10")
