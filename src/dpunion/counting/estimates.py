@@ -20,7 +20,7 @@ ROOM = 1.0 - 2.0 * TOTALS
 # `dpunion lab worlds` judges these constants on random data; docs/guarantees-counts.md, section 5, says what decided
 # each of them.
 LEAST_SUM = 1.4  # rough sums below this many of their stddevs all get the same burden
-SEEN = 3.0  # the number of people at a mark or above is read when it is this many of its stddevs
+SEEN = 4.5  # the number of people at a mark or above is read when it is this many of its stddevs
 TAIL = 2.0  # above the last mark that is read, the number of people is assumed to fall by 2^TAIL with each octave
 CAUTION = 1.5  # in choosing the allowance, a part that is lost weighs this many times as much as the same noise
 SURE = 2.0  # weights that cut nobody are taken where the best allowance is at most this many times theirs

@@ -18,9 +18,10 @@ from dpunion.statements import how_precise, who_was_cut
 RANKS_PER_DECADE = 12
 TOKENS = "tokens"
 MEANING = (
-    "Each number is an estimate of how many people hold the item: the true number with random noise that protects "
-    "everybody in the data. It is a whole number, never below 1. About "
-    f"{round(100 * LEVEL)} of 100 intervals, from low to high, hold the true number."
+    "Each number is an estimate of how many people have the item: the true number with random noise that protects "
+    "everybody in the data. It is never shown below the number of people with which an item begins to come out. At "
+    f"least {round(100 * LEVEL)} of 100 intervals, from low to high, contain the true number; the upper end is the "
+    "wide one."
 )
 ORDER = (
     "Each point stands for the items around its rank: the middle of their estimates, and the middle of their intervals "
@@ -34,7 +35,7 @@ def count_facts(totals: Totals | None) -> tuple[Fact, ...]:
         return ()
     return (
         Fact("people in all, about", number(totals.everybody.people), _between(totals.everybody)),
-        Fact("with something not listed", number(totals.others.people), _between(totals.others)),
+        Fact("with an item not listed", number(totals.others.people), _between(totals.others)),
     )
 
 
@@ -62,9 +63,9 @@ def popularity_section(release: Release) -> tuple[Section, ...]:
 
 def totals_table(totals: Totals) -> Table:
     """Return the numbers of all people together."""
-    rows = {"anything": totals.everybody, "something else": totals.others}
+    rows = {"any item": totals.everybody, "an item that is not listed": totals.others}
     table = tuple((what, one.people, one.low, one.high) for what, one in rows.items())
-    return Table("All people together", ("people who hold", *COUNTED), table)
+    return Table("All people together", ("people who have", *COUNTED), table)
 
 
 def rank_chart(release: Release) -> Chart:
@@ -108,10 +109,10 @@ def precision_section(plan: CountsPlan) -> Section:
         (people, *(f"± {number(round(plan.half_width(people, ratio)))}" for ratio in PLANNED_RATIOS))
         for people in PLANNED_SIZES
     )
-    columns = ("held by", *(f"{ratio} people per item" for ratio in PLANNED_RATIOS))
+    columns = ("people with the item", *(f"{ratio} people per item" for ratio in PLANNED_RATIOS))
     text = (
         f"Counts take {percent(plan.share)} of the budget. How precise they are depends on how many people there are "
-        "for each listed item: a person's part is bounded, and shared by all that the person holds."
+        "for each listed item: a person's influence is bounded, and divided among all the items of the person."
     )
     parts = (Table("Intervals to expect", columns, rows),)
     return Section("How precise the counts will be", (text, how_precise(plan)), parts)
