@@ -59,6 +59,7 @@ SHORTER = {
     "dpunion lab compare": "--trials 1 --jobs 1",
     "dpunion lab reproduce": "--users 300 --trials 1 --jobs 1",
     "dpunion lab generate": "--users 300",
+    "dpunion lab worlds": "--count 2",
 }
 # Commands that end with another exit code than 0, and say so in the text around them.
 EXIT_CODES = {"dpunion audit policy greedy": 5}

@@ -7,6 +7,7 @@ from dpunion.cli.commands import as_ours, new_app
 from dpunion.cli.helping import Commands
 from dpunion.cli.lab import lab_app
 from dpunion.cli.lab_reach import REACH_HELP, ROUNDS_HELP, reach_command, rounds_command
+from dpunion.cli.lab_worlds import WORLDS_HELP, worlds_command
 from dpunion.cli.ledger import ledger_app
 from dpunion.cli.planning import PLAN_HELP, plan_command
 from dpunion.cli.releasing import NGRAMS_HELP, RELEASE_HELP, demo_command, ngrams_command, release_command
@@ -23,6 +24,7 @@ app.add_typer(ledger_app, name="ledger", cls=Commands)
 app.add_typer(audit_app, name="audit", cls=Commands)
 lab_app.command("reach", help=REACH_HELP)(reach_command)
 lab_app.command("rounds", help=ROUNDS_HELP)(rounds_command)
+lab_app.command("worlds", help=WORLDS_HELP)(worlds_command)
 app.add_typer(lab_app, name="lab", cls=Commands)
 app.command("demo")(demo_command)
 app.command("sample", help=SAMPLE_HELP)(sample_command)

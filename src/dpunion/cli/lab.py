@@ -291,8 +291,13 @@ def refuse_ledger(ledger: str | None) -> None:
 
 
 @contextlib.contextmanager
-def study(journal: Path | None) -> Iterator[Callable[[str, float | None], None]]:
-    """Show progress on stderr, as lines where there is no terminal; an interruption says what is kept."""
+def study(
+    journal: Path | None, remedy: str = "name a place with --out to go on later."
+) -> Iterator[Callable[[str, float | None], None]]:
+    """Show progress on stderr, as lines where there is no terminal; an interruption says what is kept.
+
+    remedy: what to do after an interruption where there is no journal.
+    """
     last = [time.monotonic()]
     try:
         with progress_bar() as show:
@@ -306,7 +311,7 @@ def study(journal: Path | None) -> Iterator[Callable[[str, float | None], None]]
 
             yield tell
     except KeyboardInterrupt:
-        kept = "Nothing was kept: name a place with --out to go on later."
+        kept = f"Nothing was kept: {remedy}"
         if journal is not None:
             kept = f"Finished trials are in {journal}; the same command runs the others."
         fail("Interrupted.", kept, INTERRUPTED)

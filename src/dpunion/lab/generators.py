@@ -90,14 +90,14 @@ class AskRedditLike(Generated):
         ranks = np.arange(1, self.items + 1)
         head, tail = 1.0 / ranks**self.exponent, (ranks / self.knee) ** -1.75 / self.knee**self.exponent
         density = np.where(ranks < self.knee, head, tail)
-        cumulative = _cumulative(density)
+        cumulative = cumulate_odds(density)
         for first in range(0, self.users, USERS_PER_CHUNK):
             count = min(USERS_PER_CHUNK, self.users - first)
             sizes = np.clip(np.rint(np.exp(generator.normal(2.94, 1.2, count))), 1, 2000).astype(np.int64)
             # Drawing 2.2 size + 5 tokens and keeping the first `size` distinct ones is close enough to drawing on.
             draws = (2.2 * sizes + 5).astype(np.int64)
             owner = np.repeat(np.arange(count), draws)
-            token = _drawn(cumulative, generator.random(len(owner)))
+            token = ranks_at(cumulative, generator.random(len(owner)))
             owner, token = _first_distinct(owner, token, sizes)
             yield owner + first, token
 
@@ -130,7 +130,7 @@ class AskRedditFitted(Generated):
         sizes = sizes_of(self.users, generator.permutation(self.users))
         bands = band_of(sizes)
         odds = self.shape.band_odds(np.arange(1.0, RANKS + 1.0))
-        cumulative = [_cumulative(row) for row in odds]
+        cumulative = [cumulate_odds(row) for row in odds]
         del odds
         there = np.unique(sizes)
         # Some more than are expected to be needed: that somebody's set stays smaller is very rare.
@@ -144,17 +144,18 @@ class AskRedditFitted(Generated):
             chance, band = generator.random(len(owner)), bands[first + owner]
             for at in range(BANDS):
                 place = np.flatnonzero(band == at)
-                token[place] = _drawn(cumulative[at], chance[place])
+                token[place] = ranks_at(cumulative[at], chance[place])
             owner, token = _first_distinct(owner, token, mine)
             yield owner + first, token
 
 
-def _cumulative(odds: Float64s) -> Float64s:
+def cumulate_odds(odds: Float64s) -> Float64s:
+    """Return the chance of each rank or a lower one: float64[ranks], ending at 1."""
     cumulative = np.cumsum(odds)
     return np.asarray(cumulative / cumulative[-1])
 
 
-def _drawn(cumulative: Float64s, chances: Float64s) -> Int64s:
+def ranks_at(cumulative: Float64s, chances: Float64s) -> Int64s:
     """Return the ranks on which chances fall."""
     return np.asarray(np.searchsorted(cumulative, chances, side="right") + 1, dtype=np.int64)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from dpunion.contributions import Int64s
 from dpunion.counting.looking import look_at_sizes, set_sizes
 from dpunion.engines.local.rounds import run_rounds
 from dpunion.lab.data import LabData
@@ -30,5 +31,10 @@ def run_look(data: LabData, menu: MenuPlan, number: int) -> Looked:
 
 def run_fixed(data: LabData, plan: Plan, number: int) -> int:
     """Select by a plan, under the key of this trial; return how many items came out."""
+    return len(select_fixed(data, plan, number))
+
+
+def select_fixed(data: LabData, plan: Plan, number: int) -> Int64s:
+    """Select by a plan, under the key of this trial; return the numbers of the items."""
     sets = bound_again(data.everything, plan.algorithm.bounding, trial_key(number))
-    return len(run_rounds(mechanism_for(plan), sets, trial_key(number), threads=1))
+    return run_rounds(mechanism_for(plan), sets, trial_key(number), threads=1)

@@ -28,10 +28,11 @@ def refuse_replacing(targets: list[Path], source: Any) -> None:
 
 def check_results(path: str | os.PathLike[str], *, overwrite: bool) -> Path:
     """Refuse early a place where results cannot be written."""
-    return _check_place(Path(path), "results", SUFFIXES, overwrite=overwrite)
+    return check_results_file(Path(path), "results", SUFFIXES, overwrite=overwrite)
 
 
-def _check_place(target: Path, what: str, suffixes: tuple[str, ...], *, overwrite: bool) -> Path:
+def check_results_file(target: Path, what: str, suffixes: tuple[str, ...], *, overwrite: bool) -> Path:
+    """Refuse early a file that cannot be written, or whose suffix is none of these."""
     check_suffix(f"The suffix of {what}", target, suffixes, f"Name the file for example {what}{suffixes[0]}.")
     check_place(target, overwrite=overwrite)
     return target
@@ -68,7 +69,7 @@ def write_generated(path: str | os.PathLike[str], generator: Generated, *, overw
 
     check_whole("generated data", "users", generator.users, 1, MOST_USERS)
     check_whole("generated data", "seed", generator.seed, 0, 2**63 - 1)
-    target = _check_place(Path(path), "data", DATA_SUFFIXES, overwrite=overwrite)
+    target = check_results_file(Path(path), "data", DATA_SUFFIXES, overwrite=overwrite)
     reader = generator.reader()
     stamp = {"dpunion": "generated data, nobody's", "users": str(generator.users), "seed": str(generator.seed)}
     with atomic_file(target, overwrite=overwrite) as file:
