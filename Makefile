@@ -107,10 +107,10 @@ $(VENV)/.run: pyproject.toml | $(VENV)/bin/python
 	@echo "Installing dpunion into $(VENV) ..."
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable . && touch $@
 
-$(VENV)/.dev: pyproject.toml | $(VENV)/bin/python
+$(VENV)/.dev: pyproject.toml lab/pyproject.toml | $(VENV)/bin/python
 	@echo "Installing dpunion and its test tools into $(VENV) ..."
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[dev]" && touch $@ $(VENV)/.run
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[dev]" --editable ./lab && touch $@ $(VENV)/.run
 
-$(VENV)/.docs: pyproject.toml | $(VENV)/bin/python
+$(VENV)/.docs: pyproject.toml lab/pyproject.toml | $(VENV)/bin/python
 	@echo "Installing dpunion and what the documentation needs into $(VENV) ..."
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[docs]" && touch $@ $(VENV)/.run
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[docs]" --editable ./lab && touch $@ $(VENV)/.run

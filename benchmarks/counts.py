@@ -38,12 +38,12 @@ from dpunion.counting.holdings import UNLISTED, Holdings, holdings_of
 from dpunion.counting.steps import FineStep, Step, add_noise
 from dpunion.counts import Counted, Counts, CountsPlan, Estimate
 from dpunion.engines.local.engine import texts_of
-from dpunion.lab.data import LabData, load
-from dpunion.lab.generators import AskRedditLike
 from dpunion.plans import Plan
 from dpunion.randomness import RunKey
 from dpunion.releases import Release
 from dpunion.sets.grouping import bound_further
+from dpunion_lab.data import LabData, load
+from dpunion_lab.generators import AskRedditLike
 
 NOT_PRIVATE = (
     "NOT PRIVATE: a study, not a release. Estimates are compared with the true numbers of people, which say what they "

@@ -18,13 +18,13 @@ from pathlib import Path
 from dpunion.algorithms import Funnel, PolicyLaplace
 from dpunion.budget import Budget
 from dpunion.engines.local.rounds import run_rounds
-from dpunion.lab.data import LabData, load
-from dpunion.lab.figures import NOT_PRIVATE
 from dpunion.mechanisms import Mechanism, mechanism_for
 from dpunion.plans import Plan, plan_release
 from dpunion.randomness import RunKey
 from dpunion.samples import debian_depends
 from dpunion.sets.grouping import bound_again
+from dpunion_lab.data import LabData, load
+from dpunion_lab.figures import NOT_PRIVATE
 
 BUDGETS = (Budget(3.0, math.exp(-10)), Budget(1.0, 1e-5))
 KEYS = range(1, 4)

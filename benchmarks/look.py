@@ -24,12 +24,12 @@ from release_sizes import BUDGETS, data_sets
 from dpunion.algorithms import Funnel
 from dpunion.budget import Budget
 from dpunion.composing import compose, plan_first
-from dpunion.lab.data import load
-from dpunion.lab.figures import NOT_PRIVATE
-from dpunion.lab.looking import run_fixed, run_look
 from dpunion.looks import MENU
 from dpunion.menus import plan_menu
 from dpunion.plans import Plan, plan_release
+from dpunion_lab.data import load
+from dpunion_lab.figures import NOT_PRIVATE
+from dpunion_lab.looking import run_fixed, run_look
 
 
 def share_out(shape: Funnel, budget: Budget) -> Plan:

@@ -26,13 +26,13 @@ from dpunion.budget import Budget
 from dpunion.calibration.missing import missing_chance
 from dpunion.contributions import Contributions, ItemTable, offsets_of
 from dpunion.engines.local.rounds import run_rounds
-from dpunion.lab.data import LabData, load
-from dpunion.lab.figures import NOT_PRIVATE
-from dpunion.lab.generators import AskRedditLike
 from dpunion.mechanisms import mechanism_for
 from dpunion.plans import Plan, plan_release
 from dpunion.randomness import RunKey
 from dpunion.sets.grouping import bound_again
+from dpunion_lab.data import LabData, load
+from dpunion_lab.figures import NOT_PRIVATE
+from dpunion_lab.generators import AskRedditLike
 
 BUDGETS = (Budget(3.0, math.exp(-10)), Budget(1.0, 1e-5))
 PART = 0.01

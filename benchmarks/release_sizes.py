@@ -24,14 +24,14 @@ import pyarrow.parquet as pq
 
 import dpunion
 from dpunion.budget import Budget
-from dpunion.lab.comparison import Comparison, ceilings_of
-from dpunion.lab.data import load
-from dpunion.lab.figures import NOT_PRIVATE
-from dpunion.lab.generators import AskRedditLike
-from dpunion.lab.looking import run_look
-from dpunion.lab.trials import Setting, plan_all, run_all
 from dpunion.menus import plan_menu
 from dpunion.samples import debian_depends
+from dpunion_lab.comparison import Comparison, ceilings_of
+from dpunion_lab.data import load
+from dpunion_lab.figures import NOT_PRIVATE
+from dpunion_lab.generators import AskRedditLike
+from dpunion_lab.looking import run_look
+from dpunion_lab.trials import Setting, plan_all, run_all
 
 BUDGETS = (Budget(3.0, math.exp(-10)), Budget(1.0, 1e-5))
 REFERENCE = "policy-gaussian (published)"

@@ -29,13 +29,13 @@ from dpunion.contributions import Contributions
 from dpunion.engines.local.engine import open_request, read_sets
 from dpunion.engines.spark.tasks import SHARDS_PER_MASK, Decide, Secret, Weigh
 from dpunion.engines.spark.wire import cut, digests_from_arrow, digests_to_arrow, match
-from dpunion.lab.generators import AskRedditLike
 from dpunion.mechanisms import mechanism_for
 from dpunion.plans import Plan
 from dpunion.randomness import RunKey
 from dpunion.reading import NullUserPolicy, ValueKind
 from dpunion.requests import Request, Run
 from dpunion.sets.encoding import Normalization
+from dpunion_lab.generators import AskRedditLike
 
 EPSILON, DELTA = 3.0, math.exp(-10)
 SHARDS = (1, 8, 64)

@@ -42,7 +42,7 @@ def ready(folder: Path, name: str) -> Path:
 def make(name: str, folder: Path, target: Path) -> None:
     """Write the data of this name into the target."""
     if name in USERS:
-        from dpunion.lab.generators import AskRedditLike
+        from dpunion_lab.generators import AskRedditLike
 
         AskRedditLike(users=USERS[name]).write_parquet(target)
     elif name == "small-duckdb":
@@ -63,7 +63,7 @@ def make(name: str, folder: Path, target: Path) -> None:
 
 def shuffle(users: int, target: Path) -> None:
     """Write the set with this many users, rows in random order."""
-    from dpunion.lab.generators import AskRedditLike
+    from dpunion_lab.generators import AskRedditLike
 
     maker = AskRedditLike(users=users)
     parts = [(owner.astype(np.int32), token.astype(np.int32)) for owner, token in maker.chunks()]

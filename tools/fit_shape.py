@@ -5,8 +5,8 @@ python tools/fit_shape.py
 
 from __future__ import annotations
 
-from dpunion.lab.fitting import TAILS, expected, fit_shape, targets
-from dpunion.lab.shapes import SHAPES
+from dpunion_lab.fitting import TAILS, expected, fit_shape, targets
+from dpunion_lab.shapes import SHAPES
 
 
 def main() -> None:

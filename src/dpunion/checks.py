@@ -91,7 +91,7 @@ REFUSED_POLICIES: dict[str, str] = {
         "two neighbouring histograms end 1.697 apart where 1 is claimed"
     ),
 }
-"""Policies of the papers that are NOT private, and what is wrong with each. `dpunion.lab` has them, for study."""
+"""Policies of the papers that are NOT private, and what is wrong with each. `dpunion_lab` has them, for study."""
 
 
 def refuse_policy(name: str) -> None:

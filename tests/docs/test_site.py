@@ -126,7 +126,9 @@ def test_the_reference_says_what_the_help_says(pages):
 
 
 def public_names():
-    from dpunion import audit, lab, ledger, report
+    import dpunion_lab as lab
+    from dpunion import ledger, report
+    from dpunion_lab import audit
 
     yield from (f"dpunion.{name}" for name in dpunion.__all__ if name != "__version__")
     for module in (audit, lab, ledger, report):

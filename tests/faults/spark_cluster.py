@@ -23,9 +23,9 @@ import pyarrow.parquet as pq
 import dpunion
 from dpunion.engines.spark import counting, engine, frames, rounds, sessions, texts
 from dpunion.engines.spark.tasks import Weigh
-from dpunion.lab.generators import AskRedditLike
 from dpunion.randomness import RunKey
 from dpunion.requests import Folder, Run
+from dpunion_lab.generators import AskRedditLike
 
 KEY, SHARDS = 7, 4
 BUDGET = {"epsilon": 3.0, "delta": 1e-4, "user": "user", "item": "item"}

@@ -17,11 +17,11 @@ import pyarrow.parquet as pq
 import dpunion
 from dpunion.algorithms import ALGORITHMS, algorithm_named
 from dpunion.calibration import hints
-from dpunion.lab.generators import AskRedditLike
 from dpunion.ngrams.plans import published_dpne
 from dpunion.randomness import RunKey
 from dpunion.requests import Words
 from dpunion.samples import debian_depends
+from dpunion_lab.generators import AskRedditLike
 from spark_in_process import by_rounds, by_shares, database_of
 
 RECORD = Path(__file__).with_name("recorded.json")

@@ -7,8 +7,8 @@ import pytest
 
 import dpunion
 from dpunion.algorithms import algorithm_named
-from dpunion.lab.generators import AskRedditLike
 from dpunion.samples import debian_depends
+from dpunion_lab.generators import AskRedditLike
 
 E10 = math.exp(-10)
 

@@ -14,11 +14,11 @@ import pytest
 
 import dpunion
 from dpunion.errors import AlreadyReleased, NullUsers
-from dpunion.lab.generators import AskRedditLike
 from dpunion.ledger import Ledger
 from dpunion.randomness import RunKey
 from dpunion.requests import Charge, Folder, Known, Run
 from dpunion.samples import debian_depends
+from dpunion_lab.generators import AskRedditLike
 from spark_in_process import by_rounds, database_of
 
 KEY = 11

@@ -12,8 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpunion.algorithms import WeightedGaussian
-from dpunion.audit.counting import BEYOND, holdings_in, nobody, worst_steps
-from dpunion.audit.reach import STEPS, Person, Reach, hold, moved_sums, search_reach, squared_norm
 from dpunion.budget import Budget
 from dpunion.counting import holdings, steps
 from dpunion.counting.estimates import Popularity, choose_allowance, people_at_marks
@@ -22,6 +20,8 @@ from dpunion.counts import MOST_COUNTED, CountsPlan
 from dpunion.errors import InternalError
 from dpunion.plans import plan_release
 from dpunion.randomness import RunKey
+from dpunion_lab.audit.counting import BEYOND, holdings_in, nobody, worst_steps
+from dpunion_lab.audit.reach import STEPS, Person, Reach, hold, moved_sums, search_reach, squared_norm
 
 TRIES = 400
 PLAN = plan_release(WeightedGaussian(max_items_per_user=1), Budget(1.0, 0.01))
@@ -182,7 +182,7 @@ def test_somebody_with_more_than_is_counted_moves_no_step_too_far(listed):
 
 def test_sets_that_were_read_less_bounded_are_bounded_before_they_are_counted(monkeypatch):
     """As for an algorithm that looks at more items of each person than counting does."""
-    monkeypatch.setattr("dpunion.audit.counting.MOST_COUNTED", BEYOND)
+    monkeypatch.setattr("dpunion_lab.audit.counting.MOST_COUNTED", BEYOND)
     held = holdings_in((tuple(range(BEYOND)), (0, 1)), range(BEYOND), PLAN, RunKey.for_tests(3))
     assert sorted(np.diff(held.offsets).tolist()) == [2, MOST_COUNTED]
 
@@ -190,6 +190,6 @@ def test_sets_that_were_read_less_bounded_are_bounded_before_they_are_counted(mo
 def test_without_the_bound_more_would_be_looked_at(monkeypatch):
     """The test above sees the bound: without it all 12,000 are there."""
     monkeypatch.setattr(holdings, "bound_to_counted", lambda contributions, _key: contributions)
-    monkeypatch.setattr("dpunion.audit.counting.MOST_COUNTED", BEYOND)
+    monkeypatch.setattr("dpunion_lab.audit.counting.MOST_COUNTED", BEYOND)
     held = holdings_in((tuple(range(BEYOND)),), range(BEYOND), PLAN, RunKey.for_tests(3))
     assert len(held.items) == BEYOND

@@ -22,11 +22,11 @@ from dpunion import files, plans, splitting, tokens
 from dpunion.engines.spark import failures, sessions, tasks
 from dpunion.errors import BadSource, DpunionError, LedgerError
 from dpunion.foreign import ForeignErrors, system_reason
-from dpunion.lab import journals, reproduction
 from dpunion.ledger import Ledger, events, fingerprints, postgres, sqlite
 from dpunion.reading import blocks, drivers, folders, guard, jsonlines, logged, stores, tables, web
 from dpunion.report import charts
 from dpunion.sets import spill
+from dpunion_lab import journals, reproduction
 
 PACKAGE = Path(dpunion.__file__).parent
 CANARY = "CanarySecret"

@@ -11,11 +11,11 @@ from strategies import csr
 
 from dpunion.contributions import Contributions, ItemTable, offsets_of
 from dpunion.kernels import bounding, descent, grouping, hashing, interning, lines, shares
-from dpunion.lab import study
 from dpunion.sets import narrowing
 from dpunion.sets.grouping import digest_order
 from dpunion.sets.strings import StringTable, as_texts, taken_strings
 from dpunion.threads import Threads
+from dpunion_lab import study
 from twins import hashing as twin_hashing
 from twins import kernels as twins
 

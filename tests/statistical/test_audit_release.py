@@ -11,13 +11,13 @@ import os
 import pytest
 
 from dpunion.algorithms import Funnel, OptimalSingleItem, PolicyGaussian, UserOrder, WeightedGaussian, WeightedLaplace
-from dpunion.audit import audit_release, invariants
-from dpunion.audit.empirical import audited_algorithms, detectable
-from dpunion.audit.runs import Patch, System, repeatable_keys
 from dpunion.budget import Budget
 from dpunion.calibration import optimal
 from dpunion.calibration.optimal import release_odds_for
 from dpunion.plans import plan_release
+from dpunion_lab.audit import audit_release, invariants
+from dpunion_lab.audit.empirical import audited_algorithms, detectable
+from dpunion_lab.audit.runs import Patch, System, repeatable_keys
 
 SCALE = int(os.environ.get("DPUNION_AUDIT_SCALE", "1"))
 ALGORITHMS = [

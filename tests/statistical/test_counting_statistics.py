@@ -14,9 +14,6 @@ import pytest
 from scipy import stats
 
 from dpunion.algorithms import Funnel, WeightedGaussian
-from dpunion.audit import noise
-from dpunion.audit.counting import audit_counts, audit_steps, counted_algorithms, with_counts
-from dpunion.audit.runs import System, repeatable_keys
 from dpunion.budget import Budget
 from dpunion.composing import plan_with_counts
 from dpunion.contributions import offsets_of
@@ -24,8 +21,11 @@ from dpunion.counting import Floors, count_people, estimates
 from dpunion.counting.holdings import Holdings
 from dpunion.counting.steps import ONE, FineStep, add_noise
 from dpunion.counts import Counts
-from dpunion.lab.generators import AskRedditLike
 from dpunion.randomness import RunKey
+from dpunion_lab.audit import noise
+from dpunion_lab.audit.counting import audit_counts, audit_steps, counted_algorithms, with_counts
+from dpunion_lab.audit.runs import System, repeatable_keys
+from dpunion_lab.generators import AskRedditLike
 
 PASSES = 1e-6
 LARGE, SMALL = Budget(3.0, math.exp(-10)), Budget(1.0, 1e-5)

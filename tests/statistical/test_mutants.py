@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from dpunion.algorithms import WeightedGaussian
-from dpunion.audit.mutants import mutants, mutants_text, plain_encode, run_mutants
-from dpunion.audit.runs import System, copies, encode_for, repeatable_keys
 from dpunion.budget import Budget
 from dpunion.plans import plan_release
 from dpunion.randomness import RunKey
+from dpunion_lab.audit.mutants import mutants, mutants_text, plain_encode, run_mutants
+from dpunion_lab.audit.runs import System, copies, encode_for, repeatable_keys
 from weighing import weigh
 
 MUTANTS = mutants()

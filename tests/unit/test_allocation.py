@@ -12,14 +12,14 @@ from dpunion.algorithms import Funnel
 from dpunion.budget import Budget
 from dpunion.cli.commands import run
 from dpunion.engines.local.rounds import run_rounds
-from dpunion.lab.allocation import all_knowing_size, find_reachable, measure_reach, weigh
-from dpunion.lab.data import load
-from dpunion.lab.generators import AskRedditLike
-from dpunion.lab.rounds import seen_in
-from dpunion.lab.trials import trial_key
 from dpunion.mechanisms import mechanism_for
 from dpunion.plans import plan_release
 from dpunion.sets.grouping import bound_again
+from dpunion_lab.allocation import all_knowing_size, find_reachable, measure_reach, weigh
+from dpunion_lab.data import load
+from dpunion_lab.generators import AskRedditLike
+from dpunion_lab.rounds import seen_in
+from dpunion_lab.trials import trial_key
 
 
 def data_of(sets):

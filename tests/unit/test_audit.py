@@ -19,15 +19,15 @@ from dpunion.algorithms import (
     WeightedGaussian,
     WeightedLaplace,
 )
-from dpunion.audit import binomial, empirical, exact, runs, text
-from dpunion.audit.attacks import generator
-from dpunion.audit.examples import PairExample, SequenceExample, histograms, shrink_pair, shrink_sequence
-from dpunion.audit.neighbours import neighbour_pairs, singles
-from dpunion.audit.policies import RESEARCH, SHIPPED, Subject, named_subject
-from dpunion.audit.search import search_policy
 from dpunion.budget import Budget
 from dpunion.errors import BadParameter
 from dpunion.plans import plan_release
+from dpunion_lab.audit import binomial, empirical, exact, runs, text
+from dpunion_lab.audit.attacks import generator
+from dpunion_lab.audit.examples import PairExample, SequenceExample, histograms, shrink_pair, shrink_sequence
+from dpunion_lab.audit.neighbours import neighbour_pairs, singles
+from dpunion_lab.audit.policies import RESEARCH, SHIPPED, Subject, named_subject
+from dpunion_lab.audit.search import search_policy
 
 # --- search --------------------------------------------------------------------------------------------------
 

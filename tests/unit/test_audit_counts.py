@@ -9,10 +9,6 @@ from scipy import stats
 
 from dpunion import counting as people_counting
 from dpunion.algorithms import CountGaussian, CountLaplace, DpSips, Funnel, PolicyGaussian, WeightedGaussian
-from dpunion.audit import counting, exact, invariants, mistakes, mutants, noise
-from dpunion.audit.counting import Contrast, counted_pairs, lines_between, whole_pairs, with_counts
-from dpunion.audit.reach import STEPS
-from dpunion.audit.runs import System, repeatable_keys
 from dpunion.budget import Budget
 from dpunion.calibration.gaussian import gaussian_stddev
 from dpunion.counting.steps import FineStep, RoughStep
@@ -20,6 +16,10 @@ from dpunion.counts import Counts
 from dpunion.errors import BadParameter, InternalError
 from dpunion.plans import plan_release
 from dpunion.randomness import RunKey
+from dpunion_lab.audit import counting, exact, invariants, mistakes, mutants, noise
+from dpunion_lab.audit.counting import Contrast, counted_pairs, lines_between, whole_pairs, with_counts
+from dpunion_lab.audit.reach import STEPS
+from dpunion_lab.audit.runs import System, repeatable_keys
 
 BUDGET = Budget(1.0, 0.02)
 PLAN = plan_release(WeightedGaussian(max_items_per_user=1), BUDGET)

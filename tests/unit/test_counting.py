@@ -251,8 +251,8 @@ def test_no_listed_item_is_shown_with_fewer_people_than_come_out():
 def test_the_least_numbers_are_those_that_hardly_ever_come_out(algorithm):
     """By whole selections of 4,000 items that this many people have, each with no other item."""
     from dpunion.engines.local.rounds import run_rounds
-    from dpunion.lab.data import load
     from dpunion.mechanisms import mechanism_for
+    from dpunion_lab.data import load
 
     plan = plan_with_counts(algorithm, dpunion.Budget(1.0, 1e-4), Counts())
     for holders, chance in zip(least_holders(plan), (0.025, 0.001), strict=True):

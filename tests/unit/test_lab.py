@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import dpunion
-from dpunion import lab
+import dpunion_lab as lab
 from dpunion.algorithms import (
     MAX_ITEMS,
     Bounding,
@@ -24,17 +24,17 @@ from dpunion.algorithms import (
 from dpunion.budget import Budget
 from dpunion.calibration.optimal import ceiling
 from dpunion.errors import BadParameter, CannotWrite
-from dpunion.lab import trials as lab_trials
-from dpunion.lab.comparison import journal_of
-from dpunion.lab.data import load
-from dpunion.lab.figures import NOT_PRIVATE, Figure, Line, deviation
-from dpunion.lab.grids import grid
-from dpunion.lab.journals import open_journal
-from dpunion.lab.study import Greedy, GreedyByOwnCounts, L1DescentL2Budget
-from dpunion.lab.trials import Setting, identity, plan_setting, run_trial, trial_key
 from dpunion.report.tables import Table, write_cell
 from dpunion.requests import Words
 from dpunion.sets.grouping import bound_again
+from dpunion_lab import trials as lab_trials
+from dpunion_lab.comparison import journal_of
+from dpunion_lab.data import load
+from dpunion_lab.figures import NOT_PRIVATE, Figure, Line, deviation
+from dpunion_lab.grids import grid
+from dpunion_lab.journals import open_journal
+from dpunion_lab.study import Greedy, GreedyByOwnCounts, L1DescentL2Budget
+from dpunion_lab.trials import Setting, identity, plan_setting, run_trial, trial_key
 
 E10 = math.exp(-10)
 USERS = 4_000

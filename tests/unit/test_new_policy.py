@@ -12,10 +12,6 @@ import pytest
 import dpunion
 from dpunion import algorithms, mechanisms, plans
 from dpunion.algorithms import Norm, PolicyGaussian, Sensitivity
-from dpunion.audit.empirical import audit_release
-from dpunion.audit.policies import Subject, descent
-from dpunion.audit.runs import encode_for
-from dpunion.audit.search import search_policy
 from dpunion.budget import Budget
 from dpunion.coins import coins_for
 from dpunion.engines.local.rounds import run_rounds
@@ -23,6 +19,10 @@ from dpunion.errors import SensitivityMismatch
 from dpunion.kernels.compiler import kernel
 from dpunion.mechanisms import DescentMechanism, mechanism_for
 from dpunion.randomness import RunKey
+from dpunion_lab.audit.empirical import audit_release
+from dpunion_lab.audit.policies import Subject, descent
+from dpunion_lab.audit.runs import encode_for
+from dpunion_lab.audit.search import search_policy
 from spark_in_process import by_rounds
 
 BUDGET = Budget(2.0, 1e-3)

@@ -9,8 +9,8 @@ import dpunion
 from dpunion.algorithms import ALGORITHMS, algorithm_named
 from dpunion.budget import Budget
 from dpunion.calibration import rounding
-from dpunion.lab.study import RESEARCH_POLICIES
 from dpunion.plans import Plan, plan_release
+from dpunion_lab.study import RESEARCH_POLICIES
 
 E10 = math.exp(-10)
 

@@ -12,18 +12,20 @@ import pyarrow.parquet as pq
 import pytest
 from scipy import stats
 
-from dpunion import lab
+import dpunion_lab as lab
 from dpunion.algorithms import Funnel
 from dpunion.errors import BadParameter
-from dpunion.lab import agreement, claims, fitting, paper_tables, rows, shapes, texts
-from dpunion.lab import trials as lab_trials
-from dpunion.lab.claims import Claim, Finding, Study, Verdict, judge
-from dpunion.lab.claims_texts import TEXT_CLAIMS
-from dpunion.lab.claims_words import WORD_CLAIMS
-from dpunion.lab.data import COVERAGE, load
-from dpunion.lab.figures import NOT_PRIVATE, Figure
-from dpunion.lab.measuring import Measured, student_test
-from dpunion.lab.published import (
+from dpunion.report.tables import Table
+from dpunion.requests import Words
+from dpunion_lab import agreement, claims, fitting, paper_tables, rows, shapes, texts
+from dpunion_lab import trials as lab_trials
+from dpunion_lab.claims import Claim, Finding, Study, Verdict, judge
+from dpunion_lab.claims_texts import TEXT_CLAIMS
+from dpunion_lab.claims_words import WORD_CLAIMS
+from dpunion_lab.data import COVERAGE, load
+from dpunion_lab.figures import NOT_PRIVATE, Figure
+from dpunion_lab.measuring import Measured, student_test
+from dpunion_lab.published import (
     contradictions,
     not_printed,
     papers,
@@ -32,9 +34,7 @@ from dpunion.lab.published import (
     published_figures,
     published_tables,
 )
-from dpunion.lab.trials import Trial
-from dpunion.report.tables import Table
-from dpunion.requests import Words
+from dpunion_lab.trials import Trial
 
 PAPERS_LIMITS = (1, 10, 50, 100, 200, 300)
 

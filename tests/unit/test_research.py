@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dpunion.kernels.descent import descend_l2
-from dpunion.lab.study import descend_l1_with_l2_budget, fill_greedily, fill_in_order
+from dpunion_lab.study import descend_l1_with_l2_budget, fill_greedily, fill_in_order
 
 
 def weights_by(update, offsets, items, item_count, cutoff):

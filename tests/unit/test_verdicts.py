@@ -7,11 +7,11 @@ import pytest
 from typer.testing import CliRunner
 
 import dpunion
-from dpunion.audit.empirical import audit_release
-from dpunion.audit.exact import ExactReport
-from dpunion.audit.mutants import MutantResult, mutants
-from dpunion.audit.verdicts import AuditVerdict
 from dpunion.cli import app
+from dpunion_lab.audit.empirical import audit_release
+from dpunion_lab.audit.exact import ExactReport
+from dpunion_lab.audit.mutants import MutantResult, mutants
+from dpunion_lab.audit.verdicts import AuditVerdict
 
 EXACT = ExactReport(1.0, (0.02, 1e-6), {"funnel (2 rounds)": (0.9, 0.99), "dp-sips": (0.5, 0.97)}, 1_234)
 

@@ -15,11 +15,11 @@ from dpunion.counting.holdings import holdings_of
 from dpunion.counting.steps import FineStep, add_noise
 from dpunion.counts import Counted, Estimate, Totals
 from dpunion.errors import BadParameter
-from dpunion.lab import hindsight, worlds
-from dpunion.lab.hindsight import Scene, judge_counts, judge_worlds, score_counts
-from dpunion.lab.hindsight_tables import is_below, spread_of, summarize_worlds, tables_of
-from dpunion.lab.trials import trial_key
-from dpunion.lab.worlds import World, draw_sizes, draw_world, draws_needed, generate_world, item_odds
+from dpunion_lab import hindsight, worlds
+from dpunion_lab.hindsight import Scene, judge_counts, judge_worlds, score_counts
+from dpunion_lab.hindsight_tables import is_below, spread_of, summarize_worlds, tables_of
+from dpunion_lab.trials import trial_key
+from dpunion_lab.worlds import World, draw_sizes, draw_world, draws_needed, generate_world, item_odds
 
 WORLD = World(
     seed=0,

@@ -1,19 +1,45 @@
-"""All commands, put together."""
+"""All commands, put together: those of dpunion, and those that other packages add."""
 
 from __future__ import annotations
 
-from dpunion.cli.auditing import audit_app
+from importlib.metadata import entry_points
+
+import typer
+
+from dpunion.cli.answers import answering
 from dpunion.cli.commands import as_ours, new_app
 from dpunion.cli.helping import Commands
-from dpunion.cli.lab import lab_app
-from dpunion.cli.lab_reach import REACH_HELP, ROUNDS_HELP, reach_command, rounds_command
-from dpunion.cli.lab_worlds import WORLDS_HELP, worlds_command
 from dpunion.cli.ledger import ledger_app
 from dpunion.cli.planning import PLAN_HELP, plan_command
 from dpunion.cli.releasing import NGRAMS_HELP, RELEASE_HELP, demo_command, ngrams_command, release_command
 from dpunion.cli.reporting import REPORT_HELP, report_command
 from dpunion.cli.sampling import SAMPLE_HELP, sample_command
 from dpunion.cli.warming import WARM_UP_HELP, warm_up_command
+from dpunion.errors import BadParameter
+
+ENTRY_POINTS = "dpunion.commands"
+"""Packages add commands by entry points of this group: each is the app of one command."""
+SISTERS = {
+    "audit": "Search policies and releases for flaws.",
+    "lab": "Study algorithms: the papers' tables again, comparisons, generated data. Never a release; NOT PRIVATE.",
+}
+"""The commands of dpunion-lab, which say how to install it where it is missing."""
+
+
+def add_missing(app: typer.Typer, name: str) -> None:
+    """Add a command that says which package it is in."""
+
+    @answering
+    def missing(rest: list[str] | None = typer.Argument(None, hidden=True)) -> None:  # noqa: B008 - typer's interface
+        del rest
+        raise BadParameter(
+            f"'dpunion {name}' is in the package dpunion-lab, which is not installed.",
+            "Install it: pip install dpunion-lab; from a clone of the repository: pip install ./lab.",
+        )
+
+    anything = {"allow_extra_args": True, "ignore_unknown_options": True}
+    app.command(name, help=SISTERS[name], context_settings=anything)(missing)
+
 
 app = new_app()
 app.command("release", help=RELEASE_HELP)(release_command)
@@ -21,13 +47,16 @@ app.command("ngrams", help=NGRAMS_HELP)(ngrams_command)
 app.command("plan", help=PLAN_HELP)(plan_command)
 app.command("report", help=REPORT_HELP)(report_command)
 app.add_typer(ledger_app, name="ledger", cls=Commands)
-app.add_typer(audit_app, name="audit", cls=Commands)
-lab_app.command("reach", help=REACH_HELP)(reach_command)
-lab_app.command("rounds", help=ROUNDS_HELP)(rounds_command)
-lab_app.command("worlds", help=WORLDS_HELP)(worlds_command)
-app.add_typer(lab_app, name="lab", cls=Commands)
+as_ours(ledger_app)
+added = {one.name: one for one in entry_points(group=ENTRY_POINTS)}
+for name in sorted(SISTERS.keys() | added.keys()):
+    if name in added:
+        commands = added[name].load()
+        app.add_typer(commands, name=name, cls=Commands)
+        as_ours(commands)
+    else:
+        add_missing(app, name)
 app.command("demo")(demo_command)
 app.command("sample", help=SAMPLE_HELP)(sample_command)
 app.command("warm-up", help=WARM_UP_HELP)(warm_up_command)
-for commands in (app, ledger_app, audit_app, lab_app):
-    as_ours(commands)
+as_ours(app)

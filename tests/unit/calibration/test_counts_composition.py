@@ -11,12 +11,12 @@ import pytest
 from dp_accounting.pld import privacy_loss_distribution
 
 from dpunion.algorithms import CountGaussian, DpSips, Funnel, PolicyGaussian, WeightedGaussian
-from dpunion.audit.exact import counts_mu, gaussian_parts_delta
 from dpunion.budget import Budget
 from dpunion.composing import plan_with_counts
 from dpunion.counts import PARTS, Counts
 from dpunion.ngrams.plans import Ngrams, plan_ngrams
 from dpunion.plans import plan_release
+from dpunion_lab.audit.exact import counts_mu, gaussian_parts_delta
 
 ALGORITHMS = [Funnel(), WeightedGaussian(), PolicyGaussian(), CountGaussian(max_items_per_user=10), DpSips()]
 BUDGETS = [Budget(3.0, math.exp(-10)), Budget(1.0, 1e-5), Budget(0.5, 1e-7)]

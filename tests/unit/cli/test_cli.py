@@ -17,10 +17,10 @@ import dpunion
 from dpunion.algorithms import ALGORITHMS
 from dpunion.cli import RELEASE_HELP, app
 from dpunion.formats import WRITERS
-from dpunion.lab.study import RESEARCH_POLICIES
 from dpunion.releases import FORMAT, Release
 from dpunion.samples import debian_depends
 from dpunion.statements import NOT_PRIVATE
+from dpunion_lab.study import RESEARCH_POLICIES
 
 ITEMS = ["alpha", "beta", "gamma", "mañana", "line\nbreak", "=formula", "\x1b[31mred"]
 BUDGET = ("-e", "2", "-d", "1e-4")

@@ -14,8 +14,8 @@ import pytest
 from typer.testing import CliRunner
 
 from dpunion.cli import app
-from dpunion.cli.lab import COMPARE_HELP, GENERATE_HELP, REPRODUCE_HELP, listed
 from dpunion.errors import BadParameter
+from dpunion_lab.commands.lab import COMPARE_HELP, GENERATE_HELP, REPRODUCE_HELP, listed
 
 COMPARE = ("lab", "compare", "--generate", "300", "-e", "3", "-d", "1e-4")
 COMMAND = [sys.executable, "-c", "from dpunion.cli import main; main()"]
@@ -240,7 +240,7 @@ def test_a_study_that_was_stopped_goes_on_where_it_stopped(tmp_path, kill):
 
 
 def test_an_interrupted_study_without_a_place_keeps_nothing(monkeypatch):
-    from dpunion.lab import trials
+    from dpunion_lab import trials
 
     def interrupt(*arguments):
         raise KeyboardInterrupt

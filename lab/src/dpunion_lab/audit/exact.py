@@ -1,0 +1,357 @@
+"""Tiny databases without sampling: the whole law of the output in both worlds, and their exact divergence.
+
+For a fixed order of the users, a release of one round is one independent coin per item; DP-SIPS is a tree of such
+coins; in a Funnel of two rounds the scores after round 1 are independent normals, over which the second round is
+integrated numerically. Bounding is left out: the databases hold no more items per user than the limit.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dpunion.algorithms import (
+    ALGORITHMS,
+    Algorithm,
+    CountGaussian,
+    DpSips,
+    Funnel,
+    OptimalSingleItem,
+    PolicyGaussian,
+    WeightedGaussian,
+)
+from dpunion.budget import Budget
+from dpunion.calibration.gaussian import gaussian_chances
+from dpunion.calibration.laplace import laplace_chances
+from dpunion.composing import plan_with_counts
+from dpunion.contributions import Bools, Contributions, Float64s, ItemTable, Uint64s, offsets_of
+from dpunion.counts import Counts
+from dpunion.errors import BadParameter
+from dpunion.mechanisms import mechanism_for
+from dpunion.plans import Plan, plan_release
+from dpunion.randomness import KEY_BYTES, RunKey
+from dpunion.sets.narrowing import Sets
+from dpunion.weights import State
+from dpunion_lab.audit.neighbours import User
+from dpunion_lab.audit.text import table
+
+# Algorithms of coins that counts go with.
+COUNTED = (WeightedGaussian, PolicyGaussian, CountGaussian, DpSips)
+# Gauss-Legendre points in each piece, and pieces per standard deviation of a score.
+POINTS = 6
+PIECES_PER_STDDEV = 2.0
+# A score does not come further from its mean than this many standard deviations (1e-18).
+REACH = 9.0
+
+
+def hockey_stick(one: Float64s, other: Float64s, epsilon: float, mu: float = 0.0) -> float:
+    """Return max over events of one(O) - e^epsilon other(O): the exact delta of telling `one` from `other`.
+
+    mu: beside each outcome stands a normal number, which in `one` is higher by so many of its standard deviations. The
+    best event then takes the numbers above a line of their own for each outcome.
+    """
+    if mu == 0.0:
+        return float(np.maximum(0.0, one - math.exp(epsilon) * other).sum())
+    both = (one > 0.0) & (other > 0.0)
+    p, q = one[both], other[both]
+    lines = (epsilon - np.log(p) + np.log(q)) / mu
+    hits, misses = (gaussian_chances(-lines, -shift, 1.0) for shift in (0.5 * mu, -0.5 * mu))
+    beyond = float(one[other == 0.0].sum())
+    return beyond + float(np.maximum(0.0, p * hits - math.exp(epsilon) * q * misses).sum())
+
+
+def counts_mu(plan: Plan) -> float:
+    """Return how many standard deviations one person moves the noisy sums of counting by at most; 0 without counts."""
+    if plan.counts is None:
+        return 0.0
+    return math.hypot(*(1.0 / stddev for stddev in plan.counts.stddevs))
+
+
+def gaussian_parts_delta(plan: Plan) -> float:
+    """Return the exact delta of all the noise of a plan together, selecting and counting, where no item is novel."""
+    mu = math.hypot(plan.sensitivity.bound / plan.scale, counts_mu(plan))
+    return hockey_stick(np.ones(1), np.ones(1), plan.budget.epsilon, mu)
+
+
+def database(users: tuple[User, ...], size: int, limit: int) -> Contributions:
+    """Return contributions of these users in this order; only what weighing looks at is there."""
+    if any(len(items) > limit or len(set(items)) < len(items) for items in users):
+        raise BadParameter("A user of an exact audit holds too many items, or one twice.", "Use smaller users.")
+    offsets = offsets_of(np.array([len(items) for items in users], np.int64))
+    items = np.array([item for items in users for item in sorted(items)], np.int32)
+    nameless = ItemTable(np.zeros(size + 1, np.int64), np.empty(0, np.uint8), np.zeros((size, 2), np.uint64))
+    return Contributions(offsets, items, nameless, np.zeros((len(users), 2), np.uint64), limit)
+
+
+def coin_laws(chances: Float64s) -> Float64s:
+    """Return the law of independent coins over all subsets: chances float64[n, items] -> float64[n, 2^items].
+
+    Bit i of a subset's number says whether item i is in it.
+    """
+    laws = np.ones((len(chances), 1))
+    for item in range(chances.shape[1]):
+        chance = chances[:, item : item + 1]
+        laws = np.concatenate([laws * (1.0 - chance), laws * chance], axis=1)
+    return laws
+
+
+class NotingKey(RunKey):
+    """A key that tosses no coin: it notes each coin's chance to be "released", and lets every item pass."""
+
+    __slots__ = ("chances",)
+
+    chances: Float64s
+
+    def decide_gaussian(
+        self,
+        round: int,  # noqa: A002, ARG002
+        digests: Uint64s,  # noqa: ARG002
+        weights: Float64s,
+        *,
+        threshold: float,
+        stddev: float,
+    ) -> Bools:
+        """Note the chances of Gaussian decisions."""
+        return self._noted(gaussian_chances(weights, threshold, stddev))
+
+    def decide_laplace(
+        self,
+        round: int,  # noqa: A002, ARG002
+        digests: Uint64s,  # noqa: ARG002
+        weights: Float64s,
+        *,
+        threshold: float,
+        scale: float,
+    ) -> Bools:
+        """Note the chances of Laplace decisions."""
+        return self._noted(laplace_chances(weights, threshold, scale))
+
+    def coins(
+        self,
+        round: int,  # noqa: A002, ARG002
+        digests: Uint64s,  # noqa: ARG002
+        prob_small: Float64s,
+        release_when_hit: Bools,
+    ) -> Bools:
+        """Note the chances of plain coins."""
+        return self._noted(np.where(release_when_hit, prob_small, 1.0 - prob_small))
+
+    def _noted(self, chances: Float64s) -> Bools:
+        self.chances = chances
+        return np.ones(len(chances), np.bool_)
+
+
+def release_chances(plan: Plan, users: tuple[User, ...], size: int, number: int = 0) -> Float64s:
+    """Return each item's chance to be released in a round, for algorithms that toss coins: float64[size].
+
+    The mechanism weighs and decides; only the coins are not tossed.
+    """
+    key, mechanism, state = NotingKey(bytes(KEY_BYTES), is_test=True), mechanism_for(plan), State.start(size)
+    sets = Sets(database(users, size, plan.algorithm.max_items_per_user))
+    weights = mechanism.weigh(sets, state, number, key)
+    passed = mechanism.decide(weights, state, number, sets.digests, key).released
+    return np.where(passed, key.chances, 0.0)
+
+
+def output_law(plan: Plan, users: tuple[User, ...], size: int) -> Float64s:
+    """Return the probability of every output, for users in this order: float64[2^size]."""
+    match plan.algorithm:
+        case Funnel():
+            return funnel_law(plan, users, size)
+        case DpSips():
+            law = np.zeros(2**size)
+            _sips_branch(plan, users, size, 0, 0, 1.0, law)
+            return law
+        case _:
+            laws: Float64s = coin_laws(release_chances(plan, users, size)[None, :])[0]
+            return laws
+
+
+def _sips_branch(
+    plan: Plan, users: tuple[User, ...], size: int, number: int, released: int, chance: float, law: Float64s
+) -> None:
+    """Add what follows from `released` before round `number` to the law: each round's output is a branch."""
+    if number == len(plan.rounds):
+        law[released] += chance
+        return
+    left = tuple(tuple(item for item in items if not released >> item & 1) for items in users)
+    chances = release_chances(plan, left, size, number)
+    for subset, part in enumerate(coin_laws(chances[None, :])[0].tolist()):
+        if part > 0.0:
+            _sips_branch(plan, users, size, number + 1, released | subset, chance * part, law)
+
+
+def funnel_law(plan: Plan, users: tuple[User, ...], size: int) -> Float64s:
+    """Return the law of the output of a Funnel of one or two rounds: float64[2^size]."""
+    if len(plan.rounds) > 2 or size > 3:
+        raise BadParameter("An exact law of Funnel needs at most 2 rounds and 3 items.", "Use a smaller Funnel.")
+    mechanism, limit = mechanism_for(plan), plan.algorithm.max_items_per_user
+    key = RunKey(bytes(KEY_BYTES), is_test=True)
+    first, state = plan.rounds[0], State.start(size)
+    weights = mechanism.weigh(Sets(database(users, size, limit)), state, 0, key)
+    held, means, stddev = weights.held, first.budget * weights.values, first.budget * first.stddev
+    if len(plan.rounds) == 1:
+        chances = np.where(held, gaussian_chances(means, first.threshold, stddev), 0.0)
+        return np.asarray(coin_laws(chances[None, :])[0])
+    scores, masses, alive = _score_grid(plan, means, stddev, held)
+    second = plan.rounds[1]
+    # Every point of the grid is a copy of the database with items of its own, so one call of the kernels does all.
+    points = len(scores)
+    copied = tuple(tuple(item + point * size for item in items) for point in range(points) for items in users)
+    sets = Sets(database(copied, points * size, limit))
+    sets.narrow(alive.ravel())
+    state = State(scores.ravel(), alive.ravel(), np.zeros(points * size, np.bool_))
+    more = mechanism.weigh(sets, state, 1, key).values
+    totals = scores + second.budget * more.reshape(points, size)
+    chances = np.where(alive, gaussian_chances(totals, second.threshold, second.budget * second.stddev), 0.0)
+    chances[alive & (scores > second.threshold)] = 1.0  # passed in round 1
+    return np.asarray(masses @ coin_laws(chances))
+
+
+def _score_grid(plan: Plan, means: Float64s, stddev: float, held: Bools) -> tuple[Float64s, Float64s, Bools]:
+    """Return scores float64[points, items], their masses float64[points] and which are alive bool[points, items].
+
+    Each item is below the keep line (one point with all that mass) or at a Gauss-Legendre point above it; pieces end
+    at the threshold, where an item has passed and needs nothing more: there the second round jumps.
+    """
+    line = plan.rounds[0].threshold
+    top = max(line, float(means.max(initial=0.0)) + REACH * stddev)
+    edges = [line, top]
+    if line < plan.threshold < top:
+        edges.insert(1, plan.threshold)
+    nodes, widths = np.polynomial.legendre.leggauss(POINTS)
+    places: list[float] = []
+    lengths: list[float] = []
+    for low, high in itertools.pairwise(edges):
+        pieces = max(1, math.ceil(PIECES_PER_STDDEV * (high - low) / stddev))
+        half = 0.5 * (high - low) / pieces
+        for piece in range(pieces):
+            places += (low + (2 * piece + 1 + nodes) * half).tolist()
+            lengths += (widths * half).tolist()
+    each: list[tuple[Float64s, Float64s]] = []
+    for mean, is_held in zip(means.tolist(), held.tolist(), strict=True):
+        # The first point of an item stands for "not alive".
+        if not is_held:
+            each.append((np.zeros(1), np.ones(1)))
+            continue
+        scaled = (np.array(places) - mean) / stddev
+        below = gaussian_chances(np.array([-mean]), -line, stddev)
+        density = np.exp(-0.5 * scaled**2) / (math.sqrt(2.0 * math.pi) * stddev) * np.array(lengths)
+        each.append((np.r_[0.0, places], np.r_[below, density]))
+    index = np.stack(np.meshgrid(*[np.arange(len(one[0])) for one in each], indexing="ij"), axis=-1)
+    index = index.reshape(-1, len(each))
+    scores = np.stack([one[0][index[:, i]] for i, one in enumerate(each)], axis=1)
+    masses = np.prod(np.stack([one[1][index[:, i]] for i, one in enumerate(each)], axis=1), axis=1)
+    return scores, masses, index > 0
+
+
+def divergence(plan: Plan, rest: tuple[User, ...], extra: User, place: int, size: int) -> float:
+    """Return the exact delta, at the plan's epsilon, of the extra user standing at `place` among the others."""
+    with_extra = output_law(plan, (*rest[:place], extra, *rest[place:]), size)
+    return _either_way(with_extra, output_law(plan, rest, size), plan)
+
+
+def _either_way(one: Float64s, other: Float64s, plan: Plan) -> float:
+    """Return the delta of two laws of the output; with counts, beside numbers that one person moves to the full."""
+    epsilon, mu = plan.budget.epsilon, counts_mu(plan)
+    return max(hockey_stick(one, other, epsilon, mu), hockey_stick(other, one, epsilon, mu))
+
+
+def supported_databases(plan: Plan, size: int) -> Iterator[tuple[User, ...]]:
+    """Yield small databases with items that nobody, few and enough users hold.
+
+    Every item is held alone by 0, 1 or about a threshold of users; up to two users hold all items.
+    """
+    near = max(2, round(plan.threshold - plan.scale))
+    levels = sorted({0, 1, near, near + max(1, round(plan.scale))})
+    everything = tuple(range(min(size, plan.algorithm.max_items_per_user)))
+    for counts in itertools.combinations_with_replacement(levels, size):
+        alone = tuple((item,) for item, count in enumerate(counts) for _ in range(count))
+        for wide in range(3):
+            yield alone + (everything,) * wide
+
+
+def largest_divergence(plan: Plan, size: int) -> tuple[float, int]:
+    """Return the largest exact delta over the small databases and every extra user, first or last, and how many."""
+    worst, tried = 0.0, 0
+    most = min(size, plan.algorithm.max_items_per_user)
+    extras = [items for count in range(1, most + 1) for items in itertools.combinations(range(size), count)]
+    for rest in supported_databases(plan, size):
+        without = output_law(plan, rest, size)
+        for extra in extras:
+            for users in {(extra, *rest), (*rest, extra)}:
+                worst = max(worst, _either_way(output_law(plan, users, size), without, plan))
+                tried += 1
+    return worst, tried
+
+
+def lone_user_delta(plan: Plan, novel: int) -> float:
+    """Return the exact delta of a lone user with so many novel items, in a release of one round, for any number.
+
+    Without counts it is the chance that any of them is released.
+    """
+    quiet = float(np.log1p(-release_chances(plan, (tuple(range(novel)),), novel)).sum())
+    return _either_way(np.array([math.exp(quiet), -math.expm1(quiet)]), np.array([1.0, 0.0]), plan)
+
+
+def exact_algorithms(*, counts: bool = False) -> list[Algorithm]:
+    """Return every algorithm small enough for an exact law, at two items per user; or those that counts go with."""
+    if counts:
+        return [Funnel(max_items_per_user=2, rounds=2), *(kind(max_items_per_user=2) for kind in COUNTED)]
+    small = [kind(max_items_per_user=2) for kind in ALGORITHMS.values() if kind not in (Funnel, OptimalSingleItem)]
+    return [Funnel(max_items_per_user=2, rounds=2), *small, OptimalSingleItem()]
+
+
+@dataclass(frozen=True, slots=True)
+class ExactReport:
+    """The largest exact delta over tiny databases, as a part of the claimed one: for each algorithm, at each delta."""
+
+    epsilon: float
+    deltas: tuple[float, ...]
+    parts: dict[str, tuple[float, ...]]
+    tried: int
+
+    @property
+    def violations(self) -> list[str]:
+        """Return the algorithms that use more than is claimed."""
+        return [name for name, parts in self.parts.items() if max(parts) > 1.0]
+
+    def text(self) -> str:
+        """Return the table, and what it is about."""
+        rows = [
+            [name, *[f"{part:.5f}" + (" VIOLATED" if part > 1.0 else "") for part in parts]]
+            for name, parts in self.parts.items()
+        ]
+        return (
+            table(["exact delta / claim", *[f"at {delta:g}" for delta in self.deltas]], rows)
+            + f"\n\nThe whole law of the output in both worlds of {self.tried} tiny neighbouring databases, "
+            f"at epsilon {self.epsilon:g}."
+        )
+
+
+def audit_exactly(
+    epsilon: float = 1.0,
+    deltas: Sequence[float] = (0.02, 1e-3, 1e-6, 1e-9),
+    counts: Counts | None = None,
+) -> ExactReport:
+    """Compute the largest exact delta over the tiny databases, for each algorithm.
+
+    counts: of releases with these, together with all of their numbers.
+    """
+    found: dict[str, tuple[float, ...]] = {}
+    tried = 0
+    for algorithm in exact_algorithms(counts=counts is not None):
+        parts = []
+        for delta in deltas:
+            budget = Budget(epsilon, delta)
+            plan = plan_release(algorithm, budget) if counts is None else plan_with_counts(algorithm, budget, counts)
+            worst, count = largest_divergence(plan, 2)
+            worst = worst if counts is None else max(worst, gaussian_parts_delta(plan))
+            parts.append(worst / delta)
+            tried += count
+        found[algorithm.name + (" (2 rounds)" if isinstance(algorithm, Funnel) else "")] = tuple(parts)
+    return ExactReport(epsilon, tuple(deltas), found, tried)

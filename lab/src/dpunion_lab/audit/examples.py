@@ -1,0 +1,316 @@
+"""What the search found, measured, and made small enough to read; anyone can recompute it with the policy at hand."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+
+from dpunion.contributions import Float64s, Int32s
+from dpunion_lab.audit.policies import Subject
+
+# A violation must exceed the claim by more than float64 rounding in a few thousand updates can.
+TOLERANCE = 1e-7
+# What is left of a violation when it is shrunk: at least this part of its excess over the claim ...
+KEPT_EXCESS = 0.5
+# ... unless that is more than this, relative to the claim: a plain violation is enough.
+PLAIN_EXCESS = 0.02
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PairExample:
+    """Two histograms and one user. before: how far apart they were; after: how far once the user came along.
+
+    one, other: float64[n]; items: int32[k].
+    """
+
+    one: Float64s
+    other: Float64s
+    items: Int32s
+    before: float
+    after: float
+    attack: str
+
+    @classmethod
+    def of(cls, subject: Subject, one: Float64s, other: Float64s, items: Int32s, attack: str) -> Self:
+        """Measure the pair."""
+        after = subject.distance(subject.policy(one, items), subject.policy(other, items))
+        return cls(one, other, items, subject.distance(one, other), after, attack)
+
+    @property
+    def score(self) -> float:
+        """The expansion: above 1 the pair moved apart."""
+        return self.after / self.before if self.before > 0.0 else (np.inf if self.after > 0.0 else 0.0)
+
+    def violates(self, _subject: Subject) -> bool:
+        """Say whether the pair moved apart by more than rounding."""
+        return self.score > 1.0 + TOLERANCE
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StepExample:
+    """One histogram and one user who moved it by `moved`. weights: float64[n]; items: int32[k]."""
+
+    weights: Float64s
+    items: Int32s
+    moved: float
+    attack: str
+
+    @classmethod
+    def of(cls, subject: Subject, weights: Float64s, items: Int32s, attack: str) -> Self:
+        """Measure the step."""
+        return cls(weights, items, subject.distance(subject.policy(weights, items), weights), attack)
+
+    @property
+    def score(self) -> float:
+        """How far one user moved the histogram."""
+        return self.moved
+
+    def violates(self, subject: Subject) -> bool:
+        """Say whether the user moved the histogram further than claimed."""
+        return self.moved > subject.budget * (1.0 + TOLERANCE)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SequenceExample:
+    """Users in order, from the empty histogram: with and without `extra` the results are `distance` apart.
+
+    before, after: the users who come before and after the extra one, int32[k] each; size: the number of items.
+    """
+
+    before: tuple[Int32s, ...]
+    extra: Int32s
+    after: tuple[Int32s, ...]
+    size: int
+    distance: float
+    attack: str
+
+    @classmethod
+    def of(
+        cls,
+        subject: Subject,
+        before: tuple[Int32s, ...],
+        extra: Int32s,
+        after: tuple[Int32s, ...],
+        size: int,
+        attack: str,
+    ) -> Self:
+        """Run both worlds; what comes before the extra user is the same in both."""
+        with_extra, without = histograms(subject, before, extra, after, size)
+        return cls(before, extra, after, size, subject.distance(with_extra, without), attack)
+
+    @property
+    def score(self) -> float:
+        """How far apart one user left the two histograms."""
+        return self.distance
+
+    def violates(self, subject: Subject) -> bool:
+        """Say whether one user made more difference than claimed."""
+        return self.distance > subject.budget * (1.0 + TOLERANCE)
+
+    @property
+    def users(self) -> int:
+        """The number of users, the extra one included."""
+        return len(self.before) + 1 + len(self.after)
+
+    @property
+    def largest(self) -> int:
+        """The most items that one user holds."""
+        return max(len(items) for items in (*self.before, self.extra, *self.after))
+
+
+Example = PairExample | StepExample | SequenceExample
+
+
+def histograms(
+    subject: Subject, before: tuple[Int32s, ...], extra: Int32s, after: tuple[Int32s, ...], size: int
+) -> tuple[Float64s, Float64s]:
+    """Return the histogram with and without the extra user, float64[size] each."""
+    common = subject.after(np.zeros(size), list(before))
+    later = list(after)
+    return subject.after(subject.policy(common, extra), later), subject.after(common, later)
+
+
+# --- made small: fewer users, fewer items, rounder numbers, still a violation ---------------------------------
+
+
+def kept_level(score: float, claim: float) -> float:
+    """Return the score that a shrunk example must keep."""
+    return claim + min(KEPT_EXCESS * (score - claim), PLAIN_EXCESS * claim)
+
+
+def shrink_sequence(subject: Subject, example: SequenceExample, *, seconds: float = 10.0) -> SequenceExample:
+    """Return a sequence with as few users and items as simple removals reach, still beyond the claim."""
+    level = kept_level(example.distance, subject.budget)
+    deadline = time.monotonic() + seconds
+
+    def good(candidate: SequenceExample) -> bool:
+        return candidate.distance >= level
+
+    best = example
+    while True:
+        start = best
+        best = _without_users(subject, best, good, deadline)
+        best = _without_items(subject, best, good, deadline)
+        best = _smaller_users(subject, best, good, deadline)
+        if best is start or time.monotonic() > deadline:
+            return _renumbered(subject, best)
+
+
+def _without_users(
+    subject: Subject, best: SequenceExample, good: Callable[[SequenceExample], bool], deadline: float
+) -> SequenceExample:
+    """Leave out runs of users, long runs first (delta debugging)."""
+    run = max(1, (len(best.before) + len(best.after)) // 2)
+    while run >= 1:
+        place = 0
+        while place < len(best.before) + len(best.after) and time.monotonic() < deadline:
+            split = len(best.before)
+            users = [*best.before, *best.after]
+            before = tuple(users[i] for i in range(split) if not place <= i < place + run)
+            after = tuple(users[i] for i in range(split, len(users)) if not place <= i < place + run)
+            candidate = SequenceExample.of(subject, before, best.extra, after, best.size, best.attack)
+            if good(candidate):
+                best = candidate
+            else:
+                place += run
+        run //= 2
+    return best
+
+
+def _without_items(
+    subject: Subject, best: SequenceExample, good: Callable[[SequenceExample], bool], deadline: float
+) -> SequenceExample:
+    """Take runs of items from everybody; users left with nothing go."""
+    run = max(1, best.size // 2)
+    while run >= 1:
+        for first in range(0, best.size, run):
+            if time.monotonic() > deadline:
+                return best
+            candidate = _taken(subject, best, first, first + run)
+            if candidate is not None and good(candidate):
+                best = candidate
+        run //= 2
+    return best
+
+
+def _taken(subject: Subject, example: SequenceExample, first: int, last: int) -> SequenceExample | None:
+    def left(items: Int32s) -> Int32s:
+        return items[(items < first) | (items >= last)]
+
+    held = np.concatenate([*example.before, example.extra, *example.after])
+    if len(left(example.extra)) == 0 or not np.any((held >= first) & (held < last)):
+        return None
+    before = tuple(kept for kept in map(left, example.before) if len(kept))
+    after = tuple(kept for kept in map(left, example.after) if len(kept))
+    return SequenceExample.of(subject, before, left(example.extra), after, example.size, example.attack)
+
+
+def _smaller_users(
+    subject: Subject, best: SequenceExample, good: Callable[[SequenceExample], bool], deadline: float
+) -> SequenceExample:
+    """Take single items from single users."""
+    split = len(best.before)
+    place = 0
+    while place < best.users:
+        users = [*best.before, best.extra, *best.after]
+        for item in users[place]:
+            if len(users[place]) == 1 or time.monotonic() > deadline:
+                break
+            fewer = users.copy()
+            fewer[place] = users[place][users[place] != item]
+            candidate = SequenceExample.of(
+                subject, tuple(fewer[:split]), fewer[split], tuple(fewer[split + 1 :]), best.size, best.attack
+            )
+            if good(candidate):
+                best, users = candidate, fewer
+        place += 1
+    return best
+
+
+def _renumbered(subject: Subject, example: SequenceExample) -> SequenceExample:
+    """Number the items that are left 0, 1, ...; policies whose targets depend on the number keep the old ones."""
+    held = np.unique(np.concatenate([*example.before, example.extra, *example.after]))
+
+    def renumber(items: Int32s) -> Int32s:
+        return np.searchsorted(held, items).astype(np.int32)
+
+    candidate = SequenceExample.of(
+        subject,
+        tuple(map(renumber, example.before)),
+        renumber(example.extra),
+        tuple(map(renumber, example.after)),
+        len(held),
+        example.attack,
+    )
+    return candidate if abs(candidate.distance - example.distance) <= 1e-9 else example
+
+
+def shrink_pair(subject: Subject, example: PairExample) -> PairExample:
+    """Return a pair with fewer items and rounder numbers that still moves apart."""
+    level = kept_level(example.score, 1.0)
+    best = example
+    # A difference that can be seen reads better than one in the fourth digit.
+    for stretch in (1000.0, 100.0, 10.0, 3.0):
+        best = _better_pair(subject, best, best.one, best.one + stretch * (best.other - best.one), best.items, level)
+    for item in range(len(example.one)):
+        for one, other in (
+            (_at(best.one, item, 0.0), _at(best.other, item, 0.0)),
+            (best.one, _at(best.other, item, float(best.one[item]))),
+        ):
+            best = _better_pair(subject, best, one, other, best.items, level)
+        if len(best.items) > 1 and item in best.items:
+            best = _better_pair(subject, best, best.one, best.other, best.items[best.items != item], level)
+    for digits in range(4):
+        rounded = _better_pair(
+            subject, best, np.round(best.one, digits), np.round(best.other, digits), best.items, level
+        )
+        if rounded is not best:
+            return _compact_pair(subject, rounded)
+    return _compact_pair(subject, best)
+
+
+def _at(weights: Float64s, item: int, value: float) -> Float64s:
+    changed = weights.copy()
+    changed[item] = value
+    return changed
+
+
+def _better_pair(
+    subject: Subject, best: PairExample, one: Float64s, other: Float64s, items: Int32s, level: float
+) -> PairExample:
+    if subject.distance(one, other) <= 1e-3 * subject.budget:
+        return best
+    states = np.concatenate([one, other])
+    inside = bool(np.all((states >= 0.0) & (states <= subject.cutoff)))
+    candidate = PairExample.of(subject, one, other, items, best.attack)
+    return candidate if inside and candidate.score >= level else best
+
+
+def _compact_pair(subject: Subject, example: PairExample) -> PairExample:
+    """Drop items that the user does not hold and that do not differ, where the numbering does not matter."""
+    used = np.zeros(len(example.one), np.bool_)
+    used[example.items] = True
+    used |= example.one != example.other
+    places = np.flatnonzero(used)
+    items = np.searchsorted(places, example.items).astype(np.int32)
+    candidate = PairExample.of(subject, example.one[places], example.other[places], items, example.attack)
+    return candidate if abs(candidate.score - example.score) <= 1e-9 else example
+
+
+def shrink_step(subject: Subject, example: StepExample) -> StepExample:
+    """Return an update with fewer items and rounder numbers that still goes too far."""
+    level = kept_level(example.moved, subject.budget)
+    best = example
+    for item in example.items:
+        if len(best.items) > 1:
+            candidate = StepExample.of(subject, best.weights, best.items[best.items != item], best.attack)
+            best = candidate if candidate.moved >= level else best
+    for digits in range(4):
+        candidate = StepExample.of(subject, np.round(best.weights, digits), best.items, best.attack)
+        if candidate.moved >= level:
+            return candidate
+    return best

@@ -1,0 +1,289 @@
+"""What must hold for every release besides the odds of its outcomes: each check returns evidence against, or None.
+
+The empirical audit rests on two of them: draws of different items are independent, and keys are fresh.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import tempfile
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+import pyarrow as pa
+
+from dpunion.algorithms import Algorithm, DpSips, Funnel, Sensitivity
+from dpunion.budget import Budget
+from dpunion.calibration.funnel import certificate
+from dpunion.errors import BudgetExhausted, SensitivityMismatch
+from dpunion.ledger import Ledger
+from dpunion.pipeline import release
+from dpunion.plans import Plan
+from dpunion.randomness import RunKey
+from dpunion.requests import Charge
+from dpunion_lab.audit.counting import counts_odds_hold
+from dpunion_lab.audit.empirical import ERROR, AlgorithmResult, audit_pair
+from dpunion_lab.audit.exact import counts_mu, gaussian_parts_delta, largest_divergence, lone_user_delta
+from dpunion_lab.audit.looking import look_is_paid_for, look_takes_noise
+from dpunion_lab.audit.neighbours import NeighbourPair, neighbour_pairs, singles
+from dpunion_lab.audit.noise import counts_take_noise
+from dpunion_lab.audit.reach import STEPS, search_reach
+from dpunion_lab.audit.runs import Batch, System, chosen_names, copies
+
+BORDERLINE_ITEMS = 400
+KEYS = 20
+CANARIES = 600
+# How many examples of each step of counting are tried.
+REACHES = 400
+# How many known items a user holds for each item that is kept: a new one among them is hardly ever kept by chance.
+KNOWN_PER_KEPT = 100
+SUFFIXES = (".parquet", ".arrow", ".csv", ".json", ".jsonl", ".txt")
+
+Check = Callable[[System, Algorithm, Budget, int], str | None]
+
+
+def borderline(plan: Plan) -> Batch:
+    """Return many items, each with the support at which it is released about every second time."""
+    return copies(singles(1, max(1, round(plan.threshold))), BORDERLINE_ITEMS)
+
+
+def released(system: System, plan: Plan, key: RunKey) -> frozenset[int]:
+    """Return which of the borderline items come out."""
+    contributions = system.encode(plan, [borderline(plan)], key)
+    return frozenset(chosen_names(contributions, system.select(plan, contributions, key))[0].tolist())
+
+
+def odds_hold(system: System, algorithm: Algorithm, budget: Budget, trials: int) -> str | None:
+    """No event of any pair of neighbours is likelier than the budget allows (empirical.py)."""
+    plan = system.plan(algorithm, budget)
+    pairs = sorted(neighbour_pairs(plan), key=lambda pair: (len(pair.rest), pair.rows))
+    tail = ERROR / (8.0 * len(pairs))
+    # Stop at the first pair that refutes the claim: the bounds of all pairs hold together anyway.
+    for pair in pairs:
+        found = refuted(system, plan, pair, trials, tail)
+        if found is not None:
+            return found
+    return None
+
+
+def refuted(system: System, plan: Plan, pair: NeighbourPair, trials: int, tail: float) -> str | None:
+    """Return what one pair shows against the claim."""
+    result = AlgorithmResult(pair.name, plan.budget, (audit_pair(system, plan, pair, trials, tail),))
+    if not result.violated:
+        return None
+    worst = result.pairs[0]
+    return f"{pair.name}: epsilon >= {worst.epsilon_bound:.2f}, delta >= {worst.delta_bound:.4f}"
+
+
+def numbers_are_certified(system: System, algorithm: Algorithm, budget: Budget, _trials: int) -> str | None:
+    """The plan's numbers, weighed and decided by the engine, give an exact delta within the budget.
+
+    On tiny databases, for lone users, and of the noise alone; with counts, together with these. Of a Funnel with more
+    than two rounds it is the certificate of Theorem A at the plan's own numbers only (docs/guarantees-funnel.md).
+    """
+    plan = system.plan(algorithm, budget)
+    exact = 0.0
+    if isinstance(algorithm, Funnel):
+        others = counts_mu(plan) ** 2
+        exact = certificate(
+            budget.epsilon, budget.delta, plan.scale, plan.threshold, algorithm, extra_mu_squared=others
+        )[0]
+    elif not isinstance(algorithm, DpSips):
+        exact = max(lone_user_delta(plan, t) for t in range(1, algorithm.max_items_per_user + 1))
+    if not isinstance(algorithm, Funnel) or algorithm.rounds <= 2:
+        exact = max(exact, largest_divergence(plan, 2)[0])
+    if plan.counts is not None:
+        exact = max(exact, gaussian_parts_delta(plan))
+    return f"the exact delta is {exact:.6f}" if exact > budget.delta else None
+
+
+def sensitivity_is_compared(system: System, algorithm: Algorithm, budget: Budget, _trials: int) -> str | None:
+    """Weights are refused when the noise is for another sensitivity."""
+    plan = system.plan(algorithm, budget)
+    other = Sensitivity(plan.sensitivity.norm, 0.5 * plan.sensitivity.bound)
+    try:
+        released(system, dataclasses.replace(plan, sensitivity=other), system.new_key())
+    except SensitivityMismatch:
+        return None
+    return "noise for half of the weights' sensitivity is accepted"
+
+
+def keys_are_fresh(system: System, algorithm: Algorithm, budget: Budget, _trials: int) -> str | None:
+    """Two releases decide differently somewhere among hundreds of even coins."""
+    plan = system.plan(algorithm, budget)
+    if released(system, plan, system.new_key()) == released(system, plan, system.new_key()):
+        return f"two releases with new keys agree on all of {BORDERLINE_ITEMS} borderline items"
+    return None
+
+
+def decisions_are_keyed(system: System, algorithm: Algorithm, budget: Budget, _trials: int) -> str | None:
+    """The same key decides the same, so that a task that runs twice does not draw twice."""
+    plan = system.plan(algorithm, budget)
+    key = system.new_key()
+    if released(system, plan, key) != released(system, plan, key):
+        return "the same key decides differently the second time"
+    return None
+
+
+def items_are_independent(system: System, algorithm: Algorithm, budget: Budget, _trials: int) -> str | None:
+    """The number of equal items released varies from key to key as that of independent coins does.
+
+    The dispersion of binomial counts over k keys is chi-squared with k-1 degrees of freedom; beyond ten times its
+    mean is a chance below 1e-29.
+    """
+    plan = system.plan(algorithm, budget)
+    counts = np.array([len(released(system, plan, system.new_key())) for _ in range(KEYS)])
+    chance = counts.mean() / BORDERLINE_ITEMS
+    if not 0.0 < chance < 1.0:
+        return "equal items are always released together"
+    dispersion = ((counts - counts.mean()) ** 2).sum() / (BORDERLINE_ITEMS * chance * (1.0 - chance))
+    if dispersion > 10.0 * (KEYS - 1):
+        return f"equal items are released together: {dispersion / (KEYS - 1):.0f} times the spread of independent coins"
+    return None
+
+
+def canary_rows() -> Batch:
+    """Return items of many users, and items of one user each that a release has no right to show."""
+    pairs = [(f"user{number}", f"popular{number % 4}") for number in range(CANARIES)]
+    pairs += [(user, f"canary-of-{user}") for user, _ in pairs]
+    # An order that is not that of the alphabet.
+    pairs.sort(key=lambda pair: (pair[1][::-1], pair[0]), reverse=True)
+    return pa.array([user for user, _ in pairs]), pa.array([item for _, item in pairs])
+
+
+def order_is_canonical(system: System, algorithm: Algorithm, budget: Budget, _trials: int) -> str | None:
+    """The same rows in another order give the same bytes."""
+    careful = Budget(budget.epsilon, 1e-9)
+    users, items = canary_rows()
+    files = [
+        written_bytes(system, algorithm, careful, rows, 1, ".csv")
+        for rows in ((users, items), (users[::-1], items[::-1]))
+    ]
+    return None if files[0] == files[1] else "the order of rows shows in the file"
+
+
+def files_hold_the_release_only(system: System, algorithm: Algorithm, budget: Budget, _trials: int) -> str | None:
+    """No written file holds a canary; the chance that one is rightly released is below 1e-6."""
+    careful = Budget(budget.epsilon, 1e-9)
+    for suffix in SUFFIXES:
+        content = written_bytes(system, algorithm, careful, canary_rows(), None, suffix)
+        if b"canary" in content:
+            return f"a {suffix} file holds items that were not released"
+        if b"popular" not in content:
+            return f"a {suffix} file holds nothing, so nothing was checked"
+    return None
+
+
+def written_bytes(
+    system: System, algorithm: Algorithm, budget: Budget, rows: Batch, test_key: int | None, suffix: str
+) -> bytes:
+    """Return the bytes of a released file."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / f"release{suffix}"
+        system.write(algorithm, budget, rows, test_key, path)
+        return path.read_bytes()
+
+
+class Killed(BaseException):
+    """Stands for a process that dies: nothing after it runs, and nobody catches it."""
+
+
+@dataclass(slots=True)
+class WatchedRows:
+    """Rows that note how much of the dataset "audit" was spent when the first of them was read, then end the process.
+
+    spent: None as long as nothing was read.
+    """
+
+    ledger: Ledger
+    spent: int | None = None
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> tuple[str, str]:
+        """Note the sight of data, and die of it."""
+        if self.spent is None:
+            self.spent = max(self.ledger.overview().accounts[0].spent.values())
+        raise Killed
+
+
+def budget_is_charged_first(_system: System, algorithm: Algorithm, budget: Budget, _trials: int) -> str | None:
+    """`dpunion.release` charges all it costs before it reads, keeps it when it dies, and reads nothing it cannot pay.
+
+    The dataset has the budget of one release: what died while reading leaves nothing for a second.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder) / "ledger.db"
+        ledger = Ledger.open(place, create=True)
+        ledger.create_dataset("audit", budget.epsilon, budget.delta)
+        first, second = WatchedRows(ledger), WatchedRows(ledger)
+        for rows in (first, second):
+            with contextlib.suppress(Killed, BudgetExhausted):
+                release(
+                    rows,
+                    epsilon=budget.epsilon,
+                    delta=budget.delta,
+                    weak_budget=True,
+                    algorithm=algorithm,
+                    charge=Charge(place, "audit", again=True),
+                )
+        ledger.close()
+    if first.spent is None:
+        return "nothing was read, so nothing was checked"
+    if first.spent == 0:
+        return "data is read before it is paid for"
+    return None if second.spent is None else "a release that died while reading left budget for another"
+
+
+def known_items_are_set_aside_first(system: System, algorithm: Algorithm, budget: Budget, _trials: int) -> str | None:
+    """Among many known items everybody's one new item still counts in full, and no known item comes out."""
+    careful = Budget(budget.epsilon, 1e-9)
+    known = [f"known{number}" for number in range(KNOWN_PER_KEPT * algorithm.max_items_per_user)]
+    people = 10 * max(1, round(system.plan(algorithm, careful).threshold))
+    source = {f"user{number}": [*known, "new"] for number in range(people)}
+    made = release(source, epsilon=careful.epsilon, delta=careful.delta, algorithm=algorithm, known=known)
+    if set(made.items) & set(known):
+        return "known items are released"
+    return None if made.items == ("new",) else "known items take the place of new ones"
+
+
+def one_person_counts_once(_system: System, _algorithm: Algorithm, _budget: Budget, _trials: int) -> str | None:
+    """Nobody moves the sums of a step of counting by more than 1, whatever the public numbers."""
+    report = search_reach(seconds=1e6, tries=REACHES, seed=1)
+    if not report.violations:
+        return None
+    worst = max((report.furthest[name] for name in report.violations), key=lambda reach: reach.squared)
+    return f"one person moves the {STEPS[worst.step.number]} step by {worst.distance:.7f}"
+
+
+CHECKS: dict[str, Check] = {
+    "numbers are certified": numbers_are_certified,
+    "sensitivity is compared": sensitivity_is_compared,
+    "keys are fresh": keys_are_fresh,
+    "decisions are keyed": decisions_are_keyed,
+    "items are independent": items_are_independent,
+    "order is canonical": order_is_canonical,
+    "files hold the release only": files_hold_the_release_only,
+    "budget is charged first": budget_is_charged_first,
+    "known items are set aside first": known_items_are_set_aside_first,
+    "one person counts once": one_person_counts_once,
+    "counts take noise": counts_take_noise,
+    "odds of counts hold": counts_odds_hold,
+    "look takes noise": look_takes_noise,
+    "look is paid for": look_is_paid_for,
+    "odds hold": odds_hold,
+}
+
+
+def failed_checks(
+    system: System, algorithm: Algorithm, budget: Budget, trials: int, names: Iterable[str] = tuple(CHECKS)
+) -> dict[str, str]:
+    """Run the named checks; return the evidence of those that failed."""
+    with system.in_place():
+        found = {name: CHECKS[name](system, algorithm, budget, trials) for name in names}
+    return {name: evidence for name, evidence in found.items() if evidence is not None}

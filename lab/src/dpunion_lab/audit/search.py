@@ -1,0 +1,152 @@
+"""Search a policy for flaws: pairs that move apart, users who move too far, sequences that differ too much.
+
+A policy that is an instance of a contraction theorem (docs/guarantees.md) has no such flaw; the search is how a
+mistake in the theorem, the code or somebody's new idea shows before a release does.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from dpunion.algorithms import Norm
+from dpunion.checks import check_real, check_whole
+from dpunion_lab.audit import text
+from dpunion_lab.audit.attacks import (
+    Generator,
+    climbed_groups,
+    climbed_pair,
+    generator,
+    grown_sequence,
+    new_seed,
+    random_ladders,
+    random_pairs,
+    random_steps,
+)
+from dpunion_lab.audit.examples import (
+    Example,
+    PairExample,
+    SequenceExample,
+    StepExample,
+    shrink_pair,
+    shrink_sequence,
+    shrink_step,
+)
+from dpunion_lab.audit.policies import DEFAULT_CUTOFF, Policy, Subject, as_subject
+
+Attack = Callable[[Generator, Subject, int], "list[PairExample] | list[StepExample] | list[SequenceExample]"]
+
+# What one turn of each attack may try; the attacks take turns until the time is up.
+ATTACKS: dict[str, tuple[Attack, int]] = {
+    "random steps": (random_steps, 50),
+    "random pairs": (random_pairs, 100),
+    "pattern search": (climbed_pair, 300),
+    "ladders": (random_ladders, 10),
+    "growth": (grown_sequence, 160),
+    "groups": (climbed_groups, 45),
+}
+
+
+@dataclass(slots=True)
+class SearchReport:
+    """What was tried and what was found.
+
+    pair, step, sequence: the worst seen of each kind, violation or not; small_*: the same, shrunk, when it is one.
+    turns: how often each attack had its turn.
+    """
+
+    subject: Subject
+    seed: int
+    seconds: float = 0.0
+    turns: dict[str, int] = field(default_factory=dict)
+    pair: PairExample | None = None
+    step: StepExample | None = None
+    sequence: SequenceExample | None = None
+    small_pair: PairExample | None = None
+    small_step: StepExample | None = None
+    small_sequence: SequenceExample | None = None
+    first_violation: float | None = None
+
+    @property
+    def violations(self) -> list[Example]:
+        """Return what contradicts the claim."""
+        worst = (self.pair, self.step, self.sequence)
+        return [example for example in worst if example is not None and example.violates(self.subject)]
+
+    def text(self) -> str:
+        """Return the report as plain text, with the examples drawn."""
+        return text.search_text(self)
+
+    def note(self, example: Example) -> None:
+        """Keep the example when it is the worst of its kind."""
+        match example:
+            case PairExample():
+                if self.pair is None or example.score > self.pair.score:
+                    self.pair = example
+            case StepExample():
+                if self.step is None or example.score > self.step.score:
+                    self.step = example
+            case SequenceExample():
+                if self.sequence is None or example.score > self.sequence.score:
+                    self.sequence = example
+
+
+def search_policy(
+    policy: str | Subject | Policy,
+    *,
+    norm: str | Norm | None = None,
+    budget: float = 1.0,
+    cutoff: float = DEFAULT_CUTOFF,
+    max_items_per_user: int = 100,
+    seconds: float = 60.0,
+    goal: float = 1.5,
+    seed: int | None = None,
+) -> SearchReport:
+    """Search `policy` for flaws for at most `seconds`, or until one user makes `goal` times the claimed difference.
+
+    policy: a name (see SHIPPED and RESEARCH), "file.py:function", or a function (weights float64[n], items int32[k])
+    -> new weights float64[n]. norm, budget: what is claimed; named policies bring their own. cutoff: the highest
+    weight to try. seed: repeats a search, as far as its time reaches.
+    """
+    subject = as_subject(policy, norm=norm, budget=budget, cutoff=cutoff, max_items=max_items_per_user)
+    check_real("search_policy", "seconds", seconds, 0.01, 1e6)
+    check_real("search_policy", "goal", goal, 1.0, 1e6)
+    chosen = new_seed() if seed is None else seed
+    check_whole("search_policy", "seed", chosen, 0, 2**63)
+    report = SearchReport(subject, chosen, turns=dict.fromkeys(ATTACKS, 0))
+    rng = generator(chosen)
+    # Compiling a kernel is not searching.
+    subject.policy(np.zeros(1), np.zeros(1, np.int32))
+    start = time.monotonic()
+    while not _finished(report, goal, time.monotonic() - start, seconds):
+        for name, (attack, tries) in ATTACKS.items():
+            for example in attack(rng, subject, tries):
+                report.note(example)
+            report.turns[name] += 1
+            if report.first_violation is None and report.violations:
+                report.first_violation = time.monotonic() - start
+    report.seconds = time.monotonic() - start
+    _shrink(report)
+    return report
+
+
+def _finished(report: SearchReport, goal: float, elapsed: float, seconds: float) -> bool:
+    """Stop when the time is up, or when both a sequence as bad as asked for and a pair that moves apart are there."""
+    subject = report.subject
+    if elapsed >= seconds:
+        return True
+    far = report.sequence is not None and report.sequence.distance >= goal * subject.budget
+    return far and report.pair is not None and report.pair.violates(subject)
+
+
+def _shrink(report: SearchReport) -> None:
+    subject = report.subject
+    if report.pair is not None and report.pair.violates(subject):
+        report.small_pair = shrink_pair(subject, report.pair)
+    if report.step is not None and report.step.violates(subject):
+        report.small_step = shrink_step(subject, report.step)
+    if report.sequence is not None and report.sequence.violates(subject):
+        report.small_sequence = shrink_sequence(subject, report.sequence)
