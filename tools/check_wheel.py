@@ -1,7 +1,8 @@
-"""Build the wheel and the sdist, and try the wheel in a clean environment outside the repository.
+"""Build wheels and sdists of dpunion and dpunion-lab, and try the wheels in a clean environment elsewhere.
 
 What is tried: the metadata (twine), what is inside, the commands of README.md as they are printed there, in an empty
-folder with an empty cache. One run takes about a minute; --python names another Python to try.
+folder with an empty cache; then the commands of dpunion-lab, without that wheel and with it. One run takes about a
+minute; --python names another Python to try.
 """
 
 from __future__ import annotations
@@ -19,15 +20,20 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tests" / "docs"))
 
 # What the package cannot work without, besides its modules.
+HOMES = {"dpunion": ROOT / "src", "dpunion_lab": ROOT / "lab" / "src"}
 NEEDED = (
     "dpunion/py.typed",
     "dpunion/data/debian_depends.parquet",
     "dpunion/data/README.md",
-    "dpunion/lab/published.json",
     "dpunion/report/templates/page.html",
     "dpunion/report/templates/page.css",
     "dpunion/report/templates/page.js",
+    "dpunion_lab/py.typed",
+    "dpunion_lab/published.json",
 )
+# A command of the lab, and what it says where the lab is missing.
+OF_LAB = "dpunion lab compare --generate 300 -a weighted-gaussian -e 3 -d 1e-4"
+MISSING_LAB = "pip install dpunion-lab"
 # Commands of the README that set up a copy of the repository, or this very installation.
 SET_UP = re.compile(r"(make|pip|python -m pip) ")
 # A first release says so; the README shows a later one.
@@ -41,22 +47,22 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=ROOT / "dist", help="where wheel and sdist go")
     parser.add_argument("--python", default=sys.executable, help="the Python to install the wheel into")
     asked = parser.parse_args()
-    wheel = build(asked.out)
-    problems = missing_parts(wheel)
+    wheels = [build(asked.out, ROOT, "dpunion"), build(asked.out, ROOT / "lab", "dpunion_lab")]
+    problems = [problem for wheel in wheels for problem in missing_parts(wheel)]
     with tempfile.TemporaryDirectory() as folder:
-        problems += try_out(wheel, Path(folder), asked.python)
+        problems += try_out(*wheels, Path(folder), asked.python)
     for problem in problems:
         print(f"PROBLEM: {problem}")
-    print(f"{wheel.name}: {len(problems) or 'no'} problems")
+    print(f"{' and '.join(wheel.name for wheel in wheels)}: {len(problems) or 'no'} problems")
     return len(problems)
 
 
-def build(out: Path) -> Path:
+def build(out: Path, project: Path, name: str) -> Path:
     """Build the sdist, and from it the wheel; check what an index will read; return the wheel."""
-    for old in (*out.glob("dpunion-*.whl"), *out.glob("dpunion-*.tar.gz")):
+    for old in (*out.glob(f"{name}-*.whl"), *out.glob(f"{name}-*.tar.gz")):
         old.unlink()
-    call(sys.executable, "-m", "build", "--outdir", str(out), str(ROOT))
-    (wheel,), (sdist,) = out.glob("dpunion-*.whl"), out.glob("dpunion-*.tar.gz")
+    call(sys.executable, "-m", "build", "--outdir", str(out), str(project))
+    (wheel,), (sdist,) = out.glob(f"{name}-*.whl"), out.glob(f"{name}-*.tar.gz")
     call(sys.executable, "-m", "twine", "check", "--strict", str(wheel), str(sdist))
     return wheel
 
@@ -65,14 +71,16 @@ def missing_parts(wheel: Path) -> list[str]:
     """Say what the wheel should hold and does not, and what it holds and should not."""
     with zipfile.ZipFile(wheel) as archive:
         held = set(archive.namelist())
-    modules = {str(path.relative_to(ROOT / "src")) for path in (ROOT / "src" / "dpunion").rglob("*.py")}
-    missing = sorted((modules | set(NEEDED)) - held)
-    strange = sorted(name for name in held if not name.startswith(("dpunion/", "dpunion-")))
+    package = wheel.name.partition("-")[0]
+    modules = {str(path.relative_to(HOMES[package])) for path in (HOMES[package] / package).rglob("*.py")}
+    needed = {name for name in NEEDED if name.startswith(f"{package}/")}
+    missing = sorted((modules | needed) - held)
+    strange = sorted(name for name in held if not name.startswith((f"{package}/", f"{package}-")))
     return [f"the wheel lacks {name}" for name in missing] + [f"the wheel holds {name}" for name in strange]
 
 
-def try_out(wheel: Path, folder: Path, python: str) -> list[str]:
-    """Install the wheel and run what the README shows, in an empty folder; return what is wrong."""
+def try_out(wheel: Path, lab: Path, folder: Path, python: str) -> list[str]:
+    """Install the wheels and run what the README shows, in an empty folder; return what is wrong."""
     call(python, "-m", "venv", str(folder / "clean"))
     binaries, work = folder / "clean" / "bin", folder / "work"
     work.mkdir()
@@ -83,11 +91,30 @@ def try_out(wheel: Path, folder: Path, python: str) -> list[str]:
         "XDG_CACHE_HOME": str(folder / "cache"),
         "COLUMNS": "120",
     }
-    call(str(binaries / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", str(wheel))
+
+    def install(*what: str) -> None:
+        call(str(binaries / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *what)
+
+    install(str(wheel))
     print((binaries / "python").resolve(), run_in(work, environment, "dpunion --version")[1].strip())
     home = run_in(work, environment, "python -c 'import dpunion; print(dpunion.__file__)'")[1].strip()
     problems = [] if home.startswith(str(folder)) else [f"dpunion is imported from {home}"]
-    return problems + play_readme(work, environment)
+    problems += play_readme(work, environment)
+    code, printed = run_in(work, environment, OF_LAB)
+    if code != 2 or MISSING_LAB not in printed:
+        problems.append(f"without dpunion-lab: exit code {code}\n{printed}")
+    call(
+        str(binaries / "python"),
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+        f"{wheel}[report]",
+        str(lab),
+    )
+    code, printed = run_in(work, environment, OF_LAB)
+    return problems if code == 0 else [*problems, f"with dpunion-lab: exit code {code}\n{printed}"]
 
 
 def play_readme(work: Path, environment: dict[str, str]) -> list[str]:

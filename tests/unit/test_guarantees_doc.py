@@ -21,6 +21,7 @@ from dpunion.budget import (
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "dpunion"
+HOMES = {"tests/": ROOT, "dpunion_lab/": ROOT / "lab" / "src"}
 PROOFS = ("guarantees.md", "guarantees-funnel.md", "guarantees-counts.md")
 TEXTS = {name: (ROOT / "docs" / name).read_text(encoding="utf-8") for name in PROOFS}
 REFERENCE = re.compile(r"`([\w./-]+\.py)(?:::([\w.]+))?`")
@@ -45,7 +46,8 @@ def problem(root, path, name):
 
 @pytest.mark.parametrize(("path", "name"), references("".join(TEXTS.values())))
 def test_what_the_guarantees_refer_to_exists(path, name):
-    assert problem(ROOT if path.startswith("tests/") else PACKAGE, path, name) is None
+    root = next((home for start, home in HOMES.items() if path.startswith(start)), PACKAGE)
+    assert problem(root, path, name) is None
 
 
 @pytest.mark.parametrize("document", TEXTS)

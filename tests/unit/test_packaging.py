@@ -80,20 +80,22 @@ def test_a_wheel_that_lacks_something_is_found(tmp_path):
 
     check = tool("check_wheel")
     modules = [str(path.relative_to(ROOT / "src")) for path in (ROOT / "src" / "dpunion").rglob("*.py")]
-    whole = [*modules, *check.NEEDED, "dpunion-0.1.0.dist-info/METADATA"]
+    needed = [name for name in check.NEEDED if name.startswith("dpunion/")]
+    whole = [*modules, *needed, "dpunion-0.1.0.dist-info/METADATA"]
     for held, expected in ((whole, []), (whole[1:], [f"lacks {whole[0]}"]), ([*whole, "tests/x.py"], ["holds tests"])):
-        with zipfile.ZipFile(tmp_path / "some.whl", "w") as archive:
+        with zipfile.ZipFile(tmp_path / "dpunion-0.1.0.whl", "w") as archive:
             for name in held:
                 archive.writestr(name, "")
-        found = check.missing_parts(tmp_path / "some.whl")
+        found = check.missing_parts(tmp_path / "dpunion-0.1.0.whl")
         assert len(found) == len(expected)
         assert all(part in one for part, one in zip(expected, found, strict=True))
 
 
 def test_what_the_package_needs_is_in_the_tree():
     check = tool("check_wheel")
-    assert [name for name in check.NEEDED if not (ROOT / "src" / name).is_file()] == []
-    others = {path.suffix for path in (ROOT / "src" / "dpunion").rglob("*") if path.is_file() and path.suffix}
+    homes = list(check.HOMES.values())
+    assert [name for name in check.NEEDED if not any((home / name).is_file() for home in homes)] == []
+    others = {path.suffix for home in homes for path in home.rglob("*") if path.is_file() and path.suffix}
     assert others - {".pyc"} == {".py", *(Path(name).suffix for name in check.NEEDED if Path(name).suffix)}
 
 
@@ -116,3 +118,32 @@ def test_the_demo_of_the_makefile_leaves_no_file(tmp_path):
     command = [sys.executable, "-c", "from dpunion.cli import main; main()", "demo"]
     subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_both_packages_have_one_version():
+    import tomllib
+
+    import dpunion
+    import dpunion_lab
+
+    lab = tomllib.loads((ROOT / "lab" / "pyproject.toml").read_text("utf-8"))
+    assert dpunion_lab.__version__ == dpunion.__version__
+    assert lab["project"]["dependencies"] == [f"dpunion[report]=={dpunion.__version__}"]
+
+
+@pytest.mark.parametrize("command", ["audit", "lab"])
+def test_without_the_lab_its_commands_say_how_to_install_it(command):
+    """In a process whose packages add no commands."""
+    import subprocess
+    import sys
+
+    alone = (
+        "import importlib.metadata as m, sys; m.entry_points = lambda **_: (); "
+        f"sys.argv = ['dpunion', '{command}', 'compare', '--generate', '20', '-e', '1']; "
+        "from dpunion.cli import main; main()"
+    )
+    done = subprocess.run([sys.executable, "-c", alone], capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 2
+    assert f"'dpunion {command}' is in the package dpunion-lab" in done.stderr
+    assert "pip install dpunion-lab" in done.stderr
+    assert "Traceback" not in done.stderr
