@@ -239,8 +239,8 @@ def test_the_page_of_a_release_with_counts(counted):
     words = page.words()
     rows = [["pear", 2_000, 1_800, 2_200], ["<b>plum</b>", 700, 630, 770], ["apple", 50, 45, 55]]
     assert json.loads(page.inside["script"][0]) == rows
-    assert "people in all, about 12,345 12,061 to 12,629 with something not listed 6,789 6,505 to 7,073" in words
-    assert "anything 12,345 12,061 12,629 something else 6,789 6,505 7,073" in words
+    assert "people in all, about 12,345 12,061 to 12,629 with an item not listed 6,789 6,505 to 7,073" in words
+    assert "any item 12,345 12,061 12,629 an item that is not listed 6,789 6,505 7,073" in words
     assert "item people low high pear 2,000 1,800 2,200 <b>plum</b> 700 630 770 apple 50 45 55" in words
     assert "About 3.4 % of people have so many listed items" in words
     assert "at most 1.21 times" in words
