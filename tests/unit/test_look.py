@@ -14,7 +14,7 @@ from scipy import integrate, stats
 import dpunion
 from dpunion.algorithms import Bounding, Funnel, UserOrder
 from dpunion.budget import Budget
-from dpunion.calibration.funnel import certificate
+from dpunion.calibration.funnel import certificate, novelty_bounds
 from dpunion.calibration.gaussian import gaussian_stddev
 from dpunion.calibration.looking import cost_of_look
 from dpunion.counting.looking import LookStep, people_in_classes, set_sizes
@@ -24,6 +24,7 @@ from dpunion.engines.local.engine import LocalEngine, open_request, read_sets, t
 from dpunion.errors import BadParameter
 from dpunion.kernels.normal import gaussian_delta
 from dpunion.ledger.accounts import charge_for_menu, charge_for_plan
+from dpunion.ledger.amounts import DELTA_UNITS
 from dpunion.looks import CLASSES, MENU, STRENGTH, USUAL, LookPlan, class_sizes
 from dpunion.menus import plan_menu
 from dpunion.pipeline import fulfil
@@ -295,6 +296,25 @@ def test_a_ledger_is_charged_for_any_plan_of_the_menu(counts):
         assert price.mu_squared >= (look + noise + steps) * 10**15
     assert price.novelty <= alone.delta
     assert price.mu_squared == pytest.approx(alone.mu_squared, rel=0.05)
+
+
+def largest_novelty(plan):
+    """Return the largest certified chance that an item is released which only one person has, over every number t."""
+    raised = 1.0 + plan.rounding_slack
+    return float(novelty_bounds(plan.scale / raised, plan.threshold / raised, plan.algorithm).max())
+
+
+@pytest.mark.parametrize("share", [None, 0.1, 0.3, 0.5])
+@pytest.mark.parametrize(
+    ("epsilon", "delta"), [(0.1, 1e-8), (1.0, 1e-6), (3.0, 1e-5), (8.0, 1e-5), (8.0, 1e-8), (10.0, 1e-6), (10.0, 1e-3)]
+)
+def test_the_novelty_charged_with_a_look_covers_every_certified_chance(epsilon, delta, share):
+    """The look's own part of mu^2 must not be subtracted: the plans are certified without it."""
+    menu = plan_menu(Budget(epsilon, delta), None if share is None else Counts(share=share), {})
+    chances = [largest_novelty(plan) for plan in menu.plans]
+    for plan, chance in zip(menu.plans, chances, strict=True):
+        assert charge_for_plan(plan).novelty / DELTA_UNITS >= chance
+    assert charge_for_menu(menu.plans).novelty / DELTA_UNITS >= max(chances)
 
 
 def test_a_weekly_job_with_a_tight_ledger(tmp_path):

@@ -86,22 +86,23 @@ def _holds(caps: Amounts, guard: float) -> bool:
 def charge_for_plan(plan: Plan) -> Amounts:
     """Return what a release with this plan costs, in either composition, rounded up.
 
-    What is released beside the list, such as counts, adds its squared mu, and its own rounding.
+    Counts and the look add their squared mu, and their own rounding.
     """
     base = 1.0 + plan.rounding_slack
     # The noise was raised by the slack because rounding may raise the sensitivity by it: the ratio is the unraised one.
     selecting = (plan.sensitivity.bound * base / plan.scale) ** 2
-    beside = math.fsum(stddev**-2.0 for stddev in plan.beside)
-    mu, rounding = math.sqrt(selecting + beside), EPSILON_SLACK * (1 + len(plan.beside))
+    mu, rounding = math.sqrt(selecting + _squared_mu(plan.beside)), EPSILON_SLACK * (1 + len(plan.beside))
     match plan.algorithm:
         case WeightedGaussian() | PolicyGaussian() | CountGaussian():
             # The certificate's delta is at least the chance of t novel items alone, for every t.
             return charge_for_gaussian(plan.budget, mu, plan.delta_used, rounding)
         case Funnel():
-            # Theorem A: delta_G(epsilon; mu_t) + p_t <= delta_used, and mu_t^2 >= (1 - c_1^2) selecting + beside for
-            # every t; a larger epsilon than the certificate's makes what is taken off smaller.
+            # Theorem A: delta_G(epsilon; mu_t) + p_t <= certified, and mu_t^2 >= (1 - c_1^2) selecting + counting for
+            # every t. With a look this certifies the release after the look, so its mu_t has no part of the look.
+            # A larger epsilon than the certificate's makes `least`, which is subtracted, smaller.
             epsilon, _ = calibration_target(plan.budget.epsilon, plan.budget.delta)
-            least = gaussian_delta(epsilon, math.sqrt(selecting * (1.0 - plan.algorithm.first_share) + beside))
+            counting = 0.0 if plan.counts is None else _squared_mu(plan.counts.stddevs)
+            least = gaussian_delta(epsilon, math.sqrt(selecting * (1.0 - plan.algorithm.first_share) + counting))
             certified = plan.delta_used if plan.look is None else plan.look.delta
             return charge_for_gaussian(plan.budget, mu, certified - least * (1.0 - GUARD), rounding)
         case DpSips():
@@ -109,6 +110,11 @@ def charge_for_plan(plan: Plan) -> Amounts:
             return charge_for_gaussian(plan.budget, mu, plan.budget.delta / 2.0, rounding)
         case _:
             return charge_for_budget(plan.budget)
+
+
+def _squared_mu(stddevs: Sequence[float]) -> float:
+    """Return the squared mu of several Gaussian releases of sensitivity 1 together."""
+    return math.fsum(stddev**-2.0 for stddev in stddevs)
 
 
 def charge_for_menu(plans: Sequence[Plan]) -> Amounts:
