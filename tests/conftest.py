@@ -16,6 +16,7 @@ import s3_server
 from dpunion.engines.spark import sessions
 from dpunion.errors import BadParameter
 from dpunion.randomness import KEY_BYTES, RunKey
+from running import usual_signals
 
 settings.register_profile(
     "house", deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow], print_blob=True
@@ -65,7 +66,10 @@ def check_full():
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item):
     """Give every test the same "fresh" keys in each run: with real ones, an item at a policy's cutoff is missed once in
-    740 releases, and a test that expects it fails as often. Processes that a test starts have real keys."""
+    740 releases, and a test that expects it fails as often. Processes that a test starts have real keys.
+
+    Signals interrupt every test and what it starts, also where `make test` runs in the background or under nohup.
+    """
     numbers = itertools.count()
 
     def repeatable():
@@ -75,7 +79,8 @@ def pytest_runtest_protocol(item):
     RunKey.fresh = FRESH if item.path.name in WITH_REAL_KEYS else staticmethod(repeatable)
     running.append(item)
     try:
-        return (yield)
+        with usual_signals():
+            return (yield)
     finally:
         running.pop()
         RunKey.fresh = FRESH

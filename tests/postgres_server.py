@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from running import PATIENCE
+
 ROLE, PASSWORD, DATABASE = "tester", "pa:ss@w/rd", "people"
 CONFIGURATION = """
 listen_addresses = '127.0.0.1'
@@ -45,7 +47,7 @@ def install() -> None:
     for arguments in (["update"], ["install", "-y", "--no-install-recommends", "postgresql"]):
         with contextlib.suppress(subprocess.TimeoutExpired):
             command = ["apt-get", "-o", "DPkg::Lock::Timeout=120", *arguments]
-            subprocess.run(command, timeout=300, env=environment, capture_output=True, check=False)
+            subprocess.run(command, timeout=PATIENCE, env=environment, capture_output=True, check=False)
 
 
 def newest_binaries() -> Path | None:
@@ -91,7 +93,7 @@ def running_server() -> Iterator[str]:
                 stderr=subprocess.STDOUT,
                 text=True,
                 check=False,
-                timeout=120,
+                timeout=PATIENCE,
             )
             if done.returncode:
                 pytest.skip(f"PostgreSQL's {program} does not work here: {done.stdout[-300:]}")
@@ -102,7 +104,7 @@ def running_server() -> Iterator[str]:
             port = probe.getsockname()[1]
         with (data / "postgresql.conf").open("a") as file:
             file.write(CONFIGURATION.format(port=port))
-        run("pg_ctl", "-D", str(data), "-l", str(folder / "log"), "-w", "-t", "60", "start")
+        run("pg_ctl", "-D", str(data), "-l", str(folder / "log"), "-w", "-t", str(int(PATIENCE)), "start")
         try:
             url = f"postgresql://{ROLE}:pa%3Ass%40w%2Frd@127.0.0.1:{port}"
             create_database(f"{url}/postgres")

@@ -7,11 +7,12 @@ import importlib.util
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+
+from running import PATIENCE, wait_until
 
 KEY, SECRET = "AKIACANARYKEY", "CanarySecretOfTheStore"
 
@@ -32,21 +33,19 @@ def running_server() -> Iterator[str]:
     command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        wait_for(port, process)
+        wait_until(lambda: answers(port, process), "the server of S3")
         yield f"http://127.0.0.1:{port}"
     finally:
         process.terminate()
-        process.wait(30)
+        process.wait(PATIENCE)
 
 
-def wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
-    """Wait until the server answers."""
-    for _ in range(300):
-        assert process.poll() is None, "the server did not start"
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
-            return
-        time.sleep(0.2)
-    raise AssertionError("the server does not answer")
+def answers(port: int, process: subprocess.Popen[bytes]) -> bool:
+    """Say whether the server answers yet."""
+    assert process.poll() is None, "the server did not start"
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+        return True
+    return False
 
 
 def environment(address: str) -> dict[str, str]:

@@ -7,7 +7,6 @@ import itertools
 import os
 import re
 import shlex
-import signal
 import subprocess
 import sys
 import warnings
@@ -18,6 +17,7 @@ from typer.testing import CliRunner
 
 from dpunion.cli import app
 from dpunion.cli.delivering import MADE_BEFORE
+from running import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 FENCE = re.compile(r"^( *)(`{3,}|~{3,})([^`]*)$")
@@ -255,7 +255,7 @@ def run_line(text):
         stderr=subprocess.STDOUT,
         text=True,
         check=False,
-        timeout=60,
+        timeout=PATIENCE,
         env=os.environ | {"PATH": path, "COLUMNS": "120"},
     )
     return done.returncode, done.stdout
@@ -263,14 +263,11 @@ def run_line(text):
 
 def run_here(words, target):
     """Run the command line in this process."""
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     shown = warnings.showwarning
     try:
         result = CliRunner().invoke(app, words, env={"COLUMNS": "120", "TERM": "dumb"})
     finally:
         warnings.showwarning = shown
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
     if target:
         Path(target).write_bytes(result.stdout_bytes)
     return result.exit_code, result.output

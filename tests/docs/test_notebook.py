@@ -6,6 +6,7 @@ import pytest
 
 from dpunion.ledger import Ledger
 from dpunion.releases import Release
+from running import PATIENCE
 
 NOTEBOOK = Path(__file__).parents[2] / "docs" / "notebooks" / "walkthrough.nb.md"
 # Libraries of the kernel's own warn about their future; none of it is ours.
@@ -24,7 +25,7 @@ def executed(tmp_path_factory):
     folder = tmp_path_factory.mktemp("notebook")
     notebook = read()
     client = nbclient.NotebookClient(
-        notebook, timeout=120, kernel_name="python3", resources={"metadata": {"path": folder}}
+        notebook, timeout=PATIENCE, kernel_name="python3", resources={"metadata": {"path": folder}}
     )
     client.execute()
     return notebook, folder

@@ -14,6 +14,7 @@ import pytest
 from doc_examples import ROOT, blocks
 
 from dpunion.ledger import Ledger
+from running import PATIENCE
 
 PAGE = "docs/operations.md"
 TEXT = (ROOT / PAGE).read_text("utf-8")
@@ -56,7 +57,7 @@ def run(folder, *words, **options):
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=PATIENCE,
         **options,
     )
     return done.returncode, done.stdout, done.stderr

@@ -13,6 +13,7 @@ import plain_docstrings
 import pytest
 
 import dpunion
+from running import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -49,7 +50,7 @@ def site(tmp_path_factory):
         text=True,
         check=False,
         cwd=ROOT,
-        timeout=300,
+        timeout=PATIENCE,
         env={name: value for name, value in os.environ.items() if name != "PYTHONWARNINGS"},
     )
     assert done.returncode == 0, done.stdout + done.stderr

@@ -13,7 +13,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 import traceback
 from pathlib import Path
 
@@ -26,6 +25,10 @@ from dpunion.engines.spark.tasks import Weigh
 from dpunion.randomness import RunKey
 from dpunion.requests import Folder, Run
 from dpunion_lab.generators import AskRedditLike
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # as pytest does; this file is also run alone
+
+from running import PATIENCE, wait_until
 
 KEY, SHARDS = 7, 4
 BUDGET = {"epsilon": 3.0, "delta": 1e-4, "user": "user", "item": "item"}
@@ -85,7 +88,7 @@ def kill_group(process):
     """Kill a process and what it started, at once: a machine that loses power."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    process.wait(30)
+    process.wait(PATIENCE)
 
 
 class Cluster:
@@ -118,7 +121,7 @@ class Cluster:
         port = int(self.master.rpartition(":")[2])
         where = ("--host", "127.0.0.1", "--webui-port", "0")
         self.start("master", "org.apache.spark.deploy.master.Master", *where, "--port", str(port))
-        wait_for(lambda: is_open(port), "the master")
+        wait_until(lambda: is_open(port), "the master")
         for number in range(workers):
             options = ("--cores", "1", "--memory", "700m", "--work-dir", str(self.folder / f"work-{number}"))
             worker = "org.apache.spark.deploy.worker.Worker"
@@ -139,14 +142,6 @@ def running_cluster(folder, workers=2):
         yield cluster
     finally:
         cluster.close()
-
-
-def wait_for(condition, what, seconds=600):
-    until = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > until:
-            raise TimeoutError(what)
-        time.sleep(0.1)
 
 
 def driver(*arguments, log):
@@ -183,7 +178,7 @@ def waiting(folder):
 
         def run(batches):
             (Path(folder) / f"begun-{os.getpid()}").touch()
-            wait_for((Path(folder) / "go").exists, "the word to go on")
+            wait_until((Path(folder) / "go").exists, "the word to go on")
             yield from task(batches)
 
         return run

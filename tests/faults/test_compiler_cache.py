@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from running import PATIENCE
+
 pytestmark = pytest.mark.full
 ROOT = os.geteuid() == 0
 
@@ -33,7 +35,7 @@ def probe(environment, before="", *, is_kept=True, **options):
         capture_output=True,
         text=True,
         check=False,
-        timeout=300,
+        timeout=PATIENCE,
         env={**kept, **environment},
         **options,
     )
@@ -119,7 +121,7 @@ def decision(environment, **options):
         capture_output=True,
         text=True,
         check=True,
-        timeout=300,
+        timeout=PATIENCE,
         env={**kept, **environment},
         **options,
     )

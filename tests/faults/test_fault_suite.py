@@ -36,11 +36,16 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # as pytest does; this file is also run alone
+
+from running import PATIENCE
 
 PEOPLE, FILES = 150, 3
 POPULAR = tuple(sorted(f"popular-{i:02}-" + "long" * 40 for i in range(8)))
@@ -60,7 +65,6 @@ ASKED = {
 NGRAMS = tuple(ASKED)[1:]
 CHARGE = 8 * 10**9
 PARTS = 8  # spill files: fewer than usual, for speed
-PATIENCE = 100
 CLEAN = ["reserved", "started", "reading", "replaced", "settled"]
 OLD = b"the old file, whole"
 EXPECTED_COUNT = 250
@@ -84,7 +88,7 @@ def serve():
         os.close(telling)
         os.close(saying)
         # What a run says fits into a pipe; were it more, the run would wait and count as hung.
-        code = ended(child, PATIENCE)
+        code = ended(child)
         with os.fdopen(told) as events, os.fdopen(said, errors="replace") as words:
             answer = {"code": code, "events": events.read().split(), "said": words.read()}
         sys.stdout.write(json.dumps(answer) + "\n")
@@ -114,9 +118,9 @@ def warm_up():
     gc.freeze()  # what is loaded stays shared between the forks
 
 
-def ended(child, patience):
+def ended(child):
     """Return the exit code of the child, or the negative number of the signal that ended it."""
-    deadline = time.monotonic() + patience
+    deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
         done, status = os.waitpid(child, os.WNOHANG)
         if done:
@@ -851,7 +855,7 @@ class Server:
 
     def close(self):
         self.process.stdin.close()
-        self.process.wait(60)
+        self.process.wait(PATIENCE)
         self.process.stdout.close()
 
 
@@ -1135,7 +1139,7 @@ def test_a_fresh_process_needs_no_network_and_no_home(place, leaving):
         env=environment,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=PATIENCE,
         check=False,
     )
     place.said = done.stdout + done.stderr

@@ -33,6 +33,7 @@ from dpunion.releases import FORMAT
 from dpunion.sets.encoding import Normalization, encode
 from dpunion.sets.strings import StringTable
 from making import publish
+from running import PATIENCE
 from weighing import weigh
 
 PEOPLE, POPULAR, RARE = 400, 30, 500
@@ -291,7 +292,7 @@ def test_the_command_line_prints_no_canary(source, tmp_path):
 
 def run(*arguments, **options):
     command = [sys.executable, "-c", "from dpunion.cli import main; main()", *arguments]
-    return subprocess.run(command, capture_output=True, check=False, timeout=300, **options)
+    return subprocess.run(command, capture_output=True, check=False, timeout=PATIENCE, **options)
 
 
 def test_the_terminal_shows_no_canary_and_no_count(source):
@@ -317,7 +318,7 @@ def test_the_terminal_shows_no_canary_and_no_count(source):
                 break
             shown += chunk
         stdout = process.stdout.read()
-        assert process.wait(60) == 0
+        assert process.wait(PATIENCE) == 0
     os.close(ours)
     assert b"reading" in shown or b"selecting" in shown
     assert_clean(shown)

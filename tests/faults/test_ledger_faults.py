@@ -15,6 +15,7 @@ from dpunion.errors import DamagedLedger, LedgerError, ledger_note
 from dpunion.ledger import Amounts, EntryState, Ledger
 from dpunion.ledger.accounts import charge_for_plan
 from dpunion.plans import plan_release
+from running import PATIENCE
 
 STORM = Path(__file__).with_name("ledger_storm.py")
 UNIT = Amounts(epsilon=10**9, delta=10**9)
@@ -24,7 +25,7 @@ NOBODY = 65534
 def run_storm(command, where, dataset, charge, first, second):
     arguments = [command, str(where), dataset, json.dumps(charge.values()), str(first), str(second)]
     done = subprocess.run(
-        [sys.executable, str(STORM), *arguments], capture_output=True, text=True, timeout=400, check=False
+        [sys.executable, str(STORM), *arguments], capture_output=True, text=True, timeout=PATIENCE, check=False
     )
     assert done.returncode == 0, done.stderr
     return int(done.stdout)
@@ -105,7 +106,11 @@ def test_a_hundred_kills(path):
 
 def run_limited(code, *arguments):
     done = subprocess.run(
-        [sys.executable, "-c", code, *map(str, arguments)], capture_output=True, text=True, timeout=100, check=False
+        [sys.executable, "-c", code, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.split()

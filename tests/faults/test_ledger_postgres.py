@@ -23,6 +23,7 @@ from test_ledger_faults import (
 from dpunion.errors import BadParameter, DamagedLedger, LedgerError
 from dpunion.ledger import Ledger
 from dpunion.ledger.postgres import NETWORK
+from running import PATIENCE
 
 psycopg = pytest.importorskip("psycopg", reason="psycopg is not installed")
 
@@ -58,7 +59,7 @@ class Server:
             command,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=PATIENCE,
             check=False,
             cwd=self.folder,
             stdin=subprocess.DEVNULL,

@@ -11,6 +11,7 @@ import pytest
 import dpunion
 from dpunion import files
 from dpunion.releases import Release
+from running import PATIENCE
 
 pytestmark = [
     pytest.mark.full,
@@ -135,7 +136,7 @@ def test_a_poisoned_cache_is_not_loaded(shared, tmp_path):
             capture_output=True,
             text=True,
             check=False,
-            timeout=300,
+            timeout=PATIENCE,
         )
     assert done.stdout.split() == ["None", "0"], done.stderr
     assert f"{shared} belongs to or can be written by other users" in done.stderr

@@ -17,6 +17,7 @@ import dpunion
 from dpunion.engines.spark import sessions
 from dpunion.errors import BadParameter
 from dpunion.randomness import Purpose, RunKey
+from running import PATIENCE, wait_until
 from spark_in_process import by_rounds, database_of
 
 pytestmark = pytest.mark.full
@@ -86,10 +87,10 @@ def test_a_killed_worker_changes_nothing(tmp_path):
             assert driver.poll() is None, log.read_text()[-3000:]
             return any(tmp_path.glob("begun-*"))
 
-        spark_cluster.wait_for(begun, "the second round")
+        wait_until(begun, "the second round")
         spark_cluster.kill_group(cluster.workers[0])
         (tmp_path / "go").touch()
-        assert driver.wait(600) == 0, log.read_text()[-3000:]
+        assert driver.wait(3 * PATIENCE) == 0, log.read_text()[-3000:]
     found = json.loads((tmp_path / "found.json").read_text())
     assert found["executors"] == [2, 1]
     assert found["items"] == in_shards_without_faults()
@@ -114,7 +115,7 @@ def watched(tmp_path_factory):
     log = folder / "driver.log"
     driver = spark_cluster.driver("watched", folder, log=log)
     try:
-        assert driver.wait(900) == 0, log.read_text()[-3000:]
+        assert driver.wait(3 * PATIENCE) == 0, log.read_text()[-3000:]
     finally:
         spark_cluster.kill_group(driver)
     return folder

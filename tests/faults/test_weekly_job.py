@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from dpunion.ledger import EntryState, Ledger
+from running import PATIENCE
 
 pytestmark = pytest.mark.full
 COMMAND = "from dpunion.cli import main; main()"
@@ -43,7 +44,7 @@ class Shell:
             env={**os.environ, "CODE": before + COMMAND, "COLUMNS": "200"},
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=PATIENCE,
             check=False,
         )
         assert "Traceback" not in done.stderr, done.stderr

@@ -9,8 +9,9 @@ from pathlib import Path
 
 from doc_examples import Block, commands, difference
 
+from running import PATIENCE
+
 ENDING = re.compile(r"^\[(\d+)\]$")
-PATIENCE = 300
 
 
 class Shell:

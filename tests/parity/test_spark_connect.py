@@ -17,11 +17,11 @@ import pytest
 import dpunion
 from dpunion.engines.spark import sessions
 from dpunion.errors import BadParameter
+from running import PATIENCE
 
 pytestmark = pytest.mark.full
 
 BUDGET = {"user": "who", "epsilon": 3.0, "delta": 1e-4, "unsafe_test_key": 7}
-MINUTES = 60
 GRAMS = dpunion.Ngrams(longest=2, first="weighted-gaussian", later="weighted-gaussian")
 CASES: dict[str, dict[str, Any]] = {
     "weighted": {"item": "what", "algorithm": dpunion.WeightedGaussian()},
@@ -115,7 +115,7 @@ def found(folder: Path) -> dict[str, Any]:
     except BadParameter as missing:
         pytest.skip(str(missing))
     command = [sys.executable, "-c", SCRIPT, str(Path(__file__).parent), str(folder)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=30 * MINUTES, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=3 * PATIENCE, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     assert "CANARYvalue" not in done.stdout + done.stderr
     return json.loads(done.stdout.splitlines()[-1])

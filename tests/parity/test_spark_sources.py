@@ -26,6 +26,7 @@ from dpunion.reading import NullUserPolicy, ValueKind, open_rows
 from dpunion.reading.locate import data_file
 from dpunion.requests import Charge, Request, SparkSource
 from dpunion.sets.encoding import Normalization
+from running import PATIENCE
 
 KEY = 5
 BUDGET = {"user": "user", "item": "item", "epsilon": 2.0, "delta": 1e-3, "algorithm": "weighted-gaussian"}
@@ -343,7 +344,7 @@ def test_no_row_reaches_standard_error(tmp_path):
         ["release", str(tmp_path / "c.parquet"), *plain, "--query", f"select {CANARY} from source"],
     ]
     command = [sys.executable, "-c", DRIVER, json.dumps(commands)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE)
     assert done.stdout.strip() == "[3, 3, 3, 3]", done.stderr[-3000:]
     assert "does not have 2 fields" in done.stderr
     assert "CAST_INVALID_INPUT" in done.stderr

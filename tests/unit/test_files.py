@@ -11,6 +11,7 @@ import pytest
 from dpunion import files
 from dpunion.errors import CannotWrite
 from dpunion.files import OWNER_ONLY, atomic_file, check_place
+from running import PATIENCE
 
 ROOT = os.geteuid() == 0
 SYSTEMS = ["nameless files", "names only", "no hard links"]
@@ -111,7 +112,7 @@ def test_of_many_writers_at_once_one_succeeds(tmp_path):
         try:
             with atomic_file(target, overwrite=False) as file:
                 file.write(str(number).encode())
-                barrier.wait(60)
+                barrier.wait(PATIENCE)
         except CannotWrite:
             return
         done.append(number)

@@ -12,6 +12,7 @@ import pytest
 
 import dpunion
 import dpunion_lab
+from running import PATIENCE
 
 PACKAGE = Path(dpunion.__file__).parent
 TESTS = Path(__file__).parents[1]
@@ -534,7 +535,7 @@ def test_no_test_file_is_lost():
         text=True,
         check=False,
         cwd=TESTS.parent,
-        timeout=300,
+        timeout=PATIENCE,
     )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     collected = [line for line in done.stdout.splitlines() if "::" in line]

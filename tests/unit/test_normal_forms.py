@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from dpunion import tokens
 from dpunion.kernels.words import LONG, LONG_RUN, survey, tables
 from dpunion.normal_forms import combining_classes, long_runs, nfc, with_sorted_marks
+from running import PATIENCE
 from twins.words import reference_words
 
 # Marks of many classes, what consists of two of them or of a letter and marks, letters that join, and none of these.
@@ -91,7 +92,7 @@ def test_no_tokenizer_hangs_on_a_hostile_text(case: str) -> None:
         input=HOSTILE[case].encode(),
         capture_output=True,
         check=False,
-        timeout=90,
+        timeout=PATIENCE,
     )
     assert ran.stdout == b"done\n", ran.stderr
 

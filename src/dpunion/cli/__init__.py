@@ -48,7 +48,7 @@ def main() -> NoReturn:
     ended.clear()
     missed.clear()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) is not signal.SIG_IGN or number != signal.SIGHUP:
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as SIGINT is in a background job, SIGHUP under nohup
             signal.signal(number, _interrupt_outside)
     # An interrupt, or a fault, in a finaliser is not raised but printed, with a traceback and with what was at hand.
     sys.unraisablehook = lambda _unraisable: None

@@ -21,6 +21,7 @@ from dpunion.cli import INTERRUPTED, ended, missed
 from dpunion.cli.terminal import is_terminal, wrap
 from dpunion.errors import AlreadyReleased, CannotWrite, DpunionError, InternalError, LedgerError, ledger_note
 from dpunion.kernels import listening
+from dpunion.threads import INTERRUPTS
 
 P = ParamSpec("P")
 
@@ -92,9 +93,9 @@ def _explain(error: BaseException) -> NoReturn:
 @contextlib.contextmanager
 def _listening() -> Iterator[None]:
     """Let signals interrupt what is inside; before and after they are for whoever had them."""
-    # nohup lets SIGHUP be ignored, and so it stays.
-    hang_up = () if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else (signal.SIGHUP,)
-    before = [(number, signal.getsignal(number)) for number in (signal.SIGINT, signal.SIGTERM, *hang_up)]
+    handlers = [(number, signal.getsignal(number)) for number in INTERRUPTS]
+    # A signal that was ignored from the start stays ignored: SIGINT in a background job, SIGHUP under nohup.
+    before = [(number, handler) for number, handler in handlers if handler is not signal.SIG_IGN]
     try:
         for number, _ in before:
             signal.signal(number, _interrupt)

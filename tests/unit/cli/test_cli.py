@@ -3,7 +3,6 @@
 import json
 import math
 import os
-import signal
 import sqlite3
 import subprocess
 import sys
@@ -21,6 +20,7 @@ from dpunion.releases import FORMAT, Release
 from dpunion.samples import debian_depends
 from dpunion.statements import NOT_PRIVATE
 from dpunion_lab.study import RESEARCH_POLICIES
+from running import PATIENCE
 
 ITEMS = ["alpha", "beta", "gamma", "mañana", "line\nbreak", "=formula", "\x1b[31mred"]
 BUDGET = ("-e", "2", "-d", "1e-4")
@@ -28,14 +28,6 @@ BUDGET = ("-e", "2", "-d", "1e-4")
 SURE = ("-a", "weighted-gaussian")
 COLUMNS = ("--user", "author", "--item", "word")
 E10 = "4.5399929762484854e-05"
-
-
-@pytest.fixture(autouse=True)
-def _restore_signals():
-    before = [(number, signal.getsignal(number)) for number in (signal.SIGINT, signal.SIGTERM)]
-    yield
-    for number, handler in before:
-        signal.signal(number, handler)
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +48,7 @@ def run(*arguments):
 def process(*arguments, **options):
     """Run a command as a person would."""
     command = [sys.executable, "-c", "from dpunion.cli import main; main()", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300, **options)
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE, **options)
 
 
 def assert_error(result, code, *words):
@@ -151,7 +143,9 @@ HEAVY = ("numpy", "numba", "pyarrow", "pyarrow.compute", "pandas", "polars", "du
 
 def loaded_after(code):
     tail = f"\nimport sys; print(*[name for name in {HEAVY!r} if sys.modules.get(name)])"
-    done = subprocess.run([sys.executable, "-c", code + tail], capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", code + tail], capture_output=True, text=True, check=True, timeout=PATIENCE
+    )
     return done.stdout.split("\n")[-2].split()
 
 
@@ -196,7 +190,7 @@ dumpable = lambda: ctypes.CDLL(None).prctl(3, 0, 0, 0, 0)
 dpunion.cli.commands.run = lambda: print(resource.getrlimit(resource.RLIMIT_CORE), dumpable())
 dpunion.cli.main()
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=PATIENCE)
     assert done.stdout == "(0, 0) 0\n"
 
 

@@ -4,7 +4,6 @@ import dataclasses
 import errno
 import json
 import os
-import signal
 import stat
 import tomllib
 from pathlib import Path
@@ -25,14 +24,6 @@ COLUMNS = ("-u", "user", "-i", "item")
 def run(*arguments):
     """Run a command in this process; stdout and stderr are kept apart."""
     return CliRunner().invoke(app, [str(argument) for argument in arguments])
-
-
-@pytest.fixture(autouse=True)
-def _restore_signals():
-    before = [(number, signal.getsignal(number)) for number in (signal.SIGINT, signal.SIGTERM)]
-    yield
-    for number, handler in before:
-        signal.signal(number, handler)
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -22,20 +21,13 @@ from dpunion.engines.local import engine
 from dpunion.formats import WRITERS
 from dpunion.ledger import Ledger
 from dpunion.releases import Release, with_items
+from running import PATIENCE
 
 HOLDERS = {"apple": 900, "pear": 500, "=plum": 300}
 BUDGET = ("-e", "2", "-d", "1e-4")
 COLUMNS = ("-u", "user", "-i", "item")
 KEY = ("--unsafe-test-key", "7")
 LENGTHS = ("ngrams", "-u", "user", "-t", "item", "--longest", "2")
-
-
-@pytest.fixture(autouse=True)
-def _restore_signals():
-    before = [(number, signal.getsignal(number)) for number in (signal.SIGINT, signal.SIGTERM)]
-    yield
-    for number, handler in before:
-        signal.signal(number, handler)
 
 
 @pytest.fixture
@@ -135,7 +127,7 @@ def test_a_terminal_gets_columns_and_a_pipe_gets_tabs(source):
             except OSError:
                 break
             shown += chunk
-        assert process.wait(60) == 0
+        assert process.wait(PATIENCE) == 0
     os.close(ours)
     head, *rows = shown.decode().splitlines()
     assert head.split() == ["item", "people", "low", "high"]

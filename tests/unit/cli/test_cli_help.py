@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from dpunion.cli import app
 from dpunion.cli.helping import CHOICES, EXAMPLE, break_example
+from running import PATIENCE
 
 
 def commands(command, *names):
@@ -61,7 +62,9 @@ def completed(line):
     asked = {"_DPUNION_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(len(line.split(" ")) - 1)}
     code = "import sys; sys.argv[0] = 'dpunion'; from dpunion.cli import main; main()"
     env = {**os.environ, **asked}
-    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True, timeout=PATIENCE
+    )
     return done.stdout.split()
 
 

@@ -6,7 +6,6 @@ import shlex
 import signal
 import subprocess
 import sys
-import time
 
 import pyarrow.csv as pcsv
 import pyarrow.parquet as pq
@@ -16,17 +15,10 @@ from typer.testing import CliRunner
 from dpunion.cli import app
 from dpunion.errors import BadParameter
 from dpunion_lab.commands.lab import COMPARE_HELP, GENERATE_HELP, REPRODUCE_HELP, listed
+from running import PATIENCE, wait_until
 
 COMPARE = ("lab", "compare", "--generate", "300", "-e", "3", "-d", "1e-4")
 COMMAND = [sys.executable, "-c", "from dpunion.cli import main; main()"]
-
-
-@pytest.fixture(autouse=True)
-def _restore_signals():
-    before = [(number, signal.getsignal(number)) for number in (signal.SIGINT, signal.SIGTERM)]
-    yield
-    for number, handler in before:
-        signal.signal(number, handler)
 
 
 def run(*arguments):
@@ -200,14 +192,6 @@ def lines_of(journal):
     return journal.read_bytes().splitlines()[1:] if journal.exists() else []
 
 
-def wait_for(journal, process, count):
-    deadline = time.monotonic() + 240
-    while len(lines_of(journal)) < count:
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 @pytest.mark.full
 @pytest.mark.parametrize("kill", [signal.SIGINT, signal.SIGKILL])
 def test_a_study_that_was_stopped_goes_on_where_it_stopped(tmp_path, kill):
@@ -217,9 +201,9 @@ def test_a_study_that_was_stopped_goes_on_where_it_stopped(tmp_path, kill):
     trials = 100
     command = [*COMMAND, *COMPARE, "-a", "dp-sips", "-a", "greedy", "--trials", str(trials), "--out", str(out)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    wait_for(journal, process, 5)
+    wait_until(lambda: len(lines_of(journal)) >= 5 or process.poll() is not None, "five trials")
     os.kill(process.pid, kill)
-    printed, errors = process.communicate(timeout=120)
+    printed, errors = process.communicate(timeout=PATIENCE)
     before = lines_of(journal)
     assert 5 <= len(before) < 2 * trials
     assert not out.exists()
@@ -230,7 +214,7 @@ def test_a_study_that_was_stopped_goes_on_where_it_stopped(tmp_path, kill):
         assert "the same command runs the others" in errors
     else:
         assert process.returncode == -signal.SIGKILL
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=240)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE)
     assert done.returncode == 0, done.stderr
     after = lines_of(journal)
     assert after[: len(before) - 1] == before[:-1]  # the last one may have been cut short by the kill

@@ -1,7 +1,6 @@
 """No output takes the place of what is read or kept, by no name, and nothing is charged for the attempt."""
 
 import shutil
-import signal
 from pathlib import Path
 
 import pyarrow as pa
@@ -19,14 +18,6 @@ BUDGET = ("-e", "1", "-d", "1e-6")
 COLUMNS = ("-u", "user", "-i", "item")
 TEXTS = ("-u", "user", "-t", "item")
 REFUSED = "or would be read as such the next time"
-
-
-@pytest.fixture(autouse=True)
-def _restore_signals():
-    before = [(number, signal.getsignal(number)) for number in (signal.SIGINT, signal.SIGTERM)]
-    yield
-    for number, handler in before:
-        signal.signal(number, handler)
 
 
 @pytest.fixture

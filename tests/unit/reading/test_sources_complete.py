@@ -23,6 +23,7 @@ from dpunion.errors import BadSource, DamagedSource, SourceNotFound
 from dpunion.reading import ValueKind, open_rows
 from dpunion.reading.folders import matching
 from dpunion.reading.locate import locate
+from running import PATIENCE
 
 CANARY = "CANARYvalue"
 NOBODY = 65534
@@ -156,7 +157,11 @@ except DpunionError as error:
 def read_without_privilege(source: Path) -> str:
     """Read in a process that permissions hold for, as they do not for root."""
     ran = subprocess.run(
-        [sys.executable, "-c", READ_AS_NOBODY, str(source)], capture_output=True, text=True, check=False, timeout=120
+        [sys.executable, "-c", READ_AS_NOBODY, str(source)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE,
     )
     assert not ran.stderr
     return ran.stdout

@@ -23,6 +23,7 @@ from dpunion.reading import ValueKind, blocks, open_rows
 from dpunion.reading.blocks import Block, read_blocks
 from dpunion.reading.delimited import check_quotes, find_row_end, header_end, parse_block, ragged, ragged_row
 from dpunion.reading.locate import data_file
+from running import PATIENCE
 
 
 def read(path: Path, user: Any = "u", value: Any = "v") -> list[tuple[str, str]]:
@@ -200,7 +201,11 @@ def test_a_lost_quote_does_not_hang(tmp_path: Path, case: str) -> None:
     reading = "list(open_rows(sys.argv[1], user='u', value='v', kind=ValueKind.ITEM))"
     code = f"import sys; from dpunion.reading import ValueKind, open_rows; {reading}"
     ran = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path / "d.csv")], capture_output=True, text=True, check=False, timeout=45
+        [sys.executable, "-c", code, str(tmp_path / "d.csv")],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE,
     )
     assert "DamagedSource" in ran.stderr
 

@@ -175,7 +175,7 @@ store = RowStore(8)
 for _ in range(3):
     store.append(np.arange(100000, dtype=np.int32), np.arange(100000, dtype=np.int32))
 print("spilled", flush=True)
-time.sleep(60)
+time.sleep(600)
 """
 
 
