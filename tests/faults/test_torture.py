@@ -11,10 +11,22 @@ from torture import Run
 @pytest.mark.full
 def test_a_part_of_the_torture(tmp_path):
     said = []
-    options = argparse.Namespace(interrupts=40, fresh=6, kills=10, fuzz=300, spark=0, seed=7, keep=tmp_path / "kept")
+    numbers = {"interrupts": 40, "fresh": 6, "kills": 10, "aimed": 12, "fuzz": 300, "spark": 0}
+    options = argparse.Namespace(**numbers, postgres=True, seed=7, keep=tmp_path / "kept")
     passed, failed = torture.torture(options, said.append)
     assert failed == 0, "\n".join(said)
-    assert passed >= 350
+    assert passed >= 400
+
+
+def test_kills_after_the_charge(tmp_path):
+    """The charge is exact and the command can be run again as documented; the other test has PostgreSQL too."""
+    said = []
+    numbers = {"interrupts": 0, "fresh": 0, "kills": 0, "aimed": 6, "fuzz": 0, "spark": 0}
+    options = argparse.Namespace(**numbers, postgres=False, seed=3, keep=tmp_path / "kept")
+    _, failed = torture.torture(options, said.append)
+    assert failed == 0, "\n".join(said)
+    kills = [line.split(": ") for line in said if line.startswith("killed ") and torture.BEFORE not in line]
+    assert sum(int(number) for _, number in kills) == 6, said
 
 
 def test_the_exit_codes_are_those_documented():
@@ -26,7 +38,7 @@ def test_the_exit_codes_are_those_documented():
 def place(tmp_path):
     for name in ("out", "temporary"):
         (tmp_path / name).mkdir()
-    torture.Books(tmp_path / "books")
+    (tmp_path / "books").mkdir()
     return tmp_path
 
 
@@ -77,15 +89,46 @@ def test_the_checks_see_a_lost_interrupt(place):
 def test_the_checks_see_a_wrong_ledger(place, tmp_path):
     from dpunion.ledger import Amounts, Ledger
 
-    books = torture.Books(tmp_path / "books")
+    books = torture.Books(tmp_path / "books" / "budget.db")
     target = tmp_path / "out" / "released.txt"
     assert list(books.check(Run(130, b"", struck=True), target)) == []
     assert list(books.check(Run(0, b"", struck=True), target)) == ["a release without a settled charge"]
     target.write_text("popular")
     assert list(books.check(Run(130, b"", struck=True), target)) == ["an output without a charge"]
     for number in (1, 2):
-        Ledger.open(books.path).reserve("people", Amounts(epsilon=number), f"release {number}")
+        Ledger.open(books.address).reserve("people", Amounts(epsilon=number), f"release {number}")
     assert "the new charge is not that of one release" in list(books.check(Run(130, b"", struck=True), target))
+
+
+@pytest.mark.parametrize(
+    ("told", "phase", "problem"),
+    [
+        (["reserving", "reserved"], torture.BEFORE, "is lost"),
+        (["reserving", "reserved", "settling", "settled"], torture.BETWEEN, "is open"),
+        ([], torture.BETWEEN, "nobody asked for"),
+        (["reserving"], torture.BEFORE, None),
+        (["reserving"], torture.BETWEEN, None),
+        (["reserving", "reserved", "settling"], torture.AFTER, None),
+    ],
+)
+def test_the_checks_compare_the_ledger_with_what_was_told(told, phase, problem):
+    found = list(torture.check_words(told, phase))
+    assert [problem in each for each in found] == [True] if problem else not found
+
+
+def test_the_checks_see_a_refusal_that_is_none(place):
+    from dpunion.ledger import Amounts, Ledger
+
+    target = place / "out" / "released.txt"
+    books = torture.Books(place / "books" / "budget.db")
+    refused = Run(5, b"Error: ", struck=False)
+    assert list(torture.check_refused(5, refused, None, books, place, target)) == []
+    assert list(torture.check_refused(6, refused, None, books, place, target)) == ["exit code 5 and not 6"]
+    Ledger.open(books.address).reserve("people", Amounts(epsilon=torture.CHARGE), "release")
+    target.write_text("popular")
+    found = list(torture.check_refused(5, refused, None, books, place, target))
+    assert found == ["the output has changed", "charged in silence"]
+    assert books.phase == torture.BETWEEN
 
 
 @pytest.mark.parametrize(
