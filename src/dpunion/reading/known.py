@@ -19,7 +19,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -112,7 +112,7 @@ def _listed(source: Any, columns: Sequence[str]) -> Iterable[Any] | None:
     if isinstance(items, tuple):
         named = tuple(getattr(source, "columns", columns))
         return items if named == tuple(columns) or (len(named) == len(columns) == 1) else None
-    return source if isinstance(source, Iterable) else None
+    return source if isinstance(source, Iterable) and not isinstance(source, Mapping) else None
 
 
 def _texts(items: Iterable[Any] | None, width: int) -> list[str] | None:
@@ -152,10 +152,11 @@ def _read(path: Path, columns: Sequence[str], what: str) -> list[Any] | None:
 def _json_items(path: Path, columns: Sequence[str]) -> list[Any] | None:
     """Return the items of a release that was written as JSON."""
     values = json.loads(path.read_bytes().decode("utf-8-sig"), object_pairs_hook=distinct)
-    if len(columns) == 1 and "items" not in values:
-        return [text for text, _ in values["ngrams"]]
+    name = "ngrams" if len(columns) == 1 and "items" not in values else "items"
     same = len(columns) == 1 or values["columns"] == list(columns)
-    return list(values["items"]) if same else None
+    if not same or not isinstance(values[name], list):
+        return None
+    return [text for text, _ in values[name]] if name == "ngrams" else values[name]
 
 
 def _text_rows(file: DataFile, width: int) -> Iterator[tuple[str, ...]]:

@@ -137,6 +137,9 @@ BAD = {
     "twice.json": '{"items":["a"],"items":["b"]}',
     "number.json": '{"items":["a",1]}',
     "list.json": '["a"]',
+    "mapping.json": '{"items":{"a":1}}',
+    "letters.json": '{"items":"abc"}',
+    "pairs.json": '{"ngrams":{"ab":1}}',
     "k.jsonl": '{"item":"\\ud800"}\n',
     "deep.jsonl": '{"item":"a","x":' + "[" * 100_000 + "]" * 100_000 + "}\n",
     "null.jsonl": '{"item":"a"}\n{"item":null}\n',
@@ -162,7 +165,9 @@ def test_a_bad_list_costs_nothing(tmp_path: Path, name: str) -> None:
     refused_for_free(tmp_path, tmp_path / name)
 
 
-@pytest.mark.parametrize("known", [["a", "\ud800"], [1], 7, SimpleNamespace(items=(), stored="folder")], ids=repr)
+@pytest.mark.parametrize(
+    "known", [["a", "\ud800"], [1], 7, {"a": 1}, SimpleNamespace(items=(), stored="folder")], ids=repr
+)
 def test_a_bad_list_in_memory_costs_nothing(tmp_path: Path, known: Any) -> None:
     refused_for_free(tmp_path, known)
 
