@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from dpunion.errors import BadSource, DamagedSource, SourceNotFound
 from dpunion.reading.folders import fits_pattern, goes_on, is_hidden, matching, shown, status, walk
-from dpunion.reading.stores import ObjectStore, StoredFile, is_stored, open_store
+from dpunion.reading.stores import ObjectStore, StoredFile, is_stored, open_store, refuse_key
 from dpunion.reading.tables import refuse_stored_tables, refuse_tables
 from dpunion.reading.web import WebFile, fetch_file, is_web
 
@@ -184,6 +184,8 @@ def stored_files(store: ObjectStore) -> list[DataFile]:
     if not pattern and not store.exists(root):
         raise SourceNotFound(f"There is no file or folder {store.shown(root)!r}.", "Check the address.")
     if not pattern and store.size_of(root) is not None:
+        if store.below(root):
+            refuse_key(store.shown(root))
         refuse_stored_tables(store, [root] if is_parquet(root) else [])
         return [data_file(StoredFile(store, root, store.size_of(root) or 0))]
     if not pattern:

@@ -14,11 +14,12 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 import os
+import posixpath
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from dpunion.errors import BadSource
 from dpunion.foreign import ForeignErrors
@@ -55,6 +56,7 @@ class ObjectStore:
 
     Guarantees:
     - what cannot be looked at is refused, never taken for absent;
+    - a key that is no plain path, or is a folder as well, is refused: two keys never become one path;
     - errors name the store, the address and a remedy; nothing that the store answered.
     """
 
@@ -96,6 +98,10 @@ class ObjectStore:
         if folder not in self.below_seen:
             chosen = FileSelector(str(folder), recursive=True, allow_not_found=True)
             found = self._ask(lambda: self.files.get_file_info(chosen))
+            files = {one.path for one in found if one.is_file}
+            folders = {one.path for one in found if not one.is_file}
+            if files & folders or not all(map(is_plain, files)):
+                refuse_key(self.shown(folder))
             sizes = {PurePosixPath(one.path): int(one.size) if one.is_file else None for one in found}
             self.below_seen[folder] = dict(sorted(sizes.items(), key=lambda pair: pair[0].parts))
         return self.below_seen[folder]
@@ -116,6 +122,19 @@ class ObjectStore:
     def _ask(self, call: Callable[[], T]) -> T:
         with ForeignErrors(lambda failure: explain_store(failure, self.scheme, self.address)):
             return call()
+
+
+def is_plain(key: str) -> bool:
+    """Say whether a key is a path in its one spelling, without empty parts, '.' and '..'."""
+    return posixpath.normpath(key) == key
+
+
+def refuse_key(place: str) -> NoReturn:
+    """Refuse keys that paths cannot tell apart, or that are no paths."""
+    raise BadSource(
+        f"A key in {place!r} has an empty part, '.' or '..' in it, or is the name of a file and of a folder.",
+        "Rename or remove the object, or name a folder or pattern that does not reach it.",
+    )
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -157,6 +176,8 @@ def open_store(address: str) -> ObjectStore:
             "Write s3://bucket/path, gs://bucket/path or abfs://container@account.dfs.core.windows.net/path.",
         )
     beginning = f"{scheme}://{f'{container}@' if container else ''}{host}"
+    if path.rstrip("/") and not is_plain(path.removesuffix("/")):
+        refuse_key(beginning)
     with ForeignErrors(lambda failure: explain_store(failure, scheme, beginning)):
         files = arrow_files(scheme, host)
     return ObjectStore(scheme, files, PurePosixPath(container or host, path), beginning)

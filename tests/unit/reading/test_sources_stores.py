@@ -6,6 +6,7 @@ import contextlib
 import datetime as dt
 import functools
 import http.server
+import io
 import ipaddress
 import ssl
 import threading
@@ -87,6 +88,32 @@ def test_patterns_are_those_of_this_machine(s3: Any, tmp_path: Path) -> None:
         refused(f"s3://patterns/{pattern}", "there is a folder")
         refused(str(tmp_path / pattern), "there is a folder")
     refused("s3://patterns/z*", "No file matches the pattern", SourceNotFound)
+
+
+def put_key(bucket: str, key: str) -> None:
+    """Put an object under a key that Arrow would not write."""
+    boto3 = pytest.importorskip("boto3")
+    buffer = io.BytesIO()
+    pq.write_table(ROWS, buffer)
+    boto3.client("s3").put_object(Bucket=bucket, Key=key, Body=buffer.getvalue())
+
+
+KEYS = ["t//a.parquet", "t/./a.parquet", "t/../a.parquet", "t/a.parquet/b.parquet"]
+
+
+@pytest.mark.parametrize("key", KEYS)
+@pytest.mark.parametrize("query", [None, "select u, v from source"])
+def test_keys_that_paths_cannot_tell_apart_are_refused(s3: Any, key: str, query: str | None) -> None:
+    bucket = f"odd{KEYS.index(key)}"
+    put(s3, f"{bucket}/t/a.parquet")
+    put(s3, f"{bucket}/t/b.parquet")
+    put_key(bucket, key)
+    for name in ("t", "t/", "t/*.parquet", "**/*.parquet"):
+        with pytest.raises(BadSource, match=r"has an empty part, '\.' or '\.\.' in it, or is the name of .* a folder"):
+            check_source(f"s3://{bucket}/{name}", user="u", value="v", kind=ValueKind.ITEM, query=query)
+    is_folder_too = key.endswith("b.parquet")
+    refused(f"s3://{bucket}/t/a.parquet" if is_folder_too else f"s3://{bucket}/{key}", "A key in")
+    assert pairs(f"s3://{bucket}/t/b.parquet") == [("a", "x")]
 
 
 def test_what_is_not_there_is_said(s3: Any) -> None:
