@@ -23,6 +23,7 @@ import duckdb
 import pandas as pd
 import polars as pl
 import pyarrow as pa
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
@@ -78,13 +79,18 @@ def attempted(read: Callable[[], Found]) -> Found | None:
         return None
 
 
-def compare(readings: Iterable[tuple[str, Found | None]], odd: Sequence[str] = (ODD,)) -> bool:
-    """Check the rule on (who was deleted, what was read); say whether the whole was read."""
-    readings = list(readings)
+def agree(readings: Sequence[tuple[str, Found | None]]) -> None:
+    """Check that people in two readings have the same items in both."""
     for (_, one), (_, other) in itertools.combinations(readings, 2):
         if one is not None and other is not None:
             for user in one.keys() & other.keys():
                 assert one[user] == other[user], "somebody's items depend on somebody else's rows"
+
+
+def compare(readings: Iterable[tuple[str, Found | None]], odd: Sequence[str] = (ODD,)) -> bool:
+    """Check the rule on (who was deleted, what was read); say whether the whole was read."""
+    readings = list(readings)
+    agree(readings)
     regular = dict(readings)[odd[0]]
     assert regular is not None, "without the odd person everything is read"
     assert len(regular) >= 3
@@ -319,21 +325,80 @@ def table_cases(kinds: Iterable[str], odd: Iterable[str] = tuple(ODD_TABLES)) ->
     return [order for one, other in pairs for order in ((one, other), (other, one))]
 
 
-@pytest.mark.parametrize("suffix", ["parquet", "arrow"])
-@pytest.mark.parametrize("as_folder", [False, True], ids=["files", "folder"])
-def test_columnar_files(tmp_path, suffix, as_folder):
-    if as_folder and suffix == "arrow":
-        pytest.skip("folders are of Parquet files")
+def table_readings(
+    root: Path, cases: Iterable[tuple[pa.Table, pa.Table]], source: Callable[[Path, list[str]], Any], suffix: str
+) -> int:
+    """Write each case and what is left without each person, and compare; source: what is read, of folder and files."""
     read = 0
-    for number, tables in enumerate(table_cases(REGULAR_TABLES)):
+    for number, tables in enumerate(cases):
         readings = []
         for deleted in ["", ODD, "p0", "p1", "p2", "p3"]:
-            folder = tmp_path / f"{number}-{deleted}"
+            folder = root / f"{number}-{deleted}"
             paths = written_tables(folder, tables, deleted, suffix)
-            source: Any = str(folder) if as_folder else paths
-            readings.append((deleted, attempted(lambda source=source: found_in(source))))
+            readings.append((deleted, attempted(lambda folder=folder, paths=paths: found_in(source(folder, paths)))))
         read += compare(readings, (ODD, "7"))
-    assert 10 <= read <= 100
+    return read
+
+
+def logged_table(folder: Path, paths: list[str]) -> Any:
+    """Return a Delta table of files of any types, by a log with the types of the first file."""
+    deltalake = pytest.importorskip("deltalake")
+    table = pq.read_table(paths[0])
+    deltalake.write_deltalake(folder, table.select([name for name in table.column_names if name != "more"]))
+    adding = {"dataChange": True, "modificationTime": 0, "partitionValues": {}}
+    files = [{"path": Path(path).name, "size": Path(path).stat().st_size} for path in paths[1:]]
+    if files:
+        log = folder / "_delta_log" / f"{1:020}.json"
+        log.write_text("\n".join(json.dumps({"add": adding | file}) for file in files))
+    return deltalake.DeltaTable(folder)
+
+
+SEEN_THROUGH: dict[str, Callable[[Path, list[str]], Any]] = {
+    "files": lambda folder, paths: paths,
+    "folder": lambda folder, paths: str(folder),
+    "Dataset": lambda folder, paths: ds.dataset(paths),
+    "Dataset of a folder": lambda folder, paths: ds.dataset(folder, format="parquet"),
+    "Dataset of Datasets": lambda folder, paths: ds.UnionDataset(ds.dataset(paths).schema, [ds.dataset(paths)]),
+    "filtered Dataset": lambda folder, paths: ds.dataset(paths).filter(ds.field("item").is_valid()),
+    "Delta table": logged_table,
+}
+
+
+@pytest.mark.parametrize("kind", list(SEEN_THROUGH))
+def test_columnar_files(tmp_path, kind):
+    assert 10 <= table_readings(tmp_path, table_cases(REGULAR_TABLES), SEEN_THROUGH[kind], "parquet") <= 100
+
+
+def test_arrow_files(tmp_path):
+    assert 10 <= table_readings(tmp_path, table_cases(REGULAR_TABLES), lambda folder, paths: paths, "arrow") <= 100
+
+
+def iceberg_table(folder: Path, paths: list[str]) -> Any:
+    memory = pytest.importorskip("pyiceberg.catalog.memory")
+    catalog = memory.InMemoryCatalog("test", warehouse=folder.as_uri())
+    catalog.create_namespace("space")
+    table = catalog.create_table("space.rows", schema=pq.read_schema(paths[0]))
+    for path in paths:
+        with table.update_schema() as change:
+            change.union_by_name(pq.read_schema(path))
+        table.append(pq.read_table(path))
+    return table
+
+
+NOT_SEEN_THROUGH: dict[str, Callable[[Path, list[str]], Any]] = {
+    "Iceberg table": iceberg_table,
+    "LazyFrame": lambda folder, paths: pl.scan_parquet(paths, extra_columns="ignore"),
+    "Scanner": lambda folder, paths: ds.dataset(paths).scanner(),
+    "batches": lambda folder, paths: ds.dataset(paths).to_batches(),
+    "DuckDB relation": lambda folder, paths: duckdb.sql(f"from read_parquet({paths})"),
+}
+
+
+@pytest.mark.parametrize("kind", list(NOT_SEEN_THROUGH))
+def test_files_of_the_same_types_in_what_hides_them(tmp_path, kind):
+    """What other libraries cast, dpunion cannot see: files of different types are up to whoever makes the source."""
+    cases = table_cases(["text"], ["text", "null", "nobody", "swapped", "more columns"])
+    assert 4 <= table_readings(tmp_path, cases, NOT_SEEN_THROUGH[kind], "parquet") <= len(cases)
 
 
 # --- folders key=value --------------------------------------------------------------------------------------
@@ -375,8 +440,41 @@ def folder_readings(root: Path, read: Callable[[str], Found], *, everybody: bool
     return done
 
 
-def test_folders(tmp_path):
-    assert folder_readings(tmp_path, found_in, everybody=True) >= 15
+READ_FOLDERS: dict[str, Callable[[str], Any]] = {
+    "folder": lambda folder: folder,
+    "Dataset": lambda folder: ds.dataset(folder, format="parquet", partitioning=text_partitions(folder)),
+    "LazyFrame": lambda folder: pl.scan_parquet(
+        folder, hive_schema={text_partitions(folder).schema.names[0]: pl.String}
+    ),
+    "DuckDB relation": lambda folder: duckdb.sql(
+        f"from read_parquet('{folder}/*/*.parquet', hive_partitioning = true, hive_types_autocast = false)"
+    ),
+}
+
+
+def text_partitions(folder: str) -> Any:
+    key = next(Path(folder).iterdir()).name.split("=")[0]
+    return ds.partitioning(pa.schema([(key, pa.string())]), flavor="hive")
+
+
+@pytest.mark.parametrize("kind", list(READ_FOLDERS))
+def test_folders(tmp_path, kind):
+    assert folder_readings(tmp_path, lambda folder: found_in(READ_FOLDERS[kind](folder)), everybody=True) >= 15
+
+
+def test_guessed_types_of_folders(tmp_path):
+    """A Dataset whose partitions were guessed is read as text or refused, whoever is in it."""
+    read = 0
+    for number, (key, people, odd) in enumerate(folder_cases()):
+        readings = []
+        for deleted in ["", odd]:
+            some = {user: item for user, item in people.items() if user != deleted}
+            folder = written_folders(tmp_path / f"{number}-{deleted or 'all'}", some, key)
+            source = ds.dataset(folder, format="parquet", partitioning="hive")
+            readings.append((deleted, attempted(lambda source=source: found_in(source))))
+        agree(readings)
+        read += readings[0][1] is not None
+    assert 5 <= read < len(folder_cases())
 
 
 # --- frames and databases -----------------------------------------------------------------------------------
@@ -395,11 +493,6 @@ def pandas_frame(rows: list[tuple[str, Any]]) -> Any:
 
 def polars_frame(rows: list[tuple[str, Any]]) -> Any:
     return pl.DataFrame(rows, schema={"user": pl.String, "item": pl.String}, orient="row")
-
-
-def text_table(rows: list[tuple[str, Any]]) -> pa.Table:
-    users, items = zip(*rows, strict=True)
-    return pa.table({"user": users, "item": pa.array(items, pa.string())})
 
 
 def rows_without(rows: list[tuple[str, Any]], deleted: str) -> list[tuple[str, Any]]:
@@ -492,19 +585,6 @@ def test_queries_over_files(tmp_path):
         return found_in(str(path), query='select "user", item from source')
 
     assert compare_rows(mixed_cases(["text"], TEXTS), read) >= 4
-
-
-def test_delta_tables(tmp_path):
-    deltalake = pytest.importorskip("deltalake")
-    numbers = itertools.count()
-
-    def read(rows: list[tuple[str, Any]]) -> Found:
-        path = tmp_path / str(next(numbers))
-        deltalake.write_deltalake(path, text_table(rows))
-        return found_in(path)
-
-    cases = mixed_cases(["text"], TEXTS)[:2]
-    assert compare_rows(cases, read) == len(cases)
 
 
 def test_sqlite(tmp_path):

@@ -37,7 +37,7 @@ from dpunion.reading.databases import DatabasePart, PasswordInUrl, database_part
 from dpunion.reading.delimited import DelimitedPart
 from dpunion.reading.frames import FramePart, is_frame
 from dpunion.reading.jsonlines import JsonLinesPart
-from dpunion.reading.lazy import BatchesPart, LazyPart, lazy_part, yields_batches
+from dpunion.reading.lazy import BatchesPart, LazyPart, lazy_parts, yields_batches
 from dpunion.reading.locate import DataFile, Format, locate
 from dpunion.reading.logged import table_part
 from dpunion.reading.moments import Granularity, refuse_without_moments
@@ -153,9 +153,9 @@ def _prepared(
             "Leave it out: the suffix of a file says its format.",
         )
     database = database_part(source, query)
-    lazy: LazyPart | BatchesPart | None = lazy_part(source) if paths is None else None
+    lazy: Sequence[LazyPart | BatchesPart] | None = lazy_parts(source) if paths is None else None
     if paths is None and lazy is None and yields_batches(source, user):
-        lazy = BatchesPart(source)
+        lazy = [BatchesPart(source)]
     if paths is None and lazy is None and not is_frame(source):
         if isinstance(source, bytes) or not isinstance(source, Iterable):
             raise BadParameter(f"A {type(source).__name__} is not a source.", PAIRS)
@@ -176,7 +176,7 @@ def _prepared(
     if database is not None:
         parts = [database]
     elif lazy is not None:
-        parts = [lazy]
+        parts = list(lazy)
     elif paths is None:
         parts = [FramePart(source)]
     elif paths == [NAME]:
@@ -189,7 +189,7 @@ def _prepared(
             on_reading()
         for part in (part for part, needs_rows in zip(parts, by_rows, strict=True) if needs_rows is late):
             part.check(wanted, cleaner.columns)
-    if granularity is not None and not isinstance(lazy, BatchesPart):
+    if granularity is not None and not any(isinstance(part, BatchesPart) for part in parts):
         refuse_without_moments(cleaner.values.parts)
     return wanted, parts
 

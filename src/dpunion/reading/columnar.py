@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,20 +13,12 @@ import pyarrow.ipc
 import pyarrow.parquet as pq
 import pyarrow.types as pt
 
+from dpunion import arrow_functions as pc
 from dpunion.errors import DamagedSource
-from dpunion.reading.columns import (
-    OnFraction,
-    Piece,
-    Wanted,
-    expect_types,
-    find_column,
-    find_columns,
-    join_pieces,
-    schema_names,
-)
+from dpunion.reading.columns import FileTypes, OnFraction, Piece, Wanted, find_column, join_pieces
 from dpunion.reading.guard import WRITE_AGAIN, attempt, attempt_each
 from dpunion.reading.locate import Partitions, Place, open_file
-from dpunion.reading.spelling import Column, Role, is_list
+from dpunion.reading.spelling import Column, Role, canonical_text, is_list
 
 BATCH_BYTES, PIECE_BYTES, BUFFER_BYTES = 2 << 20, 32 << 20, 1 << 18
 SMALLEST_BATCH, LARGEST_BATCH = 1 << 10, 1 << 20
@@ -48,6 +40,7 @@ class ParquetPart:
 
     Guarantees:
     - a file that is truncated, structurally damaged or failing a checksum is refused, without quoting it;
+    - a column that its folders tell too, as polars writes it, must say the same in every row;
     - memory is bounded by a few batches, whatever the size of the file.
     """
 
@@ -58,10 +51,7 @@ class ParquetPart:
 
     def check(self, wanted: Wanted, columns: Sequence[Column]) -> None:
         """Check the wanted columns by the file's footer and the names of its folders."""
-        schema = self._open([]).schema_arrow
-        names = self._names(schema)
-        for position, column in zip(find_columns(names, wanted, self.where), columns, strict=True):
-            column.expect(schema.field(position).type if position < len(schema) else pa.string(), self.where)
+        self._types(self._open([])).check(wanted, columns)
 
     def batches(self, wanted: Wanted, on_fraction: OnFraction) -> Iterator[tuple[Any, ...]]:
         """Yield the wanted columns; text that is dictionary-encoded in the file stays so."""
@@ -71,14 +61,19 @@ class ParquetPart:
         """Yield runs of row groups, to be read; of few large row groups, batches that were read here."""
         source = attempt(lambda: open_file(self.path), self.where)
         file = self._open([], source)
-        names = self._names(file.schema_arrow)
-        positions = find_columns(names, wanted, self.where)
-        constant = {i: repeated(dict(self.partitions)[names[i]]) for i in positions if i >= len(file.schema_arrow)}
+        types = self._types(file)
+        positions = types.find(wanted)
+        constant = {i: repeated(dict(self.partitions)[types.names[i]]) for i in positions if i >= len(types.schema)}
         stored = [i for i in positions if i not in constant]
         total, done = file.metadata.num_rows, 0
 
+        told = dict(self.partitions)
+        doubled = {i: told[types.names[i]] for i in stored if types.names[i] in told}
+
         def all_columns(stored: StoredPiece) -> Iterator[tuple[Any, ...]]:
             for rows, arrays in stored():
+                for i, value in doubled.items():
+                    self._check_folder(types.names[i], value, arrays[i])
                 same = pa.nulls(rows, pa.int32()).fill_null(0) if constant else None
                 columns = arrays | {i: array.take(same) for i, array in constant.items()}
                 yield tuple(columns[i] for i in positions)
@@ -91,10 +86,21 @@ class ParquetPart:
         if done != total:
             raise DamagedSource(f"There are not as many rows in {self.where} as its footer says.", WRITE_AGAIN)
 
-    def _names(self, schema: Any) -> list[str]:
-        """Return the names of the columns, those of the folders last; what the file itself has comes first."""
-        names = schema_names(schema, self.where)
-        return [*names, *(name for name, _ in self.partitions if name not in names)]
+    def _types(self, file: Any) -> FileTypes:
+        """Return the columns of the file and of its folders."""
+        schema = file.schema_arrow
+        names = FileTypes(self.where, schema).names
+        return FileTypes(self.where, schema, told_by(one for one in self.partitions if one[0] not in names))
+
+    def _check_folder(self, name: str, value: str | None, array: Any) -> None:
+        """Refuse rows in which a column of the file does not say what the file's folder says."""
+        texts = canonical_text(array, Role.KEY, name, self.where)
+        same = texts.is_null() if value is None else pc.equal(texts, value).fill_null(False)
+        if not pc.all(same, min_count=0).as_py():
+            raise DamagedSource(
+                f"Column {name!r} of {self.where} does not say what its folder named '{name}=…' says.",
+                "Rename or remove one of them.",
+            )
 
     def _stored(
         self, plain: Any, source: Any, positions: list[int], as_they_are: list[int]
@@ -157,6 +163,11 @@ class ParquetPart:
             lambda: pq.ParquetFile(open_file(self.path) if source is None else source, metadata=metadata, **options),
             self.where,
         )
+
+
+def told_by(partitions: Iterable[tuple[str, str | None]]) -> Any:
+    """Return the columns that the names of folders tell as a pa.Schema: all of them are text."""
+    return pa.schema([(name, pa.string()) for name, _ in partitions])
 
 
 def repeated(text: str | None) -> Any:
@@ -277,13 +288,13 @@ class ArrowPart:
         """Check the wanted columns by the schema at the file's beginning."""
         with attempt(lambda: open_file(self.path), self.where) as file:
             schema = attempt(lambda: open_ipc(file, None), self.where).schema
-            expect_types(schema, wanted, columns, self.where)
+            FileTypes(self.where, schema).check(wanted, columns)
 
     def batches(self, wanted: Wanted, on_fraction: OnFraction) -> Iterator[tuple[Any, ...]]:
         """Yield the wanted columns of each record batch; the other columns are not loaded."""
         with attempt(lambda: open_file(self.path), self.where) as file:
-            names = schema_names(attempt(lambda: open_ipc(file, None), self.where).schema, self.where)
-            positions = find_columns(names, wanted, self.where)
+            schema = attempt(lambda: open_ipc(file, None), self.where).schema
+            positions = FileTypes(self.where, schema).find(wanted)
             fields = sorted(positions)
             attempt(lambda: file.seek(0), self.where)
             reader = attempt(lambda: open_ipc(file, fields), self.where)

@@ -5,13 +5,15 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NoReturn, Protocol, runtime_checkable
 
+import pyarrow as pa
+
 from dpunion.checks import nearest
-from dpunion.errors import BadParameter, DamagedSource, UnknownColumn
+from dpunion.errors import BadParameter, DamagedSource, UnknownColumn, UnsupportedType
 from dpunion.reading.guard import attempt
-from dpunion.reading.spelling import Column, Role
+from dpunion.reading.spelling import Column, Role, is_text
 
 MOST_NAMES_SHOWN = 20
 
@@ -101,15 +103,48 @@ def find_columns(names: Sequence[str], wanted: Wanted, where: str, said: str | N
     return positions
 
 
-def schema_names(schema: Any, where: str) -> list[str]:
-    """Return the names of an Arrow schema's columns; names that are not UTF-8 are damage."""
-    return attempt(lambda: list(schema.names), where)
+@dataclass(frozen=True, slots=True)
+class FileTypes:
+    """The columns of one file, with the types that they have in this file (public).
 
+    This is the rule for every source with typed columns: each file is read by its own types, whatever other files
+    have. `Column` then refuses files of different kinds.
 
-def expect_types(schema: Any, wanted: Wanted, columns: Sequence[Column], where: str) -> None:
-    """Check the wanted columns by an Arrow schema."""
-    for position, column in zip(find_columns(schema_names(schema, where), wanted, where), columns, strict=True):
-        column.expect(schema.field(position).type, where)
+    schema: the pa.Schema of the file itself. told: a pa.Schema of the columns that the names of its folders tell.
+    """
+
+    where: str
+    schema: Any
+    told: Any = field(default_factory=lambda: pa.schema([]))
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the columns, those of the folders last; names that are not UTF-8 are damage."""
+        return attempt(lambda: [*self.schema.names, *self.told.names], self.where)
+
+    def find(self, wanted: Wanted) -> tuple[int, ...]:
+        """Return the positions of the wanted columns; refuse a column that is missing, or that is there twice."""
+        return find_columns(self.names, wanted, self.where)
+
+    def check(self, wanted: Wanted, columns: Sequence[Column]) -> None:
+        """Refuse wanted columns that are missing, without a canonical text, or of another kind than in other files.
+
+        Guarantees: the value of a folder is read as text, because any other type was guessed from all folders.
+        """
+        for position, column in zip(self.find(wanted), columns, strict=True):
+            if position < len(self.schema):
+                column.expect(self.schema.field(position).type, self.where)
+            else:
+                self._check_told(self.told.field(position - len(self.schema)), column)
+
+    def _check_told(self, folder: Any, column: Column) -> None:
+        if not is_text(folder.type):
+            raise UnsupportedType(
+                f"The folders of {self.where} tell column {folder.name!r}, whose type was guessed from all folders.",
+                "Name the folder itself as the source, or declare the partitions as text, for example with"
+                f" ds.partitioning(pa.schema([({folder.name!r}, pa.string())]), flavor='hive').",
+            )
+        column.expect(folder.type, self.where)
 
 
 def check_distinct(wanted: Wanted, places: Sequence[str | int]) -> None:
@@ -137,7 +172,7 @@ def find_column(names: Sequence[str], column: str | int, where: str, said: str |
     if len(positions) > 1:
         raise DamagedSource(
             f"There are {len(positions)} columns named {column!r} in {where}.",
-            "Rename them, so that it is clear which one is meant.",
+            f"Rename or remove all but one of them; a folder named '{column}=…' counts as a column.",
         )
     return positions[0]
 

@@ -16,6 +16,8 @@ from typing import Any
 import pyarrow as pa
 
 from dpunion.errors import BadParameter, BadSource
+from dpunion.reading.columnar import told_by
+from dpunion.reading.columns import FileTypes
 from dpunion.reading.drivers import DuckDBSession, ask, connect_duckdb
 from dpunion.reading.guard import attempt
 from dpunion.reading.locate import DataFile, Format, locate, open_file
@@ -60,10 +62,16 @@ def dataset_of(files: Sequence[DataFile]) -> Any:
 
     scan = ds.ParquetFragmentScanOptions(page_checksum_verification=True)
     format_ = ds.ParquetFileFormat(default_fragment_scan_options=scan)
-    first = schema_of_file(files[0])
+    first = types_of(files[0])
+    if len(set(first.names)) < len(first.names):
+        raise BadSource(
+            f"A column of {first.where} is there twice, in the file or as the name of a folder.",
+            "Rename or remove all but one of them.",
+        )
     fragments = []
     for file in files:
-        if not schema_of_file(file).equals(first):
+        types = types_of(file)
+        if not (types.schema.equals(first.schema) and types.told.equals(first.told)):
             raise BadSource(
                 f"The columns of {file.where} are not those of the first file.",
                 "Write all files with the same columns of the same types, or query them one by one.",
@@ -73,7 +81,7 @@ def dataset_of(files: Sequence[DataFile]) -> Any:
             lambda one, other: one & other, (equals(name, value) for name, value in file.partitions), ds.scalar(True)
         )
         fragments.append(format_.make_fragment(place, filesystem=files_in, partition_expression=constant))
-    return ds.FileSystemDataset(fragments, first, format_)
+    return ds.FileSystemDataset(fragments, pa.schema([*first.schema, *first.told]), format_)
 
 
 def equals(name: str, value: str | None) -> Any:
@@ -83,17 +91,14 @@ def equals(name: str, value: str | None) -> Any:
     return ds.field(name).is_null() if value is None else ds.field(name) == value
 
 
-def schema_of_file(file: DataFile) -> Any:
-    """Return the schema of a Parquet file with its partitions; refuse other formats."""
+def types_of(file: DataFile) -> FileTypes:
+    """Return the columns of a Parquet file and of its folders; refuse other formats."""
     import pyarrow.parquet as pq
 
     if file.format is not Format.PARQUET:
         raise BadParameter(f"A query needs columns with types, which {file.where} does not have.", TO_PARQUET)
     schema = attempt(lambda: pq.read_schema(open_file(file.path)), file.where).remove_metadata()
-    for name, _ in file.partitions:
-        if name not in schema.names:
-            schema = schema.append(pa.field(name, pa.string()))
-    return schema
+    return FileTypes(file.where, schema, told_by(file.partitions))
 
 
 def place_of(file: DataFile) -> tuple[str, Any]:

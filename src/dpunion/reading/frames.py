@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from dpunion.errors import UnsupportedType
-from dpunion.reading.columns import OnFraction, Wanted, expect_types, find_columns, schema_names
+from dpunion.reading.columns import FileTypes, OnFraction, Wanted, find_columns
 from dpunion.reading.guard import attempt_each
 from dpunion.reading.spelling import Column
 
@@ -35,7 +35,7 @@ class FramePart:
         """Check the wanted columns by the schema, if it can be had without running a query or consuming rows."""
         schema = schema_of(self.source)
         if schema is not None:
-            expect_types(schema, wanted, columns, self.where)
+            FileTypes(self.where, schema).check(wanted, columns)
 
     def batches(self, wanted: Wanted, on_fraction: OnFraction) -> Iterator[tuple[Any, ...]]:
         """Yield the wanted columns of each record batch."""
@@ -47,7 +47,7 @@ class FramePart:
                 "Give each column one type, for example by casting it to text.",
             )
         total, done = length_of(self.source), 0
-        positions = find_columns(schema_names(reader.schema, self.where), wanted, self.where)
+        positions = FileTypes(self.where, reader.schema).find(wanted)
         for batch in attempt_each(lambda: reader, self.where):
             yield tuple(batch.column(i) for i in positions)
             done += batch.num_rows

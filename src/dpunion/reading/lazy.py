@@ -8,14 +8,18 @@ Other libraries' objects are known by their classes' modules, so that none of th
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import PurePosixPath
 from typing import Any, Protocol
 
 import pyarrow as pa
+import pyarrow.types as pt
 
-from dpunion.errors import BadParameter, BadSource
-from dpunion.reading.columns import OnFraction, Wanted, expect_types, find_column, find_columns, schema_names
+from dpunion.errors import BadParameter, BadSource, UnsupportedType
+from dpunion.reading.columns import FileTypes, OnFraction, Wanted, find_column
+from dpunion.reading.folders import shown
 from dpunion.reading.guard import attempt, attempt_each
-from dpunion.reading.spelling import Column
+from dpunion.reading.spelling import Column, is_list
+from dpunion.reading.table_rows import IcebergRows, delta_rows
 
 ROWS_PER_BATCH = 1 << 17
 TEXT_FORMATS = ("CsvFileFormat", "JsonFileFormat")
@@ -25,8 +29,12 @@ BATCHES = "With columns named, an iterable yields record batches of pyarrow, or 
 class Lazy(Protocol):
     """Rows that are not read yet."""
 
-    def schema(self) -> Any:
-        """Return the pa.Schema, without looking at rows."""
+    def types(self, where: str) -> FileTypes:
+        """Return the columns, without reading rows."""
+        ...
+
+    def files(self, where: str, names: list[str]) -> Iterable[FileTypes]:
+        """Yield the named columns as each file has them; nothing where the files cannot be seen or are the whole."""
         ...
 
     def batches(self, names: list[str]) -> Iterable[Any]:
@@ -51,17 +59,36 @@ class LazyPart:
         return f"LazyPart({self.where})"
 
     def check(self, wanted: Wanted, columns: Sequence[Column]) -> None:
-        """Check the wanted columns by the schema."""
-        expect_types(attempt(self.lazy.schema, self.where), wanted, columns, self.where)
+        """Check the wanted columns by the types of the whole and of each file."""
+        whole = self._types()
+        whole.check(wanted, columns)
+        names = [whole.names[i] for i in whole.find(wanted)]
+        named = Wanted(names[0], tuple(names[1:]), wanted.role)
+        for types in attempt_each(lambda: self.lazy.files(self.where, names), self.where):
+            types.check(named, columns)
+            for name in names:
+                refuse_other_lists(types.schema.field(name).type, whole.schema.field(name).type, types.where)
 
     def batches(self, wanted: Wanted, on_fraction: OnFraction) -> Iterator[tuple[Any, ...]]:
         """Yield the wanted columns of each record batch."""
         del on_fraction  # how much is to come is not known
-        names = schema_names(attempt(self.lazy.schema, self.where), self.where)
-        chosen = [names[i] for i in find_columns(names, wanted, self.where)]
+        whole = self._types()
+        chosen = [whole.names[i] for i in whole.find(wanted)]
         for batch in attempt_each(lambda: self.lazy.batches(chosen), self.where):
-            found = schema_names(batch.schema, self.where)
+            found = FileTypes(self.where, batch.schema).names
             yield tuple(batch.column(find_column(found, name, self.where)) for name in chosen)
+
+    def _types(self) -> FileTypes:
+        return attempt(lambda: self.lazy.types(self.where), self.where)
+
+
+def refuse_other_lists(own: Any, logged: Any, where: str) -> None:
+    """Refuse lists where a log says single values, and the reverse: casts would write the brackets into the texts."""
+    if not pt.is_null(own) and is_list(own) is not is_list(logged):
+        raise UnsupportedType(
+            f"Mixed types: a column of {where} has lists where its log has single values, or the reverse.",
+            "Write the file again with the types of the log.",
+        )
 
 
 class BatchesPart:
@@ -93,8 +120,7 @@ class BatchesPart:
                     BATCHES,
                 )
             for batch in attempt_each(lambda element=element: batches_in(element), self.where):  # type: ignore[misc]
-                positions = find_columns(schema_names(batch.schema, self.where), wanted, self.where)
-                yield tuple(batch.column(i) for i in positions)
+                yield tuple(batch.column(i) for i in FileTypes(self.where, batch.schema).find(wanted))
 
 
 def is_batch(element: object) -> bool:
@@ -119,23 +145,66 @@ def yields_batches(source: Any, user: object) -> bool:
     )
 
 
-class DatasetRows:
-    """A pyarrow Dataset (sensitive).
+class WithoutFiles:
+    """What is one file, or does not show its files."""
 
-    Guarantees: one of CSV or JSON files, whose types rows decide, is refused.
+    def files(self, where: str, names: list[str]) -> tuple[FileTypes, ...]:
+        """Return nothing."""
+        del where, names
+        return ()
+
+
+class FragmentRows(WithoutFiles):
+    """One file of a pyarrow Dataset, or the rows of one in memory (sensitive).
+
+    Guarantees:
+    - the file is read by its own types: Arrow would cast it to the types of the Dataset's first file;
+    - a filter of the Dataset is kept.
     """
 
-    def __init__(self, dataset: Any, where: str) -> None:
-        refuse_inferred(dataset, where)
-        self.dataset = dataset
+    def __init__(self, fragment: Any, schema: Any, options: Mapping[str, Any]) -> None:
+        self.fragment = fragment
+        self.schema = schema
+        self.options = options
 
-    def schema(self) -> Any:
-        """Return its schema."""
-        return self.dataset.schema
+    def types(self, where: str) -> FileTypes:
+        """Return the columns of the file and of its folders."""
+        return FileTypes(where, self.fragment.physical_schema, self._told())
 
     def batches(self, names: list[str]) -> Iterator[Any]:
         """Scan some columns."""
-        yield from self.dataset.scanner(columns=names, batch_size=ROWS_PER_BATCH).to_reader()
+        own = self.fragment.physical_schema
+        types = pa.schema([*own, *(one for one in self._told() if one.name not in own.names)])
+        yield from self.fragment.scanner(
+            schema=types, columns=names, batch_size=ROWS_PER_BATCH, **self.options
+        ).to_reader()
+
+    def name(self, number: int) -> str:
+        """Return what errors call it, without values of partitions, which are data; number: its place, from 1 on."""
+        path = getattr(self.fragment, "path", None)
+        if path is None or not all(f"{name}=" in path for name in self._told().names):
+            return f"part {number}"
+        return f"file {shown(PurePosixPath(path))!r}"
+
+    def _told(self) -> Any:
+        """Return the columns that the names of folders tell, with the types that Arrow gives them."""
+        from pyarrow.dataset import get_partition_keys
+
+        told = get_partition_keys(self.fragment.partition_expression)
+        return pa.schema([self.schema.field(name) for name in told if name in self.schema.names])
+
+
+def dataset_parts(dataset: Any, where: str) -> list[LazyPart]:
+    """Return one part for each file of a pyarrow Dataset, so that each file is read by itself."""
+    from pyarrow import dataset as ds
+
+    refuse_inferred(dataset, where)
+    # subtle: Arrow lists no fragments of a filtered Dataset, so take the filter off a copy, and put it on each scan.
+    plain = dataset.replace_schema(dataset.schema)
+    plain._scan_options, options = {}, dataset._scan_options  # noqa: SLF001 - there is no other way to see a filter
+    fragments = list(plain.get_fragments()) or ds.dataset(dataset.schema.empty_table()).get_fragments()
+    rows = [FragmentRows(fragment, dataset.schema, options) for fragment in fragments]
+    return [LazyPart(one, f"{one.name(number)} of {where}") for number, one in enumerate(rows, 1)]
 
 
 def refuse_inferred(dataset: Any, where: str) -> None:
@@ -149,18 +218,18 @@ def refuse_inferred(dataset: Any, where: str) -> None:
         )
 
 
-class ScannerRows:
+class ScannerRows(WithoutFiles):
     """A pyarrow Scanner (sensitive).
 
-    Guarantees: nothing is scanned before it is read.
+    Guarantees: nothing is scanned before it is read. What it casts, types of several files included, cannot be seen.
     """
 
     def __init__(self, scanner: Any) -> None:
         self.scanner = scanner
 
-    def schema(self) -> Any:
-        """Return the schema of what it yields."""
-        return self.scanner.projected_schema
+    def types(self, where: str) -> FileTypes:
+        """Return the columns that it yields."""
+        return FileTypes(where, self.scanner.projected_schema)
 
     def batches(self, names: list[str]) -> Iterator[Any]:
         """Scan; which columns, the scanner knows already."""
@@ -168,7 +237,7 @@ class ScannerRows:
         yield from self.scanner.to_reader()
 
 
-class LazyFrameRows:
+class LazyFrameRows(WithoutFiles):
     """A polars LazyFrame (sensitive).
 
     Guarantees: it is not run before it is read, and for the wanted columns only.
@@ -177,9 +246,9 @@ class LazyFrameRows:
     def __init__(self, frame: Any) -> None:
         self.frame = frame
 
-    def schema(self) -> Any:
-        """Return the schema of its result, which polars knows before it runs."""
-        return pa.RecordBatchReader.from_stream(self.frame.clear().collect()).schema
+    def types(self, where: str) -> FileTypes:
+        """Return the columns of its result, which polars knows before it runs."""
+        return FileTypes(where, pa.RecordBatchReader.from_stream(self.frame.clear().collect()).schema)
 
     def batches(self, names: list[str]) -> Iterable[Any]:
         """Run it for some columns, in batches where polars is new enough to give them."""
@@ -189,65 +258,20 @@ class LazyFrameRows:
         return (batch for frame in frames for batch in pa.RecordBatchReader.from_stream(frame))
 
 
-class DeltaRows:
-    """A Delta table at one version (sensitive).
-
-    Guarantees: rows that were deleted are left out, by deletion vectors too; what deltalake cannot apply makes it fail.
-    """
-
-    def __init__(self, table: Any) -> None:
-        self.table = table
-
-    def schema(self) -> Any:
-        """Return the table's schema, by its log."""
-        return pa.schema(self.table.schema().to_arrow())
-
-    def batches(self, names: list[str]) -> Iterator[Any]:
-        """Scan some columns."""
-        yield from pa.RecordBatchReader.from_stream(self.table.scan(columns=names))
-
-
-class IcebergRows:
-    """A scan of an Iceberg table at one snapshot (sensitive).
-
-    Guarantees: rows that were deleted are left out; deletions that pyiceberg cannot apply make it fail.
-    """
-
-    def __init__(self, scan: Any) -> None:
-        self.scan = scan
-
-    def schema(self) -> Any:
-        """Return the schema of what is scanned."""
-        from pyiceberg.io.pyarrow import schema_to_pyarrow
-
-        return schema_to_pyarrow(self.scan.projection(), include_field_ids=False)
-
-    def batches(self, names: list[str]) -> Iterator[Any]:
-        """Scan some columns."""
-        yield from self.scan.select(*names).to_arrow_batch_reader()
-
-
-def lazy_part(source: Any) -> LazyPart | None:
-    """Return the part for an object of a library that yields record batches when asked, None for others."""
+def lazy_parts(source: Any) -> list[LazyPart] | None:
+    """Return the parts of an object of a library that yields record batches when asked, None for others."""
     kind = type(source)
     where, home = f"the {kind.__name__}", kind.__module__.split(".")[0]
     if home == "polars" and kind.__name__ == "LazyFrame":
-        return LazyPart(LazyFrameRows(source), where)
+        return [LazyPart(LazyFrameRows(source), where)]
     if home == "pyarrow" and hasattr(source, "get_fragments"):
-        return LazyPart(DatasetRows(source, where), where)
+        return attempt(lambda: dataset_parts(source, where), where)
     if home == "pyarrow" and hasattr(source, "projected_schema"):
-        return LazyPart(ScannerRows(source), where)
+        return [LazyPart(ScannerRows(source), where)]
     if home == "deltalake" and kind.__name__ == "DeltaTable":
-        return delta_part(source, where)
+        return [LazyPart(delta_rows(source), where)]
     if home == "pyiceberg" and hasattr(source, "scan"):
-        return LazyPart(IcebergRows(source.scan()), where)
+        return [LazyPart(IcebergRows(source.scan()), where)]
     if home == "pyiceberg" and hasattr(source, "to_arrow_batch_reader"):
-        return LazyPart(IcebergRows(source), where)
+        return [LazyPart(IcebergRows(source), where)]
     return None
-
-
-def delta_part(table: Any, where: str) -> LazyPart:
-    """Return the part for a deltalake.DeltaTable at the version that it has loaded."""
-    if not hasattr(table, "scan"):
-        raise BadParameter("This deltalake is too old to be read from.", "Update it: pip install 'dpunion[delta]'.")
-    return LazyPart(DeltaRows(table), where)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import posixpath
 import re
 from collections.abc import Callable
 from pathlib import Path, PurePosixPath
@@ -20,8 +21,9 @@ from typing import Any
 from dpunion.errors import BadParameter, BadSource, DpunionError
 from dpunion.foreign import ForeignErrors
 from dpunion.reading.folders import is_directory, shown, status
-from dpunion.reading.lazy import IcebergRows, LazyPart, delta_part
+from dpunion.reading.lazy import LazyPart
 from dpunion.reading.stores import is_stored, open_store
+from dpunion.reading.table_rows import IcebergRows, delta_rows, outside, plain_place
 from dpunion.reading.tables import DELTA, ICEBERG, ICEBERG_FOLDER, REMEDIES, stored_kind, table_kind
 
 CATALOG_TABLE = re.compile(r"iceberg://([\w-]+)/([\w.-]+)")
@@ -42,7 +44,9 @@ def table_part(source: str | os.PathLike[str]) -> LazyPart | None:
         return iceberg_part(name, lambda: static_table(name))
     kind = root_kind(name)
     if kind == DELTA and importlib.util.find_spec("deltalake") is not None:
-        return opened(DELTA, name, lambda: delta_part(delta_table(name), f"Delta table {public_name(name)!r}"))
+        return opened(
+            DELTA, name, lambda: LazyPart(delta_rows(delta_table(name)), f"Delta table {public_name(name)!r}")
+        )
     if kind == ICEBERG and importlib.util.find_spec("pyiceberg") is not None and has_hint(name):
         return iceberg_part(name, lambda: static_table(name))
     return None
@@ -85,7 +89,12 @@ def static_table(name: str) -> Any:
     """Return an Iceberg table as a metadata file, or the newest of its folder, tells it."""
     from pyiceberg.table import StaticTable
 
-    return StaticTable.from_metadata(name if is_stored(name) else str(Path(name).expanduser().absolute()))
+    table = StaticTable.from_metadata(name if is_stored(name) else str(Path(name).expanduser().absolute()))
+    # subtle: a table may say that it is somewhere else, and so name files that are none of it.
+    folder = posixpath.dirname(posixpath.dirname(table.metadata_location))
+    if plain_place(folder) != plain_place(table.location()):
+        raise outside(f"Iceberg table {public_name(name)!r}")
+    return table
 
 
 def delta_table(name: str) -> Any:

@@ -178,7 +178,7 @@ def kind_of(type_: Any, role: Role, column: str, where: str) -> TextKind | None:
     kind: TextKind | None
     if pt.is_null(type_):
         return None
-    if pt.is_string(type_) or pt.is_large_string(type_) or pt.is_string_view(type_):
+    if is_text(type_):
         kind = TextKind.TEXT
     elif pt.is_integer(type_):
         kind = TextKind.INTEGER
@@ -194,6 +194,12 @@ def kind_of(type_: Any, role: Role, column: str, where: str) -> TextKind | None:
             remedy_for(type_, role),
         )
     return kind
+
+
+def is_text(type_: Any) -> bool:
+    """Say whether a column type is one of Arrow's texts, dictionaries of text included."""
+    plain = type_.value_type if pt.is_dictionary(type_) else type_
+    return bool(pt.is_string(plain) or pt.is_large_string(plain) or pt.is_string_view(plain))
 
 
 def name_type(type_: Any) -> str:

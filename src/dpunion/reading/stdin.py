@@ -21,7 +21,7 @@ from dpunion.checks import refuse_choice
 from dpunion.errors import BadParameter, BadSource, DamagedSource, DpunionError
 from dpunion.reading.blocks import BYTE_ORDER_MARK, decompressed, read_fully
 from dpunion.reading.columnar import END_OF_STREAM, IPC_FILE_MAGIC
-from dpunion.reading.columns import OnFraction, SourcePart, Wanted, expect_types, find_columns, schema_names
+from dpunion.reading.columns import FileTypes, OnFraction, SourcePart, Wanted
 from dpunion.reading.delimited import DelimitedPart
 from dpunion.reading.guard import WRITE_AGAIN, attempt, attempt_each
 from dpunion.reading.jsonlines import JsonLinesPart
@@ -143,11 +143,11 @@ class ArrowInputPart:
 
     def check(self, wanted: Wanted, columns: Sequence[Column]) -> None:
         """Check the wanted columns by the schema, which comes first."""
-        expect_types(self._schema(), wanted, columns, self.where)
+        FileTypes(self.where, self._schema()).check(wanted, columns)
 
     def batches(self, wanted: Wanted, on_fraction: OnFraction) -> Iterator[tuple[Any, ...]]:
         """Yield the wanted columns of each record batch; the other columns are not loaded."""
-        positions = find_columns(schema_names(self._schema(), self.where), wanted, self.where)
+        positions = FileTypes(self.where, self._schema()).find(wanted)
         fields = sorted(positions)
         options = pa.ipc.IpcReadOptions(included_fields=fields)
         tape = self.tape.start(keep=False)

@@ -187,3 +187,15 @@ def test_pipes_are_not_files(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "p.csv")
     with pytest.raises(BadSource, match=r"there is a pipe.*'-'"):
         read(tmp_path / "p.csv")
+
+
+def test_a_column_that_is_also_a_folder_must_say_the_same(tmp_path: Path) -> None:
+    put(tmp_path / "v=F" / "0.parquet", u=["a", "b"], v=["F", "F"])
+    assert read(tmp_path) == [("a", "F"), ("b", "F")]
+    put(tmp_path / "v=F" / "1.parquet", u=["c", "d"], v=["F", "G"])
+    with pytest.raises(DamagedSource, match=r"does not say what its folder named 'v=…' says.*[Rr]ename"):
+        read(tmp_path)
+    for source in (ds.dataset(tmp_path, partitioning="hive"), tmp_path):
+        query = None if source is not tmp_path else "select u, v from source"
+        with pytest.raises(BadSource, match=r"Rename or remove"):
+            check_source(source, user="u", value="v", kind=ValueKind.ITEM, query=query)

@@ -7,6 +7,7 @@ import datetime as dt
 import json
 import struct
 from collections.abc import Iterator
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ import pytest
 
 from dpunion.errors import BadParameter, BadSource, UnknownColumn, UnsupportedType
 from dpunion.reading import ValueKind, check_source, open_rows
+from dpunion.reading.table_rows import is_below
 
 ROWS = pa.table({"u": ["a", "b", "a"], "v": ["x", "y", None], "w": [1.5, 2.5, 3.5]})
 CANARY = "CANARYvalue"
@@ -78,6 +80,58 @@ def test_text_files_in_a_dataset_are_refused(tmp_path: Path) -> None:
     for source in (text, union, ds.dataset([ds.dataset(ROWS.select(["u", "v"])), union])):
         with pytest.raises(BadSource, match="Name the files themselves"):
             check_source(source, user="u", value="v", kind=ValueKind.ITEM)
+
+
+def put(path: Path, **columns: Any) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.table(columns), path)
+
+
+def test_each_file_of_a_dataset_is_read_by_its_own_types(tmp_path: Path) -> None:
+    put(tmp_path / "b.parquet", u=["a"], v=["01"])
+    assert pairs(ds.dataset(tmp_path)) == [("a", "01")]
+    put(tmp_path / "a.parquet", u=["b"], v=[7])
+    for source in (ds.dataset(tmp_path), ds.dataset(tmp_path).filter(ds.field("u") == "a")):
+        with pytest.raises(UnsupportedType, match=r"Mixed types: column 'v' .* 'text' in file '.*b\.parquet'"):
+            check_source(source, user="u", value="v", kind=ValueKind.ITEM)
+    put(tmp_path / "a.parquet", u=["b"])
+    with pytest.raises(UnknownColumn, match=r"no column 'v' in file '.*a\.parquet'"):
+        check_source(ds.dataset(tmp_path), user="u", value="v", kind=ValueKind.ITEM)
+
+
+def test_columns_by_number_are_those_of_each_file(tmp_path: Path) -> None:
+    put(tmp_path / "a.parquet", v=["x"], u=["a"])
+    put(tmp_path / "b.parquet", u=["b"], v=["y"])
+    numbers = {"user": 0, "value": 1}
+    assert pairs(ds.dataset(tmp_path), **numbers) == pairs(tmp_path, **numbers) == [("b", "y"), ("x", "a")]
+
+
+def test_a_filter_of_a_dataset_is_kept() -> None:
+    assert pairs(ds.dataset(ROWS).filter(ds.field("w") > 2)) == [("b", "y")]
+    assert pairs(ds.dataset(ROWS.schema.empty_table())) == []
+
+
+def test_partitions_of_a_dataset_are_text_or_refused(tmp_path: Path) -> None:
+    for code in ("01", "02", "__HIVE_DEFAULT_PARTITION__"):
+        put(tmp_path / "data" / f"v={code}" / "0.parquet", u=[f"u{code}"])
+    guessed = ds.dataset(tmp_path / "data", partitioning="hive")
+    coded = ds.dataset(tmp_path / "data", partitioning=ds.HivePartitioning.discover(infer_dictionary=True))
+    for source in (guessed, coded):
+        with pytest.raises(
+            UnsupportedType, match=r"guessed from all folders.*declare the partitions as text"
+        ) as caught:
+            check_source(source, user="u", value="v", kind=ValueKind.ITEM)
+        assert "01" not in str(caught.value)
+    text = ds.partitioning(pa.schema([("v", pa.string())]), flavor="hive")
+    assert pairs(ds.dataset(tmp_path / "data", partitioning=text)) == [("u01", "01"), ("u02", "02")]
+
+
+def test_errors_hold_no_values_of_partitions(tmp_path: Path) -> None:
+    put(tmp_path / "data" / CANARY / "0.parquet", u=["a"])
+    source = ds.dataset(tmp_path / "data", partitioning=["k"])
+    with pytest.raises(UnknownColumn, match="part 1 of the FileSystemDataset") as caught:
+        check_source(source, user="u", value="w", kind=ValueKind.ITEM)
+    assert CANARY not in str(caught.value)
 
 
 def test_nothing_of_a_generator_is_lost_to_the_check() -> None:
@@ -145,6 +199,83 @@ def test_rows_of_a_deletion_vector_are_not_read(tmp_path: Path) -> None:
     assert pairs(tmp_path / "t") == [("a", "x")]
 
 
+def add_file(place: Path, path: str, table: pa.Table, version: int = 1) -> None:
+    """Write a file, and add it to the log of a Delta table as a faulty writer may."""
+    pq.write_table(table, place / path)
+    add_path(place, path, (place / path).stat().st_size, version)
+
+
+def add_path(place: Path, path: str, size: int, version: int = 1) -> None:
+    """Add a file to the log of a Delta table."""
+    add = {"path": path, "size": size, "partitionValues": {}, "modificationTime": 0, "dataChange": True}
+    (place / "_delta_log" / f"{version:020}.json").write_text(json.dumps({"add": add}))
+
+
+@pytest.mark.parametrize(
+    "values", [[1.2, 1.7], [Decimal("1.20"), Decimal("1.70")], ["1", "01"], [True, False], [[1], [2]]]
+)
+@pytest.mark.parametrize("column", ["u", "v"])
+def test_a_delta_file_with_other_types_than_its_log_is_refused(tmp_path: Path, column: str, values: list[Any]) -> None:
+    deltalake = pytest.importorskip("deltalake")
+    other = "v" if column == "u" else "u"
+    deltalake.write_deltalake(tmp_path / "t", pa.table({column: [7], other: ["x"]}))
+    assert len(pairs(tmp_path / "t")) == 1
+    add_file(tmp_path / "t", "other.parquet", pa.table({column: values, other: ["x", "y"]}))
+    for source in (tmp_path / "t", deltalake.DeltaTable(tmp_path / "t")):
+        with pytest.raises(UnsupportedType, match=r"file 'other\.parquet' of"):
+            check_source(source, user="u", value="v", kind=ValueKind.ITEM)
+
+
+def test_a_delta_file_may_lack_what_the_log_added_later(tmp_path: Path) -> None:
+    deltalake = pytest.importorskip("deltalake")
+    place = tmp_path / "t"
+    deltalake.write_deltalake(place, pa.table({"u": ["a"]}))
+    for number in range(3):
+        deltalake.write_deltalake(place, pa.table({"u": [f"b{number}"]}), mode="append")
+    deltalake.write_deltalake(place, pa.table({"u": ["c"], "v": ["x"]}), mode="append", schema_mode="merge")
+    assert pairs(place) == [("c", "x")]
+    add_file(place, "short.parquet", pa.table({"u": ["d"]}), 5)
+    with pytest.raises(UnknownColumn, match=r"no column 'v' in file 'short\.parquet' of"):
+        check_source(place, user="u", value="v", kind=ValueKind.ITEM)
+
+
+def test_partitions_and_renamed_columns_of_a_delta_table_are_read(tmp_path: Path) -> None:
+    deltalake = pytest.importorskip("deltalake")
+    table = pa.table({"u": ["a", "b"], "v": [1, 2]})
+    deltalake.write_deltalake(tmp_path / "parts", table, partition_by=["v"])
+    assert pairs(tmp_path / "parts") == [("a", "1"), ("b", "2")]
+    deltalake.write_deltalake(tmp_path / "t", table)
+    log = tmp_path / "t" / "_delta_log" / f"{0:020}.json"
+    entries = [json.loads(line) for line in log.read_text().splitlines()]
+    for entry in entries:
+        if "metaData" in entry:
+            schema = json.loads(entry["metaData"]["schemaString"])
+            for number, field in enumerate(schema["fields"], 1):
+                field["metadata"] = {
+                    "delta.columnMapping.id": number,
+                    "delta.columnMapping.physicalName": field["name"],
+                }
+                field["name"] = {"u": "who", "v": "what"}[field["name"]]
+            entry["metaData"]["schemaString"] = json.dumps(schema)
+            entry["metaData"]["configuration"] = {"delta.columnMapping.mode": "name"}
+        if "protocol" in entry:
+            entry["protocol"] = {"minReaderVersion": 2, "minWriterVersion": 5}
+        entry.get("add", {}).pop("stats", None)
+    log.write_text("\n".join(map(json.dumps, entries)))
+    assert pairs(tmp_path / "t", user="who", value="what") == [("a", "1"), ("b", "2")]
+
+
+@pytest.mark.parametrize(
+    "path", ["file://{}/secret.parquet", "{}/secret.parquet", "../secret.parquet", "%2e%2e/secret.parquet"]
+)
+def test_a_delta_log_names_no_file_outside_of_its_folder(tmp_path: Path, path: str) -> None:
+    write_delta(tmp_path / "t")
+    pq.write_table(pa.table({"u": ["s"], "v": [CANARY]}), tmp_path / "secret.parquet")
+    add_path(tmp_path / "t", path.format(tmp_path), (tmp_path / "secret.parquet").stat().st_size)
+    with pytest.raises(BadSource, match=r"names a file outside of the table's folder.*Copy the table into one folder"):
+        check_source(tmp_path / "t", user="u", value="v", kind=ValueKind.ITEM)
+
+
 def test_a_delta_table_of_the_future_is_refused(tmp_path: Path) -> None:
     write_delta(tmp_path / "t")
     features = {"readerFeatures": ["notYetInvented"], "writerFeatures": ["notYetInvented"]}
@@ -182,6 +313,71 @@ def test_an_iceberg_table_by_its_catalog(tmp_path: Path, monkeypatch: pytest.Mon
     for wrong in ("iceberg://prod/space.none", "iceberg://other/space.rows", "iceberg://prod"):
         with pytest.raises(BadSource, match=r"(?i)iceberg"):
             pairs(wrong)
+
+
+def iceberg_rows(place: Path) -> Any:
+    memory = pytest.importorskip("pyiceberg.catalog.memory")
+    catalog = memory.InMemoryCatalog("test", warehouse=place.as_uri())
+    catalog.create_namespace("space")
+    table = catalog.create_table("space.rows", schema=ROWS.schema)
+    table.append(ROWS)
+    return table
+
+
+def metadata_file(table: Any) -> Path:
+    return Path(table.metadata_location.removeprefix("file://"))
+
+
+def test_an_iceberg_table_names_no_file_outside_of_its_folder(tmp_path: Path) -> None:
+    table = iceberg_rows(tmp_path / "space")
+    pq.write_table(ROWS.select(["u", "v"]), tmp_path / "secret.parquet")
+    table.add_files([str(tmp_path / "secret.parquet")])
+    for source in (table, table.scan(), metadata_file(table)):
+        with pytest.raises(BadSource, match="names a file outside of the table's folder"):
+            check_source(source, user="u", value="v", kind=ValueKind.ITEM)
+
+
+def test_the_place_that_an_iceberg_table_says_of_itself_does_not_widen_it(tmp_path: Path) -> None:
+    table = iceberg_rows(tmp_path / "space")
+    pq.write_table(ROWS.select(["u", "v"]), tmp_path / "secret.parquet")
+    table.add_files([str(tmp_path / "secret.parquet")])
+    place = metadata_file(table)
+    metadata = json.loads(place.read_text()) | {"location": tmp_path.as_uri()}
+    place.write_text(json.dumps(metadata))
+    with pytest.raises(BadSource, match="outside of the table's folder"):
+        check_source(place, user="u", value="v", kind=ValueKind.ITEM)
+
+
+def test_an_iceberg_file_may_lack_what_the_table_added_later(tmp_path: Path) -> None:
+    from pyiceberg.types import StringType
+
+    table = iceberg_rows(tmp_path)
+    with table.update_schema() as change:
+        change.add_column("x", StringType())
+    table.append(pa.table({"u": ["c"], "v": ["z"], "w": [1.0], "x": ["new"]}))
+    assert pairs(table, value="x") == [("c", "new")]
+    assert pairs(metadata_file(table), value="v") == [("a", "x"), ("b", "y"), ("c", "z")]
+    pq.write_table(pa.table({"u": ["d"]}), tmp_path / "space" / "rows" / "short.parquet")
+    table.add_files([str(tmp_path / "space" / "rows" / "short.parquet")])
+    assert pairs(table, value="x") == [("c", "new")]
+    with pytest.raises(UnknownColumn, match=r"no column 'v' in file 'short\.parquet'"):
+        check_source(table, user="u", value="v", kind=ValueKind.ITEM)
+
+
+@pytest.mark.parametrize(
+    ("place", "folder", "below"),
+    [
+        ("s3://b/t/data/x", "s3a://b/t/", True),
+        ("file:/t/x", "/t", True),
+        ("file:///t/x", "file:/t/", True),
+        ("s3://b/t2/x", "s3://b/t", False),
+        ("s3://c/t/x", "s3://b/t", False),
+        ("s3://b/t/../x", "s3://b/t", False),
+        ("gs://b/t/x", "s3://b/t", False),
+    ],
+)
+def test_what_is_below_a_folder(place: str, folder: str, *, below: bool) -> None:
+    assert is_below(place, folder) is below
 
 
 def test_equality_deletes_are_not_passed_over(tmp_path: Path) -> None:
