@@ -20,7 +20,7 @@ from dpunion.engines.spark import files
 from dpunion.engines.spark.failures import cleanly
 from dpunion.engines.spark.sources import open_frame
 from dpunion.engines.spark.tasks import guarded
-from dpunion.errors import AlreadyReleased, BadSource, DpunionError
+from dpunion.errors import AlreadyReleased, BadSource, DpunionError, UnsupportedType
 from dpunion.ledger import Ledger
 from dpunion.reading import NullUserPolicy, ValueKind, open_rows
 from dpunion.reading.locate import data_file
@@ -100,6 +100,10 @@ DIFFERENT: dict[str, dict[str, list[str | bytes]]] = {
     "mixed items": {"1.jsonl": [f'{{"user": "a", "item": {item}}}' for item in ('"x"', '["y", "z"]', '{"k": 1}')]},
     "single quotes": {"1.jsonl": ["{'user': 'a', 'item': 'x'}"]},
     "array on a line": {"1.jsonl": ['[{"user": "a", "item": "x"}]']},
+    "no bytes": {"1.csv": CSV, "2.csv": []},
+    "no bytes, compressed": {"1.csv": CSV, "2.tsv.gz": []},
+    "no bytes but the same file twice": {"1.csv": CSV, "./1.csv": CSV, "2.csv": []},
+    "no JSON Lines": {"1.jsonl": ['{"user": "a", "item": "x"}'], "2.jsonl": []},
     "two formats": {"1.csv": CSV, "2.jsonl": ['{"user": "c", "item": ["z", "zz"]}']},
 }
 
@@ -110,7 +114,7 @@ def test_text_files_are_read_as_on_one_machine(tmp_path, case):
     paths = [str(in_file(tmp_path / name, *lines)) for name, lines in DIFFERENT[case].items()]
     here, there = outcome(lambda: rows_of(paths)), outcome(lambda: on_spark(*paths))
     assert there == here
-    assert (here == "refused") == (case not in {"swapped names", "two formats"})
+    assert (here == "refused") == (case not in {"swapped names", "two formats", "no JSON Lines"})
 
 
 @pytest.mark.usefixtures("spark")
@@ -130,6 +134,31 @@ def test_a_file_that_lacks_a_column_is_refused_and_nulls_are_not(tmp_path, suffi
     write(pa.table({"user": ["b"], "other": ["y"]}), tmp_path / f"1.{suffix}")
     with pytest.raises(BadSource, match="lacks the column 'item'"):
         on_spark(tmp_path, input_format=suffix)
+
+
+@pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize(("suffix", "write"), [("parquet", pq.write_table), ("orc", orc.write_table)])
+def test_columns_that_spark_takes_for_one_are_refused(tmp_path, suffix, write):
+    table = pa.table({"user": ["a"], "item": ["x"]})
+    cases = {"case": ["0", "1"], "folder": ["item=F/0"], "folder of another case": ["Item=F/0"]}
+    for case, names in cases.items():
+        for name in names:
+            path = tmp_path / case / f"{name}.{suffix}"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write(table if name != "1" else table.rename_columns(["User", "item"]), path)
+        for query in (None, "select user, item from source"):
+            with pytest.raises(BadSource, match=r"(?i)several columns '(user|item)'.*Rename or remove"):
+                on_spark(tmp_path / case, input_format=suffix, query=query)
+        if suffix == "parquet" and case != "folder of another case":
+            assert outcome(lambda case=case: rows_of(str(tmp_path / case))) == "refused"
+
+
+@pytest.mark.usefixtures("spark")
+def test_files_of_different_types_are_told_as_such(tmp_path):
+    pq.write_table(pa.table({"user": ["a"], "item": ["x"]}), tmp_path / "0.parquet")
+    pq.write_table(pa.table({"user": ["a"], "item": [1]}), tmp_path / "1.parquet")
+    with pytest.raises(UnsupportedType, match=r"Mixed types.*Cast it to one type"):
+        on_spark(tmp_path)
 
 
 @pytest.mark.usefixtures("spark")

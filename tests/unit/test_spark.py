@@ -107,6 +107,9 @@ def test_what_spark_says_is_dropped_with_its_causes():
 def test_other_failures_are_told_by_their_kind():
     with pytest.raises(errors.CannotWrite, match="exists already"):
         cleanly(lambda: raise_(RuntimeError(f"[PATH_ALREADY_EXISTS] {SECRET}")))
+    with pytest.raises(errors.UnsupportedType, match="different types") as caught:
+        cleanly(lambda: raise_(RuntimeError(f"[CANNOT_MERGE_SCHEMAS] Failed merging schemas: {SECRET}")))
+    assert SECRET not in str(caught.value)
     with pytest.raises(errors.BadSource, match="failed with ZeroDivisionError"):
         cleanly(lambda: raise_(RuntimeError(str(caught_in_worker(ZeroDivisionError())))))
     with pytest.raises(errors.BadSource, match="stopped with OSError"):

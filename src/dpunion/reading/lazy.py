@@ -7,6 +7,7 @@ Other libraries' objects are known by their classes' modules, so that none of th
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any, Protocol
@@ -18,7 +19,7 @@ from dpunion.errors import BadParameter, BadSource, UnsupportedType
 from dpunion.reading.columns import FileTypes, OnFraction, Wanted, find_column
 from dpunion.reading.folders import shown
 from dpunion.reading.guard import attempt, attempt_each
-from dpunion.reading.spelling import Column, is_list
+from dpunion.reading.spelling import Column, is_list, is_text
 from dpunion.reading.table_rows import IcebergRows, delta_rows
 
 ROWS_PER_BATCH = 1 << 17
@@ -237,7 +238,11 @@ class ScannerRows(WithoutFiles):
         yield from self.scanner.to_reader()
 
 
-class LazyFrameRows(WithoutFiles):
+class GuessedTypes(UserWarning):
+    """A column has a type that was guessed from the names of all folders, so that one of them changes all others."""
+
+
+class LazyFrameRows:
     """A polars LazyFrame (sensitive).
 
     Guarantees: it is not run before it is read, and for the wanted columns only.
@@ -249,6 +254,19 @@ class LazyFrameRows(WithoutFiles):
     def types(self, where: str) -> FileTypes:
         """Return the columns of its result, which polars knows before it runs."""
         return FileTypes(where, pa.RecordBatchReader.from_stream(self.frame.clear().collect()).schema)
+
+    def files(self, where: str, names: list[str]) -> tuple[FileTypes, ...]:
+        """Return nothing; warn of columns that stand in the names of folders and are no text."""
+        schema, plan = self.types(where).schema, self.frame.explain(optimized=False)
+        guessed = [name for name in names if f"/{name}=" in plan and not is_text(schema.field(name).type)]
+        if guessed:
+            warnings.warn(  # noqa: B028 - without stacklevel the warning has one place, so that Python shows it once
+                f"Polars reads {' and '.join(map(repr, guessed))} from the names of folders. Unless you gave the types,"
+                " it guessed them from all folders, and one person's folder can change how everybody's are read: give"
+                f" hive_schema={{{guessed[0]!r}: pl.String}}, or name the folder itself as the source.",
+                GuessedTypes,
+            )
+        return ()
 
     def batches(self, names: list[str]) -> Iterable[Any]:
         """Run it for some columns, in batches where polars is new enough to give them."""

@@ -6,6 +6,7 @@ import base64
 import datetime as dt
 import json
 import struct
+import warnings
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
@@ -19,7 +20,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from dpunion.errors import BadParameter, BadSource, UnknownColumn, UnsupportedType
-from dpunion.reading import ValueKind, check_source, open_rows
+from dpunion.reading import GuessedTypes, ValueKind, check_source, open_rows
 from dpunion.reading.table_rows import is_below
 
 ROWS = pa.table({"u": ["a", "b", "a"], "v": ["x", "y", None], "w": [1.5, 2.5, 3.5]})
@@ -124,6 +125,20 @@ def test_partitions_of_a_dataset_are_text_or_refused(tmp_path: Path) -> None:
         assert "01" not in str(caught.value)
     text = ds.partitioning(pa.schema([("v", pa.string())]), flavor="hive")
     assert pairs(ds.dataset(tmp_path / "data", partitioning=text)) == [("u01", "01"), ("u02", "02")]
+
+
+def test_guessed_partitions_of_a_lazy_frame_are_warned_of(tmp_path: Path) -> None:
+    for code in ("01", "02"):
+        put(tmp_path / "data" / f"v={code}" / "0.parquet", u=[f"u{code}"], w=[code])
+    guessed = pl.scan_parquet(tmp_path / "data").filter(pl.col("w") == "01")
+    with pytest.warns(GuessedTypes, match=r"hive_schema=\{'v': pl\.String\}") as caught:
+        assert pairs(guessed) == [("u01", "1")]
+    assert "01" not in str(caught[0].message)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        text = pl.scan_parquet(tmp_path / "data", hive_schema={"v": pl.String})
+        assert pairs(text) == [("u01", "01"), ("u02", "02")]
+        assert pairs(guessed, value="w") == [("u01", "01")]
 
 
 def test_errors_hold_no_values_of_partitions(tmp_path: Path) -> None:

@@ -16,6 +16,8 @@ from dpunion.foreign import ForeignErrors
 T = TypeVar("T")
 
 MARK = "dpunion-error:"
+# What Spark calls files whose columns have different types, when it merges their schemas or reads them.
+DIFFERENT_TYPES = re.compile(r"\[CANNOT_MERGE_(SCHEMAS|INCOMPATIBLE_DATA_TYPE)\]|COLUMN_DATA_TYPE_MISMATCH\]")
 LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 
 
@@ -53,6 +55,11 @@ def _told(error: Exception) -> errors.DpunionError:
         return raised(what, remedy) if issubclass(raised, errors.DpunionError) else errors.BadSource(what, remedy)
     if "PATH_NOT_FOUND" in text:
         return errors.SourceNotFound("Spark finds no file of a source.", "Check the paths and patterns.")
+    if DIFFERENT_TYPES.search(text):
+        return errors.UnsupportedType(
+            "Mixed types: a column has different types in the files that are read together.",
+            "Cast it to one type (text is always possible) in all of them.",
+        )
     if "PATH_ALREADY_EXISTS" in text:
         return errors.CannotWrite(
             "The output folder exists already.", "Choose another, or allow overwriting (--force)."

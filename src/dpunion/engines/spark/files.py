@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from dpunion.engines.spark.failures import cleanly
+from dpunion.engines.spark.frames import input_files
 from dpunion.engines.spark.tasks import Batches, guarded
-from dpunion.errors import BadSource
+from dpunion.errors import BadSource, DamagedSource
 from dpunion.reading.cleaning import Cleaner, NullUserPolicy, ValueKind
 from dpunion.reading.columns import SourcePart, Wanted
 from dpunion.reading.delimited import DelimitedPart
@@ -173,14 +174,22 @@ def read_text_files(files: DataFrame, format_: Format, rows: WantedRows) -> Data
     return cleanly(lambda: files.select("path", "content").mapInArrow(task, schema).toDF(*rows.names))
 
 
-def check_sizes(groups: list[DataFrame]) -> int:
-    """Return the number of files; refuse one that is too large for a task."""
+def check_sizes(groups: list[tuple[DataFrame, Format]]) -> int:
+    """Return the number of files; refuse one that is too large for a task, and one that is too small for a header.
+
+    subtle: Spark lists files of 0 bytes, but no task gets to see them.
+    """
     from pyspark.sql import functions as F  # noqa: N812
 
     total = 0
-    for files in groups:
-        asked = files.select("length").agg(F.count("length"), F.max("length"))
-        count, largest = cleanly(asked.collect)[0]
+    for files, format_ in groups:
+        asked = files.select("path", "length").agg(F.count("length"), F.max("length"), F.count_distinct("path"))
+        count, largest, different = cleanly(asked.collect)[0]
+        if different < len(input_files(files)) and format_ is not Format.JSON_LINES:
+            raise DamagedSource(
+                "A text file has 0 bytes, and so no header line.",
+                "Write the column names as its first line, or remove it.",
+            )
         if (largest or 0) > LARGEST_FILE:
             raise BadSource(
                 f"A text file has more than {LARGEST_FILE >> 20} MiB, the most that Spark reads in one task.",

@@ -11,7 +11,7 @@ import contextlib
 import functools
 import re
 import urllib.parse
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -24,7 +24,7 @@ from dpunion.errors import BadParameter, BadSource, SourceNotFound, UnsupportedT
 from dpunion.reading import check_source
 from dpunion.reading.columns import find_columns
 from dpunion.reading.folders import is_hidden
-from dpunion.reading.locate import COMPRESSIONS, Format, partitions_of
+from dpunion.reading.locate import COMPRESSIONS, Format, Partitions, partitions_of
 from dpunion.reading.queries import warn_of_mixing
 from dpunion.requests import Request, SparkSource
 
@@ -43,6 +43,7 @@ TEXT_PROVIDERS = {"csv", "json", "text", "xml"}
 PROGRAMS = re.compile(r"\b(reflect|try_reflect|java_method)\b|\busing\b(?!\s*\()", re.IGNORECASE)
 # What the folder of a table holds besides its data, deleted rows among them, by the tool that wrote it.
 TABLE_MARKS = {"_delta_log": "Delta Lake", ".hoodie": "Hudi", "metadata/*.metadata.json": "Iceberg"}
+CASE_SENSITIVE = "spark.sql.caseSensitive"
 PARTITION_TYPES = "spark.sql.sources.partitionColumnTypeInference.enabled"
 FILES_IN_QUERIES = "spark.sql.runSQLOnFiles"
 
@@ -218,7 +219,7 @@ def _text_frame(session: SparkSession, formats: dict[str, str], rows: WantedRows
         (whole_files(session, [name for name, one in formats.items() if one == format_]), TEXT_FORMATS[format_])
         for format_ in sorted(set(formats.values()))
     ]
-    count = check_sizes([files for files, _ in groups])
+    count = check_sizes(groups)
     frames = [read_text_files(files, format_, rows) for files, format_ in groups]
     frame = cleanly(lambda: functools.reduce(lambda one, other: one.unionByName(other), frames))
 
@@ -244,8 +245,32 @@ def _columnar_frame(session: SparkSession, names: Sequence[str], format_: str, r
             "Spark would leave out files in subfolders that are not named key=value.",
             "Name the subfolders, or a pattern such as 'folder/*'.",
         )
-    wanted = [name for name in (frame.columns if rows is None else rows.names) if name in frame.columns]
+    asked = frame.columns if rows is None else rows.names
+    check_distinct(session, names, format_, files, asked)
+    wanted = [name for name in asked if name in frame.columns]
     return OpenedFrame(frame, lambda: check_complete(frame, format_, wanted))
+
+
+def check_distinct(
+    session: SparkSession, names: Sequence[str], format_: str, files: Iterable[str], wanted: Sequence[str]
+) -> None:
+    """Refuse columns that Spark takes for one: of names that differ in case only, or of a file and of its folder."""
+    reader = session.read.format(format_).option("mergeSchema", True).option("recursiveFileLookup", True)
+    with setting(session, CASE_SENSITIVE, "true"):
+        stored = cleanly(lambda: reader.load(list(names)).columns)
+    told = {name for file in files for name, _ in told_by(file)}
+    for name in wanted:
+        if [one.lower() for one in (*stored, *told)].count(name.lower()) > 1:
+            raise BadSource(
+                f"There are several columns {name!r}: their names differ in case only, or one is the name of a folder"
+                f" '{name}=…'.",
+                "Rename or remove all but one of them, in all files.",
+            )
+
+
+def told_by(file: str) -> Partitions:
+    """Return what the folders above a file tell."""
+    return partitions_of(PurePosixPath(urllib.parse.unquote(file)).parts[:-1], "a file")
 
 
 def check_complete(frame: DataFrame, format_: str, names: Sequence[str]) -> None:
@@ -265,7 +290,7 @@ def check_complete(frame: DataFrame, format_: str, names: Sequence[str]) -> None
         exact = re.sub(r"([\\*?\[\]{}])", r"\\\1", path)
         reader = frame.sparkSession.read.format(format_)
         own = cleanly(lambda reader=reader, exact=exact: reader.load(exact).columns)  # type: ignore[misc]
-        told = [name for name, _ in partitions_of(PurePosixPath(path).parts[:-1], "a file")]
+        told = [name for name, _ in told_by(file)]
         for name in names:
             if name not in own and name not in told:
                 raise BadSource(
