@@ -37,7 +37,7 @@ from dpunion.reading.databases import DatabasePart, PasswordInUrl, database_part
 from dpunion.reading.delimited import DelimitedPart
 from dpunion.reading.frames import FramePart, is_frame
 from dpunion.reading.jsonlines import JsonLinesPart
-from dpunion.reading.lazy import BatchesPart, GuessedTypes, LazyPart, lazy_parts, yields_batches
+from dpunion.reading.lazy import BatchesPart, LazyPart, TypesGuessed, lazy_parts, yields_batches
 from dpunion.reading.locate import DataFile, Format, locate
 from dpunion.reading.logged import table_part
 from dpunion.reading.moments import Granularity, refuse_without_moments
@@ -48,12 +48,12 @@ from dpunion.reading.stdin import NAME, input_part
 __all__ = [
     "MAX_ITEM_BYTES",
     "MAX_USER_BYTES",
-    "GuessedTypes",
     "NullUserPolicy",
     "PasswordInUrl",
     "QueryMixesPeople",
     "RowBatch",
     "Rows",
+    "TypesGuessed",
     "ValueKind",
     "check_source",
     "open_rows",

@@ -238,7 +238,7 @@ class ScannerRows(WithoutFiles):
         yield from self.scanner.to_reader()
 
 
-class GuessedTypes(UserWarning):
+class TypesGuessed(UserWarning):
     """A column has a type that was guessed from the names of all folders, so that one of them changes all others."""
 
 
@@ -264,7 +264,7 @@ class LazyFrameRows:
                 f"Polars reads {' and '.join(map(repr, guessed))} from the names of folders. Unless you gave the types,"
                 " it guessed them from all folders, and one person's folder can change how everybody's are read: give"
                 f" hive_schema={{{guessed[0]!r}: pl.String}}, or name the folder itself as the source.",
-                GuessedTypes,
+                TypesGuessed,
             )
         return ()
 

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from dpunion.errors import BadParameter, BadSource, UnknownColumn, UnsupportedType
-from dpunion.reading import GuessedTypes, ValueKind, check_source, open_rows
+from dpunion.reading import TypesGuessed, ValueKind, check_source, open_rows
 from dpunion.reading.table_rows import is_below
 
 ROWS = pa.table({"u": ["a", "b", "a"], "v": ["x", "y", None], "w": [1.5, 2.5, 3.5]})
@@ -131,7 +131,7 @@ def test_guessed_partitions_of_a_lazy_frame_are_warned_of(tmp_path: Path) -> Non
     for code in ("01", "02"):
         put(tmp_path / "data" / f"v={code}" / "0.parquet", u=[f"u{code}"], w=[code])
     guessed = pl.scan_parquet(tmp_path / "data").filter(pl.col("w") == "01")
-    with pytest.warns(GuessedTypes, match=r"hive_schema=\{'v': pl\.String\}") as caught:
+    with pytest.warns(TypesGuessed, match=r"hive_schema=\{'v': pl\.String\}") as caught:
         assert pairs(guessed) == [("u01", "1")]
     assert "01" not in str(caught[0].message)
     with warnings.catch_warnings():

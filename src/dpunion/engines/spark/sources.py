@@ -246,19 +246,19 @@ def _columnar_frame(session: SparkSession, names: Sequence[str], format_: str, r
             "Name the subfolders, or a pattern such as 'folder/*'.",
         )
     asked = frame.columns if rows is None else rows.names
-    check_distinct(session, names, format_, files, asked)
+    refuse_merged_columns(session, names, format_, files, asked)
     wanted = [name for name in asked if name in frame.columns]
     return OpenedFrame(frame, lambda: check_complete(frame, format_, wanted))
 
 
-def check_distinct(
+def refuse_merged_columns(
     session: SparkSession, names: Sequence[str], format_: str, files: Iterable[str], wanted: Sequence[str]
 ) -> None:
     """Refuse columns that Spark takes for one: of names that differ in case only, or of a file and of its folder."""
     reader = session.read.format(format_).option("mergeSchema", True).option("recursiveFileLookup", True)
     with setting(session, CASE_SENSITIVE, "true"):
         stored = cleanly(lambda: reader.load(list(names)).columns)
-    told = {name for file in files for name, _ in told_by(file)}
+    told = {name for file in files for name, _ in partitions_above(file)}
     for name in wanted:
         if [one.lower() for one in (*stored, *told)].count(name.lower()) > 1:
             raise BadSource(
@@ -268,7 +268,7 @@ def check_distinct(
             )
 
 
-def told_by(file: str) -> Partitions:
+def partitions_above(file: str) -> Partitions:
     """Return what the folders above a file tell."""
     return partitions_of(PurePosixPath(urllib.parse.unquote(file)).parts[:-1], "a file")
 
@@ -290,7 +290,7 @@ def check_complete(frame: DataFrame, format_: str, names: Sequence[str]) -> None
         exact = re.sub(r"([\\*?\[\]{}])", r"\\\1", path)
         reader = frame.sparkSession.read.format(format_)
         own = cleanly(lambda reader=reader, exact=exact: reader.load(exact).columns)  # type: ignore[misc]
-        told = [name for name, _ in told_by(file)]
+        told = [name for name, _ in partitions_above(file)]
         for name in names:
             if name not in own and name not in told:
                 raise BadSource(
