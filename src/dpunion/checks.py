@@ -10,7 +10,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import NoReturn, TypeVar
 
-from dpunion.errors import BadParameter, NotPrivate
+from dpunion.errors import BadParameter, BadSource, NotPrivate
 
 LARGEST_SHOWN = 10**30
 
@@ -63,6 +63,14 @@ def check_suffix(what: str, target: Path, suffixes: Collection[str], remedy: str
     if suffix not in suffixes:
         raise BadParameter(f"{what} must be one of {', '.join(suffixes)}. Got {target.suffix!r} instead.", remedy)
     return suffix
+
+
+def refuse_more_than(most: int, what: str) -> NoReturn:
+    """Refuse more users, strings or n-grams than the numbers of one run can tell apart."""
+    raise BadSource(
+        f"There are more than {most} {what}, more than one run supports.",
+        "Split the people into disjoint groups and release each group on its own.",
+    )
 
 
 def _refuse(owner: str, name: str, wanted: str, got: object, remedy: str) -> NoReturn:

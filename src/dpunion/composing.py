@@ -120,7 +120,7 @@ def plan_steps(counts: Counts, composed: ComposedNoise) -> CountsPlan:
 def steps_target(budget: Budget, epsilon: float, delta: float, steps: int) -> tuple[float, float]:
     """Return the (epsilon, delta) to calibrate to, so that the computed normals of these steps keep the promised pair.
 
-    Each step takes what every noisy decision takes (docs/counts.md, "Rounding").
+    Each step takes what every noisy decision takes (docs/guarantees-counts.md, "Noise and rounding").
     """
     for _ in range(steps):
         epsilon, delta = rounding.calibration_target(epsilon, rounding.funnel_target(budget.epsilon, delta))

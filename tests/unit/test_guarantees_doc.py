@@ -50,6 +50,25 @@ def test_what_the_guarantees_refer_to_exists(path, name):
     assert problem(root, path, name) is None
 
 
+CITATION = re.compile(r'docs/([\w-]+\.md)(?:,\s+(?:"([^"\n]+)"|section (\d+)))?')
+
+
+def citations():
+    """Return the (page, heading or None, section number or None) that the package cites, each once."""
+    sources = (path.read_text(encoding="utf-8") for path in sorted(PACKAGE.rglob("*.py")))
+    # A citation may be wrapped to the next line of a comment.
+    return sorted({one for text in sources for one in CITATION.findall(re.sub(r"\n\s*#?\s*", " ", text))})
+
+
+@pytest.mark.parametrize(("page", "heading", "section"), citations())
+def test_the_pages_and_headings_that_the_package_cites_exist(page, heading, section):
+    file = ROOT / "docs" / page
+    assert file.is_file()
+    headings = re.findall(r"^#+ (?:([\d.]+) )?(.+)$", file.read_text(encoding="utf-8"), re.MULTILINE)
+    assert not heading or any(title.startswith(heading) for _, title in headings)
+    assert not section or section in {number.rstrip(".") for number, _ in headings}
+
+
 @pytest.mark.parametrize("document", TEXTS)
 def test_proofs_name_code(document):
     assert len(references(TEXTS[document])) >= 20

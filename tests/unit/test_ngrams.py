@@ -21,7 +21,7 @@ from dpunion.calibration.composition import (
     spurious_tail,
 )
 from dpunion.engines.local import texts as texts_module
-from dpunion.errors import BadParameter, CannotWrite, DamagedSource, InternalError, NotPrivate, UnknownColumn
+from dpunion.errors import BadParameter, BadSource, CannotWrite, DamagedSource, InternalError, NotPrivate, UnknownColumn
 from dpunion.kernels.certificates import unit_norm_delta
 from dpunion.kernels.normal import gaussian_delta
 from dpunion.ngrams import lengths
@@ -30,6 +30,7 @@ from dpunion.plans import plan_release
 from dpunion.randomness import RunKey
 from dpunion.releases import Release, closed_under_parts
 from dpunion.requests import Run, Words
+from dpunion.sets import streams
 from dpunion.sets.encoding import Normalization
 from dpunion.sets.streams import read_tokens
 from dpunion.splitting import Splitting, Tokenizer, check_splitting, documents
@@ -428,6 +429,34 @@ def test_the_statement_says_what_may_be_spurious():
     words = dataclasses.replace(released(algorithm=Ngrams(longest=1, first=WeightedGaussian())), guaranteed=True)
     assert "all texts of one person" in words.statement
     assert "spurious" not in words.statement
+
+
+def test_places_of_ngrams_are_int32():
+    assert np.iinfo(np.int32).max == streams.MOST_PLACES - 1
+
+
+@pytest.mark.parametrize("count", [100, 2048, 2049])
+def test_more_ngrams_than_the_places_of_a_table_are_refused(count, monkeypatch):
+    monkeypatch.setattr(streams, "MOST_PLACES", streams.SMALLEST_TABLE)
+    grams = np.append(np.arange(count + 1, dtype=np.int32), np.int32(-1))
+    if 2 * count <= streams.SMALLEST_TABLE:
+        assert len(streams.pair_grams(grams, KEY, 2)) == count
+    else:
+        with pytest.raises(BadSource, match="more than 2048 distinct n-grams of one length, more than one run"):
+            streams.pair_grams(grams, KEY, 2)
+
+
+@pytest.mark.parametrize("most", [5, 4])
+def test_more_ngrams_of_all_lengths_than_numbers_are_refused(most, monkeypatch):
+    """The text has three words and two pairs of them."""
+    monkeypatch.setattr(streams, "MAX_ITEMS", most)
+    stream = read_tokens([(pa.array(["u"]), pa.array(["a b c"]))], KEY, Splitting(), Normalization.NFC)
+    if most == 5:
+        codes, _ = streams.lay_out_lengths(stream, KEY, 1, 2, 1)
+        assert max(codes) == 4
+    else:
+        with pytest.raises(BadSource, match="more than 4 distinct n-grams, more than one run supports"):
+            streams.lay_out_lengths(stream, KEY, 1, 2, 1)
 
 
 def test_sensitive_objects_show_nothing():

@@ -114,7 +114,7 @@ def compose_funnel(
 ) -> ComposedNoise:
     """Compose Funnel at length 1 with Gaussian releases on public candidates.
 
-    Theorem A of docs/guarantees.md with mu^2 = (1 - c_1^2 t/max_items)/stddev_1^2 + sum_k 1/stddev_k^2.
+    docs/guarantees-funnel.md, "Theorem A", with mu^2 = (1 - c_1^2 t/max_items)/stddev_1^2 + sum_k 1/stddev_k^2.
     """
     base = gaussian.gaussian_stddev(epsilon, gaussian_share * delta, 1.0)
     found = calibrate_with_hints(

@@ -4,7 +4,9 @@ docs/guarantees-funnel.md, section 10: let the look be a Gaussian release of rat
 likelihood ratio X, and let every release that may follow keep delta_G(epsilon; mu) + p <= room, with its own mu <= mu_0
 and p. Then look and release together are (epsilon, delta)-private with
 
-    delta = room (1 + E[(X - 1)+]) + E[(v(X) - v(1))+],    v(x) = x delta_G(epsilon - ln x; mu_0).
+    delta = room (1 + E[(X - 1)+]) + E[(v(X) - v(1))+] + 2 E[X; X > x_1],    v(x) = x delta_G(epsilon - ln x; mu_0),
+
+for any x_1 <= e^epsilon. Here x_1 = e^(12 nu).
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ HIGHEST = 12.0
 class LookCost:
     """What a look takes: the delta that releases after it may use, and from which the whole is computed.
 
-    ratio: the look's sensitivity over its stddev. growth: E[(X - 1)+]. excess: E[(v(X) - v(1))+].
+    ratio: the look's sensitivity over its stddev. growth: E[(X - 1)+]. excess: E[(v(X) - v(1))+] + 2 E[X; X > x_1].
     """
 
     ratio: float
@@ -54,7 +56,7 @@ def _growth(ratio: float) -> float:
 
 
 def _excess(epsilon: float, mu: float, ratio: float) -> float:
-    """Return at least E[(v(X) - v(1))+]: v is convex, so it is below its chords; the moments of X are exact.
+    """Return at least E[(v(X) - v(1))+] + 2 E[X; X > x_1]: v, convex, is below its chords; X's moments are exact.
 
     X > 1 where Z > nu/2. Pr[Z in a cell] and E[X; Z in a cell] are differences of normal tails, the second of Z - nu.
     """

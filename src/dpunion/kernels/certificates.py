@@ -10,7 +10,7 @@ from dpunion.kernels.normal import gaussian_delta, log_upper_tail
 
 @kernel
 def mixed_delta(epsilon: float, log_quiet: float, mu: float) -> float:
-    """Return the larger hockey-stick divergence of the two directions (docs/guarantees.md, "Exact calibration").
+    """Return the larger hockey-stick divergence of the two directions (docs/guarantees.md, "Gaussian noise, exactly").
 
     log_quiet: ln of the probability that no novel item is released; mu: distance on the shared items / stddev.
     """

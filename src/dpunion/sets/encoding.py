@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from dpunion.algorithms import UserOrder
 from dpunion.calibration.rounding import MAX_USERS
+from dpunion.checks import refuse_more_than
 from dpunion.contributions import Bools, Contributions, Int32s, Int64s, ItemTable, Uint8s, Uint64s, offsets_of
-from dpunion.errors import BadSource
 from dpunion.formats import text_array
 from dpunion.normal_forms import Normalization, normalize_text
 from dpunion.randomness import Purpose, RunKey
@@ -120,10 +120,7 @@ def digests_of_users(users: StringTable, key: RunKey, threads: int) -> Uint64s:
     Guarantees: those of RunKey.digests; more users than a run supports are refused.
     """
     if users.count > MAX_USERS:
-        raise BadSource(
-            f"There are more than {MAX_USERS} users, more than one run supports.",
-            "Split the people into disjoint groups and release each group on its own.",
-        )
+        refuse_more_than(MAX_USERS, "users")
     users.close()
     return digests_in_threads(key, Purpose.USER, *users.buffers(), threads)
 

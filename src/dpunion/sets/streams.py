@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpunion.algorithms import MAX_ITEMS, UserOrder
+from dpunion.checks import refuse_more_than
 from dpunion.contributions import Bools, Contributions, Int32s, Int64s, ItemTable, Uint8s, Uint64s, offsets_of
-from dpunion.errors import BadSource
 from dpunion.kernels.bounding import gather_users
 from dpunion.kernels.ngrams import (
     END,
@@ -38,6 +38,8 @@ from dpunion.threads import share_count, usable_cores, work_in_threads
 from dpunion.tokens import WordRoom
 
 SMALLEST_TABLE = 1 << 12
+# Until all n-grams of a length are known, their places in the table are their int32 codes.
+MOST_PLACES = 1 << 31
 CODES_AT_ONCE = 1 << 22
 
 
@@ -192,11 +194,8 @@ def pair_grams(grams: Int32s, key: RunKey, threads: int | None = None) -> Uint64
         work_in_threads(number, range(len(shares)), len(shares))
         if ends == [share.stop for share in shares]:
             break
-        if int(count[0]) >= MAX_ITEMS - 1:
-            raise BadSource(
-                f"There are more than {MAX_ITEMS} distinct n-grams of one length, more than one run supports.",
-                "Split the people into disjoint groups and release each group on its own.",
-            )
+        if 2 * len(slots) > MOST_PLACES:
+            refuse_more_than(len(slots) // 2, "distinct n-grams of one length")
         slots, moved = _twice_as_many(slots, seed)
         rename(moved)
         del moved
@@ -330,6 +329,8 @@ def lay_out_lengths(
             offsets, data = join_ngrams(offsets, data, stream.table, prefixes, last)
         if length >= shortest:
             before = sum(len(starts) - 1 for starts, _ in texts)
+            if before + len(offsets) - 1 > MAX_ITEMS:
+                refuse_more_than(MAX_ITEMS, "distinct n-grams")
             lay_beside(stream.offsets, grams, before, length - shortest, lengths, codes)
             texts.append((offsets, data))
     return codes, put_together(texts)

@@ -14,8 +14,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dpunion.algorithms import MAX_ITEMS
+from dpunion.checks import refuse_more_than
 from dpunion.contributions import Int32s, Int64s, Uint8s, Uint64s, offsets_of
-from dpunion.errors import BadSource, InternalError
+from dpunion.errors import InternalError
 from dpunion.kernels.interning import (
     COUNT,
     FULL,
@@ -140,11 +141,8 @@ class StringTable:
         """
         if not self._state[int(FULL_UP)]:
             return
-        if self.count >= MAX_ITEMS - 1:
-            raise BadSource(
-                f"There are more than {MAX_ITEMS} distinct values, more than one run supports.",
-                "Split the people into disjoint groups and release each group on its own.",
-            )
+        if self.count >= MAX_ITEMS:
+            refuse_more_than(MAX_ITEMS, "distinct values")
         for _ in range(self._token_count):
             self._tokens.get()
         try:
@@ -152,7 +150,8 @@ class StringTable:
             if used + length > len(self.data):
                 self.data.resize(len(self.data) * 3 // 2 + length, refcheck=False)
             if self.count + 2 > len(self.offsets):
-                self.offsets.resize(len(self.offsets) * 3 // 2 + 1, refcheck=False)
+                # subtle: with no room beyond MAX_ITEMS, the kernel asks here before it numbers one string too many.
+                self.offsets.resize(min(len(self.offsets) * 3 // 2, MAX_ITEMS) + 1, refcheck=False)
             if 2 * FULL[1] * (self.count + 1) > FULL[0] * len(self.slots):
                 self._add_slots()
             self._state[int(FULL_UP)] = 0

@@ -106,6 +106,15 @@ def test_too_many_distinct_values_are_refused(monkeypatch):
         StringTable(SEED, capacity=2).number(pa.array([str(i) for i in range(1000)]))
 
 
+def test_strings_are_numbered_up_to_the_most_and_no_further(monkeypatch):
+    """The room for strings grows by half; none of it may lie beyond the largest number."""
+    monkeypatch.setattr(strings, "MAX_ITEMS", 100)
+    table = StringTable(SEED, capacity=64)
+    assert table.number(pa.array([f"{i}" for i in range(100)])).tolist() == [*range(100)]
+    with pytest.raises(dpunion.BadSource, match="more than 100 distinct values"):
+        table.number(pa.array(["one more"]))
+
+
 def test_too_many_users_are_refused(monkeypatch):
     monkeypatch.setattr(encoding, "MAX_USERS", 3)
     with pytest.raises(dpunion.BadSource, match="more than 3 users"):

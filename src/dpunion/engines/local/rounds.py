@@ -7,8 +7,9 @@ import contextlib
 import numpy as np
 
 from dpunion.calibration.rounding import MAX_USERS
+from dpunion.checks import refuse_more_than
 from dpunion.contributions import Contributions, Int64s
-from dpunion.errors import BadSource, InternalError
+from dpunion.errors import InternalError
 from dpunion.mechanisms import Mechanism
 from dpunion.randomness import RunKey
 from dpunion.sets.narrowing import Sets
@@ -29,10 +30,7 @@ def run_rounds(mechanism: Mechanism, contributions: Contributions, key: RunKey, 
     if contributions.max_items_per_user > mechanism.bounding.limit:
         raise InternalError("the contributions are bounded more loosely than the plan assumes")
     if contributions.users > MAX_USERS:
-        raise BadSource(
-            f"There are more than {MAX_USERS} users, more than one run supports.",
-            "Split the people into disjoint groups and release each group on its own.",
-        )
+        refuse_more_than(MAX_USERS, "users")
     count = min(threads or usable_cores(), usable_cores())
     with contextlib.nullcontext() if count == 1 else Threads(count) as pool:
         sets, state = Sets(contributions, pool), State.start(len(contributions.table))
