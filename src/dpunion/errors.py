@@ -8,7 +8,8 @@
     │   ├── UnknownColumn        the column is not there; the nearest names are
     │   ├── UnsupportedType      a column whose values have no canonical text form
     │   ├── NullUsers            rows without a user
-    │   └── DamagedSource        truncated, ragged, not UTF-8, failing its checksum
+    │   ├── DamagedSource        truncated, ragged, not UTF-8, failing its checksum
+    │   └── NotEnoughMemory      no more memory, or no further thread (also a MemoryError)
     ├── CannotWrite              the output cannot be written                          exit code 4
     └── LedgerError              the budget's ledger cannot be used as asked           exit code 5
         ├── BudgetExhausted      the dataset's budget does not cover the release
@@ -102,6 +103,10 @@ class NullUsers(BadSource):
 
 class DamagedSource(BadSource):
     """The file is truncated, ragged, not UTF-8 or otherwise broken; nothing of it was used."""
+
+
+class NotEnoughMemory(BadSource, MemoryError):
+    """The system gave no more memory, or no further thread."""
 
 
 class CannotWrite(DpunionError):

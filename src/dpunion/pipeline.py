@@ -20,6 +20,7 @@ from dpunion.charging import charged
 from dpunion.composing import plan_with_counts
 from dpunion.counts import Counts, as_counts
 from dpunion.engines import Engine, Planned, engine_for
+from dpunion.foreign import name_shortages
 from dpunion.menus import MenuPlan, is_for_look, plan_menu
 from dpunion.names import AlgorithmName, NormalizationName, NullUsersName, OrderName, Settings
 from dpunion.ngrams.plans import NgramPlan, Ngrams, plan_ngrams
@@ -84,6 +85,7 @@ def plan(
 
 
 @tell_compiling
+@name_shortages()
 def release(
     source: Any,
     *,

@@ -56,13 +56,13 @@ class Task(Generic[T]):
         task._done.release()
         return task
 
-    def run(self) -> None:
-        """Do the work, once, in the thread that calls this."""
+    def run(self, keep: type[BaseException] = BaseException) -> None:
+        """Do the work, once, in the thread that calls this; errors of the kind `keep` are raised by `result`."""
         work, self._work = self._work, None
         try:
             if work is not None:
                 self._value = work()
-        except BaseException as error:  # noqa: BLE001 - it is raised where the result is asked for
+        except keep as error:
             self._error = error
         finally:
             self._done.release()
@@ -85,14 +85,20 @@ class Task(Generic[T]):
 class Threads:
     """Some threads that work off a queue: left in peace they are waited for, left by an exception they are not.
 
-    An exception drops what was not begun. What is under way ends by itself or with the process.
+    An exception drops what was not begun. What is under way ends by itself or with the process. Where the system gives
+    no thread at all, the caller's thread does the work.
     """
 
     def __init__(self, count: int) -> None:
         self._tasks: queue.SimpleQueue[Task[Any] | None] = queue.SimpleQueue()
-        self._threads = [threading.Thread(target=_work_off, args=(self._tasks,), daemon=True) for _ in range(count)]
-        for thread in self._threads:
-            thread.start()
+        self._threads: list[threading.Thread] = []
+        for _ in range(count):
+            thread = threading.Thread(target=_work_off, args=(self._tasks,), daemon=True)
+            try:
+                thread.start()
+            except (RuntimeError, MemoryError):
+                break  # The system gives no further thread: those that run do all the work.
+            self._threads.append(thread)
 
     def __enter__(self) -> Self:
         return self
@@ -112,7 +118,10 @@ class Threads:
     def submit(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Task[T]:
         """Have a thread call `work`; ask the returned task for the result."""
         task = Task(lambda: work(*args, **kwargs))
-        self._tasks.put(task)
+        if self._threads:
+            self._tasks.put(task)
+        else:
+            task.run(keep=Exception)
         return task
 
     def work_in_order(self, work: Callable[[S], T], things: Iterable[S]) -> Iterator[T]:

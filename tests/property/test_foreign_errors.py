@@ -30,7 +30,7 @@ from dpunion_lab import journals, reproduction
 
 PACKAGE = Path(dpunion.__file__).parent
 CANARY = "CanarySecret"
-KINDS = [ValueError, KeyError, OSError, PermissionError, MemoryError, RuntimeError, pa.ArrowInvalid, UnicodeError]
+KINDS = [ValueError, KeyError, OSError, PermissionError, RuntimeError, pa.ArrowInvalid, UnicodeError]
 
 
 def ours(_error):

@@ -1,7 +1,7 @@
 """The command line: release | ngrams | plan | report | ledger | audit | lab | demo.
 
-Exit codes: 0 done; 1 a bug in dpunion; 2 a bad option or parameter; 3 the data cannot be read as asked;
-4 the output cannot be written; 5 the ledger refused, or an
+Exit codes: 0 done; 1 a bug in dpunion; 2 a bad option or parameter; 3 the data cannot be read as asked, or memory is
+short; 4 the output cannot be written; 5 the ledger refused, or an
 audit found a violation; 6 the release was made before and is where it was asked for; 130 interrupted.
 
 Everything heavy is imported inside the commands, so that --help answers at once.
@@ -13,11 +13,17 @@ import atexit
 import contextlib
 import ctypes
 import gc
+import json
 import os
 import resource
 import signal
 import sys
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from dpunion.foreign import find_shortage
+
+if TYPE_CHECKING:
+    from dpunion.errors import NotEnoughMemory
 
 __all__ = ["RELEASE_HELP", "app", "main"]
 
@@ -66,7 +72,22 @@ def main() -> NoReturn:
         code = commands.run()
     except SystemExit as leaving:
         code = leaving.code
+    except Exception as error:
+        shortage = find_shortage(error)
+        if shortage is None:
+            raise
+        code = _tell_shortage(shortage)
     _leave(code)
+
+
+def _tell_shortage(shortage: NotEnoughMemory) -> int:
+    """Say that memory ran out where no command can: before it has begun, or while it answers."""
+    with contextlib.suppress(OSError):
+        os.write(2, f"Error: {shortage.what}\n  {shortage.remedy}\n".encode())
+        if "--json" in sys.argv[1:]:
+            values = {"error": type(shortage).__name__, "code": shortage.exit_code, "message": shortage.what}
+            os.write(1, json.dumps(values | {"remedy": shortage.remedy, "charge": "", "ledger": None}).encode() + b"\n")
+    return shortage.exit_code
 
 
 def _fill_closed_streams() -> None:

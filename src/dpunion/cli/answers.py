@@ -20,6 +20,7 @@ import dpunion
 from dpunion.cli import INTERRUPTED, ended, missed
 from dpunion.cli.terminal import is_terminal, wrap
 from dpunion.errors import AlreadyReleased, CannotWrite, DpunionError, InternalError, LedgerError, ledger_note
+from dpunion.foreign import find_shortage
 from dpunion.kernels import listening
 from dpunion.threads import INTERRUPTS
 
@@ -62,14 +63,16 @@ def answering(command: Callable[P, None]) -> Callable[P, None]:
 def _explain(error: BaseException) -> NoReturn:
     """Say what ended a command, what became of a charge, and what to do."""
     charge = _what_was_charged(error)
+    shortage = find_shortage(error)
+    if shortage is not None:
+        # What the failed calls still hold is needed for the answer.
+        traceback.clear_frames(error.__traceback__)
+        error = shortage
     match error:
         case DpunionError():
             fail(error.what, error.remedy, error.exit_code, charge, error)
         case InternalError():
             fail(str(error), "", error.exit_code, charge, error)
-        case MemoryError():
-            remedy = "Use a machine with more memory or fewer rows."
-            fail("There is not enough memory for this input.", remedy, 3, charge, error)
         case BrokenPipeError():
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             note = ledger_note(error)
@@ -186,17 +189,8 @@ def fail(what: str, remedy: str, code: int, charge: str = "", error: BaseExcepti
 
     With --json the same is one JSON object on standard output, which is what machines read.
     """
-    from rich.console import Console
-    from rich.text import Text
-
     with contextlib.suppress(OSError):
-        console = Console(stderr=True, soft_wrap=True, highlight=False)
-        first = Text(wrap(f"Error: {what}", sys.stderr))
-        first.stylize("bold red", 0, len("Error: "))
-        console.print(first)
-        for line in (remedy, charge):
-            if line:
-                console.print(Text(wrap(f"  {line}", sys.stderr)))
+        _print_error([f"Error: {what}", *(f"  {line}" for line in (remedy, charge) if line)])
     if _asked.get("json"):
         values: dict[str, Any] = {"error": type(error).__name__, "code": code, "message": what, "remedy": remedy}
         note = None if error is None else ledger_note(error)
@@ -206,6 +200,24 @@ def fail(what: str, remedy: str, code: int, charge: str = "", error: BaseExcepti
         with contextlib.suppress(OSError, CannotWrite):
             print_json(values)
     raise typer.Exit(code) from None
+
+
+def _print_error(lines: list[str]) -> None:
+    """Print an error to standard error, its first word in red; plainly where there is no memory for that."""
+    try:
+        from rich.console import Console
+        from rich.text import Text
+
+        console = Console(stderr=True, soft_wrap=True, highlight=False)
+        texts = [Text(wrap(line, sys.stderr)) for line in lines]
+        texts[0].stylize("bold red", 0, len("Error: "))
+        shown = Text("\n").join(texts)
+    except Exception as failure:
+        if find_shortage(failure) is None:
+            raise
+        sys.stderr.write("\n".join(lines) + "\n")
+    else:
+        console.print(shown)
 
 
 @contextlib.contextmanager

@@ -206,6 +206,8 @@ class ForgivingCache(numba.core.caching.FunctionCache):  # type: ignore[misc]
             rtsys.initialize(target)
             with self._guard_against_spurious_io_errors():
                 return self._load_overload(signature, target)
+        except MemoryError:
+            raise
         except Exception:  # noqa: BLE001 - whatever a damaged pickle raises
             with contextlib.suppress(OSError):
                 self.flush()

@@ -84,7 +84,6 @@ REASONS: tuple[tuple[str, type[BadSource], str, str], ...] = (
         "Store the query's result as a table first.",
     ),
     ("IOException", BadSource, "cannot be opened", "End the program that is writing to it; or write it again."),
-    ("MemoryError", BadSource, "needs more memory than there is", "Store the query's result as a table first."),
 )
 
 

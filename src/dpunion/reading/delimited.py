@@ -259,6 +259,8 @@ def _try_read(block: Block, delimiter: str, names: list[str], wanted: list[str])
                 strings_can_be_null=False,
             ),
         )
+    except MemoryError:
+        raise
     except (pa.ArrowException, OSError, ValueError):
         return None
 

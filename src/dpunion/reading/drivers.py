@@ -78,7 +78,7 @@ def ask(call: Callable[[], T], where: str) -> T:
     Guarantees:
     - the error tells the database's code or class only, and has neither cause nor context nor the other traceback.
     """
-    with ForeignErrors(lambda failure: _explain(failure, where)):
+    with ForeignErrors(lambda failure: _explain(failure, where), where=where):
         return call()
 
 

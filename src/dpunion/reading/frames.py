@@ -121,6 +121,8 @@ def open_stream(source: Any) -> Any:
     """Return a record batch reader, or None when the source cannot be turned into Arrow columns."""
     try:
         return pa.RecordBatchReader.from_stream(source)
+    except MemoryError:
+        raise
     except Exception:  # noqa: BLE001 - the message could quote values
         return None
 

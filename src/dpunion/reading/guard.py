@@ -14,12 +14,12 @@ WRITE_AGAIN = "Write or copy the data again from its origin; nothing of it was u
 
 
 def attempt(call: Callable[[], T], where: str) -> T:
-    """Return what `call` returns; whatever it raises becomes a DamagedSource.
+    """Return what `call` returns; whatever it raises becomes a DamagedSource, or NotEnoughMemory.
 
     Guarantees:
     - the error names `where` only: the original message, cause, context and traceback are dropped.
     """
-    with ForeignErrors(lambda failure: explain_damage(where, failure)):
+    with ForeignErrors(lambda failure: explain_damage(where, failure), where=where):
         return call()
 
 
@@ -35,9 +35,4 @@ def explain_damage(where: str, failure: Exception) -> BadSource:
     """Return the error for a reader's failure, of which only the class is looked at."""
     if isinstance(failure, PermissionError):
         return BadSource(f"No permission to read {where}.", "Ask for read permission, or read a copy.")
-    if isinstance(failure, MemoryError):
-        return DamagedSource(
-            f"There was not enough memory to read {where}: it is damaged, or its batches are too large.",
-            "Write the data again, with smaller row groups or batches.",
-        )
     return DamagedSource(f"Could not read {where}: it is damaged, truncated or not what its name says.", WRITE_AGAIN)

@@ -244,6 +244,8 @@ def _try_read(block: Block, schema: Any) -> Any:
             read_options=pa.json.ReadOptions(use_threads=False, block_size=len(block.data) + 1),
             parse_options=pa.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
         )
+    except MemoryError:
+        raise
     except (pa.ArrowException, OSError, ValueError):
         return None
 

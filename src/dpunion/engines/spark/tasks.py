@@ -22,7 +22,7 @@ from dpunion.contributions import Bools, Contributions, Float64s, Int64s, Uint64
 from dpunion.engines.spark.failures import MARK
 from dpunion.engines.spark.targets import shard_share, unit_for
 from dpunion.engines.spark.wire import Piece, buffers_of, digests_from_arrow, digests_to_arrow, match, united
-from dpunion.foreign import ForeignErrors
+from dpunion.foreign import ForeignErrors, name_shortages
 from dpunion.mechanisms import SHARE_UNIT, Mechanism
 from dpunion.randomness import ClosureKey, Purpose, RunKey
 from dpunion.sets.narrowing import Sets
@@ -46,7 +46,7 @@ def guarded(task: Task) -> Task:
     """
 
     def run(batches: Batches) -> Batches:
-        with ForeignErrors(_fit_for_logs, ours_too=True):
+        with ForeignErrors(_fit_for_logs, ours_too=True), name_shortages():
             yield from task(batches)
 
     return run
