@@ -6,10 +6,12 @@ import datetime as dt
 import json
 import math
 import os
+import sqlite3
 import stat
 import subprocess
 import sys
 import threading
+import types
 
 import dp_accounting
 import pytest
@@ -28,6 +30,7 @@ from dpunion.errors import (
     AlreadyReleased,
     BadParameter,
     BudgetExhausted,
+    DamagedLedger,
     InternalError,
     LedgerError,
     NotPrivate,
@@ -520,3 +523,54 @@ def test_threads_of_one_process_get_the_budget_and_no_more(ledger):
         asker.join()
     assert len(granted) == len(set(granted)) == 3
     assert ledger.overview().accounts[0].spent.epsilon == 3 * 10**9
+
+
+# Read-only file systems
+
+
+@pytest.fixture
+def read_only(monkeypatch):
+    """Every file system says that it is read-only."""
+    monkeypatch.setattr(os, "statvfs", lambda _: types.SimpleNamespace(f_flag=os.ST_RDONLY))
+
+
+def test_a_ledger_on_read_only_media_is_read_without_locks_or_journal(ledger, path, read_only, monkeypatch):
+    opened, real = [], sqlite3.connect
+
+    def connect(address, **options):
+        opened.append(address.partition("?")[2])
+        return real(address, **options)
+
+    monkeypatch.setattr(sqlite3, "connect", connect)
+    assert ledger.verify().good
+    assert [account.name for account in ledger.overview().accounts] == ["posts"]
+    assert set(opened) == {"mode=ro&immutable=1"}
+    assert os.listdir(path.parent) == [path.name]
+
+
+def test_a_journal_with_changes_is_not_ignored_on_read_only_media(ledger, path, read_only):
+    (path.parent / "budget.db-wal").write_bytes(b"")
+    assert ledger.verify().good
+    (path.parent / "budget.db-wal").write_bytes(b"changes")
+    with pytest.raises(LedgerError, match=r"in its journal \(budget.db-wal\).* Copy both files"):
+        ledger.verify()
+
+
+def test_a_ledger_that_changes_while_it_is_read_on_read_only_media_is_noticed(ledger, path, read_only):
+    with pytest.raises(LedgerError, match="was written while it was read"), store_at(path).transaction(write=False):
+        os.utime(path, (1, 1))
+    with pytest.raises(LedgerError, match="was written while it was read"), store_at(path).transaction(write=False):
+        os.utime(path, (2, 2))
+        raise DamagedLedger("A row was torn.", "Restore it.")
+
+
+def test_a_ledger_is_really_read_from_a_read_only_mount(ledger, path):
+    if os.geteuid() or subprocess.run(["mount", "--bind", path.parent, path.parent], check=False).returncode:
+        pytest.skip("mounting is not permitted here")
+    try:
+        subprocess.run(["mount", "-o", "remount,bind,ro", path.parent], check=True)
+        assert ledger.verify().good
+        with pytest.raises(LedgerError, match="cannot be opened"):
+            ledger.create_dataset("more", 1, 1e-6)
+    finally:
+        subprocess.run(["umount", path.parent], check=True)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["RELEASE_HELP", "app", "main"]
 
 INTERRUPTED = 130
+FEWEST_COLUMNS = 20
 PR_SET_DUMPABLE = 4
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_ARENA_MAX = -1, -3, -8
 LARGEST_PIECE = 32 << 20
@@ -64,6 +65,9 @@ def main() -> NoReturn:
     _use_one_heap()
     # Nothing here multiplies matrices, and the threads for that turn round and round for a while once they are made.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    # In so few columns rich cuts every word, and in none it prints nothing.
+    if os.environ.get("COLUMNS", "").isdecimal() and int(os.environ["COLUMNS"]) < FEWEST_COLUMNS:
+        del os.environ["COLUMNS"]
     _fill_closed_streams()
     code: object = 0
     try:

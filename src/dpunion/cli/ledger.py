@@ -10,6 +10,8 @@ import typer
 
 from dpunion.cli.answers import answering, print_json
 from dpunion.cli.options import OUTPUT, AsJson, Force
+from dpunion.errors import BadSource, DamagedLedger, LedgerError
+from dpunion.foreign import ForeignErrors
 
 ledger_app = typer.Typer(
     no_args_is_help=True,
@@ -44,7 +46,9 @@ REPORT_HELP = """Turn a ledger into one page that people can read: each dataset'
 
   [cyan]dpunion ledger report budget.db --out ledger.html[/cyan]"""
 
-VERIFY_HELP = """Check the hash chain, every total and the given receipts; exit code 5 when something is wrong.
+VERIFY_HELP = """Check the hash chain, every total and the given receipts.
+
+The exit code is 5 when rows were altered, and 3 when the ledger cannot be read.
 
 [bold]Examples[/bold]
 
@@ -62,7 +66,9 @@ def ledger_open(
 ) -> None:
     """Open a dataset's budget."""
     from dpunion.ledger import Ledger
+    from dpunion.ledger.ledgers import new_account
 
+    new_account(dataset, epsilon, delta, composition)  # refuses bad values before a file is made
     ledger = Ledger.open(where, create=True)
     ledger.create_dataset(dataset, epsilon, delta, composition)
     typer.echo(
@@ -76,7 +82,8 @@ def ledger_show(where: Where, as_json: AsJson = False) -> None:
     """Show a ledger."""
     from dpunion.ledger import Ledger
 
-    found = Ledger.open(where).overview()
+    with _reading():
+        found = Ledger.open(where).overview()
     if as_json:
         print_json(found.to_dict())
         return
@@ -124,6 +131,15 @@ def _entries(entries: list[dict[str, Any]]) -> Any:
     return table
 
 
+def _reading() -> ForeignErrors:
+    """Return a context in which a ledger that cannot be read is bad data, and only an altered one is the ledger's."""
+
+    def explain(error: LedgerError) -> BadSource | None:
+        return None if isinstance(error, DamagedLedger) else BadSource(error.what, error.remedy)
+
+    return ForeignErrors(explain, LedgerError, ours_too=True)
+
+
 def _shown(text: str) -> str:
     """Show what others wrote as text: neither as markup nor as commands to the terminal."""
     from rich.markup import escape
@@ -147,9 +163,11 @@ def ledger_report(
 
     check_page(out, overwrite=force)
     refuse_overwriting(out, {"ledger": where})
-    ledger = Ledger.open(where)
+    with _reading():
+        ledger = Ledger.open(where)
+        page = ledger_page(ledger.overview(), ledger.verify(), ledger.name)
     # Outputs and owners are named: not for everybody to read.
-    write_page(out, ledger_page(ledger.overview(), ledger.verify(), ledger.name), overwrite=force, owner_only=True)
+    write_page(out, page, overwrite=force, owner_only=True)
     typer.echo(f"Written to {out}.", err=True)
 
 
@@ -162,10 +180,10 @@ def ledger_verify(
     ] = None,
 ) -> None:
     """Check a ledger."""
-    from dpunion.errors import DamagedLedger
     from dpunion.ledger import Ledger
 
-    found = Ledger.open(where).verify(receipt or [])
+    with _reading():
+        found = Ledger.open(where).verify(receipt or [])
     if found.problem is not None:
         raise DamagedLedger(
             found.problem, "Restore the ledger from a backup, and charge again what was released since."

@@ -100,17 +100,8 @@ class Ledger:
 
         novelty_share: tight composition only, the part of delta set aside for items that only one person holds.
         """
-        from dpunion.ledger.accounts import NOVELTY_SHARE, account_caps
-
-        if NAME.fullmatch(name) is None:
-            raise BadParameter(
-                "A dataset's name must be at most 100 letters, digits, dots, dashes and underscores.",
-                "Choose a plain name such as posts-2024.",
-            )
-        chosen = as_choice("composition", composition, Composition)
-        share = NOVELTY_SHARE if novelty_share is None else novelty_share
-        caps = account_caps(epsilon, delta, chosen, share)
-        details = {"composition": chosen.value, "epsilon": float(epsilon), "delta": float(delta)}
+        account = new_account(name, epsilon, delta, composition, novelty_share)
+        details = {"composition": account.composition.value, "epsilon": float(epsilon), "delta": float(delta)}
         with self._store.transaction(write=True) as session:
             book = self._reader.book(session)
             if name in book.accounts:
@@ -118,8 +109,8 @@ class Ledger:
                     f"The dataset {name!r} is open already in {self.name}, and a budget cannot be changed.",
                     "Use it as it is, or choose another name for other data.",
                 )
-            append(session, book, EventKind.OPENED, name, caps, details=details)
-        return Account(name, chosen, caps)
+            append(session, book, EventKind.OPENED, name, account.caps, details=details)
+        return account
 
     def reserve(
         self,
@@ -358,6 +349,22 @@ class Reservation:
                 note = LedgerNote(f"{self.staying} It could not be given back: {problem.what}", self.staying.facts)
         if error is not None:
             error.add_note(note)
+
+
+def new_account(
+    name: str, epsilon: float, delta: float, composition: str | Composition, novelty_share: float | None = None
+) -> Account:
+    """Return the account of a new dataset; refuse, without a ledger, a name or a budget that none can have."""
+    from dpunion.ledger.accounts import NOVELTY_SHARE, account_caps
+
+    if NAME.fullmatch(name) is None:
+        raise BadParameter(
+            "A dataset's name must be at most 100 letters, digits, dots, dashes and underscores.",
+            "Choose a plain name such as posts-2024.",
+        )
+    chosen = as_choice("composition", composition, Composition)
+    share = NOVELTY_SHARE if novelty_share is None else novelty_share
+    return Account(name, chosen, account_caps(epsilon, delta, chosen, share))
 
 
 def _priced(charge: Plan | MenuPlan | Amounts) -> tuple[Amounts, dict[str, Any]]:

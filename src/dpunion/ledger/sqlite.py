@@ -88,13 +88,15 @@ class SqliteStore(Store):
     @contextlib.contextmanager
     def _session(self, *, write: bool) -> Iterator[_SqliteSession]:
         """Open a connection for this one transaction: none is held over a fork or between reserving and settling."""
+        frozen = None if write else self._frozen()
         with ForeignErrors(self._explain, sqlite3.Error):
+            mode = "mode=rw" if frozen is None else "mode=ro&immutable=1"
             connection = sqlite3.connect(
-                f"file:{quote(str(self.path))}?mode=rw", uri=True, timeout=LONGEST_WAIT, isolation_level=None
+                f"file:{quote(str(self.path))}?{mode}", uri=True, timeout=LONGEST_WAIT, isolation_level=None
             )
             with contextlib.closing(connection):
                 session = _SqliteSession(connection)
-                session.set_up()
+                session.set_up(durable=frozen is None)
                 session.run("BEGIN IMMEDIATE" if write else "BEGIN")
                 try:
                     yield session
@@ -103,6 +105,26 @@ class SqliteStore(Store):
                     if connection.in_transaction:
                         with contextlib.suppress(sqlite3.Error):
                             connection.execute("ROLLBACK")
+                    if not write and self._frozen() != frozen:
+                        raise LedgerError(f"The ledger {self.path} was written while it was read.", "Try again.")
+
+    def _frozen(self) -> tuple[int, int] | None:
+        """Return size and time of a file on a read-only file system, where SQLite can make no lock; elsewhere None.
+
+        subtle: SQLite then reads the file without locks and without its journal, so that nothing may be in the journal;
+        and as another mount of the same disk may be writable, the file must be the same afterwards.
+        """
+        with contextlib.suppress(OSError):
+            if os.statvfs(self.path).f_flag & os.ST_RDONLY:
+                journal, status = Path(f"{self.path}-wal"), self.path.stat()
+                if journal.exists() and journal.stat().st_size:
+                    raise LedgerError(
+                        f"The last changes of the ledger {self.path} are in its journal ({journal.name}), which cannot "
+                        "be read on a read-only file system.",
+                        "Copy both files into a folder that can be written, and read the copy.",
+                    )
+                return status.st_size, status.st_mtime_ns
+        return None
 
     def _make_file(self) -> None:
         """Create an empty file that only its owner may read, unless there is one."""
@@ -118,10 +140,15 @@ class SqliteStore(Store):
     def _unusable(self) -> tuple[str, str] | None:
         try:
             status = self.path.stat()
-        except OSError:
+        except FileNotFoundError:
             return (
                 f"There is no ledger at {self.path}.",
                 "Open one with `dpunion ledger open`, or check the path.",
+            )
+        except OSError as error:
+            return (
+                f"The ledger {self.path} cannot be opened: {system_reason(error)}.",
+                "Check the path and permissions.",
             )
         if not self.path.is_file():
             return f"The ledger {self.path} is not a file.", "Check the path."
@@ -185,20 +212,22 @@ class _SqliteSession:
         error.sqlite_errorname = "SQLITE_CORRUPT"
         raise error
 
-    def set_up(self) -> None:
-        """Ask for durable commits, and for no checkpoint beside a writer.
+    def set_up(self, *, durable: bool) -> None:
+        """Trust nothing in the schema; if `durable`, ask for durable commits and for no checkpoint beside a writer.
 
         subtle: SQLite before 3.51.3 can corrupt a file in WAL mode when checkpoints and a commit of several connections
         coincide (sqlite.org/wal.html, "WAL-reset bug"). Without automatic checkpoints only the last connection to close
         makes one, alone.
         """
+        self.run("PRAGMA trusted_schema = OFF")
+        if not durable:
+            return
         self.run("PRAGMA wal_autocheckpoint = 0")
         self.run("PRAGMA journal_mode = WAL")
         self.run("PRAGMA synchronous = FULL")
         if sys.platform == "darwin":
             self.run("PRAGMA fullfsync = ON")
             self.run("PRAGMA checkpoint_fullfsync = ON")
-        self.run("PRAGMA trusted_schema = OFF")
 
 
 def file_system(path: Path, table: str | None = None) -> str | None:

@@ -97,3 +97,21 @@ def test_verify_says_that_it_looked_at_the_receipts(folder):
 def test_a_title_that_is_too_long_is_refused_before_anything_is_charged():
     run(*RELEASE, *CHARGED, "--title", "x" * 201, code=2)
     assert json.loads(run("ledger", "show", "budget.db", "--json").stdout)["entries"] == []
+
+
+@pytest.mark.parametrize("command", ["verify", "show", "report"])
+def test_a_ledger_that_cannot_be_read_is_told_from_an_altered_one(folder, command):
+    (folder / "folder").mkdir()
+    for missing in ("none.db", "folder"):
+        assert "ledger" in run("ledger", command, missing, code=3).stderr
+    (folder / "text.db").write_text("This is no database, and never was one." * 100)
+    assert "is not an SQLite file" in run("ledger", command, "text.db", code=5).stderr
+
+
+@pytest.mark.parametrize(
+    "bad", [("--dataset", "a b"), ("--epsilon", "-1"), ("--delta", "2"), ("--composition", "loose")], ids=str
+)
+def test_a_refused_dataset_leaves_no_ledger_behind(folder, bad):
+    words = {"--dataset": "posts", "--epsilon": "1", "--delta": "1e-6"} | dict([bad])
+    run("ledger", "open", "new.db", *(word for pair in words.items() for word in pair), code=2)
+    assert not (folder / "new.db").exists()

@@ -199,3 +199,14 @@ def test_options_of_plans_that_do_not_go_together(options, problem, tmp_path, mo
     assert refused.exit_code == 2
     assert problem in refused.stderr
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("columns", ["0", "5", "19"])
+def test_a_width_that_no_terminal_has_is_taken_for_none(columns):
+    command = [sys.executable, "-c", "from dpunion.cli import main; main()", "plan", "-e", "1", "-d", "1e-6"]
+
+    def shown(env):
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=300, env=env).stdout
+
+    without = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
+    assert shown(without | {"COLUMNS": columns}) == shown(without) != ""
