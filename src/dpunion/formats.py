@@ -26,6 +26,9 @@ MAY_RUN = re.compile(f"['{re.escape(SIGNS)}]")
 CELLS = re.compile("([;\t\r\n])")
 QUOTED = re.compile('[",;\t\r\n]')
 ESCAPE = re.compile(r"\\(\\|t|n|r|x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8})")
+# A NUL, which no CSV may hold, becomes \x00; backslashes before that, or before a plain x00, are doubled.
+NUL = re.compile(r"(?<!\\)(\\*)(\0|x00)")
+WRITTEN_NUL = re.compile(r"(?<!\\)(\\+)x00")
 SHORT_ESCAPES = {"\\": "\\", "t": "\t", "n": "\n", "r": "\r"}
 
 
@@ -182,9 +185,22 @@ def _write_arrow(release: Writable, file: IO[bytes]) -> None:
         writer.write_table(table, max_chunksize=ROWS_PER_GROUP)
 
 
+def csv_text(text: str) -> str:
+    """Return the text as CSV can hold it: formulas defused, and NUL escaped. `text_of_csv` gives the text back."""
+    return NUL.sub(lambda found: 2 * found[1] + ("\\x00" if found[2] == "\0" else "x00"), defuse_formula(text))
+
+
+def text_of_csv(text: str) -> str:
+    """Return the text of which `csv_text` made this one."""
+    plain = WRITTEN_NUL.sub(
+        lambda found: found[1][::2][1:] + "\0" if len(found[1]) % 2 else found[1][::2] + "x00", text
+    )
+    return restore_formula(plain)
+
+
 def csv_line(row: Sequence[Any]) -> bytes:
-    """Return the texts and numbers as a line of CSV (RFC 4180), formulas defused."""
-    return ",".join(map(_csv_field, map(defuse_formula, map(str, row)))).encode() + b"\n"
+    """Return the texts and numbers as a line of CSV (RFC 4180)."""
+    return ",".join(map(_csv_field, map(csv_text, map(str, row)))).encode() + b"\n"
 
 
 def _csv_field(text: str) -> str:

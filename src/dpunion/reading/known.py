@@ -27,7 +27,7 @@ from typing import Any
 import pyarrow as pa
 
 from dpunion.errors import BadSource, DamagedSource, SourceNotFound, UnknownColumn
-from dpunion.formats import COLUMN, defuse_formula, is_utf8, restore_formula, unescape_controls
+from dpunion.formats import COLUMN, csv_text, is_utf8, text_of_csv, unescape_controls
 from dpunion.keys import join_key
 from dpunion.normal_forms import Normalization, nfc, normalize_text
 from dpunion.reading import file_part
@@ -175,7 +175,7 @@ def _column_rows(file: DataFile, columns: Sequence[str]) -> list[tuple[Any, ...]
         rows = _rows_of(part, names)
         if rows is not None:
             is_csv = file.format is Format.CSV
-            return [tuple(text and restore_formula(text) for text in row) for row in rows] if is_csv else rows
+            return [tuple(text and text_of_csv(text) for text in row) for row in rows] if is_csv else rows
     raise UnknownColumn(
         f"There is no {' and '.join(map(repr, columns))} among the columns of {file.where}.", _needs(columns)
     )
@@ -185,7 +185,7 @@ def _column_names(part: SourcePart, format_: Format, columns: tuple[str, ...]) -
     """Yield the columns to look for, the first that are there being meant."""
     yield columns
     if format_ is Format.CSV:
-        yield tuple(map(defuse_formula, columns))
+        yield tuple(map(csv_text, columns))
     if columns == (COLUMN,):
         yield (NGRAM_COLUMN,)
         # subtle: not of CSV, for a list without a header would lose its first item.
