@@ -192,10 +192,12 @@ def csv_text(text: str) -> str:
 
 def text_of_csv(text: str) -> str:
     """Return the text of which `csv_text` made this one."""
-    plain = WRITTEN_NUL.sub(
-        lambda found: found[1][::2][1:] + "\0" if len(found[1]) % 2 else found[1][::2] + "x00", text
-    )
-    return restore_formula(plain)
+
+    def plain(found: re.Match[str]) -> str:
+        half, is_nul = divmod(len(found[1]), 2)
+        return half * "\\" + ("\0" if is_nul else "x00")
+
+    return restore_formula(WRITTEN_NUL.sub(plain, text))
 
 
 def csv_line(row: Sequence[Any]) -> bytes:

@@ -4,7 +4,9 @@ import importlib.util
 import re
 import subprocess
 import sys
+import tarfile
 import tomllib
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -31,9 +33,28 @@ def ready(tmp_path):
     (tmp_path / "pyproject.toml").write_text('[project]\nurls = {Homepage = "https://example.org"}\n')
     (tmp_path / "CHANGELOG.md").write_text("# Changelog\n\n## 1.2.3 - 2026-12-01\n")
     (tmp_path / "dist").mkdir()
-    for name in ("dpunion-1.2.3-py3-none-any.whl", "dpunion-1.2.3.tar.gz"):
-        (tmp_path / "dist" / name).write_bytes(b"")
+    build(tmp_path)
     return tmp_path
+
+
+def build(root, told="Name: dpunion\n"):
+    """Put what is in the tree into a wheel and an sdist."""
+    package = root / "src" / "dpunion"
+    with zipfile.ZipFile(root / "dist" / "dpunion-1.2.3-py3-none-any.whl", "w") as wheel:
+        for path in package.rglob("*.py"):
+            wheel.write(path, path.relative_to(root / "src"))
+        wheel.writestr("dpunion-1.2.3.dist-info/METADATA", "Name: dpunion\n")
+    (root / "PKG-INFO").write_text(told)
+    with tarfile.open(root / "dist" / "dpunion-1.2.3.tar.gz", "w:gz") as sdist:
+        for name in ("src", "pyproject.toml", "CHANGELOG.md", "PKG-INFO"):
+            sdist.add(root / name, f"dpunion-1.2.3/{name}")
+    (root / "PKG-INFO").unlink()
+
+
+def rewrite(root, name, text):
+    """Change a file and build anew."""
+    (root / name).write_text(text)
+    build(root)
 
 
 def test_the_version_has_one_home():
@@ -63,10 +84,15 @@ def test_a_finished_version_can_be_published(ready):
     [
         (lambda _: None, " M README.md\n", [], "committed"),
         (lambda _: None, "", ["v1.2.3"], "tag"),
-        (lambda root: (root / "CHANGELOG.md").write_text("## 1.2.3\n"), "", [], "CHANGELOG"),
-        (lambda root: (root / "CHANGELOG.md").write_text("## 1x2.3 - 2026-12-01\n"), "", [], "CHANGELOG"),
+        (lambda root: rewrite(root, "CHANGELOG.md", "## 1.2.3\n"), "", [], "CHANGELOG"),
+        (lambda root: rewrite(root, "CHANGELOG.md", "## 1x2.3 - 2026-12-01\n"), "", [], "CHANGELOG"),
         (lambda root: (root / "dist" / "dpunion-1.2.3.tar.gz").unlink(), "", [], "dist"),
-        (lambda root: (root / "pyproject.toml").write_text("[project]\n"), "", [], "urls"),
+        (lambda root: rewrite(root, "pyproject.toml", "[project]\n"), "", [], "urls"),
+        (lambda root: (root / "CHANGELOG.md").write_text("## 1.2.3 - 2026-12-02\n"), "", [], "other files"),
+        (lambda root: (root / "src" / "dpunion" / "new.py").write_text(""), "", [], "other files"),
+        (lambda root: (root / "src" / "dpunion" / "__init__.py").write_text("'later'"), "", [], "other files"),
+        (lambda root: (root / "src" / "dpunion" / "__init__.py").unlink(), "", [], "other files"),
+        (lambda root: build(root, "Name: other\n"), "", [], "other files"),
     ],
 )
 def test_what_is_unfinished_is_not(ready, spoil, changed, tags, word):
@@ -76,8 +102,6 @@ def test_what_is_unfinished_is_not(ready, spoil, changed, tags, word):
 
 
 def test_a_wheel_that_lacks_something_is_found(tmp_path):
-    import zipfile
-
     check = tool("check_wheel")
     modules = [str(path.relative_to(ROOT / "src")) for path in (ROOT / "src" / "dpunion").rglob("*.py")]
     needed = [name for name in check.NEEDED if name.startswith("dpunion/")]
