@@ -22,6 +22,7 @@ from dpunion.counts import Counts, as_counts
 from dpunion.engines import Engine, Planned, engine_for
 from dpunion.foreign import name_shortages
 from dpunion.menus import MenuPlan, is_for_look, plan_menu
+from dpunion.misplaced import refuse_misplaced
 from dpunion.names import AlgorithmName, NormalizationName, NullUsersName, OrderName, Settings
 from dpunion.ngrams.plans import NgramPlan, Ngrams, plan_ngrams
 from dpunion.plans import Plan, as_algorithm, plan_release, refuse_settings
@@ -75,6 +76,7 @@ def plan(
     **settings: Unpack[Settings],
 ) -> Planned:
     """Fix every number of a release, without data; weak_budget, counts and settings as in `release`."""
+    refuse_misplaced(settings, algorithm)
     budget, asked = budget_for_release(epsilon, delta, weak_budget=weak_budget), as_counts(counts)
     if isinstance(algorithm, Ngrams):
         return refuse_settings(algorithm, settings) if settings else plan_ngrams(algorithm, budget, asked)

@@ -1,11 +1,14 @@
 """What is asked for, and what of it shows."""
 
+import inspect
+
 import pytest
 
 import dpunion
 from dpunion.engines import Chosen
 from dpunion.engines.local.engine import LocalEngine
-from dpunion.errors import InternalError
+from dpunion.errors import BadParameter, InternalError
+from dpunion.names import Settings
 from dpunion.publishing import Outputs, publish
 from dpunion.releases import Release
 from dpunion.requests import Charge, Folder, Request, Run, SparkSource
@@ -62,3 +65,52 @@ def test_one_machine_stores_no_folder():
         dpunion.release([("u", "a")], out=Folder("folder"), **BUDGET)
     with pytest.raises(InternalError):
         LocalEngine.for_run(Run(), None).store(Chosen(), None)
+
+
+# --- keywords that belong to a class ------------------------------------------------------------------------
+
+MISPLACED = {
+    "stop_words": 'belongs to Words. Write item=Words("body", stop_words=...).',
+    "tokenizer": 'belongs to Words. Write item=Words("body", tokenizer=...).',
+    "ngrams": 'belongs to Words. Write item=Words("body", lengths=...).',
+    "column": 'belongs to Words. Write item=Words("body").',
+    "ledger": 'belongs to Charge. Write charge=Charge("budget.db", "posts").',
+    "charge_again": 'belongs to Charge. Write charge=Charge("budget.db", "posts", again=...).',
+    "progress": "belongs to Run. Write run=Run(progress=...).",
+    "title": "belongs to About. Write run=Run(about=About(title=...)).",
+    "master": 'belongs to SparkSource. Write release(SparkSource("logs/*.parquet", master=...), ...).',
+    "longest": "belongs to Ngrams. Write algorithm=Ngrams(longest=...).",
+    "quiet": "is an option of the command line only. Leave it out.",
+}
+
+
+@pytest.mark.parametrize("name", MISPLACED)
+def test_a_keyword_that_a_class_takes_is_refused_with_its_place(name):
+    expected = f"{name!r} {MISPLACED[name]}"
+    with pytest.raises(BadParameter) as caught:
+        dpunion.release([("u", "a")], epsilon=1.0, delta=1e-6, **{name: "x"})
+    assert str(caught.value) == expected
+    with pytest.raises(BadParameter) as caught:
+        dpunion.plan("weighted-gaussian", epsilon=1.0, delta=1e-6, **{name: "x"})
+    assert str(caught.value) == expected
+
+
+def test_every_option_of_the_command_line_has_a_place_in_python():
+    from dpunion.cli.releasing import ngrams_command, release_command
+
+    options = {*inspect.signature(release_command).parameters, *inspect.signature(ngrams_command).parameters}
+    known = {*inspect.signature(dpunion.release).parameters, *Settings.__annotations__}
+    for name in sorted(options - known):
+        with pytest.raises(BadParameter, match=f"'{name}' (belongs to [A-Z]|is an option of the command line only)"):
+            dpunion.plan(epsilon=1.0, delta=1e-6, **{name: "x"})
+
+
+def test_settings_of_algorithms_and_unknown_words_are_left_to_the_algorithm():
+    with pytest.raises(BadParameter, match=r"funnel has no parameter 'passes'\. It has: max_items_per_user"):
+        dpunion.plan(epsilon=1.0, delta=1e-6, passes=2)
+    with pytest.raises(BadParameter, match="funnel has no parameter 'nonsense'"):
+        dpunion.plan(epsilon=1.0, delta=1e-6, nonsense=2)
+    with pytest.raises(BadParameter, match=r"'longest' cannot be given beside Ngrams\(...\)"):
+        dpunion.plan(dpunion.Ngrams(), epsilon=1.0, delta=1e-6, longest=2)
+    with pytest.raises(BadParameter, match="'stop_words' belongs to Words"):
+        dpunion.release_ngrams([("u", "a")], epsilon=1.0, delta=1e-6, stop_words=["the"])
