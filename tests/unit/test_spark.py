@@ -117,6 +117,22 @@ def test_other_failures_are_told_by_their_kind():
     assert cleanly(lambda: 3) == 3
 
 
+WORKER_LOG = """[PYTHON_EXCEPTION] An exception was thrown from the Python worker:
+Traceback (most recent call last):
+  File "serializers.py", line 173, in _read_with_length
+    return self.loads(obj)
+ModuleNotFoundError: No module named '{}'
+"""
+
+
+@pytest.mark.parametrize(("module", "is_ours"), [("dpunion", True), ("dpunion.engines", True), ("dpunion_x", False)])
+def test_workers_without_dpunion_are_told_as_that(module, is_ours):
+    with pytest.raises(errors.BadSource) as caught:
+        cleanly(lambda: raise_(RuntimeError(WORKER_LOG.format(module))))
+    assert (caught.value.what == "The workers' Python has no dpunion.") == is_ours
+    assert (f"Set PYSPARK_PYTHON to one that has it, here {sys.executable}," in caught.value.remedy) == is_ours
+
+
 # --- the key ------------------------------------------------------------------------------------------------
 
 

@@ -18,6 +18,7 @@ T = TypeVar("T")
 MARK = "dpunion-error:"
 # What Spark calls files whose columns have different types, when it merges their schemas or reads them.
 DIFFERENT_TYPES = re.compile(r"\[CANNOT_MERGE_(SCHEMAS|INCOMPATIBLE_DATA_TYPE)\]|COLUMN_DATA_TYPE_MISMATCH\]")
+WITHOUT_DPUNION = re.compile(r"ModuleNotFoundError: No module named 'dpunion['.]")
 LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 
 
@@ -53,6 +54,11 @@ def _told(error: Exception) -> errors.DpunionError:
         kind, what, remedy = json.loads(base64.b64decode(found[1]))
         raised: Any = getattr(errors, kind, errors.BadSource)
         return raised(what, remedy) if issubclass(raised, errors.DpunionError) else errors.BadSource(what, remedy)
+    if WITHOUT_DPUNION.search(text):
+        return errors.BadSource(
+            "The workers' Python has no dpunion.",
+            f"Set PYSPARK_PYTHON to one that has it, here {sys.executable}, before the session starts.",
+        )
     if "PATH_NOT_FOUND" in text:
         return errors.SourceNotFound("Spark finds no file of a source.", "Check the paths and patterns.")
     if DIFFERENT_TYPES.search(text):
