@@ -10,11 +10,14 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
+import hashlib
 import os
 import stat
+import struct
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -61,6 +64,48 @@ def _exists(target: Path) -> bool:
 
 def _taken(target: Path) -> tuple[str, str]:
     return f"{target} exists already.", "Choose another name, or allow overwriting (--force, overwrite=True)."
+
+
+@contextlib.contextmanager
+def claim_names(targets: Sequence[Path], book: Path) -> Iterator[None]:
+    """Keep other runs that use the same book from the names of these files, and refuse names that one of them has.
+
+    A claim is a lock on a byte of the book, at a place that the folder and the name decide. Where there are no such
+    locks, on other systems than Linux or on some file systems, nothing is claimed and nothing is refused.
+
+    Guarantees:
+    - nothing is written, neither to the folders of the targets nor to the book;
+    - a claim ends with the process, however that ends.
+    """
+    try:
+        descriptor = os.open(book, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, OWNER_ONLY)
+    except OSError:
+        yield
+        return
+    try:
+        for target in targets:
+            if not _lock_byte(descriptor, target):
+                raise CannotWrite(
+                    f"Another run is about to write {target}.", "Wait until it has ended, or choose another name."
+                )
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _lock_byte(descriptor: int, target: Path) -> bool:
+    """Lock the byte that stands for a target; say whether no other open file has locked it."""
+    command = getattr(fcntl, "F_OFD_SETLK", None)
+    if command is None:
+        return True
+    try:
+        folder = target.parent.stat()
+        digest = hashlib.sha256(f"{folder.st_dev} {folder.st_ino} {target.name}".encode(errors="surrogateescape"))
+        place = int.from_bytes(digest.digest()[:7], "big")
+        fcntl.fcntl(descriptor, command, struct.pack("hhqqi", fcntl.F_WRLCK, os.SEEK_SET, place, 1, 0))
+    except OSError as error:
+        return error.errno not in {errno.EAGAIN, errno.EACCES}
+    return True
 
 
 @contextlib.contextmanager

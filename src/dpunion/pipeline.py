@@ -169,7 +169,7 @@ def fulfil(
 
     Guarantees: those of `release`; nothing is read before the charge.
     """
-    with charged(charge, plan, request, engine, key, run.about) as entry:
+    with charged(charge, plan, request, engine, key, run.about) as entry, outputs.claimed():
         # A release that was made before is found first; a bad output then gives the charge back.
         outputs.check()
         with engine.read(request, plan, key, entry.start_reading) as held:

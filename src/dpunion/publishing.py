@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,9 @@ from dpunion.checks import as_choice
 from dpunion.counts import Counted
 from dpunion.engines import Chosen, Engine, Listed
 from dpunion.errors import BadParameter
+from dpunion.files import claim_names
 from dpunion.formats import check_target
+from dpunion.kernels.compiler import cache_directory
 from dpunion.names import OrderName
 from dpunion.ngrams.plans import NgramPlan
 from dpunion.plans import Plan
@@ -64,6 +67,13 @@ class Outputs:
         read = {"source": names, "known list": [listed], "ledger": charge and charge.ledger}
         read["list of stop words"] = [stopped]
         refuse_overwriting(self.files if self.folder is None else self.folder.path, read)
+
+    @contextlib.contextmanager
+    def claimed(self) -> Iterator[None]:
+        """Keep other runs of this user from the files' names, and refuse names that one of them has claimed."""
+        directory = cache_directory() if self.files else None
+        with contextlib.nullcontext() if directory is None else claim_names(self.files, directory / "outputs.lock"):
+            yield
 
     def check(self) -> None:
         """Refuse what cannot be written."""

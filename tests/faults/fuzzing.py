@@ -268,7 +268,7 @@ def ledger_case(draw, folder):
     choices = [("ledger", "show", "budget.db"), ("ledger", "verify", "budget.db")]
     arguments = draw.choice(choices) if draw.random() < 0.4 else None
     if arguments is not None:
-        return Case("ledger file", arguments, (0, 2, 5), target=None)
+        return Case("ledger file", arguments, (0, 2, 3, 5), target=None)
     release = ("release", good_source(folder), *COLUMNS, *BUDGET, *where, "--out", "out.json")
     return Case("ledger file", release, (0, 2, 5))
 

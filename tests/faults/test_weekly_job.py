@@ -262,7 +262,7 @@ def test_without_standard_error_all_goes_well(shell):
         ("dpunion release current.csv -u user -i item -e 1 -d 9e-4 --ledger budget.db --dataset logs --json", 5),
         ("dpunion ngrams current.csv -u user -t itme -e 1 -d 1e-6 --json", 3),
         ("dpunion plan -e 1 -d 2 --json", 2),
-        ("dpunion ledger show nothing.db --json", 5),
+        ("dpunion ledger show nothing.db --json", 3),
         ("dpunion ledger show budget.db --jsn --json", 2),
         ("dpunion lab compare nothing.csv -u user -i item --json", 2),
     ],

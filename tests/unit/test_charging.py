@@ -1,14 +1,20 @@
 """When a charge is given back: only for what nobody's rows decide."""
 
 import dataclasses
+import fcntl
 import gzip
+import os
 import sqlite3
+import subprocess
+import sys
 
 import duckdb
 import pytest
 
 import dpunion
-from dpunion.errors import DpunionError, ledger_note
+from dpunion.errors import BadParameter, CannotWrite, DpunionError, ledger_note
+from dpunion.files import claim_names
+from dpunion.kernels.compiler import cache_directory
 from dpunion.ledger import EntryState, Ledger
 from dpunion.requests import Charge
 
@@ -116,3 +122,65 @@ def test_of_a_database_only_a_plain_table_is_asked_before_reading(tmp_path, opti
 def test_pairs_are_rows_from_the_first_on(options):
     changes = {"user": None, "item": None}
     assert fate([("x", 1.5)], options, **changes) is EntryState.UNSETTLED
+
+
+# --- two runs with the same output --------------------------------------------------------------------------
+
+linux = pytest.mark.skipif(not hasattr(fcntl, "F_OFD_SETLK"), reason="this system has no locks of open files")
+ROWS = [(f"u{number}", f"v{number % 3}") for number in range(300)]
+HOLDER = """
+import sys
+from pathlib import Path
+from dpunion.publishing import Outputs
+with Outputs((Path(sys.argv[1]),), None, False).claimed():
+    print("claimed", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def holder(tmp_path):
+    """A process that has claimed out.csv and is about to write it."""
+    command = [sys.executable, "-c", HOLDER, tmp_path / "out.csv"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "claimed\n"
+        yield process
+        process.kill()
+
+
+@linux
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_run_whose_output_another_run_is_about_to_write_is_not_charged(tmp_path, options, holder, overwrite):
+    charge = Charge(options["charge"].ledger, "posts", again=True)
+    changes = {"user": None, "item": None, "charge": charge, "run": dpunion.Run(overwrite=overwrite)}
+    assert fate(ROWS, options, out=tmp_path / "out.csv", **changes) is EntryState.CANCELLED
+    with pytest.raises(CannotWrite, match="Another run is about to write"):
+        dpunion.release(ROWS, **(options | changes | {"out": [tmp_path / "b.csv", tmp_path / "out.csv"]}))
+    (tmp_path / "link").symlink_to(tmp_path)
+    assert fate(ROWS, options, out=tmp_path / "link" / "out.csv", **changes) is EntryState.CANCELLED
+    dpunion.release(ROWS, **(options | changes | {"out": tmp_path / "b.csv"}))
+    assert sorted(os.listdir(tmp_path)) == ["b.csv", "budget.db", "link"]
+
+
+@linux
+def test_a_claim_ends_with_its_process_and_leaves_nothing(tmp_path, options, holder):
+    holder.kill()
+    holder.wait()
+    assert sorted(os.listdir(tmp_path)) == ["budget.db"]
+    changes = {"user": None, "item": None, "out": tmp_path / "out.csv"}
+    dpunion.release(ROWS, **(options | changes))
+    assert (tmp_path / "out.csv").exists()
+    assert (cache_directory() / "outputs.lock").stat().st_size == 0
+    # Neither an output that is named twice nor one in no folder is called claimed.
+    with pytest.raises(BadParameter, match="Two outputs name the same file"):
+        dpunion.release(ROWS, **(options | changes | {"out": [tmp_path / "c.csv"] * 2, "charge": None}))
+    with pytest.raises(CannotWrite, match="does not exist"):
+        dpunion.release(ROWS, **(options | changes | {"out": tmp_path / "none" / "c.csv", "charge": None}))
+
+
+@linux
+@pytest.mark.parametrize("place", ["none/outputs.lock", "folder"])
+def test_without_a_place_for_locks_nothing_is_refused(tmp_path, place):
+    (tmp_path / "folder").mkdir()
+    with claim_names([tmp_path / "a"], tmp_path / place), claim_names([tmp_path / "a"], tmp_path / place):
+        assert os.listdir(tmp_path) == ["folder"]

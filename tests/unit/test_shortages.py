@@ -236,6 +236,6 @@ def test_a_process_with_little_memory_says_so_in_json(files, megabytes):
     )
     assert done.returncode == 3, done.stderr
     told = json.loads(done.stdout)
-    assert (told["error"], told["code"]) == ("NotEnoughMemory", 3)
+    assert (told["error"], told["code"], told["version"]) == ("NotEnoughMemory", 3, dpunion.__version__)
     assert "Traceback" not in done.stderr
     assert done.stderr.startswith("Error: There is not enough memory")

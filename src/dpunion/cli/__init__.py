@@ -20,6 +20,7 @@ import signal
 import sys
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from dpunion import __version__
 from dpunion.foreign import find_shortage
 
 if TYPE_CHECKING:
@@ -89,8 +90,9 @@ def _tell_shortage(shortage: NotEnoughMemory) -> int:
     with contextlib.suppress(OSError):
         os.write(2, f"Error: {shortage.what}\n  {shortage.remedy}\n".encode())
         if "--json" in sys.argv[1:]:
-            values = {"error": type(shortage).__name__, "code": shortage.exit_code, "message": shortage.what}
-            os.write(1, json.dumps(values | {"remedy": shortage.remedy, "charge": "", "ledger": None}).encode() + b"\n")
+            values = {"version": __version__, "error": type(shortage).__name__, "code": shortage.exit_code}
+            values |= {"message": shortage.what, "remedy": shortage.remedy, "charge": "", "ledger": None}
+            os.write(1, json.dumps(values).encode() + b"\n")
     return shortage.exit_code
 
 
