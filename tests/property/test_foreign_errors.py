@@ -23,7 +23,7 @@ from dpunion.engines.spark import failures, sessions, tasks
 from dpunion.errors import BadSource, DpunionError, LedgerError
 from dpunion.foreign import ForeignErrors, system_reason
 from dpunion.ledger import Ledger, events, fingerprints, postgres, sqlite
-from dpunion.reading import blocks, drivers, folders, guard, jsonlines, logged, stores, tables, web
+from dpunion.reading import blocks, drivers, folders, guard, jsonlines, logged, stores, tables
 from dpunion.report import charts
 from dpunion.sets import spill
 from dpunion_lab import journals, reproduction
@@ -281,11 +281,6 @@ def drive_store(monkeypatch, _folder):
     stores.open_store("s3://bucket/logs")
 
 
-def drive_web(monkeypatch, _folder):
-    monkeypatch.setattr(web.urllib.request, "build_opener", refuse)
-    web.fetch_file("https://example.com/logs.parquet")
-
-
 DRIVERS = {
     "engines.spark.failures.cleanly": driven(lambda: failures.cleanly(refuse)),
     "engines.spark.sessions.open_session": drive_session,
@@ -314,7 +309,6 @@ DRIVERS = {
     "reading.logged.opened": driven(lambda: logged.opened(tables.DELTA, "a", refuse)),
     "reading.stores.ObjectStore._ask": driven(lambda: STORE._ask(refuse)),
     "reading.stores.open_store": drive_store,
-    "reading.web.fetch_file": drive_web,
     "report.charts.load_library": missing(call=lambda: charts.load_library("jinja2")),
     "sets.spill.WaitingStore._spill": drive_spill,
     "splitting.call_arrow": driven(lambda: splitting.call_arrow(pa.array([CANARY]).cast, pa.int64())),

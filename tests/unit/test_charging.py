@@ -7,16 +7,22 @@ import os
 import sqlite3
 import subprocess
 import sys
+import urllib.parse
 
 import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+import typer
 
 import dpunion
-from dpunion.errors import BadParameter, CannotWrite, DpunionError, ledger_note
+from dpunion.cli.answers import _explain
+from dpunion.errors import BadParameter, BadSource, CannotWrite, DpunionError, LedgerNote, ledger_note
 from dpunion.files import claim_names
 from dpunion.kernels.compiler import cache_directory
 from dpunion.ledger import EntryState, Ledger
-from dpunion.requests import Charge
+from dpunion.reading import ValueKind, check_source, open_rows
+from dpunion.requests import Charge, Dated
 
 MANY = 400_000  # rows: more than two blocks of a text file
 BUDGET = {"epsilon": 1.0, "delta": 1e-4}
@@ -105,18 +111,97 @@ def test_a_missing_file_and_an_empty_one_cost_nothing(tmp_path, options):
     assert fate(tmp_path / "d.csv", options) is EntryState.CANCELLED
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "duckdb"])
-def test_of_a_database_only_a_plain_table_is_asked_before_reading(tmp_path, options, kind):
+MISTAKES = (
+    "selct u, v from {t}",
+    "select u, v, from {t} where",
+    "select u, v from nope",
+    "select u, v from {t} where nope = 1",
+    "select nope(u) as u, v from {t}",
+    "select u, lower(v) from {t}",  # an alias is missing
+    "select u, upper(v) as w from {t} where v > ''",
+    "with w as (select u from {t}) select u, v from w",
+    "select u, v from {t}; select 1",
+)
+FAILS_ON_ROWS = {
+    "sqlite": "select u, v from (select u, abs(n) as v from t group by 1, 2 order by 2)",
+    "duckdb": "select u, (1000 * n)::text as v from t order by 2",
+    "parquet": "select u, (1000 * n)::text as v from source order by 2",
+    "postgres": "select u, (1000 * n)::text as v from t order by 2",
+}
+COLUMNS = ("create table t (u text, v text, n bigint)", "insert into t values ('x', 'hiv', -9223372036854775808)")
+
+
+@pytest.fixture(params=["sqlite", "duckdb", "parquet", pytest.param("postgres", marks=pytest.mark.full)])
+def queried(request, tmp_path, monkeypatch):
+    """A database, or a Parquet file, with one row that makes a query fail which is run; and what it is."""
+    kind = request.param
     path = tmp_path / f"d.{kind}"
+    if kind == "postgres":
+        import psycopg
+
+        url = urllib.parse.urlsplit(request.getfixturevalue("postgres_url"))
+        monkeypatch.setenv("PGPASSWORD", urllib.parse.unquote(url.password))
+        place = url._replace(netloc=url.netloc.replace(f":{url.password}@", "@")).geturl()
+        with psycopg.connect(place) as connection:
+            for statement in ("drop table if exists t", *COLUMNS):
+                connection.execute(statement)
+        return place, kind
+    if kind == "parquet":
+        pq.write_table(pa.table({"u": ["x"], "v": ["hiv"], "n": [-(2**63)]}), path)
+        return path, kind
     connection = sqlite3.connect(path) if kind == "sqlite" else duckdb.connect(str(path))
-    connection.execute("create table t (u text, v text)")
-    connection.execute("insert into t values ('x', 'hiv')")
+    for statement in COLUMNS:
+        connection.execute(statement)
     connection.commit()
     connection.close()
-    assert fate(path, options, query="select * from t", item="w") is EntryState.CANCELLED
-    assert fate(path, options, query='SELECT u, "v" FROM main.t;', item="w") is EntryState.CANCELLED
-    for query in ("select u, v from t where v > ''", "select upper(u) as u, v from t"):
-        assert fate(path, options, query=query, item="w") is EntryState.UNSETTLED
+    return path, kind
+
+
+@pytest.mark.filterwarnings("ignore::dpunion.reading.QueryMixesPeople")
+def test_a_mistake_in_a_query_costs_nothing(queried, options):
+    source, kind = queried
+    table = "source" if kind == "parquet" else "t"
+    for mistake in MISTAKES:
+        assert fate(source, options, query=mistake.format(t=table)) is EntryState.CANCELLED, mistake
+    for right in ("select * from {t}", "select upper(u) as u, v from {t} where v > ''"):
+        assert fate(source, options, query=right.format(t=table), item="w") is EntryState.CANCELLED
+
+
+@pytest.mark.filterwarnings("ignore::dpunion.reading.QueryMixesPeople")
+def test_a_query_is_not_run_before_the_charge(queried, options):
+    source, kind = queried
+    asked = {"user": "u", "value": "v", "kind": ValueKind.ITEM, "query": FAILS_ON_ROWS[kind]}
+    check_source(source, **asked)
+    with pytest.raises(BadSource), open_rows(source, **asked) as batches:
+        list(batches)
+    assert fate(source, options, query=FAILS_ON_ROWS[kind]) is EntryState.UNSETTLED
+
+
+@pytest.mark.filterwarnings("ignore::dpunion.reading.QueryMixesPeople")
+@pytest.mark.parametrize("queried", ["duckdb", "parquet"], indirect=True)
+def test_a_pivot_by_values_is_found_before_the_charge(queried, options):
+    source, kind = queried
+    table = "source" if kind == "parquet" else "t"
+    for query in (f"pivot {table} on v", f"select u, v from query('pivot {table} on v')"):
+        assert fate(source, options, query=query) is EntryState.CANCELLED
+
+
+def test_a_bad_option_that_was_charged_does_not_look_free():
+    def exit_code(charged):
+        error = BadParameter("This is wrong.", "Correct it.")
+        error.add_note(LedgerNote("A charge.", {"charged": charged}))
+        with pytest.raises(typer.Exit) as left:
+            _explain(error)
+        return left.value.exit_code
+
+    assert (exit_code(charged=True), exit_code(charged=False)) == (3, 2)
+
+
+def test_a_granularity_for_texts_and_a_column_named_twice_cost_nothing(tmp_path, options):
+    path = tmp_path / "d.jsonl"
+    path.write_text('{"u": "x", "v": "y"}\n')
+    assert fate(path, options, item=Dated("v", "day")) is EntryState.CANCELLED
+    assert fate(path, options, item="u") is EntryState.CANCELLED
 
 
 def test_pairs_are_rows_from_the_first_on(options):

@@ -19,7 +19,15 @@ import typer
 import dpunion
 from dpunion.cli import INTERRUPTED, ended, missed
 from dpunion.cli.terminal import is_terminal, wrap
-from dpunion.errors import AlreadyReleased, CannotWrite, DpunionError, InternalError, LedgerError, ledger_note
+from dpunion.errors import (
+    AlreadyReleased,
+    BadSource,
+    CannotWrite,
+    DpunionError,
+    InternalError,
+    LedgerError,
+    ledger_note,
+)
 from dpunion.foreign import find_shortage
 from dpunion.kernels import listening
 from dpunion.threads import INTERRUPTS
@@ -70,7 +78,11 @@ def _explain(error: BaseException) -> NoReturn:
         error = shortage
     match error:
         case DpunionError():
-            fail(error.what, error.remedy, error.exit_code, charge, error)
+            # A bad option promises that nothing was charged.
+            note = ledger_note(error)
+            was_charged = note is not None and note.facts.get("charged") is True
+            code = max(error.exit_code, BadSource.exit_code) if was_charged else error.exit_code
+            fail(error.what, error.remedy, code, charge, error)
         case InternalError():
             fail(str(error), "", error.exit_code, charge, error)
         case BrokenPipeError():

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-import urllib.parse
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dpunion.addresses import SECRET, Address
 from dpunion.cli.options import ALGORITHM_OPTIONS
 from dpunion.errors import CannotWrite
 
@@ -21,18 +21,16 @@ HEAD = "# Private: how this release was made. Not part of the release.\n"
 NEVER_RECORDED = ("charge_again",)
 """What a person decides anew each time."""
 
-URL = re.compile(r"\s*[A-Za-z][A-Za-z0-9+.-]*:/")
-FILE_URL = re.compile(r"(sqlite|duckdb)://", re.IGNORECASE)
-POSTGRESQL = re.compile(
-    r"postgres(?:ql)?://(?:[^@/?#]*@)?([A-Za-z0-9._-]*(?::\d{1,5})?(?:/[A-Za-z0-9._-]*)?)", re.IGNORECASE
-)
-STORAGE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/[^@?]*(?:\?[^@=]*)?|abfss?://[a-z0-9-]+@[a-z0-9.]+(?:/[^@?]*)?")
-SECRET_SETTING = re.compile(r"(passw(or)?d|passfile|secret)\s*=", re.IGNORECASE)
+ADDRESSES = ("source", "ledger", "out_folder")
+"""The options that are addresses."""
+SECRET_SETTING = re.compile(rf"(?:{SECRET.pattern})\w*\s*=|://\S*@", re.IGNORECASE)
 
 
 def record_place(targets: Sequence[Path], out_folder: str | None = None) -> Path | None:
     """Return where the record of a release is written: beside its first output, None when no output is here."""
-    first = targets[0] if targets else _local(out_folder)
+    from dpunion.reading.overlaps import local_path
+
+    first = targets[0] if targets else local_path(out_folder)
     return None if first is None else first.with_name(first.name + SUFFIX)
 
 
@@ -74,7 +72,7 @@ def record_configuration(place: Path | None, options: dict[str, Any], plan: Plan
         values |= {"algorithm": plan.algorithm.name}
         values |= {key: parameters.pop(key) for key in ALGORITHM_OPTIONS if key in parameters}
         values |= {"set": [f"{key}={value}" for key, value in parameters.items()]}
-    lines = [_line(key.replace("_", "-"), value) for key, value in values.items() if key not in NEVER_RECORDED]
+    lines = [_line(key, value) for key, value in values.items() if key not in NEVER_RECORDED]
     problem: CannotWrite | None = None
     try:
         with atomic_file(place, overwrite=True, mode=OWNER_ONLY) as file:
@@ -85,33 +83,30 @@ def record_configuration(place: Path | None, options: dict[str, Any], plan: Plan
         raise problem
 
 
-def without_credentials(text: str) -> str | None:
-    """Return a source, ledger or other option without user and password; None where that cannot be done for certain.
+def without_credentials(key: str, text: str) -> str | None:
+    """Return the text of an option without user and password; None where that cannot be done for certain.
 
     Of a PostgreSQL address host and database are kept; one with further settings is not, as these may say what is read.
     """
-    if not URL.match(text):
+    if key not in ADDRESSES:
         return None if SECRET_SETTING.search(text) else text
-    if FILE_URL.match(text):
-        return text
-    found = POSTGRESQL.fullmatch(text)
-    if found is not None:
-        return f"postgresql://{found[1]}"
-    return text if STORAGE.fullmatch(text) and not text.lower().startswith("postgres") else None
+    address = Address.of(text)
+    return str(address) if address.is_known and not address.settings else None
 
 
 def _line(key: str, value: Any) -> str:
     """Return an option in TOML, or a comment where it cannot be written down."""
     values = value if isinstance(value, (list, tuple)) else [value]
-    plain = [_plain(one) for one in values]
+    plain = [_plain(key, one) for one in values]
+    name = key.replace("_", "-")
     if None in plain:
-        return f"# {key}: left out, as it may hold a password or is not text. Give it again."
+        return f"# {name}: left out, as it may hold a password or is not text. Give it again."
     # TOML's strings, numbers and arrays are JSON's, but for one character.
     shown = json.dumps(plain if isinstance(value, (list, tuple)) else plain[0], ensure_ascii=False)
-    return f"{key} = {shown}".replace("\x7f", "\\u007f")
+    return f"{name} = {shown}".replace("\x7f", "\\u007f")
 
 
-def _plain(value: Any) -> Any:
+def _plain(key: str, value: Any) -> Any:
     if not isinstance(value, (str, Path)):
         return value
     text = str(value)
@@ -119,16 +114,7 @@ def _plain(value: Any) -> Any:
         text.encode()
     except UnicodeEncodeError:
         return None
-    return without_credentials(text)
-
-
-def _local(folder: str | None) -> Path | None:
-    """Return the path of a folder of this machine's, None for other file systems."""
-    if folder is None:
-        return None
-    if folder.startswith("file:"):
-        return Path(urllib.parse.unquote(urllib.parse.urlsplit(folder).path))
-    return None if URL.match(folder) else Path(folder)
+    return without_credentials(key, text)
 
 
 def _is_record(place: Path) -> bool:

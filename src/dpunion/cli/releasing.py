@@ -41,7 +41,7 @@ FIRST_LINES = 12
 RELEASE_HELP = f"""Release as many items as possible of the union of people's sets, privately.
 
 SOURCE is one or more files or quoted patterns: Parquet, Arrow IPC, CSV, TSV or JSONL (also .gz, .zst); a folder of
-Parquet files; either at s3://, gs://, abfs:// or, one file, https://; a Delta or Iceberg table; a database
+Parquet files; either at s3://, gs:// or abfs:// too; a Delta or Iceberg table; a database
 (postgresql://..., SQLite or DuckDB file) or Parquet files with --query; or - for standard input.
 
 [bold]Examples[/bold]

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import os
-import re
 from pathlib import Path
 
+from dpunion.addresses import POSTGRESQL, Address
 from dpunion.errors import BadParameter
 from dpunion.ledger.postgres import PostgresStore
 from dpunion.ledger.sqlite import SqliteStore
 from dpunion.ledger.store import Store
-
-POSTGRESQL = re.compile(r"postgres(?:ql)?://", re.IGNORECASE)
-NO_PATH = re.compile(r"://|[=@]|^\s*postgres(?:ql)?\b[^/]*:", re.IGNORECASE)
 
 
 def store_at(where: str | os.PathLike[str]) -> Store:
@@ -23,10 +20,11 @@ def store_at(where: str | os.PathLike[str]) -> Store:
       and a file of that name would be a budget of its own.
     """
     text = os.fspath(where).strip()
-    scheme = POSTGRESQL.match(text)
-    if scheme is not None:
-        return PostgresStore("postgresql://" + text[scheme.end() :])
-    if NO_PATH.search(text):
+    address = Address.of(text)
+    rest = text.partition(":")[2]
+    if address.scheme in POSTGRESQL and rest.startswith("//"):
+        return PostgresStore(f"postgresql:{rest}")
+    if address.scheme or not address.is_known or set("=@").intersection(text):
         raise BadParameter(
             "The ledger's address is neither a path nor of the form postgresql://user@host/database. It is not "
             "repeated here, as it may hold a password.",

@@ -2,7 +2,7 @@
 
     files        Parquet, Arrow IPC (file or stream), CSV, TSV, JSON Lines; the text ones plain, .gz or .zst;
                  one path, a list of paths or a glob pattern; a directory of Parquet files, partitioned or not;
-                 on this machine, at s3://, gs:// or abfs://, or a single file at https://
+                 on this machine, or at s3://, gs:// or abfs://
     tables       Delta Lake and Iceberg, at their current snapshot
     databases    PostgreSQL by its URL, SQLite and DuckDB files, each with a query
     input        "-" for standard input
@@ -21,6 +21,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, assert_never
 
+from dpunion.addresses import check_address
 from dpunion.errors import BadParameter
 from dpunion.reading.cleaning import (
     MAX_ITEM_BYTES,
@@ -32,8 +33,8 @@ from dpunion.reading.cleaning import (
     ValueKind,
 )
 from dpunion.reading.columnar import ArrowPart, ParquetPart
-from dpunion.reading.columns import Piece, SourcePart, Wanted, pieces_of
-from dpunion.reading.databases import DatabasePart, PasswordInUrl, database_part
+from dpunion.reading.columns import Piece, SourcePart, Wanted, check_distinct, pieces_of
+from dpunion.reading.databases import PasswordInUrl, database_part
 from dpunion.reading.delimited import DelimitedPart
 from dpunion.reading.frames import FramePart, is_frame
 from dpunion.reading.jsonlines import JsonLinesPart
@@ -55,6 +56,7 @@ __all__ = [
     "Rows",
     "TypesGuessed",
     "ValueKind",
+    "check_addresses",
     "check_source",
     "open_rows",
 ]
@@ -116,6 +118,15 @@ def check_source(
     _prepared(source, user, columns, cleaner, query, input_format, lambda: None, granularity)
 
 
+def check_addresses(source: Any) -> None:
+    """Refuse addresses among the names of a source that may hold a password, and those of no known form.
+
+    Guarantees: those of check_address.
+    """
+    for name in _paths(source) or ():
+        check_address(name)
+
+
 def _cleaner(
     user: ColumnName,
     value: ColumnNames,
@@ -147,6 +158,7 @@ def _prepared(
     granularity: Granularity | None = None,
 ) -> tuple[Wanted, list[SourcePart]]:
     """Return the checked parts of a source; on_reading is called between the checks without and with rows."""
+    check_addresses(source)
     paths = _paths(source)
     if input_format is not None and paths != [NAME]:
         raise BadParameter(
@@ -184,14 +196,15 @@ def _prepared(
         parts = [input_part(input_format)]
     else:
         parts = [part for path in paths for part in path_parts(path)]
-    by_rows = [isinstance(part, JsonLinesPart | DatabasePart | BatchesPart) and part.needs_rows for part in parts]
+    check_distinct(wanted, wanted.columns)
+    by_rows = [isinstance(part, JsonLinesPart | BatchesPart) for part in parts]
     for late in (False, True):
         if late:
+            if granularity is not None and not any(isinstance(part, BatchesPart) for part in parts):
+                refuse_without_moments(cleaner.values.parts)
             on_reading()
         for part in (part for part, needs_rows in zip(parts, by_rows, strict=True) if needs_rows is late):
             part.check(wanted, cleaner.columns)
-    if granularity is not None and not any(isinstance(part, BatchesPart) for part in parts):
-        refuse_without_moments(cleaner.values.parts)
     return wanted, parts
 
 

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 
 from dpunion.errors import BadSource, DamagedSource
+from dpunion.reading.queries import without_strings
 
 CODE = re.compile(r"[0-9A-Z]{5}")
 TRY_IT = "Try the query in the database's own shell, which says more than may be repeated here."
@@ -19,13 +20,28 @@ CONNECTING = (
 )
 """Phrases in libpq's messages about a connection, which has no code yet when it fails."""
 
+UNKNOWN_NAMES = (
+    re.compile(
+        r"\b(column|table|relation|function|type)(?: with name)? \"?([\w.]+)\"?(?:\([^)]*\))?"
+        r" (?:not found|was not found|does not exist)",
+        re.IGNORECASE,
+    ),
+    re.compile(r"\bno such (column|table|function): ([\w.]+)"),
+    re.compile(r"\bdoes not have a (column) named \"(\w+)\""),
+)
+"""How databases tell which name of a query they do not know: its kind, and the name."""
+SYNTAX = re.compile(r"\bnear \"(\w+)\"")
+
 SQLITE = (
+    ("no such ", "ProgrammingError"),
     ("disk image is malformed", "SQLITE_CORRUPT"),
     ("not a database", "SQLITE_NOTADB"),
     ("is locked", "SQLITE_BUSY"),
 )
 """Phrases in SQLite's messages, whose codes its driver leaves out."""
 
+MISTAKE = "cannot be understood"
+"""What is said of the query itself; all else is said of the database."""
 REASONS: tuple[tuple[str, type[BadSource], str, str], ...] = (
     ("08", BadSource, "lost the connection", "Try again; check the network and the server's log."),
     ("22", DamagedSource, "met a value that the query cannot handle", TRY_IT),
@@ -43,12 +59,12 @@ REASONS: tuple[tuple[str, type[BadSource], str, str], ...] = (
         "Check the database and the role in the URL, PGDATABASE and PGUSER.",
     ),
     ("42501", BadSource, "may not be read by this role", "Ask for the SELECT permission."),
-    ("42703", BadSource, "knows no column of a name in the query", f"Check the names of columns. {TRY_IT}"),
-    ("42P01", BadSource, "knows no table of a name in the query", f"Check the names of tables. {TRY_IT}"),
+    ("42703", BadSource, MISTAKE, f"Check the names of columns. {TRY_IT}"),
+    ("42P01", BadSource, MISTAKE, f"Check the names of tables. {TRY_IT}"),
     (
         "42",
         BadSource,
-        "does not understand the query",
+        MISTAKE,
         f"Check its spelling, and the names of tables and columns. {TRY_IT}",
     ),
     ("53", BadSource, "is out of space, memory or connections", "Try again later, or ask for fewer columns."),
@@ -60,13 +76,13 @@ REASONS: tuple[tuple[str, type[BadSource], str, str], ...] = (
     # SQLite's and DuckDB's
     ("SQLITE_BUSY", BadSource, "is locked", "Try again when the program that is writing to it has ended."),
     ("SQLITE", DamagedSource, "is damaged", "Write or copy it again from its origin; nothing of it was used."),
-    ("ProgrammingError", BadSource, "does not understand the query", f"Check its spelling and its names. {TRY_IT}"),
-    ("ParserException", BadSource, "does not understand the query", f"Check its spelling. {TRY_IT}"),
-    ("BinderException", BadSource, "does not understand the query", f"Check the names of columns. {TRY_IT}"),
+    ("ProgrammingError", BadSource, MISTAKE, f"Check its spelling and its names. {TRY_IT}"),
+    ("ParserException", BadSource, MISTAKE, f"Check its spelling. {TRY_IT}"),
+    ("BinderException", BadSource, MISTAKE, f"Check the names of columns. {TRY_IT}"),
     (
         "CatalogException",
         BadSource,
-        "does not understand the query",
+        MISTAKE,
         f"Check the names of tables; files that were named are the table 'source'. {TRY_IT}",
     ),
     ("ConversionException", DamagedSource, "met a value that the query cannot handle", TRY_IT),
@@ -89,27 +105,49 @@ REASONS: tuple[tuple[str, type[BadSource], str, str], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """What may be reported of an exception of a driver: its SQLSTATE, a word of ours, or its class (public)."""
+    """What may be reported of an exception of a driver (public).
+
+    code: its SQLSTATE, a word of ours, or its class. mistake: what is wrong with the query, if it tells.
+    """
 
     code: str
+    mistake: str = ""
 
     @classmethod
-    def of(cls, error: Exception) -> Failure:
-        """Return what may be reported of an exception."""
+    def of(cls, error: Exception, query: str = "") -> Failure:
+        """Return what may be reported of an exception; query: what the database looked at and did not run."""
         state = getattr(error, "sqlstate", None) or ""
-        if CODE.fullmatch(state):
-            return cls(state)
         text = str(error)
-        if "Failed to connect" in text:
-            return cls(next((code for phrase, code in CONNECTING if phrase in text), "connect"))
         # subtle: the driver appends the query, in which these phrases may stand too.
         message = text.partition("\nquery:")[0]
-        return cls(next((code for phrase, code in SQLITE if phrase in message), type(error).__name__))
+        mistake = mistake_in(query, message) if query else ""
+        if CODE.fullmatch(state):
+            return cls(state, mistake)
+        if "Failed to connect" in text:
+            return cls(next((code for phrase, code in CONNECTING if phrase in text), "connect"))
+        return cls(next((code for phrase, code in SQLITE if phrase in message), type(error).__name__), mistake)
+
+
+def mistake_in(query: str, message: str) -> str:
+    """Return what a database's message says is wrong with a query; empty where it does not tell.
+
+    Guarantees: a word is repeated only if it stands in the query, outside of strings and comments.
+    """
+    found = next(filter(None, (pattern.search(message) for pattern in (*UNKNOWN_NAMES, SYNTAX))), None)
+    if found is None or not re.search(
+        rf"(?<!\w){re.escape(found[found.lastindex or 0])}(?!\w)", without_strings(query)
+    ):
+        return ""
+    if found.lastindex == 1:
+        return f"cannot be understood at {found[1]!r}"
+    return f"names the {found[1].lower().replace('relation', 'table')} {found[2]!r}, which is not there"
 
 
 def explain_failure(failure: Failure, where: str) -> BadSource:
     """Return our error for a failure."""
+    query = where if where.startswith("the query") else f"the query on {where}"
     for start, kind, what, remedy in REASONS:
         if failure.code.startswith(start):
-            return kind(f"{where[0].upper()}{where[1:]} {what} ({failure.code}).", remedy)
-    return DamagedSource(f"The query on {where} failed ({failure.code}).", TRY_IT)
+            said = f"{query} {failure.mistake or what}" if what is MISTAKE else f"{where} {what}"
+            return kind(f"{said[0].upper()}{said[1:]} ({failure.code}).", remedy)
+    return DamagedSource(f"T{query[1:]} failed ({failure.code}).", TRY_IT)

@@ -17,33 +17,20 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from dpunion.errors import BadParameter, BadSource, DamagedSource, SourceNotFound
+from dpunion.addresses import DATABASE_FILES, POSTGRESQL, Address
+from dpunion.errors import BadParameter, DamagedSource, SourceNotFound
 from dpunion.reading.columns import OnFraction, Wanted, find_columns
 from dpunion.reading.drivers import Driver, DuckDB, PostgreSQL, SQLite
 from dpunion.reading.file_queries import FilesInDuckDB
 from dpunion.reading.locate import COMPRESSIONS, FORMATS
-from dpunion.reading.logged import ICEBERG_SCHEME
 from dpunion.reading.queries import warn_of_mixing
 from dpunion.reading.spelling import Column
-from dpunion.reading.stores import is_stored
-from dpunion.reading.web import is_web
 
-POSTGRESQL = ("postgresql", "postgres")
 FILES: dict[str, Callable[[Path], Driver]] = {"sqlite": SQLite, "duckdb": DuckDB}
-SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 SUFFIXES = (".db", ".db3", ".sqlite", ".sqlite3", ".duckdb", ".ddb")
 HEAD_BYTES = 16
 SQLITE_HEAD, DUCKDB_HEAD = b"SQLite format 3\0", b"DUCK"
-NAME = r"(?:[A-Za-z_][A-Za-z0-9_]*|\"[^\"]+\")"
-PLAIN_TABLE = re.compile(rf"select\s+(?:\*|{NAME}(?:\s*,\s*{NAME})*)\s+from\s+{NAME}(?:\.{NAME})*\s*", re.IGNORECASE)
 PASSWORD = re.compile(r"://[^/?#]*:[^@]+@|[?&](ssl)?password=.")
-PUBLIC_URL = re.compile(
-    r"postgres(?:ql)?://(?:[^@/?#]*@)?([A-Za-z0-9._-]*)(?::\d{1,5})?(?:/([A-Za-z0-9._-]*))?(?:\?[^@]*)?"
-)
-SUPPORTED_URLS = (
-    "Supported are the databases postgresql://…, sqlite:///path and duckdb:///path, the object stores s3://, gs:// and"
-    " abfs://, tables as iceberg://catalog/space.table, and https://."
-)
 
 
 class PasswordInUrl(UserWarning):
@@ -68,15 +55,9 @@ class DatabasePart:
     def __repr__(self) -> str:
         return f"DatabasePart({self.where})"
 
-    @property
-    def needs_rows(self) -> bool:
-        """Say whether rows may be looked at to check the columns: asked about more than a plain table, DuckDB runs
-        parts of a query (the columns of PIVOT come from the rows)."""
-        return PLAIN_TABLE.fullmatch(self._query) is None
-
     def check(self, wanted: Wanted, columns: Sequence[Column]) -> None:
-        """Check the wanted columns by what the database says of the query, without running it."""
-        with self._driver.session() as session:
+        """Check the query and the wanted columns by what the database says of them, without running the query."""
+        with self._driver.session(rows=False) as session:
             names = session.names(self._query)
             positions = find_columns(names, wanted, self.where, self._query)
             for type_, column in zip(session.types(self._query, len(names), positions), columns, strict=True):
@@ -117,8 +98,8 @@ def database_part(source: Any, query: str | None) -> DatabasePart | None:
 
 def is_database(source: object) -> bool:
     """Say whether a source is a URL or the path of a database file."""
-    if isinstance(source, str) and SCHEME.match(source):
-        return not (is_stored(source) or is_web(source) or source.startswith(ICEBERG_SCHEME))
+    if isinstance(source, str) and (scheme := Address.of(source).scheme):
+        return scheme in (*POSTGRESQL, *DATABASE_FILES)
     if not isinstance(source, str | os.PathLike):
         return False
     path = Path(os.fspath(source)).expanduser()
@@ -131,18 +112,13 @@ def is_database(source: object) -> bool:
 
 def driver_of(source: str) -> Driver:
     """Return what opens a database; no error repeats a URL, for it may hold a password."""
-    scheme = SCHEME.match(source)
-    if scheme is None:
+    address = Address.of(source)
+    if not address.scheme:
         return file_driver(Path(source).expanduser(), None)
-    name = scheme.group(1)
-    if name in POSTGRESQL:
+    if address.scheme in POSTGRESQL:
         warn_of_password(source)
         return PostgreSQL(source, name_database(source))
-    if name not in FILES:
-        raise BadSource(f"The source is a URL of the unknown kind {name!r}.", SUPPORTED_URLS)
-    if not source.startswith(f"{name}:///") or len(source) == len(f"{name}:///"):
-        raise BadSource(f"The {name} URL has no path.", f"Write {name}:///relative/path or {name}:////absolute/path.")
-    return file_driver(Path(source.removeprefix(f"{name}:///")), name)
+    return file_driver(Path(address.path[1:]), address.scheme)
 
 
 def file_driver(path: Path, expected: str | None) -> Driver:
@@ -171,13 +147,12 @@ def kind_of_file(path: Path) -> str | None:
 
 
 def name_database(url: str) -> str:
-    """Name a PostgreSQL database for errors and records: its name and host, if these are certain to be no password.
+    """Name a PostgreSQL database for errors: its name and host, if these are certain to be no password.
 
     subtle: with a character in the password that should have been percent-encoded, parts of it look like a host.
     """
-    match = PUBLIC_URL.fullmatch(url)
-    host = (match and match.group(1)) or ""
-    database = (match and match.group(2)) or ""
+    address = Address.of(url)
+    host, database = (address.place or "").removeprefix("//").partition(":")[0], address.path.removeprefix("/")
     return "the PostgreSQL database" + (f" {database!r}" if database else "") + (f" on {host!r}" if host else "")
 
 

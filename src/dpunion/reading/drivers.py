@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import urllib.parse
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, NoReturn, Protocol, TypeVar
 
 import pyarrow as pa
 
@@ -32,6 +33,9 @@ SQLITE_KIND = (
     "case typeof({0}) when 'null' then 0 when 'text' then 1 when 'integer' then 2 when 'real' then 3 else 4 end"
 )
 
+NAME = r"(?:[A-Za-z_][A-Za-z0-9_]*|\"[^\"]+\")"
+PLAIN_TABLE = re.compile(rf"select\s+(?:\*|{NAME}(?:\s*,\s*{NAME})*)\s+from\s+{NAME}(?:\.{NAME})*\s*", re.IGNORECASE)
+
 DUCKDB_CONFIGURATION = {
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
@@ -47,11 +51,17 @@ class QuerySession(Protocol):
     """An open connection."""
 
     def names(self, query: str) -> list[str]:
-        """Return the names of the result's columns, without running the query."""
+        """Return the names of the result's columns.
+
+        Guarantees: the query is parsed and its names are looked up; nothing of it is run, and no row is read.
+        """
         ...
 
     def types(self, query: str, width: int, positions: tuple[int, ...]) -> list[Any]:
-        """Return the Arrow types of some columns of the result, None where only the rows tell."""
+        """Return the Arrow types of some columns of the result, None where only the rows tell.
+
+        Guarantees: those of `names`.
+        """
         ...
 
     def batches(self, query: str, width: int, positions: tuple[int, ...]) -> Iterator[tuple[Any, ...]]:
@@ -67,25 +77,26 @@ class Driver(Protocol):
         """The database as errors call it."""
         ...
 
-    def session(self) -> contextlib.AbstractContextManager[QuerySession]:
-        """Open a connection for reading only."""
+    def session(self, *, rows: bool = True) -> contextlib.AbstractContextManager[QuerySession]:
+        """Open a connection for reading only; without rows, only to ask for names and types."""
         ...
 
 
-def ask(call: Callable[[], T], where: str) -> T:
+def ask(call: Callable[[], T], where: str, query: str = "") -> T:
     """Return what `call` returns; what it raises becomes an error of ours that says nothing of its text.
 
     Guarantees:
-    - the error tells the database's code or class only, and has neither cause nor context nor the other traceback.
+    - the error tells the database's code or class, and has neither cause nor context nor the other traceback;
+    - with a query, which must not have been run, the error also tells which name in it the database does not know.
     """
-    with ForeignErrors(lambda failure: _explain(failure, where), where=where):
+    with ForeignErrors(lambda failure: _explain(failure, where, query), where=where):
         return call()
 
 
-def _explain(failure: Exception, where: str) -> DpunionError:
+def _explain(failure: Exception, where: str, query: str) -> DpunionError:
     if isinstance(failure, ImportError):
         return BadParameter(f"Reading {where} needs a package that is not installed.", NEEDS_EXTRA)
-    return explain_failure(Failure.of(failure), where)
+    return explain_failure(Failure.of(failure, query), where)
 
 
 def ask_each(reader: Any, where: str) -> Iterator[Any]:
@@ -120,8 +131,9 @@ class PostgreSQL:
         return f"PostgreSQL({self.where})"
 
     @contextlib.contextmanager
-    def session(self) -> Iterator[PostgreSQLSession]:
+    def session(self, *, rows: bool = True) -> Iterator[PostgreSQLSession]:
         """Open a transaction that is read-only and speaks UTF-8."""
+        del rows
         connection = ask(self._connect, self.where)
         try:
             session = PostgreSQLSession(connection, self.where)
@@ -159,20 +171,35 @@ class PostgreSQLSession:
         return ask(lambda: list(schema.names), self._where)
 
     def types(self, query: str, width: int, positions: tuple[int, ...]) -> list[Any]:
-        """Return the Arrow types of some columns; refuse types without one text for each value."""
-        names = self.names(query)
-        schema = self._schema(chosen(query, width, positions))
+        """Return the Arrow types of some columns by preparing the query.
+
+        Of a plain table the server's own types are checked too. To do so for any other query, the server would have to
+        plan it, which may call functions that read rows: that is left to `batches`.
+        """
+        if PLAIN_TABLE.fullmatch(query):
+            self._check_types(query, width, positions)
+        types = list(self._schema(chosen(query, width, positions)).types)
+        for position, type_ in zip(positions, types, strict=True):
+            # The driver marks types that Arrow does not have.
+            if hasattr(type_, "type_name"):
+                self._refuse_type(self.names(query)[position], type_.type_name)
+        return types
+
+    def _check_types(self, query: str, width: int, positions: tuple[int, ...]) -> None:
+        """Refuse types without one text for each value."""
         for position, type_ in zip(positions, self._own_types(query, width, positions), strict=True):
             if type_.removesuffix("[]") not in POSTGRESQL_TYPES:
-                raise UnsupportedType(
-                    f"Column {names[position]!r} of {self._where} has type {type_}: values without a single text form.",
-                    AS_TEXT.format(names[position]),
-                )
-        return list(schema.types)
+                self._refuse_type(self.names(query)[position], type_)
+
+    def _refuse_type(self, name: str, type_: str) -> NoReturn:
+        raise UnsupportedType(
+            f"Column {name!r} of {self._where} has type {type_}: values without a single text form.",
+            AS_TEXT.format(name),
+        )
 
     def batches(self, query: str, width: int, positions: tuple[int, ...]) -> Iterator[tuple[Any, ...]]:
-        """Yield some columns of the result."""
-        self.types(query, width, positions)
+        """Yield some columns of the result; refuse types as _check_types does."""
+        self._check_types(query, width, positions)
         with self._connection.cursor() as cursor:
             ask(lambda: cursor.execute(chosen(query, width, positions)), self._where)
             for batch in ask_each(ask(lambda: reader_of(cursor), self._where), self._where):
@@ -180,7 +207,7 @@ class PostgreSQLSession:
 
     def _schema(self, query: str) -> Any:
         with self._connection.cursor() as cursor:
-            return ask(lambda: cursor.adbc_execute_schema(query), self._where)
+            return ask(lambda: cursor.adbc_execute_schema(query), self._where, query)
 
     def _own_types(self, query: str, width: int, positions: tuple[int, ...]) -> tuple[str, ...]:
         """Return the server's own names of some columns' types; the join makes one row of no row of the result."""
@@ -201,8 +228,9 @@ class SQLite:
         self.where = f"SQLite file {str(path)!r}"
 
     @contextlib.contextmanager
-    def session(self) -> Iterator[SQLiteSession]:
+    def session(self, *, rows: bool = True) -> Iterator[SQLiteSession]:
         """Open the file."""
+        del rows
         connection = ask(self._connect, self.where)
         try:
             yield SQLiteSession(connection, self.where)
@@ -230,9 +258,18 @@ class SQLiteSession:
         self._where = where
 
     def names(self, query: str) -> list[str]:
-        """Return the names of the result's columns."""
-        with self._reading(f"select * from (\n{query}\n) limit 0") as reader:  # noqa: S608 - it is the user's own query
-            return original_names(ask(lambda: list(reader.schema.names), self._where))
+        """Return the names of the result's columns.
+
+        subtle: SQLite may run parts of a query before it looks at `limit 0`; of a view it only looks up the names.
+        """
+        with self._connection.cursor() as cursor:
+            view = f"create temp view dpunion_query as select * from (\n{query}\n)"  # noqa: S608 - it is the user's own query
+            ask(lambda: cursor.execute(view), self._where, query)
+            try:
+                ask(lambda: cursor.execute("select name from pragma_table_info('dpunion_query')"), self._where, query)
+                return original_names([name for (name,) in ask(cursor.fetchall, self._where, query)])
+            finally:
+                ask(lambda: cursor.execute("drop view temp.dpunion_query"), self._where)
 
     def types(self, query: str, width: int, positions: tuple[int, ...]) -> list[Any]:
         """Only the rows tell."""
@@ -304,8 +341,9 @@ class DuckDB:
         self.where = f"DuckDB file {str(path)!r}"
 
     @contextlib.contextmanager
-    def session(self) -> Iterator[DuckDBSession]:
+    def session(self, *, rows: bool = True) -> Iterator[DuckDBSession]:
         """Open the file."""
+        del rows
         connection = ask(self._connect, self.where)
         try:
             yield DuckDBSession(connection, self.where)
@@ -328,23 +366,30 @@ class DuckDBSession:
         self._where = where
 
     def names(self, query: str) -> list[str]:
-        """Return the names of the result's columns by binding the query.
+        """Return the names of the result's columns by binding the query."""
+        return [name for name, _ in self._described(query)]
+
+    def types(self, query: str, width: int, positions: tuple[int, ...]) -> list[Any]:
+        """Return the Arrow types of some columns."""
+        del width
+        described = self._described(query)
+        nulls = ", ".join(f"cast(null as {described[i][1]})" for i in positions)
+        none = f"select {nulls} limit 0"
+        return list(ask(lambda: self._connection.sql(none).to_arrow_table().schema.types, self._where))
+
+    def _described(self, query: str) -> list[tuple[str, str]]:
+        """Return the names and types of the result's columns, as DuckDB writes types.
 
         subtle: to bind a PIVOT without a list of values, DuckDB runs it to find them, and its columns are values.
         """
-        statements = ask(lambda: self._connection.extract_statements(f"describe (\n{query}\n)"), self._where)
+        statements = ask(lambda: self._connection.extract_statements(f"describe (\n{query}\n)"), self._where, query)
         if any(statement.type.name == "MULTI" for statement in statements):
             raise BadParameter(
                 "The query pivots by values that it finds in the rows, so that these would be names of columns.",
                 "List the values in the query, as in PIVOT t ON v IN ('a', 'b'), or read the rows as they are.",
             )
-        rows = ask(lambda: self._connection.sql(f"describe (\n{query}\n)").fetchall(), self._where)
-        return [row[0] for row in rows]
-
-    def types(self, query: str, width: int, positions: tuple[int, ...]) -> list[Any]:
-        """Return the Arrow types of some columns."""
-        none = f"{chosen(query, width, positions)} limit 0"
-        return list(ask(lambda: self._connection.sql(none).to_arrow_table().schema.types, self._where))
+        rows = ask(lambda: self._connection.sql(f"describe (\n{query}\n)").fetchall(), self._where, query)
+        return [(row[0], row[1]) for row in rows]
 
     def batches(self, query: str, width: int, positions: tuple[int, ...]) -> Iterator[tuple[Any, ...]]:
         """Yield some columns of the result."""

@@ -21,7 +21,6 @@ from dpunion.reading.columns import FileTypes
 from dpunion.reading.drivers import DuckDBSession, ask, connect_duckdb
 from dpunion.reading.guard import attempt
 from dpunion.reading.locate import DataFile, Format, locate, open_file
-from dpunion.reading.stores import StoredFile
 
 TABLE = "source"
 TO_PARQUET = "Leave the query out and name the columns, or convert the files to Parquet."
@@ -42,10 +41,11 @@ class FilesInDuckDB:
         return "FilesInDuckDB()"
 
     @contextlib.contextmanager
-    def session(self) -> Iterator[DuckDBSession]:
-        """Open the files."""
+    def session(self, *, rows: bool = True) -> Iterator[DuckDBSession]:
+        """Open the files; without rows, an empty table with their columns."""
         dataset = dataset_of(locate(self._paths))
-        connection = ask(lambda: connect_duckdb(None, {TABLE: dataset}), self.where)
+        table = dataset if rows else dataset.schema.empty_table()
+        connection = ask(lambda: connect_duckdb(None, {TABLE: table}), self.where)
         try:
             yield DuckDBSession(connection, self.where)
         finally:
@@ -107,6 +107,4 @@ def place_of(file: DataFile) -> tuple[str, Any]:
 
     if isinstance(file.path, Path):
         return str(file.path.absolute()), fs.LocalFileSystem()
-    if isinstance(file.path, StoredFile):
-        return str(file.path.path), file.path.store.files
-    raise BadParameter("A query over an https file is not possible.", "Download the file, or leave the query out.")
+    return str(file.path.path), file.path.store.files

@@ -26,6 +26,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from dpunion.addresses import public_address
 from dpunion.errors import BadSource, DamagedSource, SourceNotFound, UnknownColumn
 from dpunion.formats import COLUMN, csv_text, is_utf8, text_of_csv, unescape_controls
 from dpunion.keys import join_key
@@ -71,7 +72,7 @@ def read_known(
     if isinstance(source, (str, os.PathLike)):
         path = Path(source).expanduser()
         if status(path) is None:
-            raise SourceNotFound(f"There is no file {path} with a {what}.", "Check the path.")
+            raise SourceNotFound(f"There is no file {public_address(path)} with a {what}.", "Check the path.")
         texts = _texts(_read(path, columns, what), len(columns))
         if texts is None:
             raise DamagedSource(f"The {what} {path} holds something other than texts.", _needs(columns))

@@ -1,6 +1,6 @@
 """From what the user calls a source to the files it means, each with its format by its suffix.
 
-The files are on this machine, in an object store (`stores`) or, one at a time, at an https address (`web`).
+The files are on this machine or in an object store (`stores`).
 
 A directory means all Parquet files below it, in order of path. Folders named key=value are partitions, as Hive, Spark,
 DuckDB, Polars and Arrow write them: the key is a column of the files below, with the value as text.
@@ -11,7 +11,6 @@ from __future__ import annotations
 import enum
 import glob
 import os
-import re
 import stat
 import urllib.parse
 from collections.abc import Callable, Iterable, Sequence
@@ -21,11 +20,11 @@ from typing import Any, NoReturn, Protocol
 
 import pyarrow as pa
 
+from dpunion.addresses import public_address
 from dpunion.errors import BadSource, DamagedSource, SourceNotFound
 from dpunion.reading.folders import fits_pattern, goes_on, is_hidden, matching, shown, status, walk
 from dpunion.reading.stores import ObjectStore, StoredFile, is_stored, open_store, refuse_key
 from dpunion.reading.tables import refuse_stored_tables, refuse_tables
-from dpunion.reading.web import WebFile, fetch_file, is_web
 
 
 class Format(enum.Enum):
@@ -70,7 +69,7 @@ Partitions = tuple[tuple[str, str | None], ...]
 """Columns whose one value the folders of a file say: (name, value), in order of the path (sensitive)."""
 
 
-Place = Path | StoredFile | WebFile
+Place = Path | StoredFile
 """Where a file is."""
 
 
@@ -160,8 +159,6 @@ def expand(given: str | os.PathLike[str]) -> list[DataFile]:
     text = os.fspath(given)
     if is_stored(text):
         return stored_files(open_store(text))
-    if is_web(text):
-        return [data_file(fetch_file(text))]
     path = Path(text).expanduser()
     found = status(path) if text else None
     if found is not None:
@@ -172,9 +169,9 @@ def expand(given: str | os.PathLike[str]) -> list[DataFile]:
             raise SourceNotFound(f"No file matches the pattern {text!r}.", "Check the folder and the pattern.")
         # subtle: what a pattern found may have been named after data, in folders like user=somebody.
         return [data_file(match, f"file {str(Path(shown(match.parent), match.name))!r}") for match in matches]
-    # subtle: a mistyped connection string may hold a password.
-    named = "such file" if re.search(r"password|:.*@", text) else f"file {text!r}"
-    raise SourceNotFound(f"There is no {named}.", f"Check the path; the current folder is {str(Path.cwd())!r}.")
+    raise SourceNotFound(
+        f"There is no file {public_address(text)!r}.", f"Check the path; the current folder is {str(Path.cwd())!r}."
+    )
 
 
 def stored_files(store: ObjectStore) -> list[DataFile]:
@@ -196,8 +193,6 @@ def stored_files(store: ObjectStore) -> list[DataFile]:
         return parquet_files(store.shown(root), found, places, lambda path: store.shown(root / path))
     fixed = next(number for number, part in enumerate(root.parts) if glob.has_magic(part))
     base, wanted = PurePosixPath(*root.parts[:fixed]), root.parts[fixed:]
-    if not base.parts:
-        raise SourceNotFound("The bucket is a pattern.", "Name the bucket, and a pattern in it.")
     fitting = {p: size for p, size in store.below(base).items() if fits_pattern(p.relative_to(base).parts, wanted)}
     matches = [path for path, size in fitting.items() if size is not None or not goes_on(wanted)]
     if not matches:

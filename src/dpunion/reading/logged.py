@@ -13,11 +13,12 @@ from __future__ import annotations
 import importlib.util
 import os
 import posixpath
-import re
 from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from dpunion.addresses import ICEBERG as ICEBERG_SCHEME
+from dpunion.addresses import Address, public_address
 from dpunion.errors import BadParameter, BadSource, DpunionError
 from dpunion.foreign import ForeignErrors
 from dpunion.reading.folders import is_directory, shown, status
@@ -26,10 +27,8 @@ from dpunion.reading.stores import is_stored, open_store
 from dpunion.reading.table_rows import IcebergRows, delta_rows, outside, plain_place
 from dpunion.reading.tables import DELTA, ICEBERG, ICEBERG_FOLDER, REMEDIES, stored_kind, table_kind
 
-CATALOG_TABLE = re.compile(r"iceberg://([\w-]+)/([\w.-]+)")
 METADATA_ENDS = (".metadata.json", ".metadata.json.gz")
 HINT = "version-hint.text"
-ICEBERG_SCHEME = "iceberg://"
 
 
 def table_part(source: str | os.PathLike[str]) -> LazyPart | None:
@@ -38,8 +37,9 @@ def table_part(source: str | os.PathLike[str]) -> LazyPart | None:
     Guarantees: rows that were deleted from the table are not read; a table that its library cannot read is refused.
     """
     name = os.fspath(source)
-    if name.startswith(ICEBERG_SCHEME):
-        return catalog_part(name)
+    address = Address.of(name)
+    if address.scheme == ICEBERG_SCHEME:
+        return catalog_part(name, address)
     if name.endswith(METADATA_ENDS):
         return iceberg_part(name, lambda: static_table(name))
     kind = root_kind(name)
@@ -66,16 +66,13 @@ def has_hint(name: str) -> bool:
     return not is_stored(name) and (Path(name).expanduser() / ICEBERG_FOLDER / HINT).is_file()
 
 
-def catalog_part(name: str) -> LazyPart:
+def catalog_part(name: str, address: Address) -> LazyPart:
     """Return the part for iceberg://catalog/space.table."""
-    found = CATALOG_TABLE.fullmatch(name)
-    if found is None:
-        raise BadSource("The iceberg address is not catalog and table.", "Write iceberg://catalog/space.table.")
 
     def load() -> Any:
         from pyiceberg.catalog import load_catalog
 
-        return load_catalog(found[1]).load_table(found[2])
+        return load_catalog((address.place or "").removeprefix("//")).load_table(address.path[1:])
 
     return iceberg_part(name, load)
 
@@ -121,5 +118,5 @@ def opened(kind: str, name: str, load: Callable[[], LazyPart]) -> LazyPart:
 
 def public_name(name: str) -> str:
     """Return a table's name for errors: values of partitions, which are data, are left out."""
-    scheme, mark, path = name.rpartition("://")
+    scheme, mark, path = public_address(name).rpartition("://")
     return scheme + mark + shown(PurePosixPath(path) if mark else Path(path))

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import glob
 import os
-import re
 import urllib.parse
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from dpunion.addresses import DATABASE_FILES, Address
 from dpunion.errors import CannotWrite
 from dpunion.reading.folders import fits_pattern, is_hidden, walk
-
-FILE_URL = re.compile(r"(?:sqlite|duckdb):///", re.IGNORECASE)
-OTHER_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
-
 
 PathLike = str | os.PathLike[str]
 
@@ -45,12 +41,12 @@ def local_path(name: object) -> Path | None:
     text = os.fspath(name)
     if text in ("", "-"):
         return None
-    if text.startswith("file:"):
-        return Path(urllib.parse.unquote(urllib.parse.urlsplit(text).path))
-    found = FILE_URL.match(text)
-    if found is not None:
-        return Path(text[found.end() :])
-    return None if OTHER_URL.match(text) else Path(text).expanduser()
+    address = Address.of(text)
+    if not address.scheme:
+        return Path(text).expanduser()
+    if not address.is_known or address.scheme not in ("file", *DATABASE_FILES):
+        return None
+    return Path(urllib.parse.unquote(address.path) if address.scheme == "file" else address.path[1:])
 
 
 def is_same(one: Path, other: Path) -> bool:

@@ -28,7 +28,19 @@ CLAUSES = {
     "USING SAMPLE": r"\busing\s+sample\b",
     "PIVOT": r"\bpivot\b",
     "JOIN": r"\bjoin\b",
+    "INTERSECT": r"\bintersect\b",
+    "EXCEPT": r"\bexcept\b(?!\s*\()",
 }
+AGGREGATES = re.compile(
+    r"\b(?:any_value|approx_\w+|arg_(?:max|min)\w*|array_agg|avg|bit_(?:and|or|xor)|bitstring_agg|bool_(?:and|or)"
+    r"|collect_(?:list|set)|corr|count|count_?if|count_star|covar_\w+|entropy|every|f?avg|first|fsum|geomean|group_concat"
+    r"|histogram|json_(?:agg|group_\w+|object_agg)|jsonb_(?:agg|object_agg)|kurtosis\w*|last|list|listagg|mad|max|max_by"
+    r"|mean|median|min|min_by|mode|percentile\w*|product|quantile\w*|regr_\w+|sem|skewness|std|stddev\w*|string_agg"
+    r"|sum|total|var_\w+|variance|xmlagg)\s*\(",
+    re.IGNORECASE,
+)
+TAKES_FROM = {"extract", "trim", "substring", "overlay"}
+"""Functions whose arguments have a FROM, as in extract(year from day)."""
 TOKEN = re.compile(r"\bdistinct\s+from\b|[\w$]+|[(),]", re.IGNORECASE)
 AFTER_TABLES = {
     "where",
@@ -61,30 +73,44 @@ def warn_of_mixing(query: str) -> None:
         )
 
 
+def without_strings(query: str) -> str:
+    """Return a query without strings, quoted names and comments, as the SQL standard reads them."""
+    return HIDDEN[0].sub(" ' ", query)
+
+
 def mixing_clauses(query: str) -> tuple[str, ...]:
     """Return what in a query can make people's rows depend on each other; strings, names and comments do not count."""
     texts = [hidden.sub(" ' ", query) for hidden in HIDDEN]
     found = [name for name, clause in CLAUSES.items() if any(re.search(clause, one, re.IGNORECASE) for one in texts)]
-    if any(_has_two_tables(one) for one in texts):
+    if "GROUP BY" not in found and any(map(AGGREGATES.search, texts)):
+        found.append("an aggregate function")
+    scanned = [_scan_tables(one) for one in texts]
+    if any(lists_several for _, lists_several in scanned):
         found.append("several tables in FROM")
     if any(len(re.findall(r"\bselect\b", one, re.IGNORECASE)) > 1 for one in texts):
         found.append("a second SELECT")
+    elif any(count > 1 for count, _ in scanned):
+        found.append("a second FROM")
     return tuple(found)
 
 
-def _has_two_tables(text: str) -> bool:
-    """Say whether a FROM lists several tables with commas; inside brackets, FROM counts for itself."""
-    listing = [False]
+def _scan_tables(text: str) -> tuple[int, bool]:
+    """Return how many FROMs name tables, and whether one lists several; inside brackets, FROM counts for itself."""
+    count, lists_several = 0, False
+    listing, callers, before = [False], [""], ""
     for token in TOKEN.findall(text):
         word = token.lower()
         if word == "(":
             listing.append(False)
+            callers.append(before)
         elif word == ")":
-            listing = listing[:-1] or [False]
-        elif word == "from":
+            listing, callers = listing[:-1] or [False], callers[:-1] or [""]
+        elif word == "from" and callers[-1] not in TAKES_FROM:
+            count += 1
             listing[-1] = True
         elif word in AFTER_TABLES:
             listing[-1] = False
         elif word == "," and listing[-1]:
-            return True
-    return False
+            lists_several = True
+        before = word
+    return count, lists_several

@@ -21,14 +21,13 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any, NoReturn, TypeVar
 
+from dpunion.addresses import STORES, Address, check_address
 from dpunion.errors import BadSource
 from dpunion.foreign import ForeignErrors
 from dpunion.reading.folders import shown
 
 T = TypeVar("T")
 
-ADDRESS = re.compile(r"(s3|gs|abfss?)://(?:([^/@:]+)@)?([^/@]*)(?:/(.*))?", re.DOTALL)
-SETTINGS = re.compile(r"[?&][\w.-]+=")
 AZURE_HOST = re.compile(r"([a-z0-9]+)\.(?:dfs|blob)\.[a-z0-9.]+")
 CONNECT_SECONDS, REQUEST_SECONDS, ATTEMPTS = 10, 60, 3
 NAMES = {"s3": "S3", "gs": "Google Cloud Storage", "abfs": "Azure storage", "abfss": "Azure storage"}
@@ -44,7 +43,7 @@ UNREACHABLE = ("network_connection", "curlcode", "resolve host", "could not conn
 
 def is_stored(name: object) -> bool:
     """Say whether a source is an address in an object store."""
-    return isinstance(name, str) and re.match(r"(s3|gs|abfss?)://", name) is not None
+    return isinstance(name, str) and name.startswith(tuple(f"{scheme}://" for scheme in STORES))
 
 
 @dataclass(slots=True, repr=False)
@@ -163,19 +162,11 @@ def open_store(address: str) -> ObjectStore:
 
     Guarantees: an address that holds a key, a password or settings is refused and not repeated.
     """
-    found = ADDRESS.fullmatch(address)
-    if found is None or SETTINGS.search(address) or (found[2] and not found[1].startswith("abfs")):
-        raise BadSource(
-            "The address of the object store has a user, a key or settings in it, or is not well-formed.",
-            f"Write s3://bucket/path, and give the rest by the environment. {CREDENTIALS['s3']}",
-        )
-    scheme, container, host, path = found[1], found[2], found[3], found[4] or ""
-    if not host or (scheme.startswith("abfs") and not container):
-        raise BadSource(
-            f"The {scheme} address has no bucket or container.",
-            "Write s3://bucket/path, gs://bucket/path or abfs://container@account.dfs.core.windows.net/path.",
-        )
-    beginning = f"{scheme}://{f'{container}@' if container else ''}{host}"
+    check_address(address)
+    found = Address.of(address)
+    scheme, beginning = found.scheme, f"{found.scheme}:{found.place}"
+    container, _, host = (found.place or "").removeprefix("//").rpartition("@")
+    path = found.path.removeprefix("/")
     if path.rstrip("/") and not is_plain(path.removesuffix("/")):
         refuse_key(beginning)
     with ForeignErrors(lambda failure: explain_store(failure, scheme, beginning)):

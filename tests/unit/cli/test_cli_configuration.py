@@ -280,25 +280,42 @@ def test_the_record_never_charges_again(source):
         ("postgresql://me:se@cret@host/db", None),
         ("postgresql://me:se/cret@host/db", None),
         ("postgresql+psycopg://me:secret@host/db", None),
-        (" postgresql://me:secret@host/db", None),
+        (" postgresql://me:secret@host/db", "postgresql://host/db"),
         ("host=h password=secret dbname=d", None),
         ("host=h password = secret dbname=d", None),
         ("s3a://KEY:secret@bucket/logs", None),
         ("https://bucket/logs?signature=secret", None),
         ("hdfs://name/logs/?.parquet", "hdfs://name/logs/?.parquet"),
+        ("dbfs:/mnt/logs", "dbfs:/mnt/logs"),
+        ("file:///srv/logs", "file:///srv/logs"),
         ("sqlite:///posts.db", "sqlite:///posts.db"),
-        ("k8s://https://host:443", "k8s://https://host:443"),
-        ("select u, v from t where secret_plan is null", "select u, v from t where secret_plan is null"),
-        ("select * from dblink('password=secret')", None),
+        ("sqlite:///posts.db?key=secret", None),
+        ("s3://bucket/k=1/rows.parquet", "s3://bucket/k=1/rows.parquet"),
+        ("abfs://box@account.dfs.core.windows.net/a", "abfs://box@account.dfs.core.windows.net/a"),
+        ("abfs://box:secret@account.dfs.core.windows.net/a", None),
     ],
 )
 def test_what_a_record_keeps_of_an_address(text, kept, tmp_path):
-    assert without_credentials(text) == kept
+    assert without_credentials("source", text) == kept
     record_configuration(tmp_path / "r.toml", {"source": [text], "epsilon": 1.0})
     record = (tmp_path / "r.toml").read_text()
     assert tomllib.loads(record) == ({"epsilon": 1.0} if kept is None else {"source": [kept], "epsilon": 1.0})
     assert "secret@" not in record
     assert ("# source: left out" in record) == (kept is None)
+
+
+@pytest.mark.parametrize(
+    ("text", "is_kept"),
+    [
+        ("k8s://https://host:443", True),
+        ("spark://me:secret@host:7077", False),
+        ("select u, v from t where a = 1 and b = 2 and secret_plan is null", True),
+        ("select * from dblink('password=secret')", False),
+        ("select * from dblink('host=h secret_key = x')", False),
+    ],
+)
+def test_what_a_record_keeps_of_other_options(text, is_kept):
+    assert without_credentials("query", text) == (text if is_kept else None)
 
 
 @pytest.mark.parametrize("text", ['a"b\\c', "tab\tline\nend", "\x7f\x1b", "é😀", "it's"])

@@ -13,6 +13,7 @@ import pytest
 import dpunion
 from dpunion.errors import BadParameter, BadSource, DamagedSource, SourceNotFound, UnknownColumn
 from dpunion.reading import ValueKind, check_source, open_rows
+from dpunion.reading.database_errors import Failure, explain_failure
 
 ROWS = pa.table({"u": ["a", "b", "c"], "v": ["x", "y", "z"], "n": [1, 2, 3], "k": ["01", "1", None]})
 CANARY = "CANARYvalue"
@@ -77,6 +78,41 @@ def test_the_remedy_names_the_table(files: Path) -> None:
             pairs(files / "rows.parquet", query)
     with pytest.raises(UnknownColumn, match="'w'"):
         pairs(files / "rows.parquet", "select u, v from source", "w")
+
+
+@pytest.mark.filterwarnings("ignore::dpunion.reading.QueryMixesPeople")
+@pytest.mark.parametrize(
+    ("query", "words"),
+    [
+        ("select nope from source", "names the column 'nope', which is not there"),
+        ("select u, v from source where nope > 1", "names the column 'nope', which is not there"),
+        ("select source.nope, v from source", "names the column 'nope', which is not there"),
+        ("select u, v from sorce", "names the table 'sorce', which is not there"),
+        ("select lowr(u) as u, v from source", "names the function 'lowr', which is not there"),
+        ("selct u, v from source", "cannot be understood at 'selct'"),
+        ("select u, v from source group by u", r"cannot be understood \(BinderException"),
+    ],
+)
+def test_a_mistake_in_a_query_is_named(files: Path, query: str, words: str) -> None:
+    with pytest.raises(BadSource, match=f"^The query over files (?:{words})"):
+        check_source(files / "rows.parquet", user="u", value="v", kind=ValueKind.ITEM, query=query)
+
+
+def test_a_message_repeats_only_names_that_stand_in_the_query() -> None:
+    def told(message: str, query: str) -> str:
+        return str(explain_failure(Failure.of(ValueError(message), query), "the query over files"))
+
+    class BinderException(Exception):
+        """As DuckDB's."""
+
+    def bound(message: str, query: str) -> str:
+        return str(explain_failure(Failure.of(BinderException(message), query), "the query over files"))
+
+    message = f'Referenced column "{CANARY}" not found'
+    assert CANARY in bound(message, f"select {CANARY} from source")
+    for query in ("", "select u from source", f"select '{CANARY}' from source", f"select u -- {CANARY}\nfrom source"):
+        assert CANARY not in bound(message, query)
+    assert CANARY not in told(message, f"select {CANARY} from source")
 
 
 def test_text_files_and_other_schemas_are_refused(files: Path) -> None:

@@ -27,6 +27,14 @@ MIXING = {
     "select a.u, b.v from a, b where a.x = b.x": "several tables in FROM",
     "select u, v from t where v in (select v from w)": "a second SELECT",
     "with w as (select * from t) select u, v from w": "a second SELECT",
+    "select u, v from t where not exists (from t as s where s.v = 'y')": "a second FROM",
+    "from (from t) select u, v": "a second FROM",
+    "select u, extract(year from ts) as v from t where v in (from w)": "a second FROM",
+    "select max(u) as u, mode(v) as v from t": "an aggregate function",
+    "select any_value (u) as u, v from t": "an aggregate function",
+    "select u, string_agg(v, ',') filter (v > '') as v from t": "an aggregate function",
+    "select u, v from t except table w": "EXCEPT",
+    "select u, v from t intersect table w": "INTERSECT",
     "select u, v from t -- all of it\nlimit 5": "LIMIT",
     "select u, v from t /* some */ limit 5": "LIMIT",
     "select 'it''s', u from t limit 5": "LIMIT",
@@ -49,6 +57,12 @@ HARMLESS = [
     "select u, limits, overview, joined, my_limit, limit_ from t",
     "select extract(year from ts), u, v from t where coalesce(u, v) = v",
     "select u, v from t where u is distinct from v order by u, v",
+    "select u, v from t where u is not distinct  from v",
+    "select trim(both ' ' from u) as u, substring(v from 1 for 3) as v from t where extract(year from ts) = 2024",
+    "select u, overlay(v placing 'x' from 2) as v, trim(leading from trim(v)) as w from t",
+    "from t select u, v",
+    "select u, count, first, max from t where list is null",
+    "select * except (w) from t",
 ]
 
 

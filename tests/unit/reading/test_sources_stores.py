@@ -1,14 +1,10 @@
-"""Object stores and https: complete or refused, nothing secret in names or errors, and an early error without a key."""
+"""Object stores: complete or refused, nothing secret in names or errors, and an early error without a key."""
 
 from __future__ import annotations
 
 import contextlib
-import datetime as dt
-import functools
 import http.server
 import io
-import ipaddress
-import ssl
 import threading
 import time
 from collections.abc import Iterator
@@ -20,13 +16,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import dpunion
-from dpunion.cli.records import without_credentials
-from dpunion.engines.local.engine import LocalEngine
 from dpunion.errors import BadSource, DamagedSource, SourceNotFound
 from dpunion.ledger import Ledger
 from dpunion.reading import ValueKind, check_source, open_rows
 from dpunion.reading.stores import explain_store, open_store
-from dpunion.requests import Request, Run
 from s3_server import KEY, SECRET
 
 CANARY = "CANARYvalue"
@@ -192,10 +185,8 @@ class Refusing(http.server.BaseHTTPRequestHandler):
 
 
 @contextlib.contextmanager
-def serving(handler: Any, context: ssl.SSLContext | None = None) -> Iterator[int]:
+def serving(handler: Any) -> Iterator[int]:
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    if context is not None:
-        server.socket = context.wrap_socket(server.socket, server_side=True)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:
@@ -251,118 +242,3 @@ def test_the_name_of_a_container_is_not_taken_for_a_key(nothing_set: pytest.Monk
     store = open_store("abfs://box@account.dfs.core.windows.net/a/k=secret/b")
     assert str(store.root) == "box/a/k=secret/b"
     assert store.shown(store.root) == "abfs://box@account.dfs.core.windows.net/a/k=…/b"
-
-
-@pytest.mark.parametrize(
-    ("address", "kept"),
-    [
-        ("s3://bucket/k=1/rows.parquet", True),
-        ("abfs://box@account.dfs.core.windows.net/rows.parquet", True),
-        (f"abfs://box:{SECRET}@account.dfs.core.windows.net/rows.parquet", False),
-        (f"s3://{KEY}:{SECRET}@bucket/rows.parquet", False),
-        (f"https://host/rows.csv?token={SECRET}", False),
-        ("https://host/rows.csv", True),
-    ],
-)
-def test_the_record_beside_an_output_keeps_no_key(address: str, *, kept: bool) -> None:
-    assert without_credentials(address) == (address if kept else None)
-
-
-# --- https --------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A certificate for 127.0.0.1, with its key."""
-    x509 = pytest.importorskip("cryptography.x509")
-    from cryptography.hazmat.primitives import hashes, serialization
-    from cryptography.hazmat.primitives.asymmetric import ec
-
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.oid.NameOID.COMMON_NAME, "127.0.0.1")])
-    now = dt.datetime.now(dt.UTC)
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(1)
-        .not_valid_before(now - dt.timedelta(days=1))
-        .not_valid_after(now + dt.timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    path = tmp_path_factory.mktemp("tls") / "both.pem"
-    plain = serialization.NoEncryption()
-    path.write_bytes(
-        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, plain)
-        + made.public_bytes(serialization.Encoding.PEM)
-    )
-    return path
-
-
-class Files(http.server.SimpleHTTPRequestHandler):
-    """Files of a folder; some addresses misbehave."""
-
-    def do_GET(self) -> None:
-        if "short" in self.path:
-            self.send_response(200)
-            self.send_header("Content-Length", "1000")
-            self.end_headers()
-            self.wfile.write(b"u,v\n")
-        elif "endless" in self.path:
-            self.send_response(200)
-            self.end_headers()
-            self.wfile.write(b"u,v\na,x\n")
-        elif "elsewhere" in self.path:
-            self.send_response(302)
-            self.send_header("Location", "http://127.0.0.1/rows.csv")
-            self.end_headers()
-        else:
-            super().do_GET()
-
-    def log_message(self, *args: Any) -> None:
-        """Say nothing."""
-
-
-@pytest.fixture
-def web(tmp_path: Path, certificate: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """The address of a server with files in several formats."""
-    pq.write_table(ROWS, tmp_path / "rows.parquet")
-    (tmp_path / "rows.csv").write_text("u,v\na,x\n")
-    (tmp_path / "nothing.csv").write_text("")
-    with pa.OSFile(str(tmp_path / "rows.arrow"), "wb") as file, pa.ipc.new_file(file, ROWS.schema) as writer:
-        writer.write_table(ROWS)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate)
-    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
-    with serving(functools.partial(Files, directory=str(tmp_path)), context) as port:
-        yield f"https://127.0.0.1:{port}"
-
-
-def test_a_file_at_an_https_address_is_read(web: str) -> None:
-    for name in ("rows.parquet", "rows.csv", "rows.arrow", f"rows.csv?signature={CANARY}"):
-        assert pairs(f"{web}/{name}") == [("a", "x")], name
-
-
-def test_what_is_not_whole_or_not_safe_is_refused(web: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    refused(f"{web}/short.csv", "ended early|Could not fetch")
-    refused(f"{web}/endless.csv", "does not say where .* ends", DamagedSource)
-    refused(f"{web}/elsewhere.csv", "not https")
-    refused(f"{web}/none.csv?token={CANARY}", "status 404")
-    refused(f"{web}/nothing.csv", "nothing.csv")
-    refused(f"http://user:{CANARY}@127.0.0.1/rows.csv", "Use https")
-    monkeypatch.delenv("SSL_CERT_FILE")
-    refused(f"{web}/rows.csv?token={CANARY}", "Could not fetch")
-
-
-def test_names_tell_addresses_apart_and_hold_no_secret() -> None:
-    def named(source: str) -> list[str]:
-        return LocalEngine.for_run(Run(), None).name_sources(Request.of(source, user="u", item="v"))
-
-    one, two = (named(f"https://me:{SECRET}@host/a.csv?token={KEY}{number}") for number in (1, 2))
-    assert one != two
-    assert one[0].startswith("https://host/a.csv?sha256=")
-    assert not [secret for secret in (KEY, SECRET) if secret in str(one)]
-    assert named("s3://bucket/a") == ["s3://bucket/a"]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
+from dpunion.addresses import public_address
 from dpunion.algorithms import Bounding
 from dpunion.contributions import Bools, Contributions, Int64s, ItemTable
 from dpunion.counts import MOST_COUNTED, Counted, CountsPlan
@@ -23,9 +24,7 @@ from dpunion.menus import MenuPlan
 from dpunion.ngrams.plans import NgramPlan
 from dpunion.plans import Plan
 from dpunion.randomness import RunKey
-from dpunion.reading import Rows, ValueKind, open_rows
-from dpunion.reading.databases import name_database
-from dpunion.reading.web import is_web, name_address
+from dpunion.reading import Rows, ValueKind, check_addresses, open_rows
 from dpunion.releases import Release
 from dpunion.requests import Folder, Request, Run
 from dpunion.sets.encoding import encode, mark_known
@@ -57,15 +56,17 @@ class LocalEngine:
             raise BadParameter("'shards' and Folder are for Spark.", "Pass a DataFrame of Spark, or leave them out.")
         return cls(run, as_bytes(run.memory_limit))
 
-    def check(self, request: Request, plan: Planned) -> None:
-        """Nothing is refused: one machine does all there is."""
+    def check(self, request: Request, plan: Planned) -> None:  # noqa: ARG002 - as in the Protocol
+        """Refuse addresses that hold a password, and those of no known form."""
+        if request.is_named:
+            check_addresses(request.source)
 
     def name_sources(self, request: Request) -> list[str]:
         """Return the names of files and databases, without passwords; objects in memory have none."""
         if not request.is_named:
             return ["in memory"]
         names = request.source if isinstance(request.source, (list, tuple)) else [request.source]
-        return [_public(str(name)) for name in names]
+        return [public_address(name) for name in names]
 
     @contextlib.contextmanager
     def read(
@@ -257,10 +258,3 @@ def texts_of(table: ItemTable, chosen: Int64s) -> tuple[str, ...]:
     Guarantees: they are copied out first; nothing else of the table is looked at.
     """
     return tuple(as_texts(*taken_strings(table.offsets, table.data, chosen)))
-
-
-def _public(source: str) -> str:
-    """Return a source's name without anything secret."""
-    if is_web(source):
-        return name_address(source)
-    return name_database(source) if source.startswith(("postgresql://", "postgres://")) else source

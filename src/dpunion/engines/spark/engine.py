@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from dpunion.addresses import public_address
 from dpunion.algorithms import Bounding, Funnel
 from dpunion.checks import check_whole
 from dpunion.contributions import Contributions
@@ -70,7 +71,7 @@ class SparkEngine:
         from dpunion.engines.spark.frames import input_files
 
         if isinstance(request.source, SparkSource):
-            return list(request.source.names)
+            return [public_address(name) for name in request.source.names]
         return input_files(request.source) or ["in memory"]
 
     @contextlib.contextmanager

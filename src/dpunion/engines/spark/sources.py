@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from dpunion.addresses import check_address
 from dpunion.checks import refuse_choice
 from dpunion.engines.spark.failures import cleanly
 from dpunion.engines.spark.files import TO_PARQUET, WantedRows, check_kinds, check_sizes, read_text_files, whole_files
@@ -56,7 +57,9 @@ class OpenedFrame(NamedTuple):
 
 
 def check_names(source: SparkSource, query: str | None) -> None:
-    """Refuse, before Spark starts, what can be told by the names: formats, mixtures, queries that could write."""
+    """Refuse, before Spark starts, what can be told by the names: passwords, formats, queries that could write."""
+    for name in source.names:
+        check_address(name, on_spark=True)
     formats = {format_of(name, source.format) for name in source.names}
     if not formats:
         raise BadParameter("There is no source.", "Name files, folders or tables.")

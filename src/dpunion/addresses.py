@@ -1,0 +1,138 @@
+"""Addresses of sources and ledgers: how they are parsed, and which of them dpunion refuses.
+
+Ledgers, records, errors and pages show addresses, and people put passwords into addresses. So this module is the only
+place that decides what they show: a plain path as it is, and of all else the scheme, the host and the path, if the
+whole address has a form that is known. Of any other text it shows the scheme, or a fixed phrase.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import urllib.parse
+from dataclasses import dataclass
+
+from dpunion.errors import BadSource
+
+POSTGRESQL = ("postgresql", "postgres")
+DATABASE_FILES = ("sqlite", "duckdb")
+STORES = ("s3", "gs", "abfs", "abfss")
+ICEBERG = "iceberg"
+LOCAL = (*POSTGRESQL, *DATABASE_FILES, *STORES, ICEBERG)
+"""The schemes that dpunion itself reads; Spark reads those of its file systems."""
+WEB = ("http", "https")
+NOT_SHOWN = "an address that is not shown"
+
+NAME, PORT = r"[A-Za-z0-9._-]", r"(?::\d{1,5})?"
+AZURE_FORM = re.compile(r"//(?P<place>[a-z0-9$-]+@[a-z0-9.-]+)(?P<path>/.*)?", re.DOTALL)
+BUCKET_FORM = re.compile(rf"//(?P<place>{NAME}+)(?P<path>/.*)?", re.DOTALL)
+OTHER_FORM = re.compile(rf"(?://(?P<place>{NAME}*{PORT}))?(?P<path>/.*)?", re.DOTALL)
+FORMS = {
+    **dict.fromkeys(
+        POSTGRESQL,
+        re.compile(rf"//(?:[^@/?#]*@)?(?P<place>{NAME}*{PORT})(?P<path>/{NAME}*)?(?P<settings>\?[^@]*)?"),
+    ),
+    **dict.fromkeys(DATABASE_FILES, re.compile(r"//(?P<place>)(?P<path>/.+)", re.DOTALL)),
+    **dict.fromkeys(("s3", "s3a", "s3n", "gs"), BUCKET_FORM),
+    **dict.fromkeys(("abfs", "abfss", "wasb", "wasbs"), AZURE_FORM),
+    ICEBERG: re.compile(r"//(?P<place>[\w-]+)(?P<path>/[\w.-]+)"),
+    **dict.fromkeys(WEB, re.compile("(?!)")),  # nothing: whoever knows the path of a web address may be let in
+}
+"""What follows each scheme and its colon; the groups `place` and `path` are shown."""
+# Without a slash after the colon it may be a file, such as posts-10:30.csv, unless a scheme or only letters precede it.
+SCHEME = re.compile(rf"\s*(?:([A-Za-z][A-Za-z0-9+.-]+):(?=/)|(?:{'|'.join(FORMS)}|[A-Za-z+]{{2,}}):)", re.IGNORECASE)
+
+USER_AND_PASSWORD = re.compile(r":.*@", re.DOTALL)
+PARTITION = re.compile(r"(?P<key>[^=?&;#@:]+)=[^=]*", re.DOTALL)
+SECRET = re.compile(r"passw(?:or)?d|passphrase|passfile|pwd|\bsecret", re.IGNORECASE)
+"""What the name of a setting looks like whose value is a secret."""
+
+SUPPORTED = (
+    "Supported are paths, the databases postgresql://…, sqlite:///path and duckdb:///path, the object stores s3://,"
+    " gs:// and abfs://, and tables as iceberg://catalog/space.table."
+)
+WITHOUT = (
+    "Leave out keys, passwords and settings: they come from the environment (AWS_ACCESS_KEY_ID, PGPASSWORD and others)."
+    " Before the name of a file that looks like an address, write ./ or its folder."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """What may be shown of an address.
+
+    scheme: in lower case, empty for paths. place: two slashes and the bucket, container@account, or host and port; None
+    where the form is not known. path: what follows. settings: whether settings were left out.
+    """
+
+    scheme: str
+    place: str | None
+    path: str = ""
+    settings: bool = False
+
+    @classmethod
+    def of(cls, text: str) -> Address:
+        """Parse an address."""
+        found = SCHEME.match(text)
+        if found is None:
+            return cls("", "", text) if is_plain(text) else cls("", None)
+        scheme = (found[1] or "").lower()
+        rest = text[found.end() :]
+        parts = FORMS.get(scheme, OTHER_FORM).fullmatch(rest) if scheme else None
+        if parts is None or not is_plain(parts["path"] or ""):
+            return cls(scheme, None)
+        place = f"//{parts['place']}" if rest.startswith("//") else ""
+        return cls(scheme, place, parts["path"] or "", bool(parts.groupdict().get("settings")))
+
+    @property
+    def is_known(self) -> bool:
+        """Say whether the form is known, so that nothing shown can be a password."""
+        return self.place is not None
+
+    def __str__(self) -> str:
+        if self.place is None:
+            return f"{self.scheme}://…" if self.scheme else NOT_SHOWN
+        return f"{self.scheme}:{self.place}{self.path}" if self.scheme else self.path
+
+
+def is_plain(path: str) -> bool:
+    """Say whether a text is a path and nothing else; patterns and folders named key=value are."""
+    return not USER_AND_PASSWORD.search(path) and all(map(_is_plain_part, re.split(r"[/\\]", path)))
+
+
+def _is_plain_part(part: str) -> bool:
+    found = PARTITION.fullmatch(part)
+    return "=" not in part if found is None else SECRET.search(urllib.parse.unquote(found["key"])) is None
+
+
+def public_address(text: str | os.PathLike[str]) -> str:
+    """Return what may be shown of an address: never a user, a password, a key or settings."""
+    return str(Address.of(os.fspath(text)))
+
+
+def check_address(text: str | os.PathLike[str], *, on_spark: bool = False) -> None:
+    """Refuse the address of a source that holds a password, key or settings, or whose form is not known.
+
+    Guarantees: nothing but the text is looked at; the error does not repeat it. Of PostgreSQL, users, passwords and
+    settings are allowed, for nothing but its host and database is ever shown.
+    """
+    given = os.fspath(text)
+    address = Address.of(given)
+    if address.scheme in WEB:
+        raise BadSource(
+            f"Sources at {address.scheme}:// are not read.",
+            "Download the file and name it; or pipe it in: curl --fail … | dpunion release - …",
+        )
+    if address.scheme and not on_spark and address.scheme not in LOCAL:
+        raise BadSource(f"The source is an address of the unknown kind {address.scheme!r}.", SUPPORTED)
+    if not address.is_known and (on_spark or address.scheme not in POSTGRESQL):
+        named = f"The {address.scheme} address of a source" if address.scheme else "The address of a source"
+        raise BadSource(
+            f"{named} has a user, a password, a key or settings in it, or is not well-formed.",
+            f"{WITHOUT} {SUPPORTED}",
+        )
+    if address.scheme and not given.startswith(f"{address.scheme}:/" if on_spark else f"{address.scheme}://"):
+        raise BadSource(
+            "The scheme of an address is not in lower case, or something is in front of it, or slashes are missing.",
+            f"Write, for example, {address.scheme}://… . {SUPPORTED}",
+        )
