@@ -66,7 +66,8 @@ def test_constants_are_those_of_the_code():
     assert f"by a factor of at most {estimates.MOST_RAISED}" in PAGE
     assert f"by at most {estimates.MOVED} of their" in PAGE
     assert ("half of the expected loss back" in PAGE) == (estimates.PUT_BACK == 0.5)
-    assert ("twice the expected loss in `high`" in PAGE) == (estimates.DOUBT == 2.0)
+    assert ("two and a half times the expected loss in `high`" in PAGE) == (estimates.DOUBT == 2.5)
+    assert f"up to {100 * estimates.MOST_LOST:.0f} % of the item's people" in PAGE
     assert ("falls by four each time" in PAGE) == (estimates.TAIL == 2.0)
 
 

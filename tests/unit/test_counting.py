@@ -389,7 +389,7 @@ def test_counts_are_raised_by_half_of_the_loss_and_not_without_end():
     counted = estimate_people(noisy, allowance, plan, Floors(np.full(3, 7), np.full(3, 5)))
     assert counted.people == (1_000, round(1_000 / 0.9), round(1_000 * MOST_RAISED))
     assert counted.low == (1_000, 1_000, 1_000)
-    assert counted.high == (1_000, round(1_000 / 0.6), 2_000)
+    assert counted.high == (1_000, round(1_000 / 0.5), round(1_000 / 0.3))
     assert counted.totals.corrected == MOST_RAISED
 
 
