@@ -97,7 +97,7 @@ class Address:
 
 def is_plain(path: str) -> bool:
     """Say whether a text is a path and nothing else; patterns and folders named key=value are."""
-    return not USER_AND_PASSWORD.search(path) and all(map(_is_plain_part, re.split(r"[/\\]", path)))
+    return not USER_AND_PASSWORD.search(path) and all(map(_is_plain_part, re.split(r"[/\\{},]", path)))
 
 
 def _is_plain_part(part: str) -> bool:

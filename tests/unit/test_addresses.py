@@ -43,6 +43,7 @@ SECRETS = [
     f"host=h password={CANARY}",
     f"host=h password = {CANARY}",
     f"password={CANARY}",
+    f"host:6379,password={CANARY},ssl=True",
     f"p%61ssword={CANARY}",
     f"Server=h;Database=d;User Id=u;Pwd={CANARY}",
     f"AccountName=a;AccountKey={CANARY}",
@@ -83,6 +84,7 @@ SHOWN = {
     "-": "-",
     "s3://bucket/k=1/rows.parquet": "s3://bucket/k=1/rows.parquet",
     "s3://bucket": "s3://bucket",
+    "hdfs://name:8020/{day=1,day=2}/k=3": "hdfs://name:8020/{day=1,day=2}/k=3",
     "s3://bucket/a@b?.parquet": "s3://bucket/a@b?.parquet",
     "abfs://box@account.dfs.core.windows.net/a": "abfs://box@account.dfs.core.windows.net/a",
     "iceberg://catalog/space.table": "iceberg://catalog/space.table",
@@ -124,7 +126,7 @@ def test_no_ledger_is_made_at_an_address_with_a_secret(address: str, tmp_path: P
 
 def test_known_addresses_are_not_refused() -> None:
     for address in SHOWN:
-        if Address.of(address).is_known and not address.startswith("PostgreSQL"):
+        if Address.of(address).is_known and not address.startswith(("PostgreSQL", "hdfs")):
             check_address(address)
     for address in ("hdfs:///logs", "hdfs://name:8020/k=1", "dbfs:/mnt/x", "s3a://bucket/x", "file:/srv/x", "db.table"):
         check_address(address, on_spark=True)
