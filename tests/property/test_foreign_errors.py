@@ -18,6 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dpunion
+import dpunion_lab
 from dpunion import files, plans, splitting, tokens
 from dpunion.engines.spark import failures, sessions, tasks
 from dpunion.errors import BadSource, DpunionError, LedgerError
@@ -29,6 +30,17 @@ from dpunion.sets import spill
 from dpunion_lab import journals, reproduction
 
 PACKAGE = Path(dpunion.__file__).parent
+LAB = Path(dpunion_lab.__file__).parent
+
+
+def modules():
+    """Yield the modules of both packages, each with its dotted name within its package."""
+    for package in (PACKAGE, LAB):
+        for path in package.rglob("*.py"):
+            parts = path.relative_to(package).with_suffix("").parts
+            yield path, ".".join(part for part in (*(["lab"] if package == LAB else []), *parts) if part != "__init__")
+
+
 CANARY = "CanarySecret"
 KINDS = [ValueError, KeyError, OSError, PermissionError, RuntimeError, pa.ArrowInvalid, UnicodeError]
 
@@ -47,7 +59,7 @@ def assert_clean(error):
     assert error.__cause__ is error.__context__ is None
     trace = error.__traceback__
     while trace is not None:
-        if trace.tb_frame.f_code.co_filename.startswith(str(PACKAGE)):
+        if trace.tb_frame.f_code.co_filename.startswith((str(PACKAGE), str(LAB))):
             held = [value for value in trace.tb_frame.f_locals.values() if isinstance(value, BaseException)]
             assert not [value for value in held if CANARY in repr(value)], trace.tb_frame.f_code.co_name
         trace = trace.tb_next
@@ -329,9 +341,8 @@ def users():
                 yield from (name for item in child.items if ast.unparse(item).startswith("ForeignErrors("))
             yield from walk(child, inside)
 
-    for path in PACKAGE.rglob("*.py"):
-        parts = path.relative_to(PACKAGE).with_suffix("").parts
-        yield from walk(ast.parse(path.read_text()), ".".join(part for part in parts if part != "__init__"))
+    for path, name in modules():
+        yield from walk(ast.parse(path.read_text()), name)
 
 
 def test_everybody_who_uses_it_is_driven_here():
@@ -391,8 +402,6 @@ def functions(node, name):
 
 def test_nobody_else_does_it_by_hand():
     found = set()
-    for path in PACKAGE.rglob("*.py"):
-        parts = path.relative_to(PACKAGE).with_suffix("").parts
-        module = ".".join(part for part in parts if part != "__init__")
+    for path, module in modules():
         found |= {name for name, node in functions(ast.parse(path.read_text()), module) if by_hand(node)}
     assert found <= BY_HAND

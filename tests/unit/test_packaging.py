@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import dpunion
+from running import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -166,7 +167,7 @@ def test_without_the_lab_its_commands_say_how_to_install_it(command):
         f"sys.argv = ['dpunion', '{command}', 'compare', '--generate', '20', '-e', '1']; "
         "from dpunion.cli import main; main()"
     )
-    done = subprocess.run([sys.executable, "-c", alone], capture_output=True, text=True, check=False, timeout=300)
+    done = subprocess.run([sys.executable, "-c", alone], capture_output=True, text=True, check=False, timeout=PATIENCE)
     assert done.returncode == 2
     assert f"'dpunion {command}' is in the package dpunion-lab" in done.stderr
     assert "pip install dpunion-lab" in done.stderr

@@ -21,6 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dpunion
+import dpunion_lab
 from dpunion import randomness
 from dpunion.errors import BadParameter, InternalError
 from dpunion.kernels import sampling
@@ -111,7 +112,7 @@ def test_a_key_of_another_length_is_refused_without_showing_it():
 
 
 def test_the_operating_system_is_asked_for_randomness_in_one_module_only():
-    sources = sorted(Path(dpunion.__file__).parent.rglob("*.py"))
+    sources = [path for package in (dpunion, dpunion_lab) for path in Path(package.__file__).parent.rglob("*.py")]
     asking = {p.name for p in sources if "urandom" in p.read_text(encoding="utf-8")}
     # The audit draws a public seed for its search.
     assert asking == {"randomness.py", "attacks.py"}

@@ -24,6 +24,7 @@ from dpunion.engines.spark.tasks import guarded
 from dpunion.errors import BadSource, LedgerNote, NotEnoughMemory, ledger_note
 from dpunion.foreign import NO_THREAD, ForeignErrors, find_shortage, name_shortages
 from dpunion.threads import Threads, work_beside, work_in_order, work_in_threads
+from running import PATIENCE
 
 CANARY = "CanarySecret"
 COLUMNS = ("--user", "user", "--item", "item", "-e", "1", "-d", "1e-6")
@@ -231,7 +232,7 @@ def test_a_process_with_little_memory_says_so_in_json(files, megabytes):
         capture_output=True,
         text=True,
         check=False,
-        timeout=300,
+        timeout=PATIENCE,
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)),
     )
     assert done.returncode == 3, done.stderr

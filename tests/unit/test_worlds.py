@@ -17,7 +17,7 @@ from dpunion.counts import Counted, Estimate, Totals
 from dpunion.errors import BadParameter
 from dpunion_lab import hindsight, worlds
 from dpunion_lab.hindsight import Scene, judge_counts, judge_worlds, score_counts
-from dpunion_lab.hindsight_tables import is_below, spread_of, summarize_worlds, tables_of
+from dpunion_lab.hindsight_tables import covers_too_few, spread_of, summarize_worlds, tables_of
 from dpunion_lab.trials import trial_key
 from dpunion_lab.worlds import World, draw_sizes, draw_world, draws_needed, generate_world, item_odds
 
@@ -187,7 +187,7 @@ def test_the_spread_of_ratios_is_told_from_its_bad_end():
 
 def test_coverage_is_below_by_two_standard_errors():
     # With 100 intervals two standard errors are 0.051.
-    assert is_below(np.array([87, 88, 0]), np.array([100, 100, 0])).tolist()[:2] == [True, False]
+    assert covers_too_few(np.array([87, 88, 0]), np.array([100, 100, 0])).tolist()[:2] == [True, False]
 
 
 def world_of(number, **judged):

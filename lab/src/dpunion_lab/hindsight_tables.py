@@ -68,7 +68,7 @@ def summarize_counts(worlds: Sequence[Judged]) -> dict[str, Any]:
     judged = intervals >= FEWEST_INTERVALS
     sums = [one["sum_ratio"] for one in counts if one["sum_ratio"] is not None]
     low, high = (sum(ratio < GROSS[0] for ratio in sums), sum(ratio > GROSS[1] for ratio in sums))
-    below = judged & is_below(covered, intervals)
+    below = judged & covers_too_few(covered, intervals)
     return {
         "ratio": spread_of(ratios_of(worlds, "counts"), high_is_bad=True),
         "worlds_above_2": sum(one["ratio"] > BAD for one in counts),
@@ -97,7 +97,7 @@ def summarize_counts(worlds: Sequence[Judged]) -> dict[str, Any]:
     }
 
 
-def is_below(covered: Any, intervals: Any) -> Any:
+def covers_too_few(covered: Any, intervals: Any) -> Any:
     """Say where fewer than COVERED of the intervals are right, by more than two standard errors: bool[...]."""
     count = np.maximum(intervals, 1)
     return covered / count < COVERED - 2.0 * np.sqrt(COVERED * (1.0 - COVERED) / count)

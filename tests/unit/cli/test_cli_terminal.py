@@ -15,6 +15,7 @@ from dpunion.chances import find_needed, needed_sentence
 from dpunion.cli import app
 from dpunion.cli.terminal import WIDEST_TEXT, table_lines, width_of
 from dpunion.releases import Release, with_items
+from running import PATIENCE
 
 BUDGET = ("-e", "2", "-d", "1e-4")
 SURE = ("--cutoff-margin", "10")
@@ -206,7 +207,7 @@ def test_a_width_that_no_terminal_has_is_taken_for_none(columns):
     command = [sys.executable, "-c", "from dpunion.cli import main; main()", "plan", "-e", "1", "-d", "1e-6"]
 
     def shown(env):
-        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=300, env=env).stdout
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE, env=env).stdout
 
     without = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
     assert shown(without | {"COLUMNS": columns}) == shown(without) != ""
