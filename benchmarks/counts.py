@@ -33,7 +33,7 @@ from dpunion.algorithms import Bounding
 from dpunion.budget import Budget
 from dpunion.chances import least_holders
 from dpunion.contributions import Bools, Float64s, Int64s
-from dpunion.counting import Floors, count_people
+from dpunion.counting import count_people
 from dpunion.counting.holdings import UNLISTED, Holdings, holdings_of
 from dpunion.counting.steps import FineStep, Step, add_noise
 from dpunion.counts import Counted, Counts, CountsPlan, Estimate
@@ -140,7 +140,7 @@ def count_again(holdings: Holdings, size: int, plan: Plan, key: RunKey) -> tuple
         taken.append((step, step.add_up(holdings)))
         return add_noise(taken[-1][1], step.sensitivity, stddev, step.number, key)
 
-    counted = count_people(plan.counts, Floors(*(np.full(size, least) for least in least_holders(plan))), measure)
+    counted = count_people(plan.counts, np.full(size, least_holders(plan)), measure)
     step, sums = taken[-1]
     if not isinstance(step, FineStep):
         raise SystemExit("the last step of counting is not the one that was expected")

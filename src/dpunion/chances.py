@@ -50,7 +50,7 @@ CROWD, CROWD_ITEMS = 512, 40_000
 MOST_STEPS = 64
 SET_SIZES = (1, 10, 100)
 EVEN, LIKELY = 0.5, 0.9
-SELDOM, HARDLY_EVER = 0.025, 0.001
+SELDOM = 0.025
 HEAD = ("items each", f"chance {100 * EVEN:.0f} %", f"chance {100 * LIKELY:.0f} %")
 
 Chances = Callable[[Float64s], Float64s]
@@ -422,25 +422,19 @@ def find_needed(plan: Plan | MenuPlan | NgramPlan, set_sizes: Sequence[int] = SE
     return tuple(found)
 
 
-def least_holders(plan: Plan | NgramPlan) -> tuple[int, int]:
-    """Return how few people an item can have that comes out: with a chance of 2.5 %, and of 0.1 %.
+def least_holders(plan: Plan | NgramPlan) -> int:
+    """Return with how few people an item comes out with a chance of 2.5 %; of n-grams, a single token.
 
-    They have no other item, so each gives all of their weight to this one: people with more items must be more. Of
-    n-grams these are the numbers for single tokens.
+    They have no other item, so each gives all of their weight to this one: people with more items must be more. It is 1
+    where no number of people is enough.
 
     Guarantees: it depends on the plan alone, and so on nobody's data.
     """
     opening = plan.first if isinstance(plan, NgramPlan) else plan
-    return _fewest_holders(opening, SELDOM), _fewest_holders(opening, HARDLY_EVER)
-
-
-@functools.lru_cache(maxsize=64)
-def _fewest_holders(plan: Plan, chance: float) -> int:
-    """Return the smallest number of people whose only item comes out with this chance; 1 where no number is enough."""
 
     def is_enough(people: int) -> bool:
-        curve = release_curve(plan, set_size=1, company=Company.RARE, holders=np.array([people]))
-        return float(curve.chances[0]) >= chance
+        curve = release_curve(opening, set_size=1, company=Company.RARE, holders=np.array([people]))
+        return float(curve.chances[0]) >= SELDOM
 
     low, high = 0, 1
     while not is_enough(high):

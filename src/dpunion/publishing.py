@@ -117,7 +117,7 @@ def count_holders(
     """
     if plan.counts is None:
         return None
-    listed = dataclasses.replace(list_chosen(chosen, request), floors=least_holders(plan))
+    listed = dataclasses.replace(list_chosen(chosen, request), least=least_holders(plan))
     return engine.count(held, listed, plan.counts, key)
 
 

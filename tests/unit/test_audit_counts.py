@@ -174,9 +174,9 @@ def test_wrong_noise_is_told(change, evidence):
 def test_true_counts_asked_for_besides_are_seen(monkeypatch):
     """A rough step as planned for show, and the true sums behind it."""
 
-    def besides(plan, floors, measure, parts=None):
-        measure(RoughStep(len(floors.people)), 1e-6)
-        return mistakes.COUNT_PEOPLE(plan, floors, measure, parts)
+    def besides(plan, least, measure, parts=None):
+        measure(RoughStep(len(least)), 1e-6)
+        return mistakes.COUNT_PEOPLE(plan, least, measure, parts)
 
     monkeypatch.setattr(people_counting, "count_people", besides)
     assert "4 times" in invariants.CHECKS["counts take noise"](System(), WeightedGaussian(), BUDGET, 0)

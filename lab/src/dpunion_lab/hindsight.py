@@ -97,14 +97,14 @@ def judge_counts(scene: Scene) -> dict[str, Any]:
     numbers = np.full(len(scene.data.holders), UNLISTED, np.int32)
     numbers[scene.listed] = np.arange(len(scene.listed))
     holdings = holdings_of(scene.data.everything, numbers, keys[0])
-    floors = counting.Floors(*(np.full(len(scene.listed), least) for least in least_holders(scene.plan)))
-    taken = [count_once(scene.plan.counts, floors, holdings, key) for key in keys]
+    least = np.full(len(scene.listed), least_holders(scene.plan))
+    taken = [count_once(scene.plan.counts, least, holdings, key) for key in keys]
     true = scene.data.holders[scene.listed]
     best, allowance = find_best_error(true, holdings, taken[0][1], scene.plan.counts, keys)
     return score_counts(true, [counted for counted, _ in taken], best) | {"best_allowance": allowance}
 
 
-def count_once(plan: CountsPlan, floors: counting.Floors, holdings: Holdings, key: RunKey) -> tuple[Counted, Float64s]:
+def count_once(plan: CountsPlan, least: Int64s, holdings: Holdings, key: RunKey) -> tuple[Counted, Float64s]:
     """Return what a release counts, and the burdens by which it chose the weights: float64[items]."""
     burdens: list[Float64s] = []
 
@@ -113,7 +113,7 @@ def count_once(plan: CountsPlan, floors: counting.Floors, holdings: Holdings, ke
             burdens.append(step.burdens / BURDEN)
         return add_noise(step.add_up(holdings), step.sensitivity, stddev, step.number, key)
 
-    return counting.count_people(plan, floors, measure), burdens[0]
+    return counting.count_people(plan, least, measure), burdens[0]
 
 
 def find_best_error(

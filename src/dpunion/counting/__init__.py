@@ -5,24 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from dpunion.contributions import Int32s, Int64s
-from dpunion.counting.estimates import Floors, Popularity, choose_allowance, estimate_people, people_at_marks
+from dpunion.counting.estimates import Popularity, choose_allowance, estimate_people, people_at_marks
 from dpunion.counting.steps import RoughStep, Step
 from dpunion.counts import Counted, CountsPlan
 
-__all__ = ["Floors", "Measure", "count_people"]
+__all__ = ["Measure", "count_people"]
 
 Measure = Callable[[Step, float], Int64s]
 """Adds up a step over all people and adds noise of this stddev: nothing else about people comes out of it."""
 
 
-def count_people(plan: CountsPlan, floors: Floors, measure: Measure, parts: Int32s | None = None) -> Counted:
-    """Take the three steps; floors, parts: as in estimate_people.
+def count_people(plan: CountsPlan, least: Int64s, measure: Measure, parts: Int32s | None = None) -> Counted:
+    """Take the three steps; least, parts: as in estimate_people.
 
     Guarantees: people's sets are seen by `measure` alone, three times; each step is a function of the list and of what
     the steps before released.
     """
-    popularity = Popularity.of(measure(RoughStep(len(floors.people)), plan.rough), plan)
+    popularity = Popularity.of(measure(RoughStep(len(least)), plan.rough), plan)
     marks = popularity.step()
     people = people_at_marks(measure(marks, plan.marks), plan)
     allowance = choose_allowance(popularity, marks, people, plan)
-    return estimate_people(measure(allowance.step(), plan.fine), allowance, plan, floors, parts)
+    return estimate_people(measure(allowance.step(), plan.fine), allowance, plan, least, parts)

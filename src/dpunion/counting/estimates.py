@@ -36,17 +36,6 @@ SWEEPS, CLOSE = 500, 1e-3  # n-grams are fitted to their parts in at most this m
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Floors:
-    """The least numbers that an item is shown with, from the plan alone: int64[items] each.
-
-    people: of the estimate and the upper end. low: of the lower end.
-    """
-
-    people: Int64s
-    low: Int64s
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class Popularity:
     """How popular items are, from the first step.
 
@@ -147,7 +136,7 @@ class Allowance:
     """The weights of the third step, and what people with many items are expected to lose.
 
     weights: int64[items], units: an item of burden b has weight sqrt(min(1, allowance b)). lost: float64[items], the
-    part of its people that an item is expected to lose. cut: about the part of all people who are cut.
+    part of its people that an item is expected to lose. cut: about how many people are cut.
     """
 
     weights: Int64s
@@ -181,15 +170,15 @@ def choose_allowance(popularity: Popularity, step: MarksStep, people: Float64s, 
     chosen = float(allowances[best])
     if chosen <= SURE * sure:
         return nobody_cut
-    return Allowance(weights_at(chosen, burdens), lost[best][levels.of], part_above(ROOM / chosen, marks, people))
+    return Allowance(weights_at(chosen, burdens), lost[best][levels.of], people_above(ROOM / chosen, marks, people))
 
 
-def part_above(burden: float, marks: Float64s, people: Float64s) -> float:
-    """Return about the part of people with a larger burden than this; marks, people: float64[marks].
+def people_above(burden: float, marks: Float64s, people: Float64s) -> float:
+    """Return about how many people have a larger burden than this; marks, people: float64[marks].
 
     Somebody half way between two marks is at both, so those at a mark or above begin half way below it.
     """
-    above = np.append(np.cumsum(people[::-1])[::-1], 0.0) / people.sum()
+    above = np.append(np.cumsum(people[::-1])[::-1], 0.0)
     between = np.concatenate([marks[:1], 0.5 * (marks[:-1] + marks[1:]), marks[-1:]])
     return float(np.interp(burden, between, above))
 
@@ -225,12 +214,13 @@ def shrink(people: Float64s, stddevs: Float64s) -> Float64s:
 
 
 def estimate_people(
-    noisy: Int64s, allowance: Allowance, plan: CountsPlan, floors: Floors, parts: Int32s | None = None
+    noisy: Int64s, allowance: Allowance, plan: CountsPlan, least: Int64s, parts: Int32s | None = None
 ) -> Counted:
     """Return how many people have each item, the two ends of the interval, and the totals.
 
-    noisy: int64[items+2], the third step's; floors: the least numbers of each item; parts: int32[items, 2], the places
-    of the two parts that everybody with this item also has, -1 where there are none.
+    noisy: int64[items+2], the third step's; least: int64[items], the least number to show for each item, from the plan
+    alone; parts: int32[items, 2], the places of the two parts that everybody with this item also has, -1 where there
+    are none.
 
     Guarantees: cutting people only lowers sums, and `low` is not corrected: no assumption can make it too high.
     """
@@ -248,13 +238,14 @@ def estimate_people(
     everybody, others = as_total(most, wide), as_total(min(rest, most), wide)
     if parts is not None:
         lower_to_parts(people, stddevs**2, parts, SWEEPS, CLOSE)
-    highest = np.maximum(floors.people, everybody.high)
-    shown = np.clip(np.rint(people), floors.people, highest).astype(np.int64)
+    highest = np.maximum(least, everybody.high)
+    shown = np.clip(np.rint(people), least, highest).astype(np.int64)
     if parts is not None:
         at_most_parts(shown, parts)
-    low = np.minimum(shown, np.clip(np.rint(low), floors.low, highest).astype(np.int64))
-    high = np.maximum(shown, np.clip(np.rint(high), floors.people, highest).astype(np.int64))
-    totals = Totals(everybody, others, allowance.cut, float(factors.max(initial=1.0)))
+    low = np.minimum(shown, np.clip(np.rint(low), np.minimum(least, 1), highest).astype(np.int64))
+    high = np.maximum(shown, np.clip(np.rint(high), least, highest).astype(np.int64))
+    cut = min(1.0, allowance.cut / max(most, 1.0))
+    totals = Totals(everybody, others, cut, float(factors.max(initial=1.0)))
     return Counted(tuple(shown.tolist()), tuple(low.tolist()), tuple(high.tolist()), totals)
 
 

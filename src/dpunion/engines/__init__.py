@@ -49,14 +49,14 @@ class Listed:
     """The public list whose people are counted: texts, or the levels of n-grams in order.
 
     known: a public list that is not part of it. sure: for each of the list, whether somebody is sure to have it.
-    floors: the least numbers of people to show for these, of the estimate and of the lower end of its interval.
+    least: the least number of people to show for these.
     """
 
     texts: tuple[str, ...]
     known: tuple[str, ...]
     sure: tuple[bool, ...]
     levels: tuple[Level, ...] = ()
-    floors: tuple[int, int] = (1, 1)
+    least: int = 1
 
 
 class Engine(Protocol):
@@ -133,9 +133,8 @@ def count_listed(listed: Listed, plan: CountsPlan, measure: Measure) -> Counted:
     from dpunion.ngrams.holdings import ngram_parts
 
     parts = ngram_parts(listed.levels) if len(listed.levels) > 1 else None
-    sure = np.array(listed.sure, np.bool_)
-    floors = counting.Floors(*(np.where(sure, least, 0) for least in listed.floors))
-    return counting.count_people(plan, floors, measure, parts)
+    least = np.where(np.array(listed.sure, np.bool_), listed.least, 0)
+    return counting.count_people(plan, least, measure, parts)
 
 
 def engine_for(request: Request, run: Run, folder: Folder | None) -> Engine:

@@ -12,7 +12,7 @@ from dpunion.algorithms import Algorithm, Sensitivity
 from dpunion.budget import Budget
 from dpunion.calibration.looking import LookCost, cost_of_look
 from dpunion.contributions import Int32s, Int64s
-from dpunion.counting import Floors, Measure, steps
+from dpunion.counting import Measure, steps
 from dpunion.counting.looking import LookStep
 from dpunion.counting.steps import ONE, RoughStep, Step
 from dpunion.counts import PARTS, Counted, CountsPlan
@@ -44,13 +44,13 @@ def add_uncapped(offsets: Int64s, items: Int32s, weights: Int64s, _room: int, _m
     np.add.at(sums, items[: offsets[-1]], weights[items[: offsets[-1]]])
 
 
-def weigh_by_true_counts(plan: CountsPlan, floors: Floors, measure: Measure, parts: Int32s | None = None) -> Counted:
+def weigh_by_true_counts(plan: CountsPlan, least: Int64s, measure: Measure, parts: Int32s | None = None) -> Counted:
     """Take the weights of the last two steps from the sums themselves: hardly any noise is asked for in the first."""
 
     def truly(step: Step, stddev: float) -> Int64s:
         return measure(step, 1e-6 if isinstance(step, RoughStep) else stddev)
 
-    return COUNT_PEOPLE(plan, floors, truly, parts)
+    return COUNT_PEOPLE(plan, least, truly, parts)
 
 
 def forget_counts(algorithm: Algorithm, budget: Budget) -> Plan:
