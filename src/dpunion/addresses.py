@@ -12,7 +12,7 @@ import re
 import urllib.parse
 from dataclasses import dataclass
 
-from dpunion.errors import BadSource
+from dpunion.errors import BadSource, CannotWrite
 
 POSTGRESQL = ("postgresql", "postgres")
 DATABASE_FILES = ("sqlite", "duckdb")
@@ -42,10 +42,18 @@ FORMS = {
 # Without a slash after the colon it may be a file, such as posts-10:30.csv, unless a scheme or only letters precede it.
 SCHEME = re.compile(rf"\s*(?:([A-Za-z][A-Za-z0-9+.-]+):(?=/)|(?:{'|'.join(FORMS)}|[A-Za-z+]{{2,}}):)", re.IGNORECASE)
 
-USER_AND_PASSWORD = re.compile(r":.*@", re.DOTALL)
+USER_AND_PASSWORD = re.compile(r":.*@|@.*:|://", re.DOTALL)
 PARTITION = re.compile(r"(?P<key>[^=?&;#@:]+)=[^=]*", re.DOTALL)
-SECRET = re.compile(r"passw(?:or)?d|passphrase|passfile|pwd|\bsecret", re.IGNORECASE)
-"""What the name of a setting looks like whose value is a secret."""
+SECRET = re.compile(
+    r"secret|passw|passphrase|passfile|pwd|token|credential|(?:access|account|api)\W?_?key", re.IGNORECASE
+)
+"""What the name of a setting looks like whose value may be a secret."""
+SECRET_FOLDER = re.compile(
+    r"(?<![a-z])(?<!is_)(?<!has_)(?:secret|passw(?:or)?d|passphrase|passfile|pwd|credentials?)(?![a-z])"
+    r"|(?:access|account|api|auth|sas|session|motherduck)[\W_]?(?:key|token)(?![a-z])",
+    re.IGNORECASE,
+)
+"""The same for the key of a folder key=value, which is a column: `token=the`, `is_secret=1` are folders."""
 
 SUPPORTED = (
     "Supported are paths, the databases postgresql://…, sqlite:///path and duckdb:///path, the object stores s3://,"
@@ -102,7 +110,7 @@ def is_plain(path: str) -> bool:
 
 def _is_plain_part(part: str) -> bool:
     found = PARTITION.fullmatch(part)
-    return "=" not in part if found is None else SECRET.search(urllib.parse.unquote(found["key"])) is None
+    return "=" not in part if found is None else SECRET_FOLDER.search(urllib.parse.unquote(found["key"])) is None
 
 
 def public_address(text: str | os.PathLike[str]) -> str:
@@ -135,4 +143,17 @@ def check_address(text: str | os.PathLike[str], *, on_spark: bool = False) -> No
         raise BadSource(
             "The scheme of an address is not in lower case, or something is in front of it, or slashes are missing.",
             f"Write, for example, {address.scheme}://… . {SUPPORTED}",
+        )
+
+
+def check_output(text: str | os.PathLike[str]) -> None:
+    """Refuse an output that is an address and not a path of this machine, or that may hold a password.
+
+    Guarantees: those of check_address.
+    """
+    address = Address.of(os.fspath(text))
+    if address.scheme or not address.is_known:
+        raise CannotWrite(
+            "An output is an address, or looks like one with a password.",
+            "Name a file on this machine, and copy it from there. On Spark, --out-folder (Folder) takes addresses.",
         )

@@ -21,6 +21,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO
 
+from dpunion.addresses import check_output
 from dpunion.errors import CannotWrite
 from dpunion.foreign import ForeignErrors, system_reason
 
@@ -31,6 +32,7 @@ NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS}
 
 def check_place(target: Path, *, overwrite: bool) -> None:
     """Refuse early a place where no file can be written."""
+    check_output(target)
     problem = _unusable(target, overwrite=overwrite)
     if problem is not None:
         raise CannotWrite(*problem)

@@ -82,7 +82,7 @@ def find_shortage(error: BaseException, where: str = "") -> NotEnoughMemory | No
         shortage = NotEnoughMemory("The system allows no further thread.", MORE_THREADS)
     else:
         shortage = NotEnoughMemory(f"There is not enough memory{where and f' to read {where}'}.", MORE_MEMORY)
-    note = ledger_note(error)
+    note = next((note for note in map(ledger_note, _causes(error)) if note is not None), None)
     if note is not None:
         shortage.add_note(note)
     return shortage

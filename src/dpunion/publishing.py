@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from dpunion.about import About
+from dpunion.addresses import check_output
 from dpunion.chances import least_holders
 from dpunion.charging import Entry
 from dpunion.checks import as_choice
@@ -57,6 +58,8 @@ class Outputs:
         if isinstance(out, Folder):
             return cls((), out, overwrite, order)
         named = [out] if isinstance(out, (str, os.PathLike)) else out
+        for name in named:
+            check_output(name)
         return cls(tuple(map(Path, named)), None, overwrite, order)
 
     def check_apart(self, *, source: Any, item: Any = None, known: Any, charge: Charge | None) -> None:
@@ -72,7 +75,11 @@ class Outputs:
     def claimed(self) -> Iterator[None]:
         """Keep other runs of this user from the files' names, and refuse names that one of them has claimed."""
         directory = cache_directory() if self.files else None
-        with contextlib.nullcontext() if directory is None else claim_names(self.files, directory / "outputs.lock"):
+        if directory is None:
+            yield
+            return
+        # Next to the folders of compiled kernels, so that all versions of dpunion share it.
+        with claim_names(self.files, directory.parent / "outputs.lock"):
             yield
 
     def check(self) -> None:

@@ -210,3 +210,38 @@ def test_a_source_in_the_record_is_the_public_address(ledger: Path) -> None:
     answered = release("week=46")
     assert answered.exit_code == 0, answered.output
     assert 'source = ["week=46"]' in Path("o.csv.private.toml").read_text()
+
+
+@pytest.mark.parametrize("name", ["s3://AK:hunter2@b/x.csv", "a:hunter2@b/x.csv", "postgresql://u:hunter2@h/x.csv"])
+def test_an_output_with_a_secret_is_refused_and_not_repeated(name, tmp_path, monkeypatch):
+    """Before the ledger is asked for anything, and on pages too."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "d.csv").write_text("u,i\na,x\n")
+    commands = [
+        ["release", "d.csv", "-u", "u", "-i", "i", "-e", "1", "-d", "1e-6", "--out", name],
+        ["report", name],
+        ["report", "d.csv", "--out", name],
+        ["plan", "-e", "1", "-d", "1e-6", "--html", name],
+    ]
+    for command in commands:
+        done = CliRunner().invoke(app, command)
+        assert done.exit_code in {2, 3, 4}
+        assert "hunter2" not in done.output
+
+
+@pytest.mark.parametrize(
+    ("name", "is_shown"),
+    [
+        ("secretary=anna/x.parquet", True),
+        ("token=the/x.parquet", True),
+        ("aws_secret_access_key=hunter2/x.parquet", False),
+        ("client_secret=hunter2/x", False),
+        ("AccountKey=hunter2/x", False),
+        ("access_token=hunter2/x", False),
+        ("scott/hunter2@host:1521/svc.csv", False),
+        ("x_y://hunter2/a", False),
+    ],
+)
+def test_folders_are_told_from_secrets(name, is_shown):
+    assert Address.of(name).is_known is is_shown
+    assert ("hunter2" in public_address(name)) is False

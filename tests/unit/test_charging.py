@@ -177,6 +177,20 @@ def test_a_query_is_not_run_before_the_charge(queried, options):
     assert fate(source, options, query=FAILS_ON_ROWS[kind]) is EntryState.UNSETTLED
 
 
+@pytest.mark.parametrize("queried", [pytest.param("postgres", marks=pytest.mark.full)], indirect=True)
+def test_a_view_is_not_planned_before_the_charge(queried, options):
+    """Planning a view calls its functions that are said to be immutable, and these can read rows."""
+    import psycopg
+
+    source, _ = queried
+    with psycopg.connect(source) as connection:
+        connection.execute(
+            "create or replace function f(n bigint) returns text immutable language sql as 'select v from t'"
+        )
+        connection.execute("create or replace view w as select u, (1 / (f(1) <> 'hiv')::int)::text as v from t")
+    assert fate(source, options, query="select u, v from w") is EntryState.UNSETTLED
+
+
 @pytest.mark.filterwarnings("ignore::dpunion.reading.QueryMixesPeople")
 @pytest.mark.parametrize("queried", ["duckdb", "parquet"], indirect=True)
 def test_a_pivot_by_values_is_found_before_the_charge(queried, options):

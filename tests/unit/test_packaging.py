@@ -169,6 +169,6 @@ def test_without_the_lab_its_commands_say_how_to_install_it(command):
     )
     done = subprocess.run([sys.executable, "-c", alone], capture_output=True, text=True, check=False, timeout=PATIENCE)
     assert done.returncode == 2
-    assert f"'dpunion {command}' is in the package dpunion-lab" in done.stderr
+    assert f"'dpunion {command}' is in the package dpunion-lab" in " ".join(done.stderr.split())
     assert "pip install dpunion-lab" in done.stderr
     assert "Traceback" not in done.stderr

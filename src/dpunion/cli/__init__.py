@@ -21,6 +21,7 @@ import sys
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from dpunion import __version__
+from dpunion.errors import ledger_note
 from dpunion.foreign import find_shortage
 
 if TYPE_CHECKING:
@@ -87,11 +88,14 @@ def main() -> NoReturn:
 
 def _tell_shortage(shortage: NotEnoughMemory) -> int:
     """Say that memory ran out where no command can: before it has begun, or while it answers."""
+    note = ledger_note(shortage)
+    charge = str(note or "If a ledger was named, `dpunion ledger show` says whether it was charged.")
     with contextlib.suppress(OSError):
-        os.write(2, f"Error: {shortage.what}\n  {shortage.remedy}\n".encode())
+        os.write(2, f"Error: {shortage.what}\n  {shortage.remedy}\n  {charge}\n".encode())
         if "--json" in sys.argv[1:]:
             values = {"version": __version__, "error": type(shortage).__name__, "code": shortage.exit_code}
-            values |= {"message": shortage.what, "remedy": shortage.remedy, "charge": "", "ledger": None}
+            values |= {"message": shortage.what, "remedy": shortage.remedy, "charge": charge}
+            values["ledger"] = None if note is None else note.facts
             os.write(1, json.dumps(values).encode() + b"\n")
     return shortage.exit_code
 

@@ -1,4 +1,4 @@
-"""All commands, put together: those of dpunion, and those that other packages add."""
+"""All commands, put together: those of dpunion, and those of dpunion-lab where it is installed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dpunion.cli.warming import WARM_UP_HELP, warm_up_command
 from dpunion.errors import BadParameter
 
 ENTRY_POINTS = "dpunion.commands"
-"""Packages add commands by entry points of this group: each is the app of one command."""
+"""dpunion-lab adds its commands by entry points of this group: each is the app of one command."""
 SISTERS = {
     "audit": "Search policies and releases for flaws.",
     "lab": "Study algorithms: the papers' tables again, comparisons, generated data. Never a release; NOT PRIVATE.",
@@ -33,7 +33,7 @@ def add_missing(app: typer.Typer, name: str) -> None:
     def missing(rest: list[str] | None = typer.Argument(None, hidden=True)) -> None:  # noqa: B008 - typer's interface
         del rest
         raise BadParameter(
-            f"'dpunion {name}' is in the package dpunion-lab, which is not installed.",
+            f"'dpunion {name}' is in the package dpunion-lab, which is not installed, or not in this version.",
             "Install it: pip install dpunion-lab; from a clone of the repository: pip install ./lab.",
         )
 
@@ -49,13 +49,14 @@ app.command("report", help=REPORT_HELP)(report_command)
 app.add_typer(ledger_app, name="ledger", cls=Commands)
 as_ours(ledger_app)
 added = {one.name: one for one in entry_points(group=ENTRY_POINTS)}
-for name in sorted(SISTERS.keys() | added.keys()):
-    if name in added:
+for name in SISTERS:
+    try:
         commands = added[name].load()
+    except (KeyError, ImportError):
+        add_missing(app, name)
+    else:
         app.add_typer(commands, name=name, cls=Commands)
         as_ours(commands)
-    else:
-        add_missing(app, name)
 app.command("demo")(demo_command)
 app.command("sample", help=SAMPLE_HELP)(sample_command)
 app.command("warm-up", help=WARM_UP_HELP)(warm_up_command)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import re
 import typing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from dpunion.addresses import SECRET
 from dpunion.cli.groups import Group, option_group
 from dpunion.errors import BadParameter
 
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from dpunion.counts import Counts
     from dpunion.requests import Charge, Run
 
-CREDENTIALS = re.compile(r"secret|password|token|credential|access\W?key|account\.key", re.IGNORECASE)
-"""Names of settings whose values are secret: Spark's own list, and what its connectors use."""
 
 MODEL = "The privacy"
 DATA = "The data"
@@ -372,7 +370,7 @@ class EngineOptions(Group):
         if self.engine == "local":
             given = {"threads": self.threads, "memory_limit": self.memory_limit}
             return {name: value for name, value in given.items() if value is not None}
-        kept = [one for one in self.spark_settings or [] if not CREDENTIALS.search(one.partition("=")[0])]
+        kept = [one for one in self.spark_settings or [] if not SECRET.search(one.partition("=")[0])]
         return {"engine": self.engine, "master": self.master, "shards": self.shards, "conf": kept or None}
 
 

@@ -23,7 +23,7 @@ NEVER_RECORDED = ("charge_again",)
 
 ADDRESSES = ("source", "ledger", "out_folder")
 """The options that are addresses."""
-SECRET_SETTING = re.compile(rf"(?:{SECRET.pattern})\w*\s*=|://\S*@", re.IGNORECASE)
+SECRET_SETTING = re.compile(rf"(?:{SECRET.pattern})\w*\s*=|:/\S*@", re.IGNORECASE)
 
 
 def record_place(targets: Sequence[Path], out_folder: str | None = None) -> Path | None:

@@ -31,6 +31,7 @@ def report_command(
     force: Force = False,
 ) -> None:
     """Turn a release into a page."""
+    from dpunion.addresses import public_address
     from dpunion.errors import SourceNotFound
     from dpunion.reading.overlaps import refuse_overwriting
     from dpunion.releases import Release
@@ -40,6 +41,8 @@ def report_command(
     check_page(target, overwrite=force)
     refuse_overwriting(target, {"release": release})
     if not release.is_file():
-        raise SourceNotFound(f"There is no file {release}.", "Write a release as .json first, with --out release.json.")
+        raise SourceNotFound(
+            f"There is no file {public_address(release)}.", "Write a release as .json first, with --out release.json."
+        )
     write_page(target, release_page(Release.from_json(release.read_text("utf-8", "replace"))), overwrite=force)
     typer.echo(f"Written to {target}.", err=True)

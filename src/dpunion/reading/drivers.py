@@ -34,7 +34,7 @@ SQLITE_KIND = (
 )
 
 NAME = r"(?:[A-Za-z_][A-Za-z0-9_]*|\"[^\"]+\")"
-PLAIN_TABLE = re.compile(rf"select\s+(?:\*|{NAME}(?:\s*,\s*{NAME})*)\s+from\s+{NAME}(?:\.{NAME})*\s*", re.IGNORECASE)
+PLAIN_TABLE = re.compile(rf"select\s+(?:\*|{NAME}(?:\s*,\s*{NAME})*)\s+from\s+({NAME}(?:\.{NAME})*)\s*", re.IGNORECASE)
 
 DUCKDB_CONFIGURATION = {
     "autoinstall_known_extensions": "false",
@@ -173,10 +173,11 @@ class PostgreSQLSession:
     def types(self, query: str, width: int, positions: tuple[int, ...]) -> list[Any]:
         """Return the Arrow types of some columns by preparing the query.
 
-        Of a plain table the server's own types are checked too. To do so for any other query, the server would have to
-        plan it, which may call functions that read rows: that is left to `batches`.
+        Of a plain table the server's own types are checked too. To do so for any other query, or a view, the server
+        would have to plan it, which may call functions that read rows: that is left to `batches`.
         """
-        if PLAIN_TABLE.fullmatch(query):
+        table = PLAIN_TABLE.fullmatch(query)
+        if table is not None and self._is_table(table[1]):
             self._check_types(query, width, positions)
         types = list(self._schema(chosen(query, width, positions)).types)
         for position, type_ in zip(positions, types, strict=True):
@@ -184,6 +185,14 @@ class PostgreSQLSession:
             if hasattr(type_, "type_name"):
                 self._refuse_type(self.names(query)[position], type_.type_name)
         return types
+
+    def _is_table(self, name: str) -> bool:
+        """Say whether a name is that of a table, and not of a view or of something else."""
+        quoted = name.replace("'", "''")
+        asked = f"select count(*) from pg_class where oid = to_regclass('{quoted}') and relkind in ('r', 'p')"  # noqa: S608 - a name of the user's query
+        with self._connection.cursor() as cursor:
+            ask(lambda: cursor.execute(asked), self._where)
+            return bool(ask(cursor.fetchone, self._where)[0])
 
     def _check_types(self, query: str, width: int, positions: tuple[int, ...]) -> None:
         """Refuse types without one text for each value."""

@@ -61,6 +61,9 @@ class DeltaRows:
             plain = urllib.parse.unquote(path)
             if SCHEME.match(path) or plain.startswith("/") or ".." in plain.split("/"):
                 raise outside(where)
+            # A link in a folder of this machine may lead elsewhere.
+            if not is_below(f"{self.table.table_uri.rstrip('/')}/{plain}", self.table.table_uri):
+                raise outside(where)
             with folder.open_input_file(plain) as file:
                 found = parquet_types(file)
             fields = [self._field_in(path, name, found) for name in names]
@@ -160,7 +163,7 @@ class IcebergRows:
         later = {one.field_id for one in fields for schema in metadata.schemas if one.field_id not in schema.field_ids}
         for task in self.scan.plan_files():
             place = task.file.file_path
-            if not is_below(place, metadata.location):
+            if not all(is_below(one.file_path, metadata.location) for one in (task.file, *task.delete_files)):
                 raise outside(where)
             with self.scan.io.new_input(place).open() as file:
                 physical = fragment_of(file, task.file.file_format.name).physical_schema

@@ -291,6 +291,15 @@ def test_a_delta_log_names_no_file_outside_of_its_folder(tmp_path: Path, path: s
         check_source(tmp_path / "t", user="u", value="v", kind=ValueKind.ITEM)
 
 
+def test_a_link_in_a_delta_table_leads_nowhere_else(tmp_path: Path) -> None:
+    write_delta(tmp_path / "t")
+    pq.write_table(pa.table({"u": ["s"], "v": [CANARY]}), tmp_path / "secret.parquet")
+    (tmp_path / "t" / "linked.parquet").symlink_to(tmp_path / "secret.parquet")
+    add_path(tmp_path / "t", "linked.parquet", (tmp_path / "secret.parquet").stat().st_size)
+    with pytest.raises(BadSource, match="names a file outside of the table's folder"):
+        check_source(tmp_path / "t", user="u", value="v", kind=ValueKind.ITEM)
+
+
 def test_a_delta_table_of_the_future_is_refused(tmp_path: Path) -> None:
     write_delta(tmp_path / "t")
     features = {"readerFeatures": ["notYetInvented"], "writerFeatures": ["notYetInvented"]}

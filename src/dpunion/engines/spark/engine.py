@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dpunion.addresses import public_address
+from dpunion.addresses import Address, public_address
 from dpunion.algorithms import Bounding, Funnel
 from dpunion.checks import check_whole
 from dpunion.contributions import Contributions
@@ -305,6 +305,11 @@ def check_path(folder: Folder) -> str:
     """Return where a folder is; refuse what is no path, which Spark would find out after the charge."""
     if not isinstance(folder.path, (str, os.PathLike)) or not os.fspath(folder.path):
         raise BadParameter("A Folder needs a place.", "Name one folder for Spark to write: Folder(...).")
+    if not Address.of(os.fspath(folder.path)).is_known:
+        raise BadParameter(
+            "The address of the folder has a user, a password, a key or settings in it, or is not well-formed.",
+            "Give keys and passwords by Spark's own settings, and write, for example, s3a://bucket/folder.",
+        )
     return os.fspath(folder.path)
 
 
