@@ -2,6 +2,7 @@
 
 import ast
 import importlib
+import importlib.util
 import re
 import subprocess
 import sys
@@ -360,6 +361,60 @@ def test_what_is_listed_as_too_long_is_too_long():
 
 def test_there_is_no_drawer_for_everything():
     assert not {path.stem for path in SOURCES} & {"utils", "util", "helpers", "misc", "common"}
+
+
+# --- the budget: [tool.house] of pyproject.toml -------------------------------------------------------------
+
+BUDGET = tomllib.loads((TESTS.parent / "pyproject.toml").read_text())["tool"]["house"]
+RAISE = "take as much out, or raise the number and say in CHANGELOG.md, under House, what it buys."
+
+
+@pytest.fixture(scope="module")
+def survey():
+    """tools/survey_house.py as a module: it counts."""
+    found = importlib.util.spec_from_file_location("survey_house", TESTS.parent / "tools" / "survey_house.py")
+    module = importlib.util.module_from_spec(found)
+    sys.modules["survey_house"] = module
+    found.loader.exec_module(module)
+    return module
+
+
+def complaints(kind, counted, allowed):
+    """Return a sentence for each sum above its number, and for each room or package without a number."""
+    unknown = [f"{name} has no number of {kind} in [tool.house]." for name in counted if name not in allowed]
+    grown = {name: number - allowed[name] for name, number in counted.items() if number > allowed.get(name, number)}
+    return unknown + [f"{name} grew by {more} {kind} to {counted[name]:,}: {RAISE}" for name, more in grown.items()]
+
+
+def test_the_house_does_not_grow(survey):
+    modules = survey.find_modules()
+    assert len(modules) == len(SOURCES)
+    counted = {"lines": survey.count_lines(modules), "modules": survey.count_modules(modules)}
+    assert [text for kind in counted for text in complaints(kind, counted[kind], BUDGET[kind])] == []
+    assert {kind: set(BUDGET[kind]) for kind in counted} == {kind: set(counted[kind]) for kind in counted}
+
+
+def test_growth_is_reported_and_shrinking_is_not(survey):
+    modules = [survey.describe_module("src/dpunion/reading/new.py", "\n" * 120)]
+    assert complaints("lines", survey.count_lines(modules), {"reading": 100}) == [
+        f"reading grew by 20 lines to 120: {RAISE}"
+    ]
+    assert complaints("modules", survey.count_modules(modules), {}) == [
+        "dpunion has no number of modules in [tool.house]."
+    ]
+    assert complaints("lines", survey.count_lines(modules), {"reading": 121}) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "room"),
+    [
+        ("src/dpunion/errors.py", "ground"),
+        ("src/dpunion/engines/local/rounds.py", "engines"),
+        ("lab/src/dpunion_lab/audit/noise.py", "dpunion_lab"),
+    ],
+)
+def test_every_module_is_in_a_room(survey, path, room):
+    assert survey.describe_module(path, "").room == room
 
 
 # --- randomness, logs and files -----------------------------------------------------------------------------

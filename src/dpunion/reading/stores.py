@@ -99,7 +99,7 @@ class ObjectStore:
             found = self._ask(lambda: self.files.get_file_info(chosen))
             files = {one.path for one in found if one.is_file}
             folders = {one.path for one in found if not one.is_file}
-            if files & folders or not all(map(is_own_path, files)):
+            if files & folders or not all(map(is_normal_key, files)):
                 refuse_key(self.shown(folder))
             sizes = {PurePosixPath(one.path): int(one.size) if one.is_file else None for one in found}
             self.below_seen[folder] = dict(sorted(sizes.items(), key=lambda pair: pair[0].parts))
@@ -123,7 +123,7 @@ class ObjectStore:
             return call()
 
 
-def is_own_path(key: str) -> bool:
+def is_normal_key(key: str) -> bool:
     """Say whether a key is a path in its one spelling, without empty parts, '.' and '..'."""
     return posixpath.normpath(key) == key
 
@@ -167,7 +167,7 @@ def open_store(address: str) -> ObjectStore:
     scheme, beginning = found.scheme, f"{found.scheme}:{found.place}"
     container, _, host = (found.place or "").removeprefix("//").rpartition("@")
     path = found.path.removeprefix("/")
-    if path.rstrip("/") and not is_own_path(path.removesuffix("/")):
+    if path.rstrip("/") and not is_normal_key(path.removesuffix("/")):
         refuse_key(beginning)
     with ForeignErrors(lambda failure: explain_store(failure, scheme, beginning)):
         files = arrow_files(scheme, host)
