@@ -31,7 +31,7 @@ from dpunion.engines.local.rounds import run_rounds
 from dpunion.engines.local.texts import LocalTexts
 from dpunion.mechanisms import mechanism_for
 from dpunion.ngrams.lengths import select_ngrams
-from dpunion.ngrams.plans import LengthResult, NgramPlan, Ngrams, plan_ngrams, published_dpne
+from dpunion.ngrams.plans import LengthResult, NgramPlan, Ngrams, plan_ngrams
 from dpunion.plans import plan_release
 from dpunion.randomness import RunKey
 from dpunion.sets.encoding import Normalization
@@ -44,7 +44,8 @@ E10 = math.exp(-10)
 def compared(longest: int) -> Iterator[tuple[str, Ngrams]]:
     """Yield the settings compared: from the published algorithm to the default, one change at a time."""
     weighted, policy = WeightedGaussian(), PolicyGaussian()
-    yield "DPNE as published", published_dpne(longest)
+    published = WeightedGaussian(calibration="published")
+    yield "DPNE as published", Ngrams(longest=longest, first=published, later=(published,))
     yield "+ exact composition", Ngrams(longest=longest, first=weighted, later=(weighted,))
     yield "+ policy at length 1", Ngrams(longest=longest, first=policy, later=(weighted,))
     yield "+ policy everywhere", Ngrams(longest=longest, first=policy, later=(policy,))

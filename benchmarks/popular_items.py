@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from missing import missing_chance
 
 from dpunion.algorithms import Funnel, PolicyGaussian
 from dpunion.budget import Budget
-from dpunion.calibration.missing import missing_chance
 from dpunion.contributions import Contributions, ItemTable, offsets_of
 from dpunion.engines.local.rounds import run_rounds
 from dpunion.mechanisms import mechanism_for

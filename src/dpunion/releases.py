@@ -8,7 +8,7 @@ import hashlib
 import itertools
 import json
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, overload
@@ -375,22 +375,3 @@ def _are_texts(values: Any) -> bool:
     if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
         return False
     return formats.is_utf8("".join(values))
-
-
-def closed_under_parts(texts: Iterable[str]) -> tuple[str, ...]:
-    """Keep the n-grams (tokens joined by spaces) whose every shorter part is among the texts too.
-
-    For a set union of all lengths, where that is not so by construction. It only looks at what was released, so it
-    costs no privacy.
-    """
-    everything = set(texts)
-
-    def is_closed(tokens: list[str]) -> bool:
-        count = len(tokens)
-        return all(
-            " ".join(tokens[start : start + size]) in everything
-            for size in range(1, count)
-            for start in range(count - size + 1)
-        )
-
-    return tuple(sorted(text for text in everything if is_closed(text.split(" "))))

@@ -17,7 +17,6 @@ import pyarrow.parquet as pq
 import dpunion
 from dpunion.algorithms import ALGORITHMS, algorithm_named
 from dpunion.calibration import hints
-from dpunion.ngrams.plans import published_dpne
 from dpunion.randomness import RunKey
 from dpunion.requests import Words
 from dpunion.samples import debian_depends
@@ -42,9 +41,10 @@ VARIANTS = {
     "funnel, random order": ("funnel", {"user_order": "random", "keep_margin": 0.5}),
     "dp-sips, 5 rounds": ("dp-sips", {"rounds": 5, "share_ratio": 0.5, "max_items_per_user": 10}),
 }
+PUBLISHED = dpunion.WeightedGaussian(calibration="published")
 NGRAMS = {
     "default": dpunion.Ngrams(),
-    "published": published_dpne(),
+    "published": dpunion.Ngrams(first=PUBLISHED, later=(PUBLISHED,)),
     "policy": dpunion.Ngrams(longest=2, first=dpunion.PolicyGaussian(), later=(dpunion.PolicyGaussian(passes=2),)),
     "mixed": dpunion.Ngrams(longest=4, later=(dpunion.Funnel(), dpunion.WeightedGaussian(), dpunion.PolicyGaussian())),
 }

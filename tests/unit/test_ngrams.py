@@ -25,10 +25,10 @@ from dpunion.errors import BadParameter, BadSource, CannotWrite, DamagedSource, 
 from dpunion.kernels.certificates import unit_norm_delta
 from dpunion.kernels.normal import gaussian_delta
 from dpunion.ngrams import lengths
-from dpunion.ngrams.plans import LengthPlan, Ngrams, plan_ngrams, published_dpne
+from dpunion.ngrams.plans import LengthPlan, Ngrams, plan_ngrams
 from dpunion.plans import plan_release
 from dpunion.randomness import RunKey
-from dpunion.releases import Release, closed_under_parts
+from dpunion.releases import Release
 from dpunion.requests import Run, Words
 from dpunion.sets import streams
 from dpunion.sets.encoding import Normalization
@@ -361,7 +361,8 @@ def test_rounding_only_adds_noise():
 
 
 def test_the_published_constants_split_delta_in_halves():
-    plan = plan_ngrams(published_dpne(3), Budget(3.0, E10))
+    published = WeightedGaussian(calibration="published")
+    plan = plan_ngrams(Ngrams(first=published, later=(published,)), Budget(3.0, E10))
     base = gaussian.gaussian_stddev(3.0, E10 / 2.0, 1.0)
     assert plan.lengths[2].stddev == pytest.approx(base * math.sqrt(3.0), rel=1e-4)
     assert plan.first.threshold == pytest.approx(11.746, abs=1e-2)
@@ -487,13 +488,6 @@ def test_texts_are_used_up_only_where_nobody_wants_them_again():
     assert used.positions.codes is stream.tokens
     with pytest.raises(InternalError, match="used up"):
         used.holdings((level,))
-
-
-def test_only_ngrams_with_all_their_parts_can_be_asked_for():
-    texts = ["a", "b", "a b", "b c", "a b c", "c", "a c", "x y", "a c b"]
-    assert closed_under_parts(texts) == ("a", "a b", "a b c", "a c", "b", "b c", "c")
-    release = released()
-    assert set(closed_under_parts(text for text, _ in release.rows())) == {text for text, _ in release.rows()}
 
 
 def test_a_funnel_for_later_lengths_keeps_its_parameters():

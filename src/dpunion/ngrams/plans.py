@@ -8,7 +8,6 @@ from typing import Any
 
 from dpunion.algorithms import (
     MAX_ITEMS,
-    Calibration,
     Funnel,
     PolicyGaussian,
     WeightedGaussian,
@@ -100,12 +99,6 @@ class Ngrams:
             spurious_rate=values["spurious_rate"],
             share_ratio=values["share_ratio"],
         )
-
-
-def published_dpne(longest: int = 3, max_items_per_user: int = 100) -> Ngrams:
-    """Return DPNE with the constants of Kim et al. 2021 (arXiv 2108.02831), corrected as docs/ngrams.md says."""
-    weighted = WeightedGaussian(max_items_per_user=max_items_per_user, calibration=Calibration.PUBLISHED)
-    return Ngrams(longest=longest, first=weighted, later=(weighted,))
 
 
 def _described(algorithm: Gaussians) -> dict[str, Any]:

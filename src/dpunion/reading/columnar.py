@@ -18,7 +18,7 @@ from dpunion.errors import DamagedSource
 from dpunion.reading.columns import FileTypes, OnFraction, Piece, Wanted, find_column, join_pieces
 from dpunion.reading.guard import WRITE_AGAIN, attempt, attempt_each
 from dpunion.reading.locate import Partitions, Place, open_file
-from dpunion.reading.spelling import Column, Role, canonical_text, is_list
+from dpunion.reading.spelling import Column, Role, is_list
 
 BATCH_BYTES, PIECE_BYTES, BUFFER_BYTES = 2 << 20, 32 << 20, 1 << 18
 SMALLEST_BATCH, LARGEST_BATCH = 1 << 10, 1 << 20
@@ -94,7 +94,7 @@ class ParquetPart:
 
     def _check_folder(self, name: str, value: str | None, array: Any) -> None:
         """Refuse rows in which a column of the file does not say what the file's folder says."""
-        texts = canonical_text(array, Role.KEY, name, self.where)
+        texts = Column(name, Role.KEY).text(array, self.where)
         same = texts.is_null() if value is None else pc.equal(texts, value).fill_null(False)
         if not pc.all(same, min_count=0).as_py():
             raise DamagedSource(

@@ -63,11 +63,6 @@ KINDS_FOR_ROLE = {
 }
 
 
-def canonical_text(array: Any, role: Role, column: str = "", where: str = "the data") -> Any:
-    """Return a pa.Array's values as utf8, large_utf8 or an int32 dictionary of these; nulls stay null."""
-    return Column(column, role).text(array, where)
-
-
 class Column:
     """One column of a source over all its batches: validates, keeps its kind, and writes canonical text.
 

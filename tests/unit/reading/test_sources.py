@@ -27,7 +27,7 @@ from dpunion.reading import (
     cleaning,
     open_rows,
 )
-from dpunion.reading.spelling import Role, canonical_text, is_missing_possible
+from dpunion.reading.spelling import Column, Role, is_missing_possible
 
 IDS = ["001", "1", "1.0", " 1", "1e0", "1 ", "Ünï", "NULL", "NaN", "null", "a,b", 'q"q', "x\ty"]
 TEXT_SUFFIXES = [".csv", ".tsv", ".jsonl", ".ndjson"]
@@ -237,7 +237,7 @@ REFUSED_TYPES = [
 @pytest.mark.parametrize(("array", "text"), ITEM_TYPES, ids=lambda x: str(getattr(x, "type", x)))
 def test_canonical_text_of_items(array: pa.Array, text: str) -> None:
     assert read(pa.table({"u": ["a"], "v": array})) == [("a", text)]
-    assert canonical_text(array, Role.ITEM).to_pylist() == [text]
+    assert Column("v", Role.ITEM).text(array, "the data").to_pylist() == [text]
 
 
 @pytest.mark.parametrize("array", REFUSED_TYPES, ids=lambda a: str(a.type))
