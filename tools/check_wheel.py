@@ -25,6 +25,7 @@ NEEDED = (
     "dpunion/py.typed",
     "dpunion/data/debian_depends.parquet",
     "dpunion/data/README.md",
+    "dpunion/data/unicode14.json",
     "dpunion/report/templates/page.html",
     "dpunion/report/templates/page.css",
     "dpunion/report/templates/page.js",

@@ -39,8 +39,7 @@ from dpunion.algorithms import (
 from dpunion.coins import Coins, GaussianCoins, coins_for
 from dpunion.contributions import Bools, Float64s, Int64s, Uint64s
 from dpunion.errors import InternalError, SensitivityMismatch
-from dpunion.kernels.descent import descend_ball, descend_l1, descend_l2
-from dpunion.kernels.shares import add_shares
+from dpunion.kernels.descent import add_shares, descend_ball, descend_l1, descend_l2
 from dpunion.plans import Plan, Round, rounds_of_funnel
 from dpunion.randomness import RunKey
 from dpunion.sets.narrowing import Part, Sets, draw_items

@@ -18,8 +18,7 @@ from typing import assert_never
 import numpy as np
 from numpy.typing import NDArray
 
-from dpunion.kernels.unicode_words import NONSTARTER, UNASSIGNED
-from dpunion.kernels.words import LONG_RUN, tables
+from dpunion.kernels.words import LONG_RUN, NONSTARTER, UNASSIGNED, tables
 
 PAIRS_OF_MARKS = (0x0F73, 0x0F75, 0x0F81)
 """What counts as a letter, but consists of two marks."""

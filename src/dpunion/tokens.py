@@ -30,8 +30,18 @@ import pyarrow as pa
 from dpunion.contributions import Int64s, Uint8s, offsets_of
 from dpunion.errors import BadParameter, DamagedSource, UnsupportedType
 from dpunion.foreign import ForeignErrors
-from dpunion.kernels.unicode_words import DOTTED_I, DOTTED_I_LOWER, NONSTARTER, UNASSIGNED, UNSTABLE
-from dpunion.kernels.words import LONG, cased_tables, split_words, survey, tables
+from dpunion.kernels.words import (
+    DOTTED_I,
+    DOTTED_I_LOWER,
+    LONG,
+    NONSTARTER,
+    UNASSIGNED,
+    UNSTABLE,
+    cased_tables,
+    split_words,
+    survey,
+    tables,
+)
 from dpunion.normal_forms import Normalization, from_codes, nfc, to_codes
 
 MENDED_AT_ONCE = 1 << 22  # bytes: bounds what is held as Python text, changes no result

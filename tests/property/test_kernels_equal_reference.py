@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from strategies import csr
 
 from dpunion.contributions import Contributions, ItemTable, offsets_of
-from dpunion.kernels import bounding, descent, grouping, hashing, interning, lines, shares
+from dpunion.kernels import bounding, descent, grouping, hashing, interning, words
 from dpunion.sets import narrowing
 from dpunion.sets.grouping import digest_order
 from dpunion.sets.strings import StringTable, as_texts, taken_strings
@@ -64,7 +64,7 @@ def test_add_shares(users):
     offsets, items = csr(users)
     share = np.arange(100, 111, dtype=np.int64)
     weights, twin = np.zeros(10, np.int64), [0] * 10
-    shares.add_shares(offsets, items, share, weights)
+    descent.add_shares(offsets, items, share, weights)
     twins.add_shares(users, share.tolist(), twin)
     assert weights.tolist() == twin
 
@@ -123,7 +123,7 @@ def test_spread(a, b, seed):
 
 @given(st.binary(max_size=300), st.sampled_from([10, 13, 0, 255]))
 def test_count_byte(data, byte):
-    assert lines.count_byte(np.frombuffer(data, np.uint8), byte) == data.count(bytes([byte]))
+    assert words.count_byte(np.frombuffer(data, np.uint8), byte) == data.count(bytes([byte]))
 
 
 def intern(strings, seed, slots, dtype=np.int64, before=b""):

@@ -11,8 +11,7 @@ import regex
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpunion.kernels.unicode_words import UNASSIGNED
-from dpunion.kernels.words import survey, tables
+from dpunion.kernels.words import UNASSIGNED, survey, tables
 from dpunion.normal_forms import Normalization
 from dpunion.tokens import word_buffers, words
 from twins.words import class_of, reference_words

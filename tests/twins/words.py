@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import functools
+import json
 import unicodedata
 
-from dpunion.kernels.unicode_words import (
+from dpunion.kernels.words import (
     CASED,
-    CLASS_RUNS,
     DOTTED_I,
     DOTTED_I_LOWER,
     FINAL_SIGMA,
     IGNORABLE,
-    LOWER_RUNS,
     SIGMA,
     SMALL_SIGMA,
+    TABLE,
     UNASSIGNED,
     WORD,
 )
@@ -75,12 +75,14 @@ def class_of(char: str) -> int:
 @functools.cache
 def class_bytes() -> bytes:
     """Unfold the runs of classes."""
-    pairs = zip(CLASS_RUNS[::2], CLASS_RUNS[1::2], strict=True)
+    runs = json.loads(TABLE.read_text())["class_runs"]
+    pairs = zip(runs[::2], runs[1::2], strict=True)
     return b"".join(bytes([bits]) * length for length, bits in pairs)
 
 
 @functools.cache
 def lower_codes() -> dict[int, int]:
     """Unfold the runs of lower-casing."""
-    runs = [LOWER_RUNS[at : at + 4] for at in range(0, len(LOWER_RUNS), 4)]
+    flat = json.loads(TABLE.read_text())["lower_runs"]
+    runs = [flat[at : at + 4] for at in range(0, len(flat), 4)]
     return {code: code + shift for first, last, step, shift in runs for code in range(first, last + 1, step)}

@@ -22,7 +22,7 @@ SOURCES = sorted(PACKAGE.rglob("*.py")) + sorted(LAB.rglob("*.py"))
 FEWEST_TESTS = 2_700
 
 # Kernels that never see private data: pure mathematics, tables and the compiler.
-PUBLIC_KERNELS = {"certificates", "compiler", "normal", "unicode_words", "novelty"}
+PUBLIC_KERNELS = {"certificates", "compiler", "normal", "novelty"}
 # What a function is handed when it works on private data or with the secret key.
 SENSITIVE = re.compile(
     r"\b(Contributions|ItemTable|Weights|RunKey|Secret|RowStore|TextStore|StringTable|TokenStream|Positions|Piece"
@@ -170,7 +170,7 @@ def test_what_touches_private_data_says_what_it_guarantees(entry):
 def test_guarantees_are_asked_of_the_right_functions():
     """The rule above finds the functions and classes that everybody would name, in every room of the main path."""
     found = {entry.id for entry in ENTRIES}
-    assert found >= {"kernels.shares.add_shares", "kernels.descent.descend_l2", "kernels.bounding.keep_random"}
+    assert found >= {"kernels.descent.add_shares", "kernels.descent.descend_l2", "kernels.bounding.keep_random"}
     assert found >= {"engines.local.rounds.run_rounds", "engines.spark.wire.shard_of", "engines.spark.tasks.Weigh"}
     assert found >= {
         "engines.spark.partitions.WeighRows",
@@ -528,7 +528,7 @@ def has_a_test(name, through):
         assert test in {node.name for node in public_functions(TESTS / file)}, through
 
 
-@pytest.mark.parametrize("module", sorted(PUBLIC_KERNELS - {"unicode_words"}))
+@pytest.mark.parametrize("module", sorted(PUBLIC_KERNELS))
 def test_every_public_kernel_module_is_used_by_a_test(module):
     assert any(name.startswith(f"dpunion.kernels.{module}.") for name in USED_BY_TESTS)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+import json
 import subprocess
 import sys
 import unicodedata
@@ -14,8 +15,7 @@ import pytest
 
 from dpunion import tokens
 from dpunion.errors import BadParameter, DamagedSource, UnsupportedType
-from dpunion.kernels import unicode_words
-from dpunion.kernels.words import WORD, strict_decode, tables
+from dpunion.kernels.words import DOTTED_I, SIGMA, TABLE, WORD, strict_decode, tables
 from dpunion.normal_forms import Normalization
 from dpunion.threads import Threads
 from dpunion.tokens import WordRoom, word_buffers, words
@@ -226,24 +226,24 @@ def test_strict_decode_agrees_with_python_on_every_code_point() -> None:
 
 
 def test_table_matches_the_running_python_where_both_know_the_character() -> None:
-    if unicodedata.unidata_version != unicode_words.UNICODE_VERSION:
+    if unicodedata.unidata_version != json.loads(TABLE.read_text())["unicode"]:
         pytest.skip("the running Python has a later Unicode than the table")
     known = tables()
     for code in range(0x110000):
         char = chr(code)
         assert bool(known.classes[code] & WORD) == (unicodedata.category(char)[0] in "LMN" or char == "_")
-        if code not in (unicode_words.DOTTED_I, unicode_words.SIGMA):
+        if code not in (DOTTED_I, SIGMA):
             assert chr(known.lower[code]) == char.lower()
 
 
 def test_table_is_what_its_script_writes(tmp_path: Path) -> None:
-    if unicodedata.unidata_version != unicode_words.UNICODE_VERSION:
+    if unicodedata.unidata_version != json.loads(TABLE.read_text())["unicode"]:
         pytest.skip("the script needs the Python whose Unicode is frozen")
     root = Path(__file__).parents[2]
     script = (root / "tools" / "make_unicode_words.py").read_text(encoding="utf-8")
     (tmp_path / "tools").mkdir()
     (tmp_path / "tools" / "make.py").write_text(script, encoding="utf-8")
-    written = tmp_path / "src" / "dpunion" / "kernels" / "unicode_words.py"
+    written = tmp_path / "src" / "dpunion" / "data" / TABLE.name
     written.parent.mkdir(parents=True)
     subprocess.run([sys.executable, str(tmp_path / "tools" / "make.py")], check=True)
-    assert written.read_bytes() == Path(unicode_words.__file__).read_bytes()
+    assert written.read_bytes() == TABLE.read_bytes()

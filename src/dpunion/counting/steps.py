@@ -22,7 +22,7 @@ from dpunion.counting.holdings import Holdings
 from dpunion.counts import MOST_COUNTED, TOTALS
 from dpunion.errors import InternalError, SensitivityMismatch
 from dpunion.kernels.counting import add_capped, add_marks
-from dpunion.kernels.shares import add_shares
+from dpunion.kernels.descent import add_shares
 from dpunion.randomness import Purpose, RunKey
 
 ONE = 2**24

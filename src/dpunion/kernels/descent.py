@@ -1,4 +1,4 @@
-"""Weights that users in turn raise toward a target: the policies with a contraction proof.
+"""Weights that users give their items: even shares, or raised in turn toward a target, with a contraction proof.
 
 offsets: int64[users+1], items: int32[pairs], weights: float64[items], changed in place and never above the cutoff.
 Users are visited in the order in which they stand. An item whose weight is at the cutoff, or whose gap is zero, changes
@@ -15,6 +15,20 @@ import numpy as np
 
 from dpunion.contributions import Float64s, Int32s, Int64s
 from dpunion.kernels.compiler import inlined, kernel
+
+
+@kernel
+def add_shares(offsets: Int64s, items: Int32s, share_of_size: Int64s, weights: Int64s) -> None:
+    """Add share_of_size[number of the user's items] to each of them. In-place on weights: int64[items].
+
+    The weights are exact integers, so the order of the users does not matter.
+
+    Guarantees: a user with k items adds exactly share_of_size[k] to k items and nothing elsewhere.
+    """
+    for user in range(len(offsets) - 1):
+        share = share_of_size[offsets[user + 1] - offsets[user]]
+        for i in range(offsets[user], offsets[user + 1]):
+            weights[items[i]] += share
 
 
 @inlined

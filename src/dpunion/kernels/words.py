@@ -1,31 +1,37 @@
 """Splitting UTF-8 text into words, lower-cased or as written, over bytes: one pass to look, one to write.
 
-What a character is comes from `unicode_words`, frozen at one version of Unicode, not from the running Python.
+What a character is comes from data/unicode14.json, frozen at one version of Unicode, not from the running Python.
+tools/make_unicode_words.py writes that file; `tables` unfolds it.
 """
 
 from __future__ import annotations
 
 import functools
+import json
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpunion.contributions import Int64s, Uint8s
-from dpunion.kernels import unicode_words as frozen
 from dpunion.kernels.compiler import kernel
+
+TABLE = Path(__file__).parents[1] / "data" / "unicode14.json"
 
 # Kernels see these as compile-time constants. They widen bytes by int(np.int64(byte)), because in numba an
 # unsigned and a signed integer together make a float.
-WORD = frozen.WORD
-UNSTABLE = frozen.UNSTABLE
-NONSTARTER = frozen.NONSTARTER
-UNASSIGNED = frozen.UNASSIGNED
-CASED = frozen.CASED
-IGNORABLE = frozen.IGNORABLE
-SIGMA = frozen.SIGMA
-SMALL_SIGMA = frozen.SMALL_SIGMA
-FINAL_SIGMA = frozen.FINAL_SIGMA
+WORD = 1  # general category L*, M* or N*, or the low line
+UNSTABLE = 2  # NFC may change it or join it to the one before (NFC_Quick_Check is not Yes), or it is U+0130
+NONSTARTER = 4  # canonical combining class is not 0: two in a row may have to change places
+UNASSIGNED = 8  # general category Cn in this version: a separator, also where a later version knows better
+CASED = 16  # before or after a capital sigma, a letter (of those that are not IGNORABLE)
+IGNORABLE = 32  # looked through when deciding whether a capital sigma ends its word
+DOTTED_I = 0x130
+DOTTED_I_LOWER = "i\u0307"
+SIGMA = 0x3A3
+SMALL_SIGMA = 0x3C3
+FINAL_SIGMA = 0x3C2
 LONG = 64  # in the flags of a text only: it may have a long run of marks
 LONG_RUN = 32  # marks in a row; no language comes near (UAX 15 counts on at most 30)
 APOSTROPHE = 0x27
@@ -42,17 +48,24 @@ class Tables(NamedTuple):
     """The frozen character tables, one entry for each code point."""
 
     ascii: Uint8s  # [256] by byte: the lower-cased word character, or GAP, QUOTE, or BEYOND for a byte >= 0x80
-    classes: Uint8s  # [0x110000] class bits of `unicode_words`
+    classes: Uint8s  # [0x110000] class bits, WORD to IGNORABLE
     lower: NDArray[np.uint32]  # [0x110000] lower case; İ and Σ stand for themselves
 
 
 @functools.cache
 def tables() -> Tables:
-    """Unfold the frozen tables (once in a process, about a millisecond)."""
-    runs = np.array(frozen.CLASS_RUNS, np.int64).reshape(-1, 2)
+    """Unfold the frozen tables (once in a process, a few milliseconds).
+
+    In the file, `class_runs` alternates a run length and the class of that many code points, from U+0000 to U+10FFFF.
+    `lower_runs` holds first, last, step, shift, first, ...: each code point of range(first, last + 1, step)
+    lower-cases to itself plus shift. Two are missing on purpose: U+0130 (İ), the one that becomes two characters,
+    and U+03A3 (Σ), which needs context.
+    """
+    frozen = json.loads(TABLE.read_bytes())
+    runs = np.array(frozen["class_runs"], np.int64).reshape(-1, 2)
     classes = np.repeat(runs[:, 1].astype(np.uint8), runs[:, 0])
     lower = np.arange(classes.size, dtype=np.uint32)
-    for first, last, step, shift in np.array(frozen.LOWER_RUNS, np.int64).reshape(-1, 4).tolist():
+    for first, last, step, shift in np.array(frozen["lower_runs"], np.int64).reshape(-1, 4).tolist():
         lower[first : last + 1 : step] += np.uint32(shift % 2**32)  # subtle: wraps, so it also subtracts
     by_byte = np.full(256, BEYOND, np.uint8)
     by_byte[:128] = np.where(classes[:128] & WORD, lower[:128], GAP)
@@ -310,3 +323,16 @@ def split_words(
         total = split_text(source, starts[t], ends[t], by_byte, classes, lower, out, offsets, total)
         counts[t] = total - before
     return counts, total, offsets, out
+
+
+@kernel
+def count_byte(data: Uint8s, byte: int) -> int:
+    """Return how often a byte stands in data: uint8[n].
+
+    Guarantees: nothing but the number leaves.
+    """
+    wanted = np.uint8(byte)
+    found = 0
+    for one in data:
+        found += one == wanted
+    return found

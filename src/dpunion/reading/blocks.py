@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from dpunion.errors import DamagedSource
 from dpunion.foreign import ForeignErrors
-from dpunion.kernels.lines import count_byte
+from dpunion.kernels.words import count_byte
 from dpunion.reading.columns import OnFraction, Piece
 from dpunion.reading.guard import WRITE_AGAIN, attempt
 from dpunion.reading.locate import Compression, InputFile
