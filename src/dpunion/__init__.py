@@ -49,41 +49,23 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    "About": "about",
-    "AlreadyReleased": "errors",
-    "BadParameter": "errors",
-    "BadSource": "errors",
-    "Budget": "budget",
-    "BudgetExhausted": "errors",
-    "CannotWrite": "errors",
-    "Charge": "requests",
-    "Counts": "counts",
-    "CountGaussian": "algorithms",
-    "CountLaplace": "algorithms",
-    "Dated": "requests",
-    "DpSips": "algorithms",
-    "DpunionError": "errors",
-    "Funnel": "algorithms",
-    "Folder": "requests",
-    "Known": "requests",
-    "MenuPlan": "menus",
-    "Ngrams": "ngrams.plans",
-    "NotPrivate": "errors",
-    "OptimalSingleItem": "algorithms",
-    "Plan": "plans",
-    "PolicyGaussian": "algorithms",
-    "PolicyLaplace": "algorithms",
-    "Release": "releases",
-    "Run": "requests",
-    "SparkSource": "requests",
-    "Stdin": "requests",
-    "WeightedGaussian": "algorithms",
-    "WeightedLaplace": "algorithms",
-    "Words": "requests",
-    "plan": "pipeline",
-    "release": "pipeline",
-    "release_ngrams": "pipeline",
-    "tokenize": "tokenizing",
+    name: home
+    for home, names in {
+        "about": "About",
+        "algorithms": "CountGaussian CountLaplace DpSips Funnel OptimalSingleItem PolicyGaussian PolicyLaplace "
+        "WeightedGaussian WeightedLaplace",
+        "budget": "Budget",
+        "counts": "Counts",
+        "errors": "AlreadyReleased BadParameter BadSource BudgetExhausted CannotWrite DpunionError NotPrivate",
+        "menus": "MenuPlan",
+        "ngrams.plans": "Ngrams",
+        "pipeline": "plan release release_ngrams",
+        "plans": "Plan",
+        "releases": "Release",
+        "requests": "Charge Dated Folder Known Run SparkSource Stdin Words",
+        "tokenizing": "tokenize",
+    }.items()
+    for name in names.split()
 }
 
 __all__ = [

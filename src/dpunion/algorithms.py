@@ -21,7 +21,6 @@ from typing import Any, ClassVar
 
 from dpunion.checks import as_choice, check_real, check_whole, refuse_algorithm
 from dpunion.errors import BadParameter
-from dpunion.shapes import FunnelShape, PolicyShape
 
 LARGEST_MAX_ITEMS = 10_000
 LARGEST_PASSES = 16
@@ -99,17 +98,18 @@ class _Algorithm:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Laplace(_Algorithm):
-    """Laplace noise: the published constants leave next to nothing to gain, so there is only one calibration."""
+class _Calibrated(_Algorithm):
+    """Calibration "exact" spends the whole delta once, "published" splits it as the papers do.
 
-    noise: ClassVar[str] = "laplace"
+    The published constants of Laplace noise leave next to nothing to gain, so it has only these.
+    """
 
-    calibration: Calibration = Calibration.PUBLISHED
+    calibration: Calibration = Calibration.EXACT
 
     def __post_init__(self) -> None:
         _Algorithm.__post_init__(self)
         object.__setattr__(self, "calibration", as_choice("calibration", self.calibration, Calibration))
-        if self.calibration is Calibration.EXACT:
+        if self.noise == "laplace" and self.calibration is Calibration.EXACT:
             raise BadParameter(
                 f"{self.name} has no separate exact calibration: its published constants are already exact.",
                 "Leave 'calibration' out, or choose a Gaussian algorithm.",
@@ -117,23 +117,13 @@ class _Laplace(_Algorithm):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Gaussian(_Algorithm):
-    """Gaussian noise; calibration "exact" spends the whole delta once, "published" splits it as the papers do."""
-
-    noise: ClassVar[str] = "gaussian"
-
-    calibration: Calibration = Calibration.EXACT
-
-    def __post_init__(self) -> None:
-        _Algorithm.__post_init__(self)
-        object.__setattr__(self, "calibration", as_choice("calibration", self.calibration, Calibration))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CountLaplace(_Laplace):
+class CountLaplace(_Calibrated):
     """Each user adds 1 to each kept item; Laplace noise."""
 
     name: ClassVar[str] = "count-laplace"
+    noise: ClassVar[str] = "laplace"
+
+    calibration: Calibration = Calibration.PUBLISHED
 
     @property
     def sensitivity(self) -> Sensitivity:
@@ -141,10 +131,11 @@ class CountLaplace(_Laplace):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CountGaussian(_Gaussian):
+class CountGaussian(_Calibrated):
     """Each user adds 1 to each kept item; Gaussian noise."""
 
     name: ClassVar[str] = "count-gaussian"
+    noise: ClassVar[str] = "gaussian"
 
     @property
     def sensitivity(self) -> Sensitivity:
@@ -152,10 +143,13 @@ class CountGaussian(_Gaussian):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WeightedLaplace(_Laplace):
+class WeightedLaplace(_Calibrated):
     """Each user spreads 1 evenly over the kept items; Laplace noise."""
 
     name: ClassVar[str] = "weighted-laplace"
+    noise: ClassVar[str] = "laplace"
+
+    calibration: Calibration = Calibration.PUBLISHED
 
     @property
     def sensitivity(self) -> Sensitivity:
@@ -163,10 +157,11 @@ class WeightedLaplace(_Laplace):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WeightedGaussian(_Gaussian):
+class WeightedGaussian(_Calibrated):
     """Each user adds 1/sqrt(number of kept items) to each; Gaussian noise."""
 
     name: ClassVar[str] = "weighted-gaussian"
+    noise: ClassVar[str] = "gaussian"
 
     @property
     def sensitivity(self) -> Sensitivity:
@@ -174,7 +169,49 @@ class WeightedGaussian(_Gaussian):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PolicyLaplace(PolicyShape, _Laplace):
+class _Policy(_Calibrated):
+    """Users in turn raise their items toward a cutoff, by a distance of 1 in the norm; docs/guarantees.md, section 4.
+
+    safe_margin: the margin of the cutoff in the last pass, for which the reserve is kept.
+    """
+
+    norm: ClassVar[Norm]
+    safe_margin: ClassVar[float]
+
+    cutoff_margin: float = 3.0
+    passes: int = 1
+    user_order: UserOrder = UserOrder.RANDOM
+    reserve: float = 0.0
+
+    def __post_init__(self) -> None:
+        _Calibrated.__post_init__(self)
+        check_real(self.name, "cutoff_margin", self.cutoff_margin, 0.0, 20.0)
+        check_whole(self.name, "passes", self.passes, 1, LARGEST_PASSES)
+        check_real(self.name, "reserve", self.reserve, 0.0, LARGEST_RESERVE, "A tenth is enough.")
+        object.__setattr__(self, "cutoff_margin", float(self.cutoff_margin))
+        object.__setattr__(self, "reserve", float(self.reserve))
+        object.__setattr__(self, "user_order", as_choice("user_order", self.user_order, UserOrder))
+
+    @property
+    def bounding(self) -> Bounding:
+        return Bounding(self.max_items_per_user, self.user_order)
+
+    @property
+    def sensitivity(self) -> Sensitivity:
+        return Sensitivity(self.norm, 1.0)
+
+    def visits(self, scale: float, threshold: float) -> tuple[tuple[float, float], ...]:
+        """(Γ, B) of each pass: what items are filled up to, and the part of everybody's budget; the parts sum to 1.
+
+        The reserve is for a last pass, toward a cutoff which noise does not bring below the threshold again.
+        """
+        first = (threshold + self.cutoff_margin * scale, (1.0 - self.reserve) / self.passes)
+        last = (threshold + max(self.cutoff_margin, self.safe_margin) * scale, self.reserve)
+        return (first,) * self.passes + ((last,) if self.reserve else ())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyLaplace(_Policy):
     """Users in turn raise their lowest-gap items evenly toward a cutoff (l1-descent); Laplace noise.
 
     cutoff_margin: the cutoff lies this many noise scales above the threshold; more makes well-supported items
@@ -184,56 +221,28 @@ class PolicyLaplace(PolicyShape, _Laplace):
     """
 
     name: ClassVar[str] = "policy-laplace"
+    noise: ClassVar[str] = "laplace"
+    norm: ClassVar[Norm] = Norm.L1
     safe_margin: ClassVar[float] = 15.0
 
-    cutoff_margin: float = 3.0
-    passes: int = 1
-    user_order: UserOrder = UserOrder.RANDOM
-    reserve: float = 0.0
-
-    def __post_init__(self) -> None:
-        _Laplace.__post_init__(self)
-        _check_policy(self)
-
-    @property
-    def bounding(self) -> Bounding:
-        return Bounding(self.max_items_per_user, self.user_order)
-
-    @property
-    def sensitivity(self) -> Sensitivity:
-        return Sensitivity(Norm.L1, 1.0)
+    calibration: Calibration = Calibration.PUBLISHED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PolicyGaussian(PolicyShape, _Gaussian):
+class PolicyGaussian(_Policy):
     """Users in turn move their items straight toward a cutoff by l2 distance 1 (l2-descent); Gaussian noise.
 
     Parameters as in PolicyLaplace.
     """
 
     name: ClassVar[str] = "policy-gaussian"
+    noise: ClassVar[str] = "gaussian"
+    norm: ClassVar[Norm] = Norm.L2
     safe_margin: ClassVar[float] = 6.0
-
-    cutoff_margin: float = 3.0
-    passes: int = 1
-    user_order: UserOrder = UserOrder.RANDOM
-    reserve: float = 0.0
-
-    def __post_init__(self) -> None:
-        _Gaussian.__post_init__(self)
-        _check_policy(self)
-
-    @property
-    def bounding(self) -> Bounding:
-        return Bounding(self.max_items_per_user, self.user_order)
-
-    @property
-    def sensitivity(self) -> Sensitivity:
-        return Sensitivity(Norm.L2, 1.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Funnel(FunnelShape, _Algorithm):
+class Funnel(_Algorithm):
     """Several noisy rounds, each dropping what is hopeless and aiming the rest where it is needed.
 
     The proof is in docs/guarantees-funnel.md.
@@ -286,6 +295,56 @@ class Funnel(FunnelShape, _Algorithm):
     def sensitivity(self) -> Sensitivity:
         return Sensitivity(Norm.L2, 1.0)
 
+    @property
+    def squared_shares(self) -> tuple[float, ...]:
+        """c_r² for r = 1..rounds: each round's part of the budget; they sum to 1."""
+        if self.rounds == 1:
+            return (1.0,)
+        return (self.first_share, *[(1.0 - self.first_share) / (self.rounds - 1)] * (self.rounds - 1))
+
+    @property
+    def shares(self) -> tuple[float, ...]:
+        """c_r: the l2 budget of each round."""
+        return tuple(math.sqrt(share) for share in self.squared_shares)
+
+    @property
+    def spent(self) -> tuple[float, ...]:
+        """f_r = c_1² + … + c_r²; exactly 1 in the last round."""
+        squares = self.squared_shares
+        return (*[math.fsum(squares[: r + 1]) for r in range(self.rounds - 1)], 1.0)
+
+    @property
+    def remaining(self) -> tuple[float, ...]:
+        """rem_r = c_r² + … + c_R²."""
+        squares = self.squared_shares
+        return tuple(math.fsum(squares[r:]) for r in range(self.rounds))
+
+    @property
+    def aims(self) -> tuple[float, ...]:
+        """min(λ c_r/rem_r, 1/c_r): what each round is to give an item, for each unit that the item needs.
+
+        No more than 1/c_r, with which the round alone would lift the score to the cutoff; so the last has always 1/c_r.
+        """
+        parts = zip(self.shares, self.remaining, strict=True)
+        return tuple(min(self.haste * share / rest, 1.0 / share) for share, rest in parts)
+
+    def keep_lines(self, stddev: float, threshold: float) -> tuple[float, ...]:
+        """κ f_r ρ − z σ √f_r for r = 1..rounds-1: an item stays alive while its score is above them.
+
+        At most ρ − 1.01 c_r σ, so that the round's noise tells staying from passing.
+        """
+        return tuple(
+            min(
+                self.keep_fraction * done * threshold - self.keep_margin * stddev * math.sqrt(done),
+                threshold - 1.01 * share * stddev,
+            )
+            for share, done in zip(self.shares[:-1], self.spent[:-1], strict=True)
+        )
+
+    def cutoffs(self, stddev: float, threshold: float) -> tuple[float, ...]:
+        """ρ + ασ√rem_r: the score that an item needs in each round, by the noise that is still to come."""
+        return tuple(threshold + self.cutoff_margin * stddev * math.sqrt(rest) for rest in self.remaining)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DpSips(_Algorithm):
@@ -337,15 +396,6 @@ class OptimalSingleItem(_Algorithm):
     @property
     def sensitivity(self) -> Sensitivity:
         return Sensitivity(Norm.L1, 1.0)
-
-
-def _check_policy(policy: PolicyLaplace | PolicyGaussian) -> None:
-    check_real(policy.name, "cutoff_margin", policy.cutoff_margin, 0.0, 20.0)
-    check_whole(policy.name, "passes", policy.passes, 1, LARGEST_PASSES)
-    check_real(policy.name, "reserve", policy.reserve, 0.0, LARGEST_RESERVE, "A tenth is enough.")
-    object.__setattr__(policy, "cutoff_margin", float(policy.cutoff_margin))
-    object.__setattr__(policy, "reserve", float(policy.reserve))
-    object.__setattr__(policy, "user_order", as_choice("user_order", policy.user_order, UserOrder))
 
 
 Algorithm = (
