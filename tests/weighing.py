@@ -1,9 +1,8 @@
 """One round of a planned algorithm on contributions, for tests that look at weights."""
 
-from dpunion.mechanisms import mechanism_for
+from dpunion.mechanisms import State, mechanism_for
 from dpunion.randomness import RunKey
 from dpunion.sets.narrowing import Sets
-from dpunion.weights import State
 
 KEY = RunKey.for_tests(1)
 

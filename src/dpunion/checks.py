@@ -1,6 +1,8 @@
 """Checks of parameters: a number in a range, a whole number in a range, one of some choices or suffixes; guesses.
 
-Each returns the value in its plain type, or raises the one sentence that says what was wrong and what to do.
+The words that `release` and the command line take are types: editors complete them, and a type checker finds a
+misspelt one. Each check returns the value in its plain type, or raises the one sentence that says what was wrong and
+what to do.
 """
 
 from __future__ import annotations
@@ -8,13 +10,52 @@ from __future__ import annotations
 import enum
 from collections.abc import Collection
 from pathlib import Path
-from typing import NoReturn, TypeVar
+from typing import Literal, NoReturn, TypedDict, TypeVar
 
 from dpunion.errors import BadParameter, BadSource, NotPrivate
 
 LARGEST_SHOWN = 10**30
 
 E = TypeVar("E", bound=enum.Enum)
+
+
+AlgorithmName = Literal[
+    "funnel",
+    "policy-gaussian",
+    "policy-laplace",
+    "weighted-gaussian",
+    "weighted-laplace",
+    "count-gaussian",
+    "count-laplace",
+    "dp-sips",
+    "optimal-single-item",
+]
+CalibrationName = Literal["exact", "published"]
+UserOrderName = Literal["random", "smallest-first"]
+TokenizerName = Literal["words", "whitespace", "treebank", "icu"]
+NormalizationName = Literal["exact", "nfc", "nfc-lower"]
+NullUsersName = Literal["refuse", "drop"]
+OrderName = Literal["item", "people"]
+
+
+class Settings(TypedDict, total=False):
+    """Parameters of algorithms, as `release` and `plan` take them beside an algorithm's name.
+
+    Each algorithm has some of them and refuses the others; its class says what they mean.
+    """
+
+    max_items_per_user: int | Literal["auto"]
+    calibration: CalibrationName
+    cutoff_margin: float
+    passes: int
+    reserve: float
+    user_order: UserOrderName
+    rounds: int
+    first_share: float
+    keep_fraction: float
+    keep_margin: float
+    haste: float
+    share_ratio: float
 
 
 def check_whole(owner: str, name: str, value: object, low: int, high: int, remedy: str = "") -> int:

@@ -1,4 +1,4 @@
-"""Everything that dpunion raises on purpose.
+"""Everything that dpunion raises on purpose, and how errors of other libraries become ours.
 
     DpunionError                 the user can put it right: the message says how
     ├── BadParameter             a parameter of the call (also a ValueError)           exit code 2
@@ -22,12 +22,18 @@
 
 Guarantees:
 - no message holds a value from the data: only names, positions, types and public parameters;
-- every message of a DpunionError ends with what to do about it.
+- every message of a DpunionError ends with what to do about it;
+- what other libraries and the system say, which may quote rows, paths and addresses, is left out (`ForeignErrors`).
 """
 
 from __future__ import annotations
 
-from typing import Any, Self
+import contextlib
+import errno
+import os
+from collections.abc import Callable, Iterable, Iterator
+from types import TracebackType
+from typing import Any, Self, TypeVar
 
 
 class LedgerNote(str):
@@ -160,3 +166,137 @@ class InternalError(AssertionError):
 
 class SensitivityMismatch(InternalError):
     """The weights promise another sensitivity than the noise was calibrated to."""
+
+
+NO_THREAD = "can't start new thread"
+# What the loader of shared libraries says, in an ImportError or an OSError without a number.
+NOT_LOADED = ("Cannot allocate memory", "failed to map segment", "cannot map zero-fill pages")
+MORE_MEMORY = (
+    "Free some memory or use a machine with more; a smaller --memory-limit, fewer --threads, and smaller row groups or "
+    "batches in the source also help."
+)
+MORE_THREADS = "Raise the limit on processes (ulimit -u, or the container's), or use fewer 'threads' (--threads)."
+
+Explain = Callable[[Any], Exception | None]
+"""Returns the error of ours for a foreign one, of which it may look at everything; None to let it pass."""
+
+
+class ForeignErrors(contextlib.ContextDecorator):
+    """What is raised inside `with ForeignErrors(explain, *kinds)` is raised as `explain` says.
+
+    kinds: which errors are meant; any Exception when left out. Errors of dpunion pass as they are, unless `ours_too`.
+    where: what is being read, for the error about too little memory.
+
+    Guarantees:
+    - too little memory is called that, and `explain` is not asked;
+    - of the foreign error only what `explain` took over is left: the new one has neither cause nor context, and none of
+      its own frames holds the other;
+    - interrupts and other errors pass untouched.
+    """
+
+    __slots__ = ("_explain", "_kinds", "_ours_too", "_where")
+
+    def __init__(self, explain: Explain, *kinds: type[Exception], ours_too: bool = False, where: str = "") -> None:
+        self._explain = explain
+        self._kinds = kinds or (Exception,)
+        self._ours_too = ours_too
+        self._where = where
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if not isinstance(error, self._kinds) or (isinstance(error, DpunionError) and not self._ours_too):
+            return
+        problem = find_shortage(error, self._where) or self._explain(error)
+        if problem is None or problem is error:
+            return
+        del kind, error, trace  # a traceback of the new error shows this frame
+        try:
+            raise problem
+        finally:
+            # subtle: Python has just set it to the error that is being left by; raising on does not set it again.
+            problem.__context__ = None
+
+
+def name_shortages() -> ForeignErrors:
+    """Return a context, or decorator, that turns a lack of memory or threads into our error; other errors pass."""
+    return ForeignErrors(lambda _: None)
+
+
+def find_shortage(error: BaseException, where: str = "") -> NotEnoughMemory | None:
+    """Return our error if a foreign one, or what caused it, is a lack of memory or threads; else None.
+
+    Guarantees: only the note about the ledger is kept of the foreign error.
+    """
+    if not isinstance(error, Exception) or isinstance(error, DpunionError):
+        return None
+    if not any(map(_is_shortage, _causes(error))):
+        return None
+    if isinstance(error, RuntimeError) and str(error) == NO_THREAD:
+        shortage = NotEnoughMemory("The system allows no further thread.", MORE_THREADS)
+    else:
+        shortage = NotEnoughMemory(f"There is not enough memory{where and f' to read {where}'}.", MORE_MEMORY)
+    note = next((note for note in map(ledger_note, _causes(error)) if note is not None), None)
+    if note is not None:
+        shortage.add_note(note)
+    return shortage
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """Yield the error, what it was raised from or while handling, and so on."""
+    seen: set[int] = set()
+    cause: BaseException | None = error
+    while cause is not None and id(cause) not in seen:
+        seen.add(id(cause))
+        yield cause
+        cause = cause.__cause__ or cause.__context__
+
+
+def _is_shortage(error: BaseException) -> bool:
+    match error:
+        case MemoryError():
+            return True
+        case ImportError() | OSError():
+            number = getattr(error, "errno", None)
+            return number == errno.ENOMEM or (number is None and any(text in str(error) for text in NOT_LOADED))
+        case RuntimeError():
+            return str(error) == NO_THREAD
+    return False
+
+
+def system_reason(error: OSError) -> str:
+    """Say why the system refused, without the path that its own message quotes."""
+    return os.strerror(error.errno) if error.errno else type(error).__name__
+
+
+T = TypeVar("T")
+
+WRITE_AGAIN = "Write or copy the data again from its origin; nothing of it was used."
+
+
+def attempt(call: Callable[[], T], where: str) -> T:
+    """Return what `call` returns; whatever it raises becomes a DamagedSource, or NotEnoughMemory.
+
+    Guarantees:
+    - the error names `where` only: the original message, cause, context and traceback are dropped.
+    """
+    with ForeignErrors(lambda failure: explain_damage(where, failure), where=where):
+        return call()
+
+
+def attempt_each(batches: Callable[[], Iterable[T]], where: str) -> Iterator[T]:
+    """Yield what an iterable yields; whatever it raises becomes a DamagedSource, as in `attempt`."""
+    iterator = iter(attempt(batches, where))
+    end = object()
+    while (batch := attempt(lambda: next(iterator, end), where)) is not end:
+        yield batch  # type: ignore[misc]
+
+
+def explain_damage(where: str, failure: Exception) -> BadSource:
+    """Return the error for a reader's failure, of which only the class is looked at."""
+    if isinstance(failure, PermissionError):
+        return BadSource(f"No permission to read {where}.", "Ask for read permission, or read a copy.")
+    return DamagedSource(f"Could not read {where}: it is damaged, truncated or not what its name says.", WRITE_AGAIN)

@@ -22,8 +22,7 @@ from pathlib import Path
 from typing import IO
 
 from dpunion.addresses import check_output
-from dpunion.errors import CannotWrite
-from dpunion.foreign import ForeignErrors, system_reason
+from dpunion.errors import CannotWrite, ForeignErrors, system_reason
 
 OWNER_ONLY = 0o600
 # What file systems without hard links answer, FAT for example.

@@ -3,7 +3,8 @@
     bound -> (weigh -> decide -> narrow)* -> publish
 
 Engines bring everybody's bounded sets here and carry arrays between rounds; what one round does to them is the same on
-every engine. A mechanism holds public numbers only.
+every engine. A mechanism holds public numbers only. `Weights` and `State` are what rounds pass on; `ShareRule` is what
+each user gives every item where all get the same.
 
 SharesMechanism   each user gives every item the same           Count*, Weighted*, OptimalSingleItem
 DescentMechanism  users in turn raise items toward a cutoff      PolicyLaplace, PolicyGaussian
@@ -13,6 +14,7 @@ SipsMechanism     shares in rounds, drawn afresh                 DpSips
 
 from __future__ import annotations
 
+import enum
 import functools
 import math
 from collections.abc import Callable
@@ -20,6 +22,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from dpunion.algorithms import (
     Algorithm,
@@ -43,13 +46,83 @@ from dpunion.kernels.descent import add_shares, descend_ball, descend_l1, descen
 from dpunion.plans import Plan, Round, rounds_of_funnel
 from dpunion.randomness import RunKey
 from dpunion.sets.narrowing import Part, Sets, draw_items
-from dpunion.shares import ShareRule
-from dpunion.weights import State, Weights
+from dpunion.threads import Task
 
 # Shares are whole multiples of this, so their sums are exact and order-free.
 SHARE_UNIT = 2.0**-32
 # Draws of length k of n-grams begin at 16 k: no length has more than 8 rounds, and length 1 uses 0..7.
 DRAWS_APART = 16
+
+
+class ShareRule(enum.Enum):
+    """What a user with k items gives each of them: 1, 1/k or 1/sqrt(k)."""
+
+    COUNT = "count"
+    L1 = "l1"
+    L2 = "l2"
+
+    def of_sizes(self, limit: int) -> Int64s:
+        """Return the share for each set size 0..limit, in units of 2^-32, rounded down: int64[limit+1]."""
+        if self is ShareRule.COUNT:
+            return np.full(limit + 1, 2**32, np.int64)
+        if self is ShareRule.L1:
+            return np.array([0] + [2**32 // k for k in range(1, limit + 1)], np.int64)
+        return np.array([0] + [math.isqrt(2**64 // k) for k in range(1, limit + 1)], np.int64)
+
+    def sensitivity(self, norm: Norm, limit: int) -> Sensitivity:
+        """Return how far a user with at most `limit` items moves the weights, in this norm."""
+        root = math.sqrt(limit)
+        more = {(self.COUNT, Norm.L1): float(limit), (self.COUNT, Norm.L2): root, (self.L2, Norm.L1): root}
+        return Sensitivity(norm, more.get((self, norm), 1.0))
+
+
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class Weights:
+    """A weighted histogram and the sensitivity it was built to.
+
+    units: int64[items] or float64[items], in which `unit` is one; held: bool[items], whether anybody gave the item its
+    part in this round. noise: what is drawn for this round beside, where there was a thread for it.
+
+    Guarantees:
+    - adding or removing one user changes the weights by at most `sensitivity`;
+    - nothing about the values shows in the repr.
+    """
+
+    units: npt.NDArray[Any]
+    unit: float
+    held: Bools
+    sensitivity: Sensitivity
+    noise: Task[Float64s] | None = None
+
+    def __repr__(self) -> str:
+        return f"Weights(<sensitive>, {self.sensitivity})"
+
+    @property
+    def values(self) -> Float64s:
+        """Return the weights: float64[items]; integers are exact below 2^53 units."""
+        return self.units if self.unit == 1.0 else np.multiply(self.units, self.unit, dtype=np.float64)
+
+
+@dataclass(slots=True, repr=False, eq=False)
+class State:
+    """What is known about the items between rounds: never released (but for `released`, after the last round).
+
+    released: what has passed so far; it takes no part in later rounds.
+
+    scores: float64[items]; alive, released: bool[items].
+    """
+
+    scores: Float64s
+    alive: Bools
+    released: Bools
+
+    @classmethod
+    def start(cls, items: int) -> State:
+        """Return the state before the first round."""
+        return cls(np.zeros(items), np.ones(items, np.bool_), np.zeros(items, np.bool_))
+
+    def __repr__(self) -> str:
+        return "State(<sensitive>)"
 
 
 class Mechanism(Protocol):

@@ -32,8 +32,7 @@ from dpunion.calibration.gaussian import Calibrated
 from dpunion.calibration.hints import calibrate_with_hints
 from dpunion.checks import check_real, refuse_policy
 from dpunion.counts import CountsPlan
-from dpunion.errors import BadParameter
-from dpunion.foreign import ForeignErrors
+from dpunion.errors import BadParameter, ForeignErrors
 from dpunion.looks import LookPlan
 
 LARGEST = 1e12

@@ -14,14 +14,13 @@ from dpunion.about import About
 from dpunion.addresses import check_output
 from dpunion.chances import least_holders
 from dpunion.charging import Entry
-from dpunion.checks import as_choice
+from dpunion.checks import OrderName, as_choice
 from dpunion.counts import Counted
 from dpunion.engines import Chosen, Engine, Listed
 from dpunion.errors import BadParameter
 from dpunion.files import claim_names
 from dpunion.formats import check_target
 from dpunion.kernels.compiler import cache_directory
-from dpunion.names import OrderName
 from dpunion.ngrams.plans import NgramPlan
 from dpunion.plans import Plan
 from dpunion.randomness import RunKey

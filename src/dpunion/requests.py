@@ -1,20 +1,24 @@
-"""What is asked for: which rows are read and how, checked without data. Public, but for what `source` holds."""
+"""What is asked for: which rows are read and how, checked without data. Public, but for what `source` holds.
+
+`refuse_misplaced` is for keywords that `release` does not take itself, but a class does that it takes.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, NoReturn
 
 from dpunion.about import UNTOLD, About
-from dpunion.checks import as_choice, check_whole
+from dpunion.checks import NormalizationName, NullUsersName, Settings, TokenizerName, as_choice, check_whole
+from dpunion.counts import Counts
 from dpunion.errors import BadParameter
 from dpunion.formats import COLUMN
 from dpunion.menus import MenuPlan
-from dpunion.names import NormalizationName, NullUsersName, TokenizerName
-from dpunion.ngrams.plans import NgramPlan
+from dpunion.ngrams.plans import NgramPlan, Ngrams
 from dpunion.normal_forms import Normalization
 from dpunion.plans import Plan
 from dpunion.reading.cleaning import NullUserPolicy, ValueKind
@@ -353,3 +357,50 @@ def _lengths(lengths: str | tuple[int, int]) -> tuple[int, int]:
         f"The 'lengths' of n-grams (--ngrams) must be from 1 to {LONGEST_NGRAM}, like 1-3. Got {lengths!r} instead.",
         "Write the shortest and the longest length.",
     )
+
+
+HOMES: tuple[tuple[type[Any], str, tuple[str, ...]], ...] = (
+    (Words, "item={}", ('"body"',)),
+    (Dated, "item={}", ('"at"',)),
+    (Known, "known={}", ('"old.csv"',)),
+    (Charge, "charge={}", ('"budget.db"', '"posts"')),
+    (Counts, "counts={}", ()),
+    (Run, "run={}", ()),
+    (About, "run=Run(about={})", ()),
+    (Folder, "out={}", ('"hdfs:///out"',)),
+    (Ngrams, "algorithm={}", ()),
+    (Stdin, "release({}, ...)", ()),
+    (SparkSource, "release({}, ...)", ('"logs/*.parquet"',)),
+)
+"""The classes, how `release` takes each, and examples of their first fields."""
+OTHER_NAMES = {
+    "charge_again": "again",
+    "conf": "settings",
+    "count_share": "share",
+    "engine": "names",
+    "force": "overwrite",
+    "include_known": "include",
+    "input_format": "format",
+    "ngrams": "lengths",
+    "out_folder": "path",
+    "spark_settings": "settings",
+}
+"""What the command line calls some of the fields."""
+COMMAND_LINE_ONLY = frozenset({"as_json", "config", "json", "quiet"})
+
+
+def refuse_misplaced(names: Iterable[str], algorithm: object) -> None:
+    """Refuse keywords that are no setting of any algorithm, but have a place elsewhere; leave the others alone."""
+    own = {field.name for field in dataclasses.fields(algorithm)} if dataclasses.is_dataclass(algorithm) else set()
+    for name in names:
+        if name in Settings.__annotations__ or name in own:
+            continue
+        if name in COMMAND_LINE_ONLY:
+            raise BadParameter(f"{name!r} is an option of the command line only.", "Leave it out.")
+        wanted = OTHER_NAMES.get(name, name)
+        for kind, place, examples in HOMES:
+            fields = [field.name for field in dataclasses.fields(kind)]
+            if wanted in fields:
+                given = examples if wanted in fields[: len(examples)] else (*examples, f"{wanted}=...")
+                call = place.format(f"{kind.__name__}({', '.join(given)})")
+                raise BadParameter(f"{name!r} belongs to {kind.__name__}.", f"Write {call}.")

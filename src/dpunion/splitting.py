@@ -21,8 +21,7 @@ import pyarrow as pa
 
 from dpunion import arrow_functions as pc
 from dpunion.contributions import Bools, Int64s, Uint8s, offsets_of
-from dpunion.errors import BadParameter
-from dpunion.foreign import ForeignErrors
+from dpunion.errors import BadParameter, ForeignErrors
 from dpunion.normal_forms import Normalization
 from dpunion.tokens import NOT_TEXT, WordBuffers, WordRoom, damaged_text, word_buffers
 

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from dpunion.checks import NormalizationName, TokenizerName
 from dpunion.errors import BadParameter
 from dpunion.formats import is_utf8
-from dpunion.names import NormalizationName, TokenizerName
 from dpunion.normal_forms import Normalization
 from dpunion.requests import Words, normalization_for
 from dpunion.sets.encoding import normalized

@@ -28,8 +28,7 @@ import numpy as np
 import pyarrow as pa
 
 from dpunion.contributions import Int64s, Uint8s, offsets_of
-from dpunion.errors import BadParameter, DamagedSource, UnsupportedType
-from dpunion.foreign import ForeignErrors
+from dpunion.errors import BadParameter, DamagedSource, ForeignErrors, UnsupportedType
 from dpunion.kernels.words import (
     DOTTED_I,
     DOTTED_I_LOWER,

@@ -19,12 +19,11 @@ from hypothesis import strategies as st
 
 import dpunion
 import dpunion_lab
-from dpunion import files, plans, splitting, tokens
+from dpunion import errors, files, plans, splitting, tokens
 from dpunion.engines.spark import failures, sessions, tasks
-from dpunion.errors import BadSource, DpunionError, LedgerError
-from dpunion.foreign import ForeignErrors, system_reason
+from dpunion.errors import BadSource, DpunionError, ForeignErrors, LedgerError, system_reason
 from dpunion.ledger import Ledger, events, fingerprints, postgres, sqlite
-from dpunion.reading import blocks, drivers, folders, guard, jsonlines, logged, stores, tables
+from dpunion.reading import blocks, drivers, folders, jsonlines, logged, stores, tables
 from dpunion.report import charts
 from dpunion.sets import spill
 from dpunion_lab import journals, reproduction
@@ -316,7 +315,7 @@ DRIVERS = {
     "reading.blocks.check_text": driven(lambda: blocks.check_text(block(CANARY.encode() + b"\xff"))),
     "reading.drivers.ask": driven(lambda: drivers.ask(refuse, "database 'a'")),
     "reading.folders.look_at": driven(lambda: folders.look_at(refuse, Path("a"))),
-    "reading.guard.attempt": driven(lambda: guard.attempt(refuse, "file 'a'")),
+    "errors.attempt": driven(lambda: errors.attempt(refuse, "file 'a'")),
     "reading.jsonlines.load_line": driven(lambda: jsonlines.load_line(block(b""), 0, CANARY.encode())),
     "reading.logged.opened": driven(lambda: logged.opened(tables.DELTA, "a", refuse)),
     "reading.stores.ObjectStore._ask": driven(lambda: STORE._ask(refuse)),

@@ -13,7 +13,7 @@ import pytest
 from sklearn.feature_extraction.text import CountVectorizer
 
 import dpunion
-from dpunion import names
+from dpunion import checks
 from dpunion.algorithms import ALGORITHMS, Calibration, UserOrder
 from dpunion.errors import BadParameter
 from dpunion.reading.cleaning import NullUserPolicy
@@ -190,19 +190,19 @@ def test_a_setting_that_the_algorithm_has_not_is_refused(given, named):
 
 def test_every_parameter_of_an_algorithm_is_a_setting():
     parameters = {field.name for kind in ALGORITHMS.values() for field in dataclasses.fields(kind)}
-    assert set(names.Settings.__annotations__) == parameters
+    assert set(checks.Settings.__annotations__) == parameters
 
 
 @pytest.mark.parametrize(
     ("words", "choices"),
     [
-        (names.AlgorithmName, ALGORITHMS),
-        (names.CalibrationName, Calibration),
-        (names.UserOrderName, UserOrder),
-        (names.TokenizerName, Tokenizer),
-        (names.NormalizationName, Normalization),
-        (names.NullUsersName, NullUserPolicy),
-        (names.OrderName, Order),
+        (checks.AlgorithmName, ALGORITHMS),
+        (checks.CalibrationName, Calibration),
+        (checks.UserOrderName, UserOrder),
+        (checks.TokenizerName, Tokenizer),
+        (checks.NormalizationName, Normalization),
+        (checks.NullUsersName, NullUserPolicy),
+        (checks.OrderName, Order),
     ],
 )
 def test_the_types_have_the_words_that_are_taken(words, choices):

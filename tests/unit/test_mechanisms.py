@@ -23,14 +23,12 @@ from dpunion.calibration.rounding import MAX_USERS
 from dpunion.engines.local.rounds import run_rounds
 from dpunion.engines.spark.tasks import Decide, Secret, Weigh
 from dpunion.errors import InternalError, SensitivityMismatch
-from dpunion.mechanisms import mechanism_for
+from dpunion.mechanisms import ShareRule, State, mechanism_for
 from dpunion.plans import plan_release
 from dpunion.randomness import RunKey
 from dpunion.sets import narrowing
 from dpunion.sets.encoding import Normalization, encode
 from dpunion.sets.narrowing import Part, Sets, count_keepers, draw_items
-from dpunion.shares import ShareRule
-from dpunion.weights import State
 from spark_in_process import by_rounds, by_shares, cut_up, each, partitions, summed, to_shards
 from weighing import weigh
 

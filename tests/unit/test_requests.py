@@ -5,10 +5,10 @@ import inspect
 import pytest
 
 import dpunion
+from dpunion.checks import Settings
 from dpunion.engines import Chosen
 from dpunion.engines.local.engine import LocalEngine
 from dpunion.errors import BadParameter, InternalError
-from dpunion.names import Settings
 from dpunion.publishing import Outputs, publish
 from dpunion.releases import Release
 from dpunion.requests import Charge, Folder, Request, Run, SparkSource

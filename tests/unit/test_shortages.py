@@ -21,8 +21,16 @@ import dpunion
 from dpunion.cli import app
 from dpunion.engines.spark.failures import MARK, cleanly
 from dpunion.engines.spark.tasks import guarded
-from dpunion.errors import BadSource, LedgerNote, NotEnoughMemory, ledger_note
-from dpunion.foreign import NO_THREAD, ForeignErrors, find_shortage, name_shortages
+from dpunion.errors import (
+    NO_THREAD,
+    BadSource,
+    ForeignErrors,
+    LedgerNote,
+    NotEnoughMemory,
+    find_shortage,
+    ledger_note,
+    name_shortages,
+)
 from dpunion.threads import Threads, work_beside, work_in_order, work_in_threads
 from running import PATIENCE
 

@@ -24,11 +24,10 @@ from dpunion.engines.spark.engine import DEFAULT_SHARDS, MOST_SHARDS, check_shar
 from dpunion.engines.spark.failures import MARK, cleanly
 from dpunion.engines.spark.frames import columns_of
 from dpunion.engines.spark.rounds import LARGEST_CLOSURE, closures_in_memory
-from dpunion.mechanisms import mechanism_for
+from dpunion.mechanisms import Weights, mechanism_for
 from dpunion.randomness import Purpose, RunKey
 from dpunion.reading import QueryMixesPeople, ValueKind
 from dpunion.requests import Folder, Request, Run, SparkSource, is_spark_frame
-from dpunion.weights import Weights
 
 SECRET = "CanarySecret"
 PEOPLE = {f"u{u}": ["x", "y"] for u in range(50)}

@@ -8,10 +8,11 @@ import sys
 import pytest
 
 import dpunion
-from dpunion import kernels, stages
+from dpunion import kernels
+from dpunion.cli.warming import warm_up
+from dpunion.engines import stages
+from dpunion.engines.stages import Stages, tell_compiling
 from dpunion.kernels.compiler import CompilingTold, kernel
-from dpunion.stages import Stages, tell_compiling
-from dpunion.warming import warm_up
 
 ROWS = [(f"u{n}", word) for n in range(50) for word in "abc"]
 

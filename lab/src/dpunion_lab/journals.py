@@ -13,9 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from dpunion.errors import CannotWrite
+from dpunion.errors import CannotWrite, ForeignErrors, system_reason
 from dpunion.files import OWNER_ONLY
-from dpunion.foreign import ForeignErrors, system_reason
 from dpunion_lab.figures import NOT_PRIVATE
 
 FORMAT = "dpunion-lab-journal/1"

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dpunion.errors import CannotWrite
-from dpunion.foreign import ForeignErrors, system_reason
+from dpunion.errors import CannotWrite, ForeignErrors, system_reason
 from dpunion.report.tables import Table
 from dpunion.requests import Progress
 from dpunion_lab import paper_figures, paper_tables

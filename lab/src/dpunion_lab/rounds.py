@@ -13,13 +13,12 @@ import numpy as np
 from dpunion.algorithms import Funnel
 from dpunion.budget import Budget
 from dpunion.contributions import Float64s
-from dpunion.mechanisms import mechanism_for
+from dpunion.mechanisms import State, mechanism_for
 from dpunion.plans import Plan, plan_release
 from dpunion.report.tables import Table
 from dpunion.requests import Progress
 from dpunion.sets.grouping import bound_again
 from dpunion.sets.narrowing import Sets
-from dpunion.weights import State
 from dpunion_lab.data import LabData, load
 from dpunion_lab.figures import NOT_PRIVATE
 from dpunion_lab.trials import trial_key

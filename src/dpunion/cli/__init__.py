@@ -21,8 +21,7 @@ import sys
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from dpunion import __version__
-from dpunion.errors import ledger_note
-from dpunion.foreign import find_shortage
+from dpunion.errors import find_shortage, ledger_note
 
 if TYPE_CHECKING:
     from dpunion.errors import NotEnoughMemory

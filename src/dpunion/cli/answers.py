@@ -26,9 +26,9 @@ from dpunion.errors import (
     DpunionError,
     InternalError,
     LedgerError,
+    find_shortage,
     ledger_note,
 )
-from dpunion.foreign import find_shortage
 from dpunion.kernels import listening
 from dpunion.threads import INTERRUPTS
 

@@ -15,7 +15,7 @@ import typer
 from typer.core import TyperGroup
 from typer.models import OptionInfo
 
-from dpunion import names
+from dpunion import checks
 from dpunion.cli.terminal import is_terminal, width_of
 
 if TYPE_CHECKING:
@@ -26,13 +26,13 @@ WORDS = {int: "NUMBER", float: "NUMBER", Path: "FILE", str: "TEXT"}
 """What stands in the help for a value of a type."""
 SPECIAL = {"user": "COLUMN", "item": "COLUMN", "text": "COLUMN", "dataset": "NAME", "query": "SQL"}
 CHOICES = {
-    "algorithm": typing.get_args(names.AlgorithmName),
-    "calibration": typing.get_args(names.CalibrationName),
-    "user_order": typing.get_args(names.UserOrderName),
-    "tokenizer": typing.get_args(names.TokenizerName),
-    "normalize": typing.get_args(names.NormalizationName),
-    "null_users": typing.get_args(names.NullUsersName),
-    "sort": typing.get_args(names.OrderName),
+    "algorithm": typing.get_args(checks.AlgorithmName),
+    "calibration": typing.get_args(checks.CalibrationName),
+    "user_order": typing.get_args(checks.UserOrderName),
+    "tokenizer": typing.get_args(checks.TokenizerName),
+    "normalize": typing.get_args(checks.NormalizationName),
+    "null_users": typing.get_args(checks.NullUsersName),
+    "sort": typing.get_args(checks.OrderName),
     "first": ("funnel", "policy-gaussian", "weighted-gaussian"),
     "later": ("funnel", "policy-gaussian", "weighted-gaussian"),
     "composition": ("additive", "tight"),

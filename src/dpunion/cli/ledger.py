@@ -10,8 +10,7 @@ import typer
 
 from dpunion.cli.answers import answering, print_json
 from dpunion.cli.options import OUTPUT, AsJson, Force
-from dpunion.errors import BadSource, DamagedLedger, LedgerError
-from dpunion.foreign import ForeignErrors
+from dpunion.errors import BadSource, DamagedLedger, ForeignErrors, LedgerError
 
 ledger_app = typer.Typer(
     no_args_is_help=True,

@@ -34,7 +34,7 @@ with hidden_from_numba():
     import numba.extending
     from numba.core.runtime import rtsys
 
-from dpunion.foreign import system_reason
+from dpunion.errors import system_reason
 from dpunion.threads import uninterrupted
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -9,7 +9,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from dpunion.foreign import ForeignErrors
+from dpunion.errors import ForeignErrors
 from dpunion.ledger.amounts import COUNTED, DELTA_UNITS, EPSILON_UNITS, FIELDS, Amounts, Composition
 
 CHAIN = "dpunion-ledger/1"

@@ -13,8 +13,7 @@ import types
 from pathlib import Path
 from typing import Any
 
-from dpunion.errors import BadParameter, InternalError, LedgerError
-from dpunion.foreign import ForeignErrors, system_reason
+from dpunion.errors import BadParameter, ForeignErrors, InternalError, LedgerError, system_reason
 
 
 def fingerprint(**configuration: Any) -> str:

@@ -16,13 +16,13 @@ from dpunion.checks import as_choice
 from dpunion.errors import (
     BadParameter,
     DpunionError,
+    ForeignErrors,
     InternalError,
     LedgerError,
     LedgerNote,
     NotPrivate,
     ReplacedLedger,
 )
-from dpunion.foreign import ForeignErrors
 from dpunion.ledger.addresses import store_at
 from dpunion.ledger.amounts import DELTA_UNITS, EPSILON_UNITS, Amounts, Composition
 from dpunion.ledger.chain import ChainReader, append

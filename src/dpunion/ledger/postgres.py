@@ -13,8 +13,7 @@ import time
 from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, Any
 
-from dpunion.errors import BadParameter, DamagedLedger, LedgerError
-from dpunion.foreign import ForeignErrors
+from dpunion.errors import BadParameter, DamagedLedger, ForeignErrors, LedgerError
 from dpunion.ledger.store import LONGEST_WAIT, TABLE, VERSION, Session, Store, table_definition
 
 if TYPE_CHECKING:

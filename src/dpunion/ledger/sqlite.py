@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from dpunion.errors import DamagedLedger, LedgerError
+from dpunion.errors import DamagedLedger, ForeignErrors, LedgerError, system_reason
 from dpunion.files import sync_folder
-from dpunion.foreign import ForeignErrors, system_reason
 from dpunion.ledger.store import LONGEST_WAIT, TABLE, VERSION, Session, Store, table_definition
 
 APPLICATION = 0x6470756E  # "dpun": lets `file` and SQLite know whose file it is

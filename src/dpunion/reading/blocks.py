@@ -14,11 +14,9 @@ from typing import Any, TypeVar, assert_never
 import numpy as np
 import pyarrow as pa
 
-from dpunion.errors import DamagedSource
-from dpunion.foreign import ForeignErrors
+from dpunion.errors import WRITE_AGAIN, DamagedSource, ForeignErrors, attempt
 from dpunion.kernels.words import count_byte
 from dpunion.reading.columns import OnFraction, Piece
-from dpunion.reading.guard import WRITE_AGAIN, attempt
 from dpunion.reading.locate import Compression, InputFile
 
 B = TypeVar("B")

@@ -13,9 +13,8 @@ import numpy as np
 import pyarrow as pa
 
 from dpunion import arrow_functions as pc
-from dpunion.errors import BadSource, NullUsers
+from dpunion.errors import BadSource, NullUsers, attempt
 from dpunion.reading.columns import Piece
-from dpunion.reading.guard import attempt
 from dpunion.reading.key_columns import LONGEST_PART, KeyColumn, key_struct
 from dpunion.reading.moments import Granularity, MomentColumn
 from dpunion.reading.spelling import Column, Role, is_list, is_missing_possible, lengths

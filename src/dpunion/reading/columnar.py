@@ -14,9 +14,8 @@ import pyarrow.parquet as pq
 import pyarrow.types as pt
 
 from dpunion import arrow_functions as pc
-from dpunion.errors import DamagedSource
+from dpunion.errors import WRITE_AGAIN, DamagedSource, attempt, attempt_each
 from dpunion.reading.columns import FileTypes, OnFraction, Piece, Wanted, find_column, join_pieces
-from dpunion.reading.guard import WRITE_AGAIN, attempt, attempt_each
 from dpunion.reading.locate import Partitions, Place, open_file
 from dpunion.reading.spelling import Column, Role, is_list
 

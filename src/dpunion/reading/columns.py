@@ -11,8 +11,7 @@ from typing import Any, NoReturn, Protocol, runtime_checkable
 import pyarrow as pa
 
 from dpunion.checks import nearest
-from dpunion.errors import BadParameter, DamagedSource, UnknownColumn, UnsupportedType
-from dpunion.reading.guard import attempt
+from dpunion.errors import BadParameter, DamagedSource, UnknownColumn, UnsupportedType, attempt
 from dpunion.reading.spelling import Column, Role, is_text
 
 MOST_NAMES_SHOWN = 20

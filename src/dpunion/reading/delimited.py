@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.csv
 
 from dpunion.contributions import Uint8s
-from dpunion.errors import DamagedSource, DpunionError, UnknownColumn
+from dpunion.errors import DamagedSource, DpunionError, UnknownColumn, attempt
 from dpunion.reading.blocks import (
     BLOCK_BYTES,
     BYTE_ORDER_MARK,
@@ -31,7 +31,6 @@ from dpunion.reading.blocks import (
     read_fully,
 )
 from dpunion.reading.columns import OnFraction, Piece, Wanted, find_columns, join_pieces
-from dpunion.reading.guard import attempt
 from dpunion.reading.locate import Format, InputFile
 from dpunion.reading.spelling import Column, TextKind
 

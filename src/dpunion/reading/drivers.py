@@ -12,8 +12,7 @@ from typing import Any, NoReturn, Protocol, TypeVar
 import pyarrow as pa
 
 from dpunion import arrow_functions as pc
-from dpunion.errors import BadParameter, DpunionError, UnsupportedType
-from dpunion.foreign import ForeignErrors
+from dpunion.errors import BadParameter, DpunionError, ForeignErrors, UnsupportedType
 from dpunion.reading.database_errors import Failure, explain_failure
 
 T = TypeVar("T")

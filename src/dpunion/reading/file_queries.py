@@ -15,11 +15,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from dpunion.errors import BadParameter, BadSource
+from dpunion.errors import BadParameter, BadSource, attempt
 from dpunion.reading.columnar import told_by
 from dpunion.reading.columns import FileTypes
 from dpunion.reading.drivers import DuckDBSession, ask, connect_duckdb
-from dpunion.reading.guard import attempt
 from dpunion.reading.locate import DataFile, Format, locate, open_file
 
 TABLE = "source"

@@ -15,8 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path, PurePath
 from typing import TypeVar
 
-from dpunion.errors import BadSource
-from dpunion.foreign import ForeignErrors, system_reason
+from dpunion.errors import BadSource, ForeignErrors, system_reason
 
 T = TypeVar("T")
 

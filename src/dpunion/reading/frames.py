@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dpunion.errors import UnsupportedType
+from dpunion.errors import UnsupportedType, attempt_each
 from dpunion.reading.columns import FileTypes, OnFraction, Wanted, find_columns
-from dpunion.reading.guard import attempt_each
 from dpunion.reading.spelling import Column
 
 

@@ -16,8 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.json
 
-from dpunion.errors import BadParameter, DamagedSource, DpunionError, UnknownColumn, UnsupportedType
-from dpunion.foreign import ForeignErrors
+from dpunion.errors import BadParameter, DamagedSource, DpunionError, ForeignErrors, UnknownColumn, UnsupportedType
 from dpunion.reading.blocks import Block, parse_later, read_blocks
 from dpunion.reading.columns import OnFraction, Piece, Wanted, check_distinct, join_pieces, refuse_column
 from dpunion.reading.locate import InputFile

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from dpunion import arrow_functions as pc
+from dpunion.errors import attempt
 from dpunion.keys import ESCAPES, SEPARATOR
-from dpunion.reading.guard import attempt
 from dpunion.reading.moments import Granularity, MomentColumn, refuse_without_moments
 from dpunion.reading.spelling import Column, Role, is_missing_possible
 from dpunion.sets.strings import string_buffers

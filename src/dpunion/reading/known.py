@@ -27,7 +27,7 @@ from typing import Any
 import pyarrow as pa
 
 from dpunion.addresses import public_address
-from dpunion.errors import BadSource, DamagedSource, SourceNotFound, UnknownColumn
+from dpunion.errors import BadSource, DamagedSource, SourceNotFound, UnknownColumn, attempt
 from dpunion.formats import COLUMN, csv_text, is_utf8, text_of_csv, unescape_controls
 from dpunion.keys import join_key
 from dpunion.normal_forms import Normalization, nfc, normalize_text
@@ -36,7 +36,6 @@ from dpunion.reading.blocks import read_blocks
 from dpunion.reading.cleaning import ValueKind
 from dpunion.reading.columns import SourcePart, Wanted
 from dpunion.reading.folders import status
-from dpunion.reading.guard import attempt
 from dpunion.reading.jsonlines import distinct, find_line_end
 from dpunion.reading.locate import COMPRESSIONS, FORMATS, Compression, DataFile, Format, data_file, file_size
 from dpunion.reading.spelling import Column, Role

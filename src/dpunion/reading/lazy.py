@@ -15,10 +15,9 @@ from typing import Any, Protocol
 import pyarrow as pa
 import pyarrow.types as pt
 
-from dpunion.errors import BadParameter, BadSource, UnsupportedType
+from dpunion.errors import BadParameter, BadSource, UnsupportedType, attempt, attempt_each
 from dpunion.reading.columns import FileTypes, OnFraction, Wanted, find_column
 from dpunion.reading.folders import shown
-from dpunion.reading.guard import attempt, attempt_each
 from dpunion.reading.spelling import Column, is_list, is_text
 from dpunion.reading.table_rows import IcebergRows, delta_rows
 

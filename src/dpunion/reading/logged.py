@@ -19,8 +19,7 @@ from typing import Any
 
 from dpunion.addresses import ICEBERG as ICEBERG_SCHEME
 from dpunion.addresses import Address, public_address
-from dpunion.errors import BadParameter, BadSource, DpunionError
-from dpunion.foreign import ForeignErrors
+from dpunion.errors import BadParameter, BadSource, DpunionError, ForeignErrors
 from dpunion.reading.folders import is_directory, shown, status
 from dpunion.reading.lazy import LazyPart
 from dpunion.reading.stores import is_stored, open_store

@@ -18,8 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.types as pt
 
-from dpunion.errors import BadParameter, UnsupportedType
-from dpunion.reading.guard import attempt
+from dpunion.errors import BadParameter, UnsupportedType, attempt
 from dpunion.reading.spelling import FIRST_DAY, LAST_DAY, Column, Role, TextKind, is_list, plain_layout
 
 MOMENTS = (TextKind.DATE, TextKind.TIMESTAMP, TextKind.ZONED)

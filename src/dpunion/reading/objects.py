@@ -13,9 +13,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dpunion.errors import BadParameter, UnsupportedType
+from dpunion.errors import BadParameter, UnsupportedType, attempt
 from dpunion.reading.columns import OnFraction, Wanted
-from dpunion.reading.guard import attempt
 from dpunion.reading.moments import MomentColumn, object_kind, refuse_without_moments
 from dpunion.reading.spelling import KINDS_FOR_ROLE, Column, Role, TextKind
 

@@ -18,12 +18,11 @@ import pyarrow as pa
 import pyarrow.ipc
 
 from dpunion.checks import refuse_choice
-from dpunion.errors import BadParameter, BadSource, DamagedSource, DpunionError
+from dpunion.errors import WRITE_AGAIN, BadParameter, BadSource, DamagedSource, DpunionError, attempt, attempt_each
 from dpunion.reading.blocks import BYTE_ORDER_MARK, decompressed, read_fully
 from dpunion.reading.columnar import END_OF_STREAM, IPC_FILE_MAGIC
 from dpunion.reading.columns import FileTypes, OnFraction, SourcePart, Wanted
 from dpunion.reading.delimited import DelimitedPart
-from dpunion.reading.guard import WRITE_AGAIN, attempt, attempt_each
 from dpunion.reading.jsonlines import JsonLinesPart
 from dpunion.reading.locate import Compression, Format
 from dpunion.reading.spelling import Column

@@ -22,8 +22,7 @@ from pathlib import PurePosixPath
 from typing import Any, NoReturn, TypeVar
 
 from dpunion.addresses import STORES, Address, check_address
-from dpunion.errors import BadSource
-from dpunion.foreign import ForeignErrors
+from dpunion.errors import BadSource, ForeignErrors
 from dpunion.reading.folders import shown
 
 T = TypeVar("T")

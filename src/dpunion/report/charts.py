@@ -15,8 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from dpunion.errors import BadParameter
-from dpunion.foreign import ForeignErrors
+from dpunion.errors import BadParameter, ForeignErrors
 
 SCHEMA = "https://vega.github.io/schema/vega-lite/v5.json"
 SIZES = {"wide": (800, 340), "narrow": (350, 270)}

@@ -21,8 +21,7 @@ from typing import IO, Generic, Self, TypeVar
 import numpy as np
 
 from dpunion.contributions import Int32s, Int64s
-from dpunion.errors import BadParameter, CannotWrite
-from dpunion.foreign import ForeignErrors, system_reason
+from dpunion.errors import BadParameter, CannotWrite, ForeignErrors, system_reason
 from dpunion.kernels.grouping import find_runs, split_rows
 
 PARTS = 64

@@ -31,11 +31,10 @@ from dpunion.composing import plan_with_counts
 from dpunion.contributions import Bools, Contributions, Float64s, ItemTable, Uint64s, offsets_of
 from dpunion.counts import Counts
 from dpunion.errors import BadParameter
-from dpunion.mechanisms import mechanism_for
+from dpunion.mechanisms import State, mechanism_for
 from dpunion.plans import Plan, plan_release
 from dpunion.randomness import KEY_BYTES, RunKey
 from dpunion.sets.narrowing import Sets
-from dpunion.weights import State
 from dpunion_lab.audit.neighbours import User
 from dpunion_lab.audit.text import table
 

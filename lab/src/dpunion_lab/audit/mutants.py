@@ -38,13 +38,12 @@ from dpunion.counting.looking import LookStep
 from dpunion.counting.steps import ONE
 from dpunion.engines.local import engine
 from dpunion.ledger import Reservation
-from dpunion.mechanisms import FunnelMechanism
+from dpunion.mechanisms import FunnelMechanism, Weights
 from dpunion.plans import Plan, plan_release
 from dpunion.randomness import Purpose, RunKey
 from dpunion.sets.encoding import encode, mark_known
 from dpunion.sets.narrowing import Part, narrow
 from dpunion.sets.strings import string_buffers
-from dpunion.weights import Weights
 from dpunion_lab.audit.invariants import failed_checks
 from dpunion_lab.audit.mistakes import (
     add_uncapped,

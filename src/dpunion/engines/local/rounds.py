@@ -10,11 +10,10 @@ from dpunion.calibration.rounding import MAX_USERS
 from dpunion.checks import refuse_more_than
 from dpunion.contributions import Contributions, Int64s
 from dpunion.errors import InternalError
-from dpunion.mechanisms import Mechanism
+from dpunion.mechanisms import Mechanism, State
 from dpunion.randomness import RunKey
 from dpunion.sets.narrowing import Sets
 from dpunion.threads import Threads, usable_cores
-from dpunion.weights import State
 
 
 def run_rounds(mechanism: Mechanism, contributions: Contributions, key: RunKey, threads: int | None = None) -> Int64s:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 from dpunion import errors
-from dpunion.foreign import ForeignErrors
+from dpunion.errors import ForeignErrors
 
 T = TypeVar("T")
 

@@ -15,10 +15,9 @@ from dpunion.contributions import Contributions, ItemTable
 from dpunion.counting.holdings import bound_to_counted
 from dpunion.engines.spark.tasks import Batches, Secret, sensitivity_number, slices
 from dpunion.engines.spark.wire import Piece, cut, digests_to_arrow, joined, names_of, pruned
-from dpunion.mechanisms import Mechanism
+from dpunion.mechanisms import Mechanism, State
 from dpunion.randomness import RunKey
 from dpunion.sets.narrowing import Sets
-from dpunion.weights import State
 
 ROWS_PER_READ = 1 << 20
 ROWS_PER_PART = 1 << 23

@@ -11,8 +11,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dpunion.errors import BadParameter
-from dpunion.foreign import ForeignErrors
+from dpunion.errors import BadParameter, ForeignErrors
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -22,11 +22,10 @@ from dpunion.contributions import Bools, Contributions, Float64s, Int64s, Uint64
 from dpunion.engines.spark.failures import MARK
 from dpunion.engines.spark.targets import shard_share, unit_for
 from dpunion.engines.spark.wire import Piece, buffers_of, digests_from_arrow, digests_to_arrow, match, united
-from dpunion.foreign import ForeignErrors, name_shortages
-from dpunion.mechanisms import SHARE_UNIT, Mechanism
+from dpunion.errors import ForeignErrors, name_shortages
+from dpunion.mechanisms import SHARE_UNIT, Mechanism, State, Weights
 from dpunion.randomness import ClosureKey, Purpose, RunKey
 from dpunion.sets.narrowing import Sets
-from dpunion.weights import State, Weights
 
 Batches = Iterator[pa.RecordBatch]
 Task = Callable[[Batches], Batches]
