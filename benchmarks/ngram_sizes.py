@@ -36,7 +36,7 @@ from dpunion.plans import plan_release
 from dpunion.randomness import RunKey
 from dpunion.sets.encoding import Normalization
 from dpunion.sets.streams import TokenStream, encode_ngrams, read_tokens
-from dpunion.splitting import Splitting
+from dpunion.text.splitting import Splitting
 
 E10 = math.exp(-10)
 

@@ -19,14 +19,14 @@ from dpunion.errors import BadParameter
 from dpunion.formats import COLUMN
 from dpunion.menus import MenuPlan
 from dpunion.ngrams.plans import NgramPlan, Ngrams
-from dpunion.normal_forms import Normalization
 from dpunion.plans import Plan
 from dpunion.reading.cleaning import NullUserPolicy, ValueKind
 from dpunion.reading.known import KnownItems, read_known
 from dpunion.reading.moments import Granularity
 from dpunion.reading.stdin import NAME as STANDARD_INPUT
 from dpunion.releases import COUNTED
-from dpunion.splitting import DEFAULT_LOCALE, PLAIN, SplitFunction, Splitting, Tokenizer, check_splitting
+from dpunion.text.normal_forms import Normalization
+from dpunion.text.splitting import DEFAULT_LOCALE, PLAIN, SplitFunction, Splitting, Tokenizer, check_splitting
 
 LONGEST_NGRAM = 10
 LONGEST_WORD = 1000

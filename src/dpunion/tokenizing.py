@@ -13,11 +13,11 @@ import pyarrow as pa
 from dpunion.checks import NormalizationName, TokenizerName
 from dpunion.errors import BadParameter
 from dpunion.formats import is_utf8
-from dpunion.normal_forms import Normalization
 from dpunion.requests import Words, normalization_for
 from dpunion.sets.encoding import normalized
 from dpunion.sets.strings import string_buffers
-from dpunion.splitting import DEFAULT_LOCALE, SplitFunction, Splitting, documents, left_to_spell, unwanted_tokens
+from dpunion.text.normal_forms import Normalization
+from dpunion.text.splitting import DEFAULT_LOCALE, SplitFunction, Splitting, documents, left_to_spell, unwanted_tokens
 
 
 def tokenize(

@@ -30,7 +30,7 @@ from dpunion.requests import Charge, Folder, Request, Run, Words
 from dpunion.samples import debian_depends
 from dpunion.sets.encoding import Normalization
 from dpunion.sets.streams import read_tokens
-from dpunion.splitting import Splitting
+from dpunion.text.splitting import Splitting
 
 KEY = RunKey.for_tests(11)
 ROWS = 90_000

@@ -19,27 +19,17 @@ from hypothesis import strategies as st
 
 import dpunion
 import dpunion_lab
-from dpunion import errors, files, plans, splitting, tokens
+from dpunion import errors, files, plans
 from dpunion.engines.spark import failures, sessions, tasks
 from dpunion.errors import BadSource, DpunionError, ForeignErrors, LedgerError, system_reason
 from dpunion.ledger import Ledger, events, fingerprints, postgres, sqlite
 from dpunion.reading import blocks, drivers, folders, jsonlines, logged, stores, tables
 from dpunion.report import charts
 from dpunion.sets import spill
+from dpunion.text import splitting, tokens
 from dpunion_lab import journals, reproduction
 
-PACKAGE = Path(dpunion.__file__).parent
-LAB = Path(dpunion_lab.__file__).parent
-
-
-def modules():
-    """Yield the modules of both packages, each with its dotted name within its package."""
-    for package in (PACKAGE, LAB):
-        for path in package.rglob("*.py"):
-            parts = path.relative_to(package).with_suffix("").parts
-            yield path, ".".join(part for part in (*(["lab"] if package == LAB else []), *parts) if part != "__init__")
-
-
+PACKAGE, LAB = Path(dpunion.__file__).parent, Path(dpunion_lab.__file__).parent
 CANARY = "CanarySecret"
 KINDS = [ValueError, KeyError, OSError, PermissionError, RuntimeError, pa.ArrowInvalid, UnicodeError]
 
@@ -322,12 +312,20 @@ DRIVERS = {
     "reading.stores.open_store": drive_store,
     "report.charts.load_library": missing(call=lambda: charts.load_library("jinja2")),
     "sets.spill.WaitingStore._spill": drive_spill,
-    "splitting.call_arrow": driven(lambda: splitting.call_arrow(pa.array([CANARY]).cast, pa.int64())),
-    "splitting.call_tokenizer": driven(lambda: splitting.call_tokenizer(tokenizer, CANARY)),
-    "tokens.flat_text": driven(lambda: tokens.flat_text(bad_text())),
-    "splitting.icu": missing(call=lambda: splitting.icu.__wrapped__("en")),
-    "splitting.treebank": missing(call=splitting.treebank.__wrapped__),
+    "text.splitting.call_arrow": driven(lambda: splitting.call_arrow(pa.array([CANARY]).cast, pa.int64())),
+    "text.splitting.call_tokenizer": driven(lambda: splitting.call_tokenizer(tokenizer, CANARY)),
+    "text.tokens.flat_text": driven(lambda: tokens.flat_text(bad_text())),
+    "text.splitting.icu": missing(call=lambda: splitting.icu.__wrapped__("en")),
+    "text.splitting.treebank": missing(call=splitting.treebank.__wrapped__),
 }
+
+
+def modules():
+    """Yield each module of both packages, parsed, under its name inside the package; the lab's have lab before it."""
+    for package, before in ((PACKAGE, ()), (LAB, ("lab",))):
+        for path in package.rglob("*.py"):
+            parts = (*before, *path.relative_to(package).with_suffix("").parts)
+            yield ".".join(part for part in parts if part != "__init__"), ast.parse(path.read_text())
 
 
 def users():
@@ -340,8 +338,8 @@ def users():
                 yield from (name for item in child.items if ast.unparse(item).startswith("ForeignErrors("))
             yield from walk(child, inside)
 
-    for path, name in modules():
-        yield from walk(ast.parse(path.read_text()), name)
+    for name, parsed in modules():
+        yield from walk(parsed, name)
 
 
 def test_everybody_who_uses_it_is_driven_here():
@@ -400,7 +398,5 @@ def functions(node, name):
 
 
 def test_nobody_else_does_it_by_hand():
-    found = set()
-    for path, module in modules():
-        found |= {name for name, node in functions(ast.parse(path.read_text()), module) if by_hand(node)}
+    found = {name for module, parsed in modules() for name, node in functions(parsed, module) if by_hand(node)}
     assert found <= BY_HAND

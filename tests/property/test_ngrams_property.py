@@ -24,7 +24,7 @@ from dpunion.randomness import RunKey
 from dpunion.sets import spill, streams
 from dpunion.sets.encoding import Normalization, encode
 from dpunion.sets.streams import bound_stream, encode_ngrams, pair_grams, read_tokens
-from dpunion.splitting import Splitting
+from dpunion.text.splitting import Splitting
 from making import publish_ngrams
 from twins.ngrams import candidates as reference_candidates
 from twins.ngrams import held_candidates, ngrams_of

@@ -30,7 +30,7 @@ from dpunion.reading.known import read_known
 from dpunion.requests import Request, Run
 from dpunion.sets.encoding import Normalization
 from dpunion.sets.streams import read_tokens
-from dpunion.splitting import Splitting
+from dpunion.text.splitting import Splitting
 from spark_in_process import READING, cut_for_counts, each, measure_here, partitions, spread_out
 
 KEYS = st.integers(1, 5).map(RunKey.for_tests)

@@ -33,7 +33,7 @@ from dpunion.ngrams.plans import LengthPlan
 from dpunion.randomness import RunKey
 from dpunion.sets.encoding import Normalization
 from dpunion.sets.streams import read_tokens
-from dpunion.splitting import Splitting
+from dpunion.text.splitting import Splitting
 
 PASSES = 1e-6
 KEY = RunKey.for_tests(8)

@@ -20,7 +20,7 @@ from dpunion.reading.cleaning import NullUserPolicy
 from dpunion.reading.known import read_known
 from dpunion.releases import SHOWN, Order
 from dpunion.sets.encoding import Normalization
-from dpunion.splitting import Tokenizer
+from dpunion.text.splitting import Tokenizer
 
 WORDS = ("alpha", "beta", "gamma")
 

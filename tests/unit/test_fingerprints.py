@@ -22,7 +22,7 @@ from dpunion.reading.moments import Granularity
 from dpunion.reading.states import source_states
 from dpunion.requests import Charge, Known, Request, Run, Stdin, Words
 from dpunion.sets.encoding import Normalization
-from dpunion.splitting import Splitting, Tokenizer
+from dpunion.text.splitting import Splitting, Tokenizer
 
 READING = Request(
     source="d.csv",

@@ -33,8 +33,8 @@ from dpunion.requests import Run, Words
 from dpunion.sets import streams
 from dpunion.sets.encoding import Normalization
 from dpunion.sets.streams import read_tokens
-from dpunion.splitting import Splitting, Tokenizer, check_splitting, documents
 from dpunion.statements import NOT_PRIVATE
+from dpunion.text.splitting import Splitting, Tokenizer, check_splitting, documents
 
 E10 = math.exp(-10)
 KEY = RunKey.for_tests(4)
@@ -229,7 +229,7 @@ def test_icu_finds_words_without_spaces():
 
 @pytest.mark.parametrize(("tokenizer", "library"), [("treebank", "nltk.tokenize"), ("icu", "icu4py.breakers")])
 def test_a_missing_library_is_named_before_any_data_is_read(tokenizer, library, monkeypatch):
-    from dpunion import splitting
+    from dpunion.text import splitting
 
     splitting.treebank.cache_clear()
     splitting.icu.cache_clear()

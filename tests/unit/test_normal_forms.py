@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpunion import tokens
 from dpunion.kernels.words import LONG, LONG_RUN, survey, tables
-from dpunion.normal_forms import combining_classes, long_runs, nfc, with_sorted_marks
+from dpunion.text import tokens
+from dpunion.text.normal_forms import combining_classes, long_runs, nfc, with_sorted_marks
 from running import PATIENCE
 from twins.words import reference_words
 
@@ -75,7 +75,7 @@ import pyarrow as pa
 from dpunion.randomness import RunKey
 from dpunion.sets.encoding import Normalization
 from dpunion.sets.streams import read_tokens
-from dpunion.splitting import Splitting, Tokenizer
+from dpunion.text.splitting import Splitting, Tokenizer
 text = pa.array([sys.stdin.buffer.read().decode()])
 for name in sys.argv[1:]:
     read_tokens([(pa.array(["u"]), text)], RunKey.for_tests(1), Splitting(Tokenizer(name)), Normalization.NFC_LOWER)

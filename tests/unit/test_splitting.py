@@ -13,9 +13,9 @@ import dpunion
 from dpunion import BadParameter, Ngrams, Words, tokenize
 from dpunion.cli import app
 from dpunion.errors import BadSource, CannotWrite, SourceNotFound
-from dpunion.normal_forms import Normalization
 from dpunion.requests import Request
-from dpunion.splitting import UNSPACED, Splitting, Tokenizer
+from dpunion.text.normal_forms import Normalization
+from dpunion.text.splitting import UNSPACED, Splitting, Tokenizer
 
 TEXT = "The quick Fox and the lazy DOG"
 PEOPLE = [(f"u{number}", TEXT) for number in range(400)]

@@ -29,7 +29,7 @@ from dpunion.sets.encoding import Normalization, encode
 from dpunion.sets.grouping import PAIRS_PER_USER, even_ranges, gathering_ranges, heavy_ranges
 from dpunion.sets.streams import encode_ngrams
 from dpunion.sets.strings import StringTable
-from dpunion.splitting import Splitting
+from dpunion.text.splitting import Splitting
 from dpunion.threads import (
     AHEAD,
     INTERRUPTS,

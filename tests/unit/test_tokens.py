@@ -13,12 +13,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dpunion import tokens
 from dpunion.errors import BadParameter, DamagedSource, UnsupportedType
 from dpunion.kernels.words import DOTTED_I, SIGMA, TABLE, WORD, strict_decode, tables
-from dpunion.normal_forms import Normalization
+from dpunion.text import tokens
+from dpunion.text.normal_forms import Normalization
+from dpunion.text.tokens import WordRoom, word_buffers, words
 from dpunion.threads import Threads
-from dpunion.tokens import WordRoom, word_buffers, words
 
 TEXTS = ["Don't panic", None, "", "NAI\u0308VE café İ", "ΑΣ 漢字", "x" * 40 + " É", "🙂"]
 EXPECTED = [["don't", "panic"], [], [], ["naïve", "café", "i\u0307"], ["ας", "漢字"], ["x" * 40, "é"], []]

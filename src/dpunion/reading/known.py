@@ -30,7 +30,6 @@ from dpunion.addresses import public_address
 from dpunion.errors import BadSource, DamagedSource, SourceNotFound, UnknownColumn, attempt
 from dpunion.formats import COLUMN, csv_text, is_utf8, text_of_csv, unescape_controls
 from dpunion.keys import join_key
-from dpunion.normal_forms import Normalization, nfc, normalize_text
 from dpunion.reading import file_part
 from dpunion.reading.blocks import read_blocks
 from dpunion.reading.cleaning import ValueKind
@@ -39,7 +38,8 @@ from dpunion.reading.folders import status
 from dpunion.reading.jsonlines import distinct, find_line_end
 from dpunion.reading.locate import COMPRESSIONS, FORMATS, Compression, DataFile, Format, data_file, file_size
 from dpunion.reading.spelling import Column, Role
-from dpunion.tokens import words
+from dpunion.text.normal_forms import Normalization, nfc, normalize_text
+from dpunion.text.tokens import words
 
 NGRAM_COLUMN = "ngram"
 

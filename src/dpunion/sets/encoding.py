@@ -15,15 +15,15 @@ from dpunion.calibration.rounding import MAX_USERS
 from dpunion.checks import refuse_more_than
 from dpunion.contributions import Bools, Contributions, Int32s, Int64s, ItemTable, Uint8s, Uint64s, offsets_of
 from dpunion.formats import text_array
-from dpunion.normal_forms import Normalization, normalize_text
 from dpunion.randomness import Purpose, RunKey
 from dpunion.sets.grouping import digest_order, even_ranges, group_rows
 from dpunion.sets.pieces import Batches, work_off
 from dpunion.sets.spill import RowStore
 from dpunion.sets.strings import StringTable, as_texts, has_ascii_only, taken_strings
-from dpunion.splitting import PLAIN, Splitting, Tokenizer, documents, left_to_spell, unwanted_tokens
+from dpunion.text.normal_forms import Normalization, normalize_text
+from dpunion.text.splitting import PLAIN, Splitting, Tokenizer, documents, left_to_spell, unwanted_tokens
+from dpunion.text.tokens import WordRoom
 from dpunion.threads import share_count, usable_cores, work_beside, work_in_threads
-from dpunion.tokens import WordRoom
 
 
 def encode(

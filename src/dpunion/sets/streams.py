@@ -26,16 +26,16 @@ from dpunion.kernels.ngrams import (
     scatter_documents,
     sort_unique,
 )
-from dpunion.normal_forms import Normalization
 from dpunion.randomness import Purpose, RunKey
 from dpunion.sets.encoding import canonical_table, digests_of_users, table_of
 from dpunion.sets.grouping import bound_sets, even_ranges, heavy_ranges, lay_out_users
 from dpunion.sets.pieces import Batches, work_off
 from dpunion.sets.spill import TextStore
 from dpunion.sets.strings import StringTable
-from dpunion.splitting import Splitting, Tokenizer, documents, left_to_spell, unwanted_tokens
+from dpunion.text.normal_forms import Normalization
+from dpunion.text.splitting import Splitting, Tokenizer, documents, left_to_spell, unwanted_tokens
+from dpunion.text.tokens import WordRoom
 from dpunion.threads import share_count, usable_cores, work_in_threads
-from dpunion.tokens import WordRoom
 
 SMALLEST_TABLE = 1 << 12
 # Until all n-grams of a length are known, their places in the table are their int32 codes.

@@ -25,12 +25,12 @@ from dpunion.budget import Budget
 from dpunion.contributions import Contributions, Int64s, Uint8s
 from dpunion.engines.local.rounds import run_rounds
 from dpunion.mechanisms import mechanism_for
-from dpunion.normal_forms import Normalization
 from dpunion.pipeline import release
 from dpunion.plans import Plan, plan_release
 from dpunion.randomness import RunKey
 from dpunion.releases import Release
 from dpunion.sets.encoding import encode
+from dpunion.text.normal_forms import Normalization
 from dpunion_lab.audit.neighbours import TRACKED, User
 
 Batch = tuple[pa.Array, pa.Array]

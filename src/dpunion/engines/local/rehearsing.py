@@ -12,10 +12,10 @@ from dpunion.contributions import offsets_of
 from dpunion.engines.local.rounds import run_rounds
 from dpunion.mechanisms import mechanism_for
 from dpunion.menus import MenuPlan
-from dpunion.normal_forms import Normalization
 from dpunion.plans import Plan
 from dpunion.randomness import RunKey
 from dpunion.sets.encoding import encode
+from dpunion.text.normal_forms import Normalization
 from dpunion.threads import Threads, usable_cores
 
 MOST_ITEMS = 1000

@@ -22,8 +22,8 @@ import pyarrow as pa
 from dpunion import arrow_functions as pc
 from dpunion.contributions import Bools, Int64s, Uint8s, offsets_of
 from dpunion.errors import BadParameter, ForeignErrors
-from dpunion.normal_forms import Normalization
-from dpunion.tokens import NOT_TEXT, WordBuffers, WordRoom, damaged_text, word_buffers
+from dpunion.text.normal_forms import Normalization
+from dpunion.text.tokens import NOT_TEXT, WordBuffers, WordRoom, damaged_text, word_buffers
 
 # What str.isspace says, fixed here: these characters have not changed since Unicode 6.3.
 WHITE_SPACE = r"[\x09-\x0d\x1c-\x20\x{85}\p{Z}]+"
@@ -42,7 +42,7 @@ class Tokenizer(enum.Enum):
     """The tokenisers that have a name."""
 
     WORDS = "words"
-    """The house's own, see dpunion.tokens: words without punctuation, as fast as reading."""
+    """The house's own, see dpunion.text.tokens: words without punctuation, as fast as reading."""
     WHITESPACE = "whitespace"
     """What stands between white space, punctuation included."""
     TREEBANK = "treebank"

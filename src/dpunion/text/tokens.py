@@ -41,7 +41,7 @@ from dpunion.kernels.words import (
     survey,
     tables,
 )
-from dpunion.normal_forms import Normalization, from_codes, nfc, to_codes
+from dpunion.text.normal_forms import Normalization, from_codes, nfc, to_codes
 
 MENDED_AT_ONCE = 1 << 22  # bytes: bounds what is held as Python text, changes no result
 WINDOW_BYTES = 1 << 12  # looked at together for a place to cut
