@@ -36,9 +36,9 @@ from dpunion.contributions import Bools, Float64s, Int64s
 from dpunion.counting import count_people
 from dpunion.counting.holdings import UNLISTED, Holdings, holdings_of
 from dpunion.counting.steps import FineStep, Step, add_noise
-from dpunion.counts import Counted, Counts, CountsPlan, Estimate
 from dpunion.engines.local.engine import texts_of
 from dpunion.plans import Plan
+from dpunion.plans.counts import Counted, Counts, CountsPlan, Estimate
 from dpunion.randomness import RunKey
 from dpunion.releases import Release
 from dpunion.sets.grouping import bound_further

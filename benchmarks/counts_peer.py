@@ -28,7 +28,7 @@ from release_sizes import BUDGETS
 from dpunion.algorithms import Bounding
 from dpunion.budget import Budget
 from dpunion.contributions import Float64s, Int64s
-from dpunion.counts import Counts
+from dpunion.plans.counts import Counts
 from dpunion.randomness import RunKey
 from dpunion.sets.grouping import bound_again
 

@@ -23,10 +23,10 @@ from release_sizes import BUDGETS, data_sets
 
 from dpunion.algorithms import Funnel
 from dpunion.budget import Budget
-from dpunion.composing import compose, plan_first
-from dpunion.looks import MENU
-from dpunion.menus import plan_menu
 from dpunion.plans import Plan, plan_release
+from dpunion.plans.composing import compose, plan_first
+from dpunion.plans.looks import MENU
+from dpunion.plans.menus import plan_menu
 from dpunion_lab.data import load
 from dpunion_lab.figures import NOT_PRIVATE
 from dpunion_lab.looking import run_fixed, run_look

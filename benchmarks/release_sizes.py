@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 
 import dpunion
 from dpunion.budget import Budget
-from dpunion.menus import plan_menu
+from dpunion.plans.menus import plan_menu
 from dpunion.samples import debian_depends
 from dpunion_lab.comparison import Comparison, ceilings_of
 from dpunion_lab.data import load

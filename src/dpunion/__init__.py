@@ -28,7 +28,6 @@ if TYPE_CHECKING:
         WeightedLaplace,
     )
     from dpunion.budget import Budget
-    from dpunion.counts import Counts
     from dpunion.errors import (
         AlreadyReleased,
         BadParameter,
@@ -38,10 +37,11 @@ if TYPE_CHECKING:
         DpunionError,
         NotPrivate,
     )
-    from dpunion.menus import MenuPlan
     from dpunion.ngrams.plans import Ngrams
     from dpunion.pipeline import plan, release, release_ngrams
     from dpunion.plans import Plan
+    from dpunion.plans.counts import Counts
+    from dpunion.plans.menus import MenuPlan
     from dpunion.releases import Release
     from dpunion.requests import Charge, Dated, Folder, Known, Run, SparkSource, Stdin, Words
     from dpunion.tokenizing import tokenize
@@ -55,9 +55,9 @@ _HOMES = {
         "algorithms": "CountGaussian CountLaplace DpSips Funnel OptimalSingleItem PolicyGaussian PolicyLaplace "
         "WeightedGaussian WeightedLaplace",
         "budget": "Budget",
-        "counts": "Counts",
+        "plans.counts": "Counts",
         "errors": "AlreadyReleased BadParameter BadSource BudgetExhausted CannotWrite DpunionError NotPrivate",
-        "menus": "MenuPlan",
+        "plans.menus": "MenuPlan",
         "ngrams.plans": "Ngrams",
         "pipeline": "plan release release_ngrams",
         "plans": "Plan",

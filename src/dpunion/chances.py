@@ -36,9 +36,9 @@ from dpunion.calibration.laplace import laplace_chances
 from dpunion.checks import check_whole
 from dpunion.contributions import Bools, Float64s, Int64s
 from dpunion.errors import BadParameter
-from dpunion.menus import MenuPlan
 from dpunion.ngrams.plans import NgramPlan
 from dpunion.plans import Noise, Plan, Round
+from dpunion.plans.menus import MenuPlan
 
 MOST_HOLDERS = 100_000
 LARGEST_SET = 10_000

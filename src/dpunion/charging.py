@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from dpunion.about import About, Charged
 from dpunion.errors import DpunionError, LedgerNote, ledger_note
-from dpunion.menus import MenuPlan
 from dpunion.ngrams.plans import NgramPlan
 from dpunion.plans import Plan
+from dpunion.plans.menus import MenuPlan
 from dpunion.randomness import RunKey
 from dpunion.reading.stdin import NAME as STANDARD_INPUT
 from dpunion.requests import Charge, Request

@@ -18,14 +18,14 @@ from dpunion.algorithms import Algorithm, Funnel
 from dpunion.budget import budget_for_release
 from dpunion.charging import charged
 from dpunion.checks import AlgorithmName, NormalizationName, NullUsersName, OrderName, Settings
-from dpunion.composing import plan_with_counts
-from dpunion.counts import Counts, as_counts
 from dpunion.engines import Engine, Planned, engine_for
 from dpunion.engines.stages import tell_compiling
 from dpunion.errors import name_shortages
-from dpunion.menus import MenuPlan, is_for_look, plan_menu
 from dpunion.ngrams.plans import NgramPlan, Ngrams, plan_ngrams
 from dpunion.plans import Plan, as_algorithm, plan_release, refuse_settings
+from dpunion.plans.composing import plan_with_counts
+from dpunion.plans.counts import Counts, as_counts
+from dpunion.plans.menus import MenuPlan, is_for_look, plan_menu
 from dpunion.publishing import Outputs, count_holders, draft_release, publish
 from dpunion.randomness import RunKey
 from dpunion.releases import Release

@@ -15,7 +15,6 @@ from dpunion.addresses import check_output
 from dpunion.chances import least_holders
 from dpunion.charging import Entry
 from dpunion.checks import OrderName, as_choice
-from dpunion.counts import Counted
 from dpunion.engines import Chosen, Engine, Listed
 from dpunion.errors import BadParameter
 from dpunion.files import claim_names
@@ -23,6 +22,7 @@ from dpunion.formats import check_target
 from dpunion.kernels.compiler import cache_directory
 from dpunion.ngrams.plans import NgramPlan
 from dpunion.plans import Plan
+from dpunion.plans.counts import Counted
 from dpunion.randomness import RunKey
 from dpunion.reading.overlaps import refuse_overwriting
 from dpunion.releases import Order, Release, with_items, with_ngrams

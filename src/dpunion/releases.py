@@ -17,12 +17,12 @@ from dpunion import formats, keys
 from dpunion.about import UNTOLD, About
 from dpunion.cards import draw_card
 from dpunion.checks import check_whole
-from dpunion.counts import MOST_PEOPLE, Counted, Totals
 from dpunion.errors import BadParameter
 from dpunion.files import atomic_file
 from dpunion.formats import COLUMN, check_target
 from dpunion.ngrams.plans import LengthResult, NgramPlan, read_length
 from dpunion.plans import Plan
+from dpunion.plans.counts import MOST_PEOPLE, Counted, Totals
 from dpunion.statements import statement
 
 FORMAT = "dpunion-release/2"

@@ -14,12 +14,12 @@ from typing import Any, NoReturn
 
 from dpunion.about import UNTOLD, About
 from dpunion.checks import NormalizationName, NullUsersName, Settings, TokenizerName, as_choice, check_whole
-from dpunion.counts import Counts
 from dpunion.errors import BadParameter
 from dpunion.formats import COLUMN
-from dpunion.menus import MenuPlan
 from dpunion.ngrams.plans import NgramPlan, Ngrams
 from dpunion.plans import Plan
+from dpunion.plans.counts import Counts
+from dpunion.plans.menus import MenuPlan
 from dpunion.reading.cleaning import NullUserPolicy, ValueKind
 from dpunion.reading.known import KnownItems, read_known
 from dpunion.reading.moments import Granularity

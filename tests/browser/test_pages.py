@@ -13,9 +13,9 @@ import pytest
 
 import dpunion
 from dpunion.about import About, Charged
-from dpunion.counts import Counted, Estimate, Totals
 from dpunion.keys import join_key
 from dpunion.ledger import Ledger
+from dpunion.plans.counts import Counted, Estimate, Totals
 from dpunion.releases import Release, with_items
 from dpunion.report import (
     Axis,

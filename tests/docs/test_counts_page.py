@@ -8,7 +8,7 @@ from doc_examples import ROOT
 import dpunion
 from dpunion.chances import least_holders
 from dpunion.counting import estimates
-from dpunion.counts import LEVEL, MOST_COUNTED, PARTS, USED
+from dpunion.plans.counts import LEVEL, MOST_COUNTED, PARTS, USED
 
 PAGE = (ROOT / "docs" / "counts.md").read_text("utf-8")
 ALGORITHMS = [

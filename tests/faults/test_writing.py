@@ -19,9 +19,9 @@ from typer.testing import CliRunner
 import dpunion
 from dpunion import files
 from dpunion.cli import app
-from dpunion.counts import Counted, Estimate, Totals
 from dpunion.engines.local import engine
 from dpunion.formats import WRITERS
+from dpunion.plans.counts import Counted, Estimate, Totals
 from dpunion.releases import Release, with_items
 from dpunion.threads import INTERRUPTS
 from running import PATIENCE

@@ -16,9 +16,9 @@ from dpunion.budget import Budget
 from dpunion.counting import holdings, steps
 from dpunion.counting.estimates import Popularity, choose_allowance, people_at_marks
 from dpunion.counting.steps import BURDEN, ONE, FineStep, MarksStep, RoughStep
-from dpunion.counts import MOST_COUNTED, CountsPlan
 from dpunion.errors import InternalError
 from dpunion.plans import plan_release
+from dpunion.plans.counts import MOST_COUNTED, CountsPlan
 from dpunion.randomness import RunKey
 from dpunion_lab.audit.counting import BEYOND, holdings_in, nobody, worst_steps
 from dpunion_lab.audit.reach import STEPS, Person, Reach, hold, moved_sums, search_reach, squared_norm

@@ -18,12 +18,12 @@ from scipy import stats
 import dpunion
 from dpunion.algorithms import Funnel, WeightedGaussian
 from dpunion.budget import Budget
-from dpunion.composing import plan_with_counts
 from dpunion.contributions import offsets_of
 from dpunion.counting import count_people, estimates
 from dpunion.counting.holdings import Holdings
 from dpunion.counting.steps import ONE, FineStep, add_noise
-from dpunion.counts import Counts
+from dpunion.plans.composing import plan_with_counts
+from dpunion.plans.counts import Counts
 from dpunion.randomness import RunKey
 from dpunion.samples import debian_depends
 from dpunion_lab.audit import noise

@@ -12,9 +12,9 @@ from dpunion.algorithms import CountGaussian, CountLaplace, DpSips, Funnel, Poli
 from dpunion.budget import Budget
 from dpunion.calibration.gaussian import gaussian_stddev
 from dpunion.counting.steps import FineStep, RoughStep
-from dpunion.counts import Counts
 from dpunion.errors import BadParameter, InternalError
 from dpunion.plans import plan_release
+from dpunion.plans.counts import Counts
 from dpunion.randomness import RunKey
 from dpunion_lab.audit import counting, exact, invariants, mistakes, mutants, noise
 from dpunion_lab.audit.counting import Contrast, counted_pairs, lines_between, whole_pairs, with_counts

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 import dpunion
 from dpunion.algorithms import Norm, Sensitivity
 from dpunion.chances import least_holders
-from dpunion.composing import plan_with_counts
 from dpunion.counting.estimates import (
     FEWEST,
     MOST_RAISED,
@@ -32,10 +31,11 @@ from dpunion.counting.estimates import (
 )
 from dpunion.counting.holdings import bound_to_counted
 from dpunion.counting.steps import BURDEN, FINENESS, ONE, UNIT_NORM, FineStep, MarksStep, RoughStep, add_noise
-from dpunion.counts import LEVEL, MOST_COUNTED, PARTS, TOTALS, Counts, CountsPlan, Z
 from dpunion.engines.local.engine import bounded_sets
 from dpunion.errors import BadParameter, SensitivityMismatch
 from dpunion.plans import Plan, plan_release
+from dpunion.plans.composing import plan_with_counts
+from dpunion.plans.counts import LEVEL, MOST_COUNTED, PARTS, TOTALS, Counts, CountsPlan, Z
 from dpunion.randomness import RunKey
 from dpunion.releases import Release
 from dpunion.requests import Request

@@ -5,7 +5,7 @@ import pytest
 
 from dpunion.counting.estimates import LEAST_SUM, ROOM, Popularity, choose_allowance
 from dpunion.counting.steps import ONE
-from dpunion.counts import CountsPlan
+from dpunion.plans.counts import CountsPlan
 
 PLAN = CountsPlan(0.1, rough=40.0, marks=80.0, fine=15.0)
 

@@ -24,8 +24,6 @@ from scipy.stats import norm
 from dpunion.algorithms import ALGORITHMS, algorithm_named
 from dpunion.budget import LARGEST_EPSILON, Budget
 from dpunion.calibration.rounding import EPSILON_SLACK
-from dpunion.composing import plan_with_counts
-from dpunion.counts import Counts
 from dpunion.errors import (
     AlreadyReleased,
     BadParameter,
@@ -44,6 +42,8 @@ from dpunion.ledger.addresses import store_at
 from dpunion.ledger.amounts import DELTA_UNITS, EPSILON_UNITS, MU_SQUARED_UNITS, spoken
 from dpunion.ledger.sqlite import NETWORK_FILE_SYSTEMS, file_system
 from dpunion.plans import plan_release
+from dpunion.plans.composing import plan_with_counts
+from dpunion.plans.counts import Counts
 
 UNIT = Amounts(epsilon=10**9, delta=10**9)
 TIGHT = Composition.TIGHT

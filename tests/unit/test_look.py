@@ -19,16 +19,16 @@ from dpunion.calibration.gaussian import gaussian_stddev
 from dpunion.calibration.looking import cost_of_look
 from dpunion.counting.looking import LookStep, people_in_classes, set_sizes
 from dpunion.counting.steps import ONE, add_noise
-from dpunion.counts import Counts
 from dpunion.engines.local.engine import LocalEngine, open_request, read_sets, texts_of
 from dpunion.errors import BadParameter
 from dpunion.kernels.normal import gaussian_delta
 from dpunion.ledger.accounts import charge_for_menu, charge_for_plan
 from dpunion.ledger.amounts import DELTA_UNITS
-from dpunion.looks import CLASSES, MENU, STRENGTH, USUAL, LookPlan, class_sizes
-from dpunion.menus import plan_menu
 from dpunion.pipeline import fulfil
 from dpunion.plans import Plan, plan_release
+from dpunion.plans.counts import Counts
+from dpunion.plans.looks import CLASSES, MENU, STRENGTH, USUAL, LookPlan, class_sizes
+from dpunion.plans.menus import plan_menu
 from dpunion.publishing import Outputs
 from dpunion.randomness import RunKey
 from dpunion.requests import Request, Run

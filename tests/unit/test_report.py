@@ -18,10 +18,10 @@ import dpunion
 from dpunion.algorithms import ALGORITHMS, algorithm_named
 from dpunion.budget import Budget, guarantee
 from dpunion.chances import MOST_HOLDERS, Company, Curve, holders_between, release_curve, saturation
-from dpunion.counts import Counted, Estimate, Totals
 from dpunion.formats import is_utf8
 from dpunion.keys import join_key
 from dpunion.ngrams.plans import LengthResult, Ngrams, plan_ngrams
+from dpunion.plans.counts import Counted, Estimate, Totals
 from dpunion.releases import Order, Release, with_items, with_ngrams
 from dpunion.report import (
     Axis,

@@ -13,8 +13,8 @@ from dpunion.cli.commands import run
 from dpunion.counting.estimates import ROOM, weights_at
 from dpunion.counting.holdings import holdings_of
 from dpunion.counting.steps import FineStep, add_noise
-from dpunion.counts import Counted, Estimate, Totals
 from dpunion.errors import BadParameter
+from dpunion.plans.counts import Counted, Estimate, Totals
 from dpunion_lab import hindsight, worlds
 from dpunion_lab.hindsight import Scene, judge_counts, judge_worlds, score_counts
 from dpunion_lab.hindsight_tables import covers_too_few, spread_of, summarize_worlds, tables_of

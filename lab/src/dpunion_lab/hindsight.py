@@ -20,15 +20,15 @@ from dpunion import counting
 from dpunion.algorithms import DpSips, Funnel, PolicyGaussian, WeightedGaussian
 from dpunion.chances import least_holders
 from dpunion.checks import check_whole
-from dpunion.composing import plan_with_counts
 from dpunion.contributions import Float64s, Int64s
 from dpunion.counting.estimates import ROOM, weights_at
 from dpunion.counting.holdings import UNLISTED, Holdings, holdings_of
 from dpunion.counting.steps import BURDEN, FineStep, MarksStep, Step, add_noise
-from dpunion.counts import Counted, Counts, CountsPlan
 from dpunion.errors import BadParameter, InternalError
-from dpunion.menus import MenuPlan, plan_menu
 from dpunion.plans import Plan, plan_release
+from dpunion.plans.composing import plan_with_counts
+from dpunion.plans.counts import Counted, Counts, CountsPlan
+from dpunion.plans.menus import MenuPlan, plan_menu
 from dpunion.randomness import RunKey
 from dpunion.requests import Progress
 from dpunion.threads import work_in_order

@@ -8,8 +8,8 @@ from dpunion.contributions import Int64s
 from dpunion.counting.looking import look_at_sizes, set_sizes
 from dpunion.engines.local.rounds import run_rounds
 from dpunion.mechanisms import mechanism_for
-from dpunion.menus import MenuPlan
 from dpunion.plans import Plan
+from dpunion.plans.menus import MenuPlan
 from dpunion.sets.grouping import bound_again
 from dpunion_lab.data import LabData
 from dpunion_lab.trials import trial_key

@@ -14,7 +14,7 @@ from dpunion.cli.groups import Group, option_group
 from dpunion.errors import BadParameter
 
 if TYPE_CHECKING:
-    from dpunion.counts import Counts
+    from dpunion.plans.counts import Counts
     from dpunion.requests import Charge, Run
 
 
@@ -263,7 +263,7 @@ class CountOptions(Group):
 
     def asked(self) -> Counts | bool:
         """Return what is counted, as `release` takes it."""
-        from dpunion.counts import Counts
+        from dpunion.plans.counts import Counts
 
         if self.count_share is None:
             return self.counts

@@ -26,9 +26,9 @@ from dpunion.errors import BadParameter
 
 if TYPE_CHECKING:
     from dpunion.engines import Planned
-    from dpunion.menus import MenuPlan
     from dpunion.ngrams.plans import NgramPlan, Ngrams
     from dpunion.plans import Plan
+    from dpunion.plans.menus import MenuPlan
 
 PLAN_HELP = f"""Say what a budget can do, and every number of a release, before any data is read.
 
@@ -113,7 +113,7 @@ def plan_command(
 
 def typical(planned: Planned) -> Plan | NgramPlan:
     """Return the plan itself, or the usual one of a menu."""
-    from dpunion.menus import MenuPlan
+    from dpunion.plans.menus import MenuPlan
 
     return planned.usual if isinstance(planned, MenuPlan) else planned
 
@@ -135,8 +135,8 @@ def _print_plan(planned: Planned) -> None:
 
     from dpunion.budget import guarantee
     from dpunion.chances import HEAD, find_needed
-    from dpunion.menus import MenuPlan
     from dpunion.ngrams.plans import NgramPlan
+    from dpunion.plans.menus import MenuPlan
     from dpunion.statements import expected_precision
 
     is_ngrams = isinstance(planned, NgramPlan)

@@ -61,8 +61,8 @@ def record_configuration(place: Path | None, options: dict[str, Any], plan: Plan
     Guarantees: mode 0600; no password; nothing from the data; --charge-again is never repeated by a record.
     """
     from dpunion.files import OWNER_ONLY, atomic_file
-    from dpunion.menus import AUTO
     from dpunion.plans import Plan
+    from dpunion.plans.menus import AUTO
 
     if place is None:
         return

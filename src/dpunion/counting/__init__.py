@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dpunion.contributions import Int32s, Int64s
 from dpunion.counting.estimates import Popularity, choose_allowance, estimate_people, people_at_marks
 from dpunion.counting.steps import RoughStep, Step
-from dpunion.counts import Counted, CountsPlan
+from dpunion.plans.counts import Counted, CountsPlan
 
 __all__ = ["Measure", "count_people"]
 

@@ -13,8 +13,8 @@ import numpy as np
 
 from dpunion.contributions import Float64s, Int32s, Int64s
 from dpunion.counting.steps import BURDEN, ONE, FineStep, MarksStep
-from dpunion.counts import TOTALS, Counted, CountsPlan, Estimate, Totals, Z
 from dpunion.kernels.counting import lower_to_parts
+from dpunion.plans.counts import TOTALS, Counted, CountsPlan, Estimate, Totals, Z
 
 ROOM = 1.0 - 2.0 * TOTALS
 # `dpunion lab worlds` judges these constants on random data; docs/guarantees-counts.md, section 5, says what decided

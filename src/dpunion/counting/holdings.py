@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpunion.contributions import Bools, Contributions, Int32s, Int64s, Uint64s, offsets_of
-from dpunion.counts import MOST_COUNTED
 from dpunion.kernels.counting import copy_listed
+from dpunion.plans.counts import MOST_COUNTED
 from dpunion.randomness import Purpose, RunKey
 from dpunion.sets.grouping import bound_sets, gathering_ranges
 from dpunion.threads import share_count, work_in_order

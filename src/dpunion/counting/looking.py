@@ -10,7 +10,7 @@ import numpy as np
 from dpunion.algorithms import Sensitivity
 from dpunion.contributions import Bools, Contributions, Int64s
 from dpunion.counting.steps import ONE, UNIT_NORM, add_noise
-from dpunion.looks import CLASSES, LookPlan
+from dpunion.plans.looks import CLASSES, LookPlan
 from dpunion.randomness import RunKey
 
 

@@ -19,10 +19,10 @@ import numpy as np
 from dpunion.algorithms import Norm, Sensitivity
 from dpunion.contributions import Int64s
 from dpunion.counting.holdings import Holdings
-from dpunion.counts import MOST_COUNTED, TOTALS
 from dpunion.errors import InternalError, SensitivityMismatch
 from dpunion.kernels.counting import add_capped, add_marks
 from dpunion.kernels.descent import add_shares
+from dpunion.plans.counts import MOST_COUNTED, TOTALS
 from dpunion.randomness import Purpose, RunKey
 
 ONE = 2**24

@@ -11,12 +11,12 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from dpunion.counts import Counted, CountsPlan
-from dpunion.looks import LookPlan
-from dpunion.menus import MenuPlan
 from dpunion.ngrams.candidates import Level
 from dpunion.ngrams.plans import LengthResult, NgramPlan
 from dpunion.plans import Plan
+from dpunion.plans.counts import Counted, CountsPlan
+from dpunion.plans.looks import LookPlan
+from dpunion.plans.menus import MenuPlan
 from dpunion.randomness import RunKey
 from dpunion.releases import Release
 from dpunion.requests import Folder, Request, Run, is_on_spark

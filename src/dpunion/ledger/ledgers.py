@@ -33,8 +33,8 @@ from dpunion.ledger.refusals import pair, refuse_charge, refuse_dataset, refuse_
 from dpunion.ledger.store import Store
 
 if TYPE_CHECKING:
-    from dpunion.menus import MenuPlan
     from dpunion.plans import Plan
+    from dpunion.plans.menus import MenuPlan
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 RECEIPT = re.compile(r"(?:.*#)?([0-9]{1,18}):([0-9a-f]{8,64})")
@@ -373,7 +373,7 @@ def _priced(charge: Plan | MenuPlan | Amounts) -> tuple[Amounts, dict[str, Any]]
             raise InternalError("a negative charge")
         return charge, {}
     from dpunion.ledger.accounts import charge_for_menu
-    from dpunion.menus import MenuPlan
+    from dpunion.plans.menus import MenuPlan
 
     return charge_for_menu(charge.plans if isinstance(charge, MenuPlan) else [charge]), charge.to_dict()
 

@@ -10,10 +10,10 @@ import numpy as np
 from dpunion.algorithms import UserOrder
 from dpunion.contributions import Int32s, ItemTable
 from dpunion.counting.holdings import UNLISTED, Holdings, find_digests, holdings_of
-from dpunion.counts import MOST_COUNTED
 from dpunion.kernels.ngrams import renumber
 from dpunion.ngrams.candidates import Level, places_in
 from dpunion.ngrams.lengths import Positions, longer
+from dpunion.plans.counts import MOST_COUNTED
 from dpunion.randomness import RunKey
 from dpunion.sets.grouping import group_rows, heavy_ranges
 from dpunion.sets.spill import RowStore

@@ -17,11 +17,11 @@ from dpunion.budget import Budget
 from dpunion.calibration import rounding
 from dpunion.calibration.composition import candidate_threshold, geometric_shares
 from dpunion.checks import check_real, check_whole
-from dpunion.composing import STEPS, Gaussians, compose, plan_first, plan_steps, slack_of, steps_target
-from dpunion.counts import Counts, CountsPlan
 from dpunion.errors import BadParameter
 from dpunion.mechanisms import Mechanism, mechanism_on_candidates
 from dpunion.plans import Plan, as_algorithm, real_in
+from dpunion.plans.composing import STEPS, Gaussians, compose, plan_first, plan_steps, slack_of, steps_target
+from dpunion.plans.counts import Counts, CountsPlan
 
 LONGEST = 10
 MOST_NGRAMS = 2**63 - 1

@@ -8,11 +8,11 @@ from collections.abc import Iterable, Sequence
 from dpunion.algorithms import ALGORITHMS, Algorithm
 from dpunion.budget import Budget
 from dpunion.chances import SET_SIZES, Company, Curve, find_needed, holders_between, release_curve, saturation
-from dpunion.composing import plan_with_counts
-from dpunion.counts import Counts, CountsPlan
 from dpunion.errors import BadParameter
-from dpunion.menus import MenuPlan
 from dpunion.plans import Plan, plan_release
+from dpunion.plans.composing import plan_with_counts
+from dpunion.plans.counts import Counts, CountsPlan
+from dpunion.plans.menus import MenuPlan
 from dpunion.report.charts import Chart, Series
 from dpunion.report.meaning import meaning_section, warning
 from dpunion.report.pages import public_page

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from dpunion.counts import LEVEL, PLANNED_RATIOS, PLANNED_SIZES, CountsPlan, Estimate, Totals
 from dpunion.ngrams.plans import NgramPlan
+from dpunion.plans.counts import LEVEL, PLANNED_RATIOS, PLANNED_SIZES, CountsPlan, Estimate, Totals
 from dpunion.releases import COUNTED, LENGTH, PEOPLE, Release
 from dpunion.report.charts import Axis, AxisScale, Chart, Series
 from dpunion.report.tables import Cell, Fact, Section, Table, number, percent

@@ -11,11 +11,11 @@ from typing import Any
 from dpunion.algorithms import DpSips, Funnel, PolicyGaussian, PolicyLaplace
 from dpunion.budget import Budget
 from dpunion.chances import SET_SIZES, Company, holders_between, release_curve, saturation
-from dpunion.counts import CountsPlan
 from dpunion.errors import BadParameter
 from dpunion.formats import escape_controls
 from dpunion.ngrams.plans import LengthResult, NgramPlan
 from dpunion.plans import Noise, Plan
+from dpunion.plans.counts import CountsPlan
 from dpunion.releases import Release
 from dpunion.report.charts import Axis, AxisScale, Chart, ChartKind, Series
 from dpunion.report.meaning import about_facts, first_sections, making_section, strength, warning

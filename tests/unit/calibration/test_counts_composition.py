@@ -12,10 +12,10 @@ from dp_accounting.pld import privacy_loss_distribution
 
 from dpunion.algorithms import CountGaussian, DpSips, Funnel, PolicyGaussian, WeightedGaussian
 from dpunion.budget import Budget
-from dpunion.composing import plan_with_counts
-from dpunion.counts import PARTS, Counts
 from dpunion.ngrams.plans import Ngrams, plan_ngrams
 from dpunion.plans import plan_release
+from dpunion.plans.composing import plan_with_counts
+from dpunion.plans.counts import PARTS, Counts
 from dpunion_lab.audit.exact import counts_mu, gaussian_parts_delta
 
 ALGORITHMS = [Funnel(), WeightedGaussian(), PolicyGaussian(), CountGaussian(max_items_per_user=10), DpSips()]

@@ -16,10 +16,10 @@ from typer.testing import CliRunner
 import dpunion
 from dpunion.cli import app
 from dpunion.cli.terminal import WIDEST_TEXT, table_lines
-from dpunion.counts import Counted, Estimate, Totals
 from dpunion.engines.local import engine
 from dpunion.formats import WRITERS
 from dpunion.ledger import Ledger
+from dpunion.plans.counts import Counted, Estimate, Totals
 from dpunion.releases import Release, with_items
 from running import PATIENCE
 

@@ -18,10 +18,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dpunion
-from dpunion.counts import Counted, Estimate, Totals
 from dpunion.errors import BadSource, SourceNotFound, UnknownColumn
 from dpunion.formats import WRITERS
 from dpunion.ledger import Ledger
+from dpunion.plans.counts import Counted, Estimate, Totals
 from dpunion.reading import ValueKind
 from dpunion.reading.known import read_known
 from dpunion.releases import Release, with_items

@@ -27,12 +27,12 @@ from dpunion.algorithms import (
 from dpunion.budget import Budget
 from dpunion.calibration.gaussian import gaussian_chances
 from dpunion.calibration.laplace import laplace_chances
-from dpunion.composing import plan_with_counts
 from dpunion.contributions import Bools, Contributions, Float64s, ItemTable, Uint64s, offsets_of
-from dpunion.counts import Counts
 from dpunion.errors import BadParameter
 from dpunion.mechanisms import State, mechanism_for
 from dpunion.plans import Plan, plan_release
+from dpunion.plans.composing import plan_with_counts
+from dpunion.plans.counts import Counts
 from dpunion.randomness import KEY_BYTES, RunKey
 from dpunion.sets.narrowing import Sets
 from dpunion_lab.audit.neighbours import User

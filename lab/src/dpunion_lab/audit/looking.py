@@ -12,9 +12,9 @@ from dpunion.calibration.funnel import certificate
 from dpunion.calibration.gaussian import gaussian_stddev
 from dpunion.contributions import Float64s
 from dpunion.engines.local.engine import LocalEngine
-from dpunion.looks import CLASSES
-from dpunion.menus import MenuPlan, plan_menu
 from dpunion.plans import Plan
+from dpunion.plans.looks import CLASSES
+from dpunion.plans.menus import MenuPlan, plan_menu
 from dpunion.requests import Request, Run
 from dpunion_lab.audit.noise import far_variance
 from dpunion_lab.audit.runs import System

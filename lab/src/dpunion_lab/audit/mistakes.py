@@ -15,9 +15,9 @@ from dpunion.contributions import Int32s, Int64s
 from dpunion.counting import Measure, steps
 from dpunion.counting.looking import LookStep
 from dpunion.counting.steps import ONE, RoughStep, Step
-from dpunion.counts import PARTS, Counted, CountsPlan
-from dpunion.looks import CLASSES
 from dpunion.plans import Plan, plan_release
+from dpunion.plans.counts import PARTS, Counted, CountsPlan
+from dpunion.plans.looks import CLASSES
 from dpunion.randomness import RunKey
 from dpunion_lab.audit.counting import SHARE, with_counts
 

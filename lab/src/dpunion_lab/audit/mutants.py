@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dpunion import coins, counting, mechanisms, menus, pipeline
+from dpunion import coins, counting, mechanisms, pipeline
 from dpunion.algorithms import (
     MAX_ITEMS,
     Algorithm,
@@ -39,7 +39,7 @@ from dpunion.counting.steps import ONE
 from dpunion.engines.local import engine
 from dpunion.ledger import Reservation
 from dpunion.mechanisms import FunnelMechanism, Weights
-from dpunion.plans import Plan, plan_release
+from dpunion.plans import Plan, menus, plan_release
 from dpunion.randomness import Purpose, RunKey
 from dpunion.sets.encoding import encode, mark_known
 from dpunion.sets.narrowing import Part, narrow

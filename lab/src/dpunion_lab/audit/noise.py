@@ -15,10 +15,10 @@ from dpunion.budget import Budget
 from dpunion.contributions import Float64s, Int64s
 from dpunion.counting import Measure
 from dpunion.counting.steps import ONE, Step
-from dpunion.counts import Counted, Counts, CountsPlan
 from dpunion.engines import Listed, count_listed
 from dpunion.engines.local import engine
 from dpunion.pipeline import release
+from dpunion.plans.counts import Counted, Counts, CountsPlan
 from dpunion.requests import Known
 from dpunion_lab.audit.reach import STEPS
 from dpunion_lab.audit.runs import System

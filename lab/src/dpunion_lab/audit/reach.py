@@ -18,7 +18,7 @@ from dpunion.checks import check_real, check_whole
 from dpunion.contributions import Bools, Int32s, Int64s, offsets_of
 from dpunion.counting.holdings import Holdings
 from dpunion.counting.steps import BURDEN, ONE, FineStep, MarksStep, RoughStep, Step
-from dpunion.counts import MOST_COUNTED
+from dpunion.plans.counts import MOST_COUNTED
 from dpunion_lab.audit.attacks import Generator, generator, new_seed
 from dpunion_lab.audit.text import table
 

@@ -101,7 +101,7 @@ def release_command(
 ) -> None:
     """Audit releases empirically."""
     from dpunion.algorithms import algorithm_named
-    from dpunion.counts import Counts
+    from dpunion.plans.counts import Counts
     from dpunion_lab.audit.counting import SHARE, audit_counts
     from dpunion_lab.audit.empirical import audit_release
     from dpunion_lab.audit.exact import audit_exactly

@@ -13,16 +13,16 @@ import numpy as np
 from dpunion.addresses import public_address
 from dpunion.algorithms import Bounding
 from dpunion.contributions import Bools, Contributions, Int64s, ItemTable
-from dpunion.counts import MOST_COUNTED, Counted, CountsPlan
 from dpunion.engines import Chosen, Listed, Planned, choose_ngrams, count_listed
 from dpunion.engines.local.rehearsing import kernels_ahead
 from dpunion.engines.local.rounds import run_rounds
 from dpunion.errors import BadParameter, InternalError
-from dpunion.looks import LookPlan
 from dpunion.mechanisms import mechanism_for
-from dpunion.menus import MenuPlan
 from dpunion.ngrams.plans import NgramPlan
 from dpunion.plans import Plan
+from dpunion.plans.counts import MOST_COUNTED, Counted, CountsPlan
+from dpunion.plans.looks import LookPlan
+from dpunion.plans.menus import MenuPlan
 from dpunion.randomness import RunKey
 from dpunion.reading import Rows, ValueKind, check_addresses, open_rows
 from dpunion.releases import Release

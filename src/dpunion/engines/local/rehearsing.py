@@ -11,8 +11,8 @@ import pyarrow as pa
 from dpunion.contributions import offsets_of
 from dpunion.engines.local.rounds import run_rounds
 from dpunion.mechanisms import mechanism_for
-from dpunion.menus import MenuPlan
 from dpunion.plans import Plan
+from dpunion.plans.menus import MenuPlan
 from dpunion.randomness import RunKey
 from dpunion.sets.encoding import encode
 from dpunion.text.normal_forms import Normalization

@@ -19,7 +19,6 @@ from dpunion.contributions import Int64s, Uint64s
 from dpunion.counting.holdings import Holdings, holdings_of, number_items
 from dpunion.counting.looking import set_sizes
 from dpunion.counting.steps import AnyStep, add_noise
-from dpunion.counts import MOST_COUNTED
 from dpunion.engines.spark.failures import cleanly
 from dpunion.engines.spark.rounds import added_up
 from dpunion.engines.spark.tasks import (
@@ -33,6 +32,7 @@ from dpunion.engines.spark.tasks import (
 )
 from dpunion.engines.spark.wire import Piece
 from dpunion.errors import InternalError
+from dpunion.plans.counts import MOST_COUNTED
 from dpunion.randomness import RunKey
 from dpunion.sets.encoding import is_known
 

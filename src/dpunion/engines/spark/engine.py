@@ -13,15 +13,15 @@ from dpunion.addresses import Address, public_address
 from dpunion.algorithms import Bounding, Funnel
 from dpunion.checks import check_whole
 from dpunion.contributions import Contributions
-from dpunion.counts import MOST_COUNTED, Counted, CountsPlan
 from dpunion.engines import Chosen, Listed, Planned, choose_ngrams, count_listed
 from dpunion.engines.local.engine import asked_for_counts, bounded_sets, open_request, read_sets
 from dpunion.errors import BadParameter, InternalError
-from dpunion.looks import LookPlan
 from dpunion.mechanisms import mechanism_for
-from dpunion.menus import MenuPlan
 from dpunion.ngrams.plans import NgramPlan
 from dpunion.plans import Plan
+from dpunion.plans.counts import MOST_COUNTED, Counted, CountsPlan
+from dpunion.plans.looks import LookPlan
+from dpunion.plans.menus import MenuPlan
 from dpunion.randomness import RunKey
 from dpunion.releases import Release
 from dpunion.requests import Folder, Request, Run, SparkSource

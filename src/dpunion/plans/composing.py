@@ -24,9 +24,9 @@ from dpunion.calibration.composition import (
     compose_unit_norm,
 )
 from dpunion.calibration.gaussian import Calibrated, gaussian_stddev
-from dpunion.counts import Counts, CountsPlan
 from dpunion.errors import BadParameter
 from dpunion.plans import Noise, Plan, Round, as_algorithm, rounds_of_funnel, shares_plan, sips_plan
+from dpunion.plans.counts import Counts, CountsPlan
 
 Gaussians = WeightedGaussian | PolicyGaussian | Funnel
 SMALL_GAUSSIAN_SHARE = 0.98

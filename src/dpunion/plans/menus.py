@@ -11,11 +11,11 @@ from dpunion.algorithms import Funnel, algorithm_named
 from dpunion.budget import Budget
 from dpunion.calibration import rounding
 from dpunion.calibration.looking import LookCost, cost_of_look
-from dpunion.composing import STEPS, plan_both, steps_target
-from dpunion.counts import Counts, CountsPlan
 from dpunion.errors import BadParameter
-from dpunion.looks import MENU, STRENGTH, USUAL, LookPlan
 from dpunion.plans import PLANNERS, Plan
+from dpunion.plans.composing import STEPS, plan_both, steps_target
+from dpunion.plans.counts import Counts, CountsPlan
+from dpunion.plans.looks import MENU, STRENGTH, USUAL, LookPlan
 from dpunion.threads import Threads, usable_cores
 
 AUTO = "auto"

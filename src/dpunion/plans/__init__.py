@@ -31,9 +31,9 @@ from dpunion.calibration import gaussian, laplace, optimal, rounding
 from dpunion.calibration.gaussian import Calibrated
 from dpunion.calibration.hints import calibrate_with_hints
 from dpunion.checks import check_real, refuse_policy
-from dpunion.counts import CountsPlan
 from dpunion.errors import BadParameter, ForeignErrors
-from dpunion.looks import LookPlan
+from dpunion.plans.counts import CountsPlan
+from dpunion.plans.looks import LookPlan
 
 LARGEST = 1e12
 """No number of a plan is larger."""
