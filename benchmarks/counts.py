@@ -40,7 +40,7 @@ from dpunion.engines.local.engine import texts_of
 from dpunion.plans import Plan
 from dpunion.plans.counts import Counted, Counts, CountsPlan, Estimate
 from dpunion.randomness import RunKey
-from dpunion.releases import Release
+from dpunion.releases.release import Release
 from dpunion.sets.grouping import bound_further
 from dpunion_lab.data import LabData, load
 from dpunion_lab.generators import AskRedditLike

@@ -13,7 +13,7 @@ from dpunion.ngrams.lengths import select_ngrams
 from dpunion.ngrams.plans import LengthResult, NgramPlan
 from dpunion.plans import Plan
 from dpunion.randomness import RunKey
-from dpunion.releases import Release, with_items, with_ngrams
+from dpunion.releases.release import Release, with_items, with_ngrams
 from dpunion.sets.streams import TokenStream
 
 

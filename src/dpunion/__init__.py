@@ -15,7 +15,6 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dpunion.about import About
     from dpunion.algorithms import (
         CountGaussian,
         CountLaplace,
@@ -42,7 +41,8 @@ if TYPE_CHECKING:
     from dpunion.plans import Plan
     from dpunion.plans.counts import Counts
     from dpunion.plans.menus import MenuPlan
-    from dpunion.releases import Release
+    from dpunion.releases.about import About
+    from dpunion.releases.release import Release
     from dpunion.requests import Charge, Dated, Folder, Known, Run, SparkSource, Stdin, Words
     from dpunion.tokenizing import tokenize
 
@@ -51,7 +51,7 @@ __version__ = "0.1.0"
 _HOMES = {
     name: home
     for home, names in {
-        "about": "About",
+        "releases.about": "About",
         "algorithms": "CountGaussian CountLaplace DpSips Funnel OptimalSingleItem PolicyGaussian PolicyLaplace "
         "WeightedGaussian WeightedLaplace",
         "budget": "Budget",
@@ -61,7 +61,7 @@ _HOMES = {
         "ngrams.plans": "Ngrams",
         "pipeline": "plan release release_ngrams",
         "plans": "Plan",
-        "releases": "Release",
+        "releases.release": "Release",
         "requests": "Charge Dated Folder Known Run SparkSource Stdin Words",
         "tokenizing": "tokenize",
     }.items()

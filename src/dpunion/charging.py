@@ -7,19 +7,19 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dpunion.about import About, Charged
 from dpunion.errors import DpunionError, LedgerNote, ledger_note
 from dpunion.ngrams.plans import NgramPlan
 from dpunion.plans import Plan
 from dpunion.plans.menus import MenuPlan
 from dpunion.randomness import RunKey
 from dpunion.reading.stdin import NAME as STANDARD_INPUT
+from dpunion.releases.about import About, Charged
 from dpunion.requests import Charge, Request
 
 if TYPE_CHECKING:
     from dpunion.engines import Engine, Planned
     from dpunion.ledger import Amounts, Reservation
-    from dpunion.releases import Release
+    from dpunion.releases.release import Release
 
 
 class Entry:

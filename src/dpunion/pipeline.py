@@ -28,7 +28,7 @@ from dpunion.plans.counts import Counts, as_counts
 from dpunion.plans.menus import MenuPlan, is_for_look, plan_menu
 from dpunion.publishing import Outputs, count_holders, draft_release, publish
 from dpunion.randomness import RunKey
-from dpunion.releases import Release
+from dpunion.releases.release import Release
 from dpunion.requests import Charge, Dated, Folder, PathLike, Request, Run, Words, refuse_misplaced
 
 

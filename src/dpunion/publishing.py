@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dpunion.about import About
 from dpunion.addresses import check_output
 from dpunion.chances import least_holders
 from dpunion.charging import Entry
@@ -18,14 +17,15 @@ from dpunion.checks import OrderName, as_choice
 from dpunion.engines import Chosen, Engine, Listed
 from dpunion.errors import BadParameter
 from dpunion.files import claim_names
-from dpunion.formats import check_target
 from dpunion.kernels.compiler import cache_directory
 from dpunion.ngrams.plans import NgramPlan
 from dpunion.plans import Plan
 from dpunion.plans.counts import Counted
 from dpunion.randomness import RunKey
 from dpunion.reading.overlaps import refuse_overwriting
-from dpunion.releases import Order, Release, with_items, with_ngrams
+from dpunion.releases.about import About
+from dpunion.releases.formats import check_target
+from dpunion.releases.release import Order, Release, with_items, with_ngrams
 from dpunion.requests import Charge, Folder, Known, PathLike, Request, Run, SparkSource, Words
 
 

@@ -12,10 +12,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, NoReturn
 
-from dpunion.about import UNTOLD, About
 from dpunion.checks import NormalizationName, NullUsersName, Settings, TokenizerName, as_choice, check_whole
 from dpunion.errors import BadParameter
-from dpunion.formats import COLUMN
 from dpunion.ngrams.plans import NgramPlan, Ngrams
 from dpunion.plans import Plan
 from dpunion.plans.counts import Counts
@@ -24,7 +22,9 @@ from dpunion.reading.cleaning import NullUserPolicy, ValueKind
 from dpunion.reading.known import KnownItems, read_known
 from dpunion.reading.moments import Granularity
 from dpunion.reading.stdin import NAME as STANDARD_INPUT
-from dpunion.releases import COUNTED
+from dpunion.releases.about import UNTOLD, About
+from dpunion.releases.formats import COLUMN
+from dpunion.releases.release import COUNTED
 from dpunion.text.normal_forms import Normalization
 from dpunion.text.splitting import DEFAULT_LOCALE, PLAIN, SplitFunction, Splitting, Tokenizer, check_splitting
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from dpunion.checks import NormalizationName, TokenizerName
 from dpunion.errors import BadParameter
-from dpunion.formats import is_utf8
+from dpunion.releases.formats import is_utf8
 from dpunion.requests import Words, normalization_for
 from dpunion.sets.encoding import normalized
 from dpunion.sets.strings import string_buffers

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 import dpunion
-from dpunion.about import About, Charged
-from dpunion.keys import join_key
 from dpunion.ledger import Ledger
 from dpunion.plans.counts import Counted, Estimate, Totals
-from dpunion.releases import Release, with_items
+from dpunion.releases.about import About, Charged
+from dpunion.releases.formats import join_key
+from dpunion.releases.release import Release, with_items
 from dpunion.report import (
     Axis,
     AxisScale,

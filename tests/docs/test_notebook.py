@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from dpunion.ledger import Ledger
-from dpunion.releases import Release
+from dpunion.releases.release import Release
 from running import PATIENCE
 
 NOTEBOOK = Path(__file__).parents[2] / "docs" / "notebooks" / "walkthrough.nb.md"

@@ -100,7 +100,7 @@ def warm_up():
     import dpunion
     import dpunion.cli.releasing
     import dpunion.ledger.ledgers
-    from dpunion.formats import WRITERS
+    from dpunion.releases.formats import WRITERS
     from dpunion.sets import spill
 
     released = dpunion.release(
@@ -278,7 +278,7 @@ def strike(what):
 
 def half_writer(what):
     """Write half of the first bytes to the output, then strike."""
-    from dpunion import formats
+    from dpunion.releases import formats
 
     class Half:
         def __init__(self, file):
@@ -476,7 +476,7 @@ BOUNDARIES = [
     (f"{E}.encode", "after", 1),
     (f"{E}.run_rounds", "before", 1),
     (f"{E}.run_rounds", "after", 1),
-    ("dpunion.releases.Release.write", "before", 1),
+    ("dpunion.releases.release.Release.write", "before", 1),
     ("dpunion.files._nameless", "before", 1),
     ("dpunion.files._nameless", "after", 1),
     ("os.fchmod", "after", 1),
@@ -486,7 +486,7 @@ BOUNDARIES = [
     ("os.rename", "before", 1),
     ("dpunion.files._name", "after", 1),
     ("os.fsync", "before", 2),
-    ("dpunion.releases.Release.write", "after", 1),
+    ("dpunion.releases.release.Release.write", "after", 1),
     (f"{L}.Reservation.settle", "before", 1),
     (f"{L}.sha256_of", "after", 1),
     (f"{L}.Reservation.settle", "after", 1),
@@ -583,7 +583,7 @@ def error_faults():
         f"{E}.encode",
         "dpunion.sets.encoding.group_rows",
         f"{E}.run_rounds",
-        "dpunion.releases.Release.write",
+        "dpunion.releases.release.Release.write",
     ]
     for path in anywhere:
         yield Fault(f"no memory at {short(path)}", (3,), ("at", path, "before", 1, "MemoryError"))
@@ -1082,7 +1082,7 @@ HOSTILE = (
 
 @pytest.mark.parametrize("suffix", [".txt", ".csv", ".jsonl", ".json", ".parquet", ".arrow"])
 def test_hostile_items_are_only_items(server, place, suffix):
-    from dpunion.formats import restore_formula
+    from dpunion.releases.formats import restore_formula
 
     place.aim(suffix)
     rows = [(f"CanaryUser{i}", item) for i in range(300) for item in HOSTILE]

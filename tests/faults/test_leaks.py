@@ -27,9 +27,9 @@ import pytest
 
 import dpunion
 from dpunion.algorithms import ALGORITHMS, Funnel, UserOrder
-from dpunion.formats import WRITERS
 from dpunion.randomness import Purpose, RunKey
-from dpunion.releases import FORMAT
+from dpunion.releases.formats import WRITERS
+from dpunion.releases.release import FORMAT
 from dpunion.sets.encoding import Normalization, encode
 from dpunion.sets.strings import StringTable
 from making import publish

@@ -10,7 +10,7 @@ import pytest
 
 import dpunion
 from dpunion import files
-from dpunion.releases import Release
+from dpunion.releases.release import Release
 from running import PATIENCE
 
 pytestmark = [

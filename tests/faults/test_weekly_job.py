@@ -156,7 +156,11 @@ def test_a_weekly_job(shell):
             "(1, 1e-06) on 'logs' stays: entry budget.db#2.",
             EntryState.UNSETTLED,
         ),
-        ("dpunion.releases.Release.write", "(1, 1e-06) on 'logs' stays: entry budget.db#2.", EntryState.UNSETTLED),
+        (
+            "dpunion.releases.release.Release.write",
+            "(1, 1e-06) on 'logs' stays: entry budget.db#2.",
+            EntryState.UNSETTLED,
+        ),
         ("dpunion.cli.releasing.record_configuration", "stays: entry budget.db#2. The release is in", "settled"),
     ],
 )

@@ -20,9 +20,9 @@ import dpunion
 from dpunion import files
 from dpunion.cli import app
 from dpunion.engines.local import engine
-from dpunion.formats import WRITERS
 from dpunion.plans.counts import Counted, Estimate, Totals
-from dpunion.releases import Release, with_items
+from dpunion.releases.formats import WRITERS
+from dpunion.releases.release import Release, with_items
 from dpunion.threads import INTERRUPTS
 from running import PATIENCE
 
@@ -542,7 +542,7 @@ def test_a_folder_of_somebody_else_is_refused(tmp_path):
         import os, sys
         from pathlib import Path
         from dpunion.errors import CannotWrite
-        from dpunion.formats import check_target
+        from dpunion.releases.formats import check_target
         os.setgid(65534), os.setuid(65534)
         try:
             check_target(Path(sys.argv[1]), overwrite=False)

@@ -12,7 +12,7 @@ import dpunion
 from dpunion.algorithms import ALGORITHMS, algorithm_named
 from dpunion.errors import DpunionError
 from dpunion.plans import Plan
-from dpunion.releases import Release
+from dpunion.releases.release import Release
 from dpunion.report import release_page
 
 HUGE = 10**400

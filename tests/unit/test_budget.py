@@ -24,8 +24,8 @@ from dpunion.budget import (
     sureness_in_words,
 )
 from dpunion.ngrams.plans import LengthResult, Ngrams, plan_ngrams
-from dpunion.releases import Release
-from dpunion.statements import NOT_PRIVATE
+from dpunion.releases.release import Release
+from dpunion.releases.statements import NOT_PRIVATE
 from making import ngram_release
 
 EPSILONS = st.floats(1e-3, 30.0)

@@ -37,10 +37,10 @@ from dpunion.plans import Plan, plan_release
 from dpunion.plans.composing import plan_with_counts
 from dpunion.plans.counts import LEVEL, MOST_COUNTED, PARTS, TOTALS, Counts, CountsPlan, Z
 from dpunion.randomness import RunKey
-from dpunion.releases import Release
+from dpunion.releases.release import Release
+from dpunion.releases.statements import expected_precision, statement
 from dpunion.requests import Request
 from dpunion.samples import debian_depends
-from dpunion.statements import expected_precision, statement
 
 GAUSSIANS = [
     dpunion.Funnel(),

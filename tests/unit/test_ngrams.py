@@ -28,12 +28,12 @@ from dpunion.ngrams import lengths
 from dpunion.ngrams.plans import LengthPlan, Ngrams, plan_ngrams
 from dpunion.plans import plan_release
 from dpunion.randomness import RunKey
-from dpunion.releases import Release
+from dpunion.releases.release import Release
+from dpunion.releases.statements import NOT_PRIVATE
 from dpunion.requests import Run, Words
 from dpunion.sets import streams
 from dpunion.sets.encoding import Normalization
 from dpunion.sets.streams import read_tokens
-from dpunion.statements import NOT_PRIVATE
 from dpunion.text.splitting import Splitting, Tokenizer, check_splitting, documents
 
 E10 = math.exp(-10)
@@ -81,7 +81,7 @@ def test_ngrams_are_of_texts_and_of_all_lengths():
 
 
 def test_a_new_format_is_one_of_both_kinds_of_release(tmp_path, monkeypatch):
-    from dpunion.formats import WRITERS
+    from dpunion.releases.formats import WRITERS
 
     items = Release(("apple",), dpunion.plan(dpunion.Funnel(), epsilon=1.0, delta=1e-6), guaranteed=True)
     for release in (released(), items):

@@ -16,15 +16,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dpunion
-from dpunion import files, formats
+from dpunion import arrow_functions, files
 from dpunion.algorithms import ALGORITHMS, algorithm_named
 from dpunion.files import atomic_file
-from dpunion.formats import SIGNS, WRITERS, check_target, defuse_formula, escape_controls, restore_formula, text_of_csv
 from dpunion.ngrams.plans import Ngrams, plan_ngrams
 from dpunion.reading.known import read_known
-from dpunion.releases import Release
+from dpunion.releases.formats import (
+    SIGNS,
+    WRITERS,
+    check_target,
+    defuse_formula,
+    escape_controls,
+    restore_formula,
+    text_of_csv,
+)
+from dpunion.releases.release import Release
+from dpunion.releases.statements import NOT_PRIVATE, statement
 from dpunion.sets.strings import StringTable
-from dpunion.statements import NOT_PRIVATE, statement
 from making import ngram_release
 
 # What breaks naive writers: formulas, quotes, separators, line ends, escapes, NUL, other planes, line separators.
@@ -172,8 +180,8 @@ def test_our_own_csv_is_a_known_list_of_the_same_items(tmp_path_factory, items):
 @pytest.mark.parametrize("texts", [[], [""], ["ab", "c"], ["häh", "", "日本"]])
 @pytest.mark.parametrize("limit", [2**31 - 1, 2])
 def test_texts_become_arrow_arrays_whatever_they_take(texts, limit, monkeypatch):
-    monkeypatch.setattr(formats, "INT32_MAX", limit)
-    made = formats.text_array(texts)
+    monkeypatch.setattr(arrow_functions, "INT32_MAX", limit)
+    made = arrow_functions.text_array(texts)
     made.validate(full=True)
     assert made.to_pylist() == texts
     assert made.type == (pa.large_string() if sum(len(text.encode()) for text in texts) > limit else pa.string())
@@ -199,7 +207,7 @@ def test_escaped_lines_are_printable_and_unambiguous(text):
 
 
 def test_the_most_items_of_one_group_change_nothing(tmp_path, monkeypatch):
-    monkeypatch.setattr("dpunion.formats.ROWS_PER_GROUP", 4)
+    monkeypatch.setattr("dpunion.releases.formats.ROWS_PER_GROUP", 4)
     release = made(f"item{i:03}" for i in range(11))
     parquet, arrow = (release.write(tmp_path / f"out{suffix}") for suffix in (".parquet", ".arrow"))
     assert pq.ParquetFile(parquet).num_row_groups == 3

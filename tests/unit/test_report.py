@@ -18,11 +18,11 @@ import dpunion
 from dpunion.algorithms import ALGORITHMS, algorithm_named
 from dpunion.budget import Budget, guarantee
 from dpunion.chances import MOST_HOLDERS, Company, Curve, holders_between, release_curve, saturation
-from dpunion.formats import is_utf8
-from dpunion.keys import join_key
 from dpunion.ngrams.plans import LengthResult, Ngrams, plan_ngrams
 from dpunion.plans.counts import Counted, Estimate, Totals
-from dpunion.releases import Order, Release, with_items, with_ngrams
+from dpunion.releases.formats import is_utf8, join_key
+from dpunion.releases.release import Order, Release, with_items, with_ngrams
+from dpunion.releases.statements import NOT_PRIVATE
 from dpunion.report import (
     Axis,
     AxisScale,
@@ -41,7 +41,6 @@ from dpunion.report import (
 from dpunion.report import charts as charts_module
 from dpunion.report.pages import FIRST_ROWS, behind, embedded
 from dpunion.report.tables import number, percent
-from dpunion.statements import NOT_PRIVATE
 from making import ngram_release as make_ngrams
 
 HOSTILE = (

@@ -10,7 +10,7 @@ from dpunion.engines import Chosen
 from dpunion.engines.local.engine import LocalEngine
 from dpunion.errors import BadParameter, InternalError
 from dpunion.publishing import Outputs, publish
-from dpunion.releases import Release
+from dpunion.releases.release import Release
 from dpunion.requests import Charge, Folder, Request, Run, SparkSource
 
 SECRET = "canary-17"

@@ -17,7 +17,7 @@ from dpunion.cli.terminal import table_lines
 from dpunion.errors import AlreadyReleased, LedgerNote
 
 if TYPE_CHECKING:
-    from dpunion.releases import Release
+    from dpunion.releases.release import Release
 
 MADE_BEFORE = 6
 """The exit code of a release that was made before and is where it was asked for."""
@@ -50,7 +50,7 @@ def delivering(released: Release, written: Sequence[object]) -> Iterator[None]:
 
 def answer_release(made: Release, targets: Sequence[Path], *, as_json: bool) -> None:
     """Print a release, or say where it was written; on a terminal show its first rows."""
-    from dpunion.releases import SHOWN
+    from dpunion.releases.release import SHOWN
 
     if as_json:
         values = {"ledger": None} | made.to_dict()
@@ -80,7 +80,7 @@ def answer_release(made: Release, targets: Sequence[Path], *, as_json: bool) -> 
 
 def _lines(made: Release) -> Iterator[str]:
     """Return the rows as they are printed: with tabs for programs; counts below each other for people."""
-    from dpunion.formats import text_line
+    from dpunion.releases.formats import text_line
 
     if made.totals is not None and sys.stdout.isatty():
         return table_lines(made)
@@ -127,7 +127,7 @@ def _is_stored(target: Path, stored: Sequence[tuple[Path, str]]) -> bool:
 def _copy(already: AlreadyReleased, target: Path, whole: Sequence[tuple[Path, str, bytes]], *, overwrite: bool) -> None:
     """Write the stored file of the same format to `target`, if it is of the data that is there now."""
     from dpunion.files import atomic_file
-    from dpunion.formats import check_target
+    from dpunion.releases.formats import check_target
 
     check_target(target, overwrite=overwrite)
     content = next((content for path, _, content in whole if path.suffix.lower() == target.suffix.lower()), None)

@@ -143,7 +143,7 @@ def _shown(text: str) -> str:
     """Show what others wrote as text: neither as markup nor as commands to the terminal."""
     from rich.markup import escape
 
-    from dpunion.formats import escape_controls
+    from dpunion.releases.formats import escape_controls
 
     return str(escape(escape_controls(text)))
 

@@ -137,7 +137,7 @@ def _print_plan(planned: Planned) -> None:
     from dpunion.chances import HEAD, find_needed
     from dpunion.ngrams.plans import NgramPlan
     from dpunion.plans.menus import MenuPlan
-    from dpunion.statements import expected_precision
+    from dpunion.releases.statements import expected_precision
 
     is_ngrams = isinstance(planned, NgramPlan)
     console = Console(highlight=False)

@@ -318,8 +318,8 @@ def demo_command(
     from rich.console import Console
 
     from dpunion.cli.terminal import wrap
-    from dpunion.formats import check_target, escape_controls
     from dpunion.pipeline import release
+    from dpunion.releases.formats import check_target, escape_controls
     from dpunion.requests import Run
     from dpunion.samples import debian_depends
 

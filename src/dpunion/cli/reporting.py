@@ -34,7 +34,7 @@ def report_command(
     from dpunion.addresses import public_address
     from dpunion.errors import SourceNotFound
     from dpunion.reading.overlaps import refuse_overwriting
-    from dpunion.releases import Release
+    from dpunion.releases.release import Release
     from dpunion.report import check_page, release_page, write_page
 
     target = out or release.with_suffix(".html")

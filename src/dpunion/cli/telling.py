@@ -10,7 +10,7 @@ from dpunion.cli.groups import Group, option_group
 from dpunion.cli.options import OUTPUT
 
 if TYPE_CHECKING:
-    from dpunion.about import About
+    from dpunion.releases.about import About
 
 Title = Annotated[
     str | None,
@@ -35,6 +35,6 @@ class AboutOptions(Group):
 
     def about(self) -> About:
         """Return title, owner and note as a release takes them."""
-        from dpunion.about import About
+        from dpunion.releases.about import About
 
         return About(self.title or "", self.owner or "", self.note or "")

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import IO, TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dpunion.releases import Release
+    from dpunion.releases.release import Release
 
 USUAL, NARROWEST, WIDEST = 80, 40, 120
 """Columns of a terminal that does not say, and those between which texts are wrapped."""
@@ -59,7 +59,7 @@ def table_lines(made: Release, most: int | None = None) -> Iterator[str]:
     """
     from rich.cells import cell_len
 
-    from dpunion.formats import escape_controls
+    from dpunion.releases.formats import escape_controls
 
     width = len(made.columns)
     rows = itertools.islice(made.rows(), most)

@@ -18,7 +18,7 @@ from dpunion.plans.counts import Counted, CountsPlan
 from dpunion.plans.looks import LookPlan
 from dpunion.plans.menus import MenuPlan
 from dpunion.randomness import RunKey
-from dpunion.releases import Release
+from dpunion.releases.release import Release
 from dpunion.requests import Folder, Request, Run, is_on_spark
 
 if TYPE_CHECKING:

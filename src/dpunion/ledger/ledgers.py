@@ -11,7 +11,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from dpunion.about import Charged
 from dpunion.checks import as_choice
 from dpunion.errors import (
     BadParameter,
@@ -31,6 +30,7 @@ from dpunion.ledger.fingerprints import sha256_of
 from dpunion.ledger.overviews import Overview
 from dpunion.ledger.refusals import pair, refuse_charge, refuse_dataset, refuse_repeat
 from dpunion.ledger.store import Store
+from dpunion.releases.about import Charged
 
 if TYPE_CHECKING:
     from dpunion.plans import Plan

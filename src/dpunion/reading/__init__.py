@@ -11,7 +11,7 @@
     objects      an iterable of (user, value) pairs, a mapping from users to iterables of values
 
 A value may be a key of several columns: then its columns are given as a list, and one text for each key comes out, see
-`dpunion.keys`. In objects such a key is a tuple, and the list names its parts.
+`dpunion.releases.formats`. In objects such a key is a tuple, and the list names its parts.
 Whatever the source, the same rows come out: see `cleaning.Cleaner` for nulls and lengths, `spelling` for types.
 """
 

@@ -25,7 +25,7 @@ T = TypeVar("T")
 MAX_ITEM_BYTES = LONGEST_PART
 """Items longer than this many UTF-8 bytes are dropped, row by row; texts may be longer.
 
-For a key of several columns it is the one text of `keys.join_key` that counts.
+For a key of several columns it is the one text of `formats.join_key` that counts.
 """
 
 MAX_USER_BYTES = 4096

@@ -1,4 +1,4 @@
-"""Keys of several columns, column by column: each key as the one text of `dpunion.keys`."""
+"""Keys of several columns, column by column: each key as the one text of `dpunion.releases.formats`."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import pyarrow.types as pt
 
 from dpunion import arrow_functions as pc
 from dpunion.errors import attempt
-from dpunion.keys import ESCAPES, SEPARATOR
 from dpunion.reading.moments import Granularity, MomentColumn, refuse_without_moments
 from dpunion.reading.spelling import Column, Role, is_missing_possible
+from dpunion.releases.formats import KEY_ESCAPES, SEPARATOR
 from dpunion.sets.strings import string_buffers
 
 LONGEST_PART = 4096
@@ -74,7 +74,7 @@ def escape_texts(texts: Any) -> Any:
     if not has_special(texts):
         return texts
     return functools.reduce(
-        lambda some, pair: pc.replace_substring(some, pattern=pair[0], replacement=pair[1]), ESCAPES, texts
+        lambda some, pair: pc.replace_substring(some, pattern=pair[0], replacement=pair[1]), KEY_ESCAPES, texts
     )
 
 
@@ -82,4 +82,4 @@ def has_special(texts: Any) -> bool:
     """Say whether a byte among the texts needs escaping; what nulls hide may count."""
     offsets, data = string_buffers(texts)
     some = data[int(offsets[0]) : int(offsets[-1])]
-    return any(bool(np.any(some == ord(special))) for special, _ in ESCAPES)
+    return any(bool(np.any(some == ord(special))) for special, _ in KEY_ESCAPES)

@@ -28,8 +28,6 @@ import pyarrow as pa
 
 from dpunion.addresses import public_address
 from dpunion.errors import BadSource, DamagedSource, SourceNotFound, UnknownColumn, attempt
-from dpunion.formats import COLUMN, csv_text, is_utf8, text_of_csv, unescape_controls
-from dpunion.keys import join_key
 from dpunion.reading import file_part
 from dpunion.reading.blocks import read_blocks
 from dpunion.reading.cleaning import ValueKind
@@ -38,6 +36,7 @@ from dpunion.reading.folders import status
 from dpunion.reading.jsonlines import distinct, find_line_end
 from dpunion.reading.locate import COMPRESSIONS, FORMATS, Compression, DataFile, Format, data_file, file_size
 from dpunion.reading.spelling import Column, Role
+from dpunion.releases.formats import COLUMN, csv_text, is_utf8, join_key, text_of_csv, unescape_controls
 from dpunion.text.normal_forms import Normalization, nfc, normalize_text
 from dpunion.text.tokens import words
 
@@ -48,7 +47,7 @@ NGRAM_COLUMN = "ngram"
 class KnownItems:
     """The known items, sorted, and the SHA-256 of the file or of the sorted list as it was given.
 
-    items: spelled as the items of the release are; keys of several columns as the one text of `keys.join_key`.
+    items: spelled as the items of the release are; keys of several columns as the one text of `formats.join_key`.
     """
 
     items: tuple[str, ...]

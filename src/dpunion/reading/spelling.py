@@ -27,8 +27,8 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from dpunion import arrow_functions as pc
+from dpunion.arrow_functions import INT32_MAX
 from dpunion.errors import InternalError, UnsupportedType, attempt
-from dpunion.formats import INT32_MAX
 from dpunion.sets.strings import Remembered, as_int32, has_ascii_only, string_buffers
 
 FIRST_DAY, LAST_DAY = ((day - dt.date(1970, 1, 1)).days for day in (dt.date.min, dt.date.max))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 
-from dpunion.about import Charged
 from dpunion.budget import Budget, Strength, guarantee, sureness
-from dpunion.formats import escape_controls
-from dpunion.releases import Release
+from dpunion.releases.about import Charged
+from dpunion.releases.formats import escape_controls
+from dpunion.releases.release import Release
+from dpunion.releases.statements import LIMITS, NOT_PRIVATE, covered, how_it_was_made
 from dpunion.report.tables import Fact, Gauge, Section, number, percent
-from dpunion.statements import LIMITS, NOT_PRIVATE, covered, how_it_was_made
 
 UNCHARGED = (
     "This release was charged to no ledger. If there are other releases from the same data, their budgets add up, and "

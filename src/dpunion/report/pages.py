@@ -15,8 +15,8 @@ from typing import Any
 
 from dpunion.checks import check_suffix
 from dpunion.files import OWNER_ONLY, atomic_file, check_place
-from dpunion.formats import escape_controls
-from dpunion.releases import Release
+from dpunion.releases.formats import escape_controls
+from dpunion.releases.release import Release
 from dpunion.report.charts import AxisScale, Chart, Series, drawings, load_library
 from dpunion.report.sections import STUDY, describe_release
 from dpunion.report.tables import Cell, Fact, Gauge, Section, Table, number, percent

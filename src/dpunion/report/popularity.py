@@ -10,10 +10,10 @@ import numpy as np
 
 from dpunion.ngrams.plans import NgramPlan
 from dpunion.plans.counts import LEVEL, PLANNED_RATIOS, PLANNED_SIZES, CountsPlan, Estimate, Totals
-from dpunion.releases import COUNTED, LENGTH, PEOPLE, Release
+from dpunion.releases.release import COUNTED, LENGTH, PEOPLE, Release
+from dpunion.releases.statements import how_precise, who_was_cut
 from dpunion.report.charts import Axis, AxisScale, Chart, Series
 from dpunion.report.tables import Cell, Fact, Section, Table, number, percent
-from dpunion.statements import how_precise, who_was_cut
 
 RANKS_PER_DECADE = 12
 TOKENS = "tokens"

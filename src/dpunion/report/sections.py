@@ -12,11 +12,11 @@ from dpunion.algorithms import DpSips, Funnel, PolicyGaussian, PolicyLaplace
 from dpunion.budget import Budget
 from dpunion.chances import SET_SIZES, Company, holders_between, release_curve, saturation
 from dpunion.errors import BadParameter
-from dpunion.formats import escape_controls
 from dpunion.ngrams.plans import LengthResult, NgramPlan
 from dpunion.plans import Noise, Plan
 from dpunion.plans.counts import CountsPlan
-from dpunion.releases import Release
+from dpunion.releases.formats import escape_controls
+from dpunion.releases.release import Release
 from dpunion.report.charts import Axis, AxisScale, Chart, ChartKind, Series
 from dpunion.report.meaning import about_facts, first_sections, making_section, strength, warning
 from dpunion.report.popularity import count_facts, counting_table, number_columns, popular_first, popularity_section

@@ -11,10 +11,10 @@ import numpy as np
 import pyarrow as pa
 
 from dpunion.algorithms import UserOrder
+from dpunion.arrow_functions import text_array
 from dpunion.calibration.rounding import MAX_USERS
 from dpunion.checks import refuse_more_than
 from dpunion.contributions import Bools, Contributions, Int32s, Int64s, ItemTable, Uint8s, Uint64s, offsets_of
-from dpunion.formats import text_array
 from dpunion.randomness import Purpose, RunKey
 from dpunion.sets.grouping import digest_order, even_ranges, group_rows
 from dpunion.sets.pieces import Batches, work_off

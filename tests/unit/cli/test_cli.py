@@ -15,10 +15,10 @@ from typer.testing import CliRunner
 import dpunion
 from dpunion.algorithms import ALGORITHMS
 from dpunion.cli import RELEASE_HELP, app
-from dpunion.formats import WRITERS
-from dpunion.releases import FORMAT, Release
+from dpunion.releases.formats import WRITERS
+from dpunion.releases.release import FORMAT, Release
+from dpunion.releases.statements import NOT_PRIVATE
 from dpunion.samples import debian_depends
-from dpunion.statements import NOT_PRIVATE
 from dpunion_lab.study import RESEARCH_POLICIES
 from running import PATIENCE
 

@@ -17,10 +17,10 @@ import dpunion
 from dpunion.cli import app
 from dpunion.cli.terminal import WIDEST_TEXT, table_lines
 from dpunion.engines.local import engine
-from dpunion.formats import WRITERS
 from dpunion.ledger import Ledger
 from dpunion.plans.counts import Counted, Estimate, Totals
-from dpunion.releases import Release, with_items
+from dpunion.releases.formats import WRITERS
+from dpunion.releases.release import Release, with_items
 from running import PATIENCE
 
 HOLDERS = {"apple": 900, "pear": 500, "=plum": 300}

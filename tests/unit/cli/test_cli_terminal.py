@@ -14,7 +14,7 @@ import dpunion
 from dpunion.chances import find_needed, needed_sentence
 from dpunion.cli import app
 from dpunion.cli.terminal import WIDEST_TEXT, table_lines, width_of
-from dpunion.releases import Release, with_items
+from dpunion.releases.release import Release, with_items
 from running import PATIENCE
 
 BUDGET = ("-e", "2", "-d", "1e-4")

@@ -19,12 +19,12 @@ from hypothesis import strategies as st
 
 import dpunion
 from dpunion.errors import BadSource, SourceNotFound, UnknownColumn
-from dpunion.formats import WRITERS
 from dpunion.ledger import Ledger
 from dpunion.plans.counts import Counted, Estimate, Totals
 from dpunion.reading import ValueKind
 from dpunion.reading.known import read_known
-from dpunion.releases import Release, with_items
+from dpunion.releases.formats import WRITERS
+from dpunion.releases.release import Release, with_items
 from dpunion.requests import Charge, Known, Words
 from dpunion.sets.encoding import Normalization
 

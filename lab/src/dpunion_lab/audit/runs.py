@@ -28,7 +28,7 @@ from dpunion.mechanisms import mechanism_for
 from dpunion.pipeline import release
 from dpunion.plans import Plan, plan_release
 from dpunion.randomness import RunKey
-from dpunion.releases import Release
+from dpunion.releases.release import Release
 from dpunion.sets.encoding import encode
 from dpunion.text.normal_forms import Normalization
 from dpunion_lab.audit.neighbours import TRACKED, User

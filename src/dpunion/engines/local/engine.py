@@ -25,7 +25,7 @@ from dpunion.plans.looks import LookPlan
 from dpunion.plans.menus import MenuPlan
 from dpunion.randomness import RunKey
 from dpunion.reading import Rows, ValueKind, check_addresses, open_rows
-from dpunion.releases import Release
+from dpunion.releases.release import Release
 from dpunion.requests import Folder, Request, Run
 from dpunion.sets.encoding import encode, mark_known
 from dpunion.sets.grouping import bound_further

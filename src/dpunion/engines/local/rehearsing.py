@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from dpunion.contributions import offsets_of
+from dpunion.arrow_functions import number_array, text_array
 from dpunion.engines.local.rounds import run_rounds
 from dpunion.mechanisms import mechanism_for
 from dpunion.plans import Plan
@@ -46,9 +46,9 @@ def rehearse(plan: Plan | MenuPlan) -> None:
     """
     decided = plan.usual if isinstance(plan, MenuPlan) else plan
     bounding = decided.algorithm.bounding
-    items = made_up_texts(min(bounding.limit + 1, MOST_ITEMS))
+    items = text_array([f"item {number}" for number in range(min(bounding.limit + 1, MOST_ITEMS))])
     made = encode(
-        [(pa.DictionaryArray.from_arrays(zeros(len(items)), items.slice(0, 1)), items)],
+        [(pa.DictionaryArray.from_arrays(number_array([0] * len(items), 32), items.slice(0, 1)), items)],
         key := RunKey.for_tests(0),
         max_items_per_user=bounding.limit,
         user_order=bounding.order,
@@ -61,15 +61,3 @@ def rehearse(plan: Plan | MenuPlan) -> None:
         from dpunion.counting.looking import look_at_sizes
 
         look_at_sizes(np.diff(made.offsets), plan.look, key)
-
-
-def made_up_texts(count: int) -> pa.Array:
-    """Return distinct texts; subtle: pa.array would import an installed pandas, which takes half a second."""
-    texts = [f"item {number}".encode() for number in range(count)]
-    offsets = offsets_of(np.fromiter(map(len, texts), np.int64, count)).astype(np.int32)
-    return pa.StringArray.from_buffers(count, pa.py_buffer(offsets), pa.py_buffer(b"".join(texts)))
-
-
-def zeros(count: int) -> pa.Array:
-    """Return as many zeros."""
-    return pa.Array.from_buffers(pa.int32(), count, [None, pa.py_buffer(np.zeros(count, np.int32))])

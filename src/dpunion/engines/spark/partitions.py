@@ -9,7 +9,6 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
-from dpunion import keys
 from dpunion.algorithms import Bounding
 from dpunion.contributions import Contributions, ItemTable
 from dpunion.counting.holdings import bound_to_counted
@@ -17,6 +16,7 @@ from dpunion.engines.spark.tasks import Batches, Secret, sensitivity_number, sli
 from dpunion.engines.spark.wire import Piece, cut, digests_to_arrow, joined, names_of, pruned
 from dpunion.mechanisms import Mechanism, State
 from dpunion.randomness import RunKey
+from dpunion.releases.formats import split_key
 from dpunion.sets.narrowing import Sets
 
 ROWS_PER_READ = 1 << 20
@@ -244,6 +244,6 @@ class SplitKeys:
         Guarantees: what comes out are the parts of released items and nothing else.
         """
         for batch in batches:
-            rows = [keys.split_key(name.decode()) for name in batch.column("item").to_pylist()]
+            rows = [split_key(name.decode()) for name in batch.column("item").to_pylist()]
             parts = [pa.array([key[place] for key in rows], pa.string()) for place in range(len(self.columns))]
             yield pa.RecordBatch.from_arrays(parts, list(self.columns))

@@ -2,6 +2,13 @@
 
 Files are rebuilt from plain strings, sorted by bytes, in a fixed layout: nothing of the input's dictionaries, order,
 statistics or buffers can be in them. What is escaped here is undone here.
+
+Keys of several columns have two forms: inside, one text for each combination; outside, its parts again. The parts stand
+one after the other with U+001F between them. Inside a part, a backslash is doubled and U+001F is written as a backslash
+and an underscore, so different keys are different texts.
+
+subtle: neither U+001F nor the backslash nor the underscore composes with a combining mark, has another case, or counts
+as part of a word; so normalising or lower-casing the one text is the same as doing it to each part.
 """
 
 from __future__ import annotations
@@ -17,7 +24,6 @@ from dpunion.checks import check_suffix
 from dpunion.files import check_place
 
 COLUMN = "item"
-INT32_MAX = 2**31 - 1
 ROWS_PER_GROUP = 1 << 16
 # What begins a formula, full-width forms too, which spreadsheets in East Asia read alike.
 SIGNS = "=+-@＝＋－＠"
@@ -29,6 +35,9 @@ ESCAPE = re.compile(r"\\(\\|t|n|r|x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8})")
 # A NUL, which no CSV may hold, becomes \x00; backslashes before that, or before a plain x00, are doubled.
 NUL = re.compile(r"(?<!\\)(\\*)(\0|x00)")
 WRITTEN_NUL = re.compile(r"(?<!\\)(\\+)x00")
+SEPARATOR, BACKSLASH = "\x1f", "\\"
+KEY_ESCAPES = ((BACKSLASH, BACKSLASH + BACKSLASH), (SEPARATOR, BACKSLASH + "_"))
+"""What is written for what; the backslash comes first, for the other escape adds one."""
 SHORT_ESCAPES = {"\\": "\\", "t": "\t", "n": "\n", "r": "\r"}
 
 
@@ -132,38 +141,6 @@ def _defused(cell: str) -> str:
     return "'" + cell if cell[:1] == "'" or (visible and visible in SIGNS) else cell
 
 
-def text_array(texts: Sequence[str]) -> Any:
-    """Return the texts as a new Arrow array: string, or large_string where they take more than two gigabytes.
-
-    subtle: pa.array would import an installed pandas, which takes half a second, and a cast all of Arrow's functions.
-    """
-    from array import array
-    from itertools import accumulate
-
-    import pyarrow as pa
-
-    if all(map(str.isascii, texts)):
-        # A text has as many bytes as characters, so that none is encoded on its own.
-        data, sizes = "".join(texts).encode(), map(len, texts)
-    else:
-        encoded = [text.encode() for text in texts]
-        data, sizes = b"".join(encoded), map(len, encoded)
-    is_short = len(data) <= INT32_MAX
-    offsets = array("i" if is_short else "q", accumulate(sizes, initial=0))
-    kind = pa.StringArray if is_short else pa.LargeStringArray
-    return kind.from_buffers(len(texts), pa.py_buffer(offsets), pa.py_buffer(data))
-
-
-def number_array(numbers: Sequence[int], bits: int) -> Any:
-    """Return the whole numbers as a new Arrow array of 32 or 64 bits each; as `text_array`, without pandas."""
-    from array import array
-
-    import pyarrow as pa
-
-    data = array({32: "i", 64: "q"}[bits], numbers)
-    return pa.Array.from_buffers(getattr(pa, f"int{bits}")(), len(numbers), [None, pa.py_buffer(data)])
-
-
 def _write_parquet(release: Writable, file: IO[bytes]) -> None:
     import pyarrow.parquet as pq
 
@@ -238,3 +215,27 @@ WRITERS: dict[str, Writer] = {
     ".arrow": _write_arrow,
     ".json": _write_json,
 }
+
+
+def join_key(parts: Sequence[str]) -> str:
+    """Return the one text of a key."""
+    return SEPARATOR.join(_escaped(part) for part in parts)
+
+
+def split_key(text: str) -> tuple[str, ...]:
+    """Return the parts of a key's text: split(join(parts)) == parts, for one part or more."""
+    return tuple(_unescaped(part) for part in text.split(SEPARATOR))
+
+
+def _escaped(part: str) -> str:
+    """Return a part without U+001F and without a single backslash."""
+    for plain, written in KEY_ESCAPES:
+        part = part.replace(plain, written)
+    return part
+
+
+def _unescaped(part: str) -> str:
+    """Undo `_escaped`; between doubled backslashes, every other one stands before an underscore."""
+    if BACKSLASH not in part:
+        return part
+    return BACKSLASH.join(piece.replace(BACKSLASH + "_", SEPARATOR) for piece in part.split(BACKSLASH + BACKSLASH))

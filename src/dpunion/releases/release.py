@@ -13,17 +13,17 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, overload
 
-from dpunion import formats, keys
-from dpunion.about import UNTOLD, About
-from dpunion.cards import draw_card
+from dpunion.arrow_functions import number_array, text_array
 from dpunion.checks import check_whole
 from dpunion.errors import BadParameter
 from dpunion.files import atomic_file
-from dpunion.formats import COLUMN, check_target
 from dpunion.ngrams.plans import LengthResult, NgramPlan, read_length
 from dpunion.plans import Plan
 from dpunion.plans.counts import MOST_PEOPLE, Counted, Totals
-from dpunion.statements import statement
+from dpunion.releases import formats
+from dpunion.releases.about import UNTOLD, About, draw_card
+from dpunion.releases.formats import COLUMN, check_target
+from dpunion.releases.statements import statement
 
 FORMAT = "dpunion-release/2"
 NGRAM_FORMAT = "dpunion-ngrams/2"
@@ -154,8 +154,8 @@ class Release:
         self._refuse_if_stored()
         width = len(self.columns)
         columns = [[row[i] for row in self.items] for i in range(width)] if width > 1 else [self.items]
-        texts = {name: formats.text_array(column) for name, column in zip(self.columns, columns, strict=True)}
-        return pa.table(texts | {one.name: formats.number_array(one.values, one.bits) for one in self.numbers})
+        texts = {name: text_array(column) for name, column in zip(self.columns, columns, strict=True)}
+        return pa.table(texts | {one.name: number_array(one.values, one.bits) for one in self.numbers})
 
     def to_pandas(self) -> Any:
         """Return the table as a DataFrame of pandas, which must be installed."""
@@ -184,7 +184,7 @@ class Release:
         """Return the SHA-256 of the items and their numbers, by which a release without a file is known again."""
         width = len(self.columns)
         joined = (
-            " ".join([row[0] if width == 1 else keys.join_key(row[:width]), *map(str, row[width:])])
+            " ".join([row[0] if width == 1 else formats.join_key(row[:width]), *map(str, row[width:])])
             for row in self.rows()
         )
         return hashlib.sha256("\0".join(joined).encode()).hexdigest()
@@ -255,7 +255,7 @@ def with_items(
 
     Guarantees: what is returned depends on the set of the texts and what was counted of each, not on their order.
     """
-    items: list[Any] = list(texts) if len(draft.columns) == 1 else list(map(keys.split_key, texts))
+    items: list[Any] = list(texts) if len(draft.columns) == 1 else list(map(formats.split_key, texts))
     return _with_rows(draft, items, (), counted, order)
 
 
