@@ -3,10 +3,10 @@
 plan      every number, from public parameters only                  plans, ngrams.plans
 charge    the ledger is charged before anything is read              charging, ledger
 read      rows -> each person's distinct items, at most this many     engines: read (reading, sets)
-look      how many items people hold, with noise, chooses a plan      engines: look (looks, menus, counting.looking)
+look      how many items people hold, with noise, chooses a plan      engines: look (plans.looks, plans.menus)
 select    rounds of weigh, decide, narrow                            engines: select (mechanisms, ngrams.lengths)
 count     when asked for: how many people hold each                  engines: count (counting)
-publish   the chosen items, sorted; written whole or not at all      releases, formats
+publish   the chosen items, sorted; written whole or not at all      releases
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from strategies import databases
 
 import dpunion
 from dpunion.counting.holdings import digests_of
-from dpunion.counting.looking import LookStep, people_in_classes
+from dpunion.counting.steps import LookStep, people_in_classes
 from dpunion.engines.local.engine import LocalEngine, asked_for_counts
 from dpunion.engines.spark.counting import FindSizes
 from dpunion.engines.spark.engine import ReadSets, TightenSets

@@ -14,7 +14,7 @@ from dpunion.addresses import NOT_SHOWN, Address, check_address, public_address
 from dpunion.cli import app
 from dpunion.errors import BadSource
 from dpunion.ledger import Ledger
-from dpunion.ledger.addresses import store_at
+from dpunion.ledger.ledgers import store_at
 from dpunion.reading import ValueKind, check_source
 from dpunion.requests import Request, Run, SparkSource
 

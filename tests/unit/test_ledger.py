@@ -38,8 +38,8 @@ from dpunion.errors import (
 from dpunion.kernels.normal import gaussian_delta
 from dpunion.ledger import Amounts, Composition, EntryState, Ledger, fingerprint, is_intact
 from dpunion.ledger.accounts import account_caps, caps_hold, charge_for_budget, charge_for_gaussian, charge_for_plan
-from dpunion.ledger.addresses import store_at
 from dpunion.ledger.amounts import DELTA_UNITS, EPSILON_UNITS, MU_SQUARED_UNITS, spoken
+from dpunion.ledger.ledgers import store_at
 from dpunion.ledger.sqlite import NETWORK_FILE_SYSTEMS, file_system
 from dpunion.plans import plan_release
 from dpunion.plans.composing import plan_with_counts
@@ -446,7 +446,7 @@ def test_the_clock_does_not_matter(ledger, monkeypatch):
                 Backwards.moment -= dt.timedelta(days=400)
                 return Backwards.moment
 
-    monkeypatch.setattr("dpunion.ledger.chain.dt", Backwards)
+    monkeypatch.setattr("dpunion.ledger.store.dt", Backwards)
     for number in range(3):
         ledger.reserve("posts", UNIT, f"request-{number}")
     with pytest.raises(BudgetExhausted):

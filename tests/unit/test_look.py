@@ -17,8 +17,7 @@ from dpunion.budget import Budget
 from dpunion.calibration.funnel import certificate, novelty_bounds
 from dpunion.calibration.gaussian import gaussian_stddev
 from dpunion.calibration.looking import cost_of_look
-from dpunion.counting.looking import LookStep, people_in_classes, set_sizes
-from dpunion.counting.steps import ONE, add_noise
+from dpunion.counting.steps import ONE, LookStep, add_noise, people_in_classes, set_sizes
 from dpunion.engines.local.engine import LocalEngine, open_request, read_sets, texts_of
 from dpunion.errors import BadParameter
 from dpunion.kernels.normal import gaussian_delta

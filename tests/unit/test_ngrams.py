@@ -22,8 +22,7 @@ from dpunion.calibration.composition import (
 )
 from dpunion.engines.local import texts as texts_module
 from dpunion.errors import BadParameter, BadSource, CannotWrite, DamagedSource, InternalError, NotPrivate, UnknownColumn
-from dpunion.kernels.certificates import unit_norm_delta
-from dpunion.kernels.normal import gaussian_delta
+from dpunion.kernels.normal import gaussian_delta, unit_norm_delta
 from dpunion.ngrams import lengths
 from dpunion.ngrams.plans import LengthPlan, Ngrams, plan_ngrams
 from dpunion.plans import plan_release

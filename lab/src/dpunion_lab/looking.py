@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dpunion.contributions import Int64s
-from dpunion.counting.looking import look_at_sizes, set_sizes
+from dpunion.counting.steps import look_at_sizes, set_sizes
 from dpunion.engines.local.rounds import run_rounds
 from dpunion.mechanisms import mechanism_for
 from dpunion.plans import Plan

@@ -22,8 +22,7 @@ from dpunion.calibration import gaussian
 from dpunion.calibration.hints import calibrate_with_hints
 from dpunion.contributions import Float64s
 from dpunion.errors import InternalError
-from dpunion.kernels.certificates import unit_norm_delta
-from dpunion.kernels.normal import upper_tail
+from dpunion.kernels.normal import unit_norm_delta, upper_tail
 
 # The part of delta that Funnel's Gaussian noise gets at length 1, novel items getting the rest: a public choice, near
 # the best at every budget tried.

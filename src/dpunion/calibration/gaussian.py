@@ -10,8 +10,7 @@ import numpy as np
 
 from dpunion.contributions import Float64s
 from dpunion.errors import InternalError
-from dpunion.kernels.certificates import unit_count_delta, unit_norm_delta
-from dpunion.kernels.normal import gaussian_delta, upper_tail
+from dpunion.kernels.normal import gaussian_delta, unit_count_delta, unit_norm_delta, upper_tail
 
 # Of the delta asked for, this part is kept back for the float64 error of the formulas (their relative error is
 # below 1e-11 over the whole permitted range of budgets, tests/unit/calibration/test_calibration_gaussian.py).

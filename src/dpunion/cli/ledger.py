@@ -101,7 +101,7 @@ def ledger_show(where: Where, as_json: AsJson = False) -> None:
 def _budgets(datasets: list[dict[str, Any]]) -> Any:
     from rich.table import Table
 
-    from dpunion.ledger.overviews import reach_in_words
+    from dpunion.ledger.events import reach_in_words
 
     table = Table("dataset", "composition", "epsilon", "delta", "spent", "left", box=None, pad_edge=False)
     for values in datasets:

@@ -1,8 +1,9 @@
-"""What a person adds when dpunion counts people, and the noise: three steps, each a Gaussian mechanism.
+"""What a person adds when dpunion counts people, and the noise: steps, each a Gaussian mechanism.
 
     rough   1/sqrt(k) to each of the person's k listed items          about how popular is each item?
     marks   1 in all, to the two marks around the person's burden     how many items do people have?
     fine    a weight for each listed item, capped; and two totals     how many people have each item?
+    look    1 to the class of the size of the person's set            how many items do people have? (before the list)
 
 A step knows public numbers only: the list, and what the steps before it released. In each step one person adds a vector
 of l2 norm at most 1, whatever other people have (docs/guarantees-counts.md, section 2).
@@ -17,12 +18,13 @@ from typing import ClassVar, Protocol, TypeVar
 import numpy as np
 
 from dpunion.algorithms import Norm, Sensitivity
-from dpunion.contributions import Int64s
+from dpunion.contributions import Bools, Contributions, Int64s
 from dpunion.counting.holdings import Holdings
 from dpunion.errors import InternalError, SensitivityMismatch
 from dpunion.kernels.counting import add_capped, add_marks
 from dpunion.kernels.descent import add_shares
 from dpunion.plans.counts import MOST_COUNTED, TOTALS
+from dpunion.plans.looks import CLASSES, LookPlan
 from dpunion.randomness import Purpose, RunKey
 
 ONE = 2**24
@@ -190,3 +192,47 @@ def add_noise(
     normals = key.normals_of(Purpose.COUNT, number, names)
     noisy = sums + np.rint(spread * normals).astype(np.int64)
     return (noisy + grid // 2) // grid * grid
+
+
+@dataclass(frozen=True, slots=True)
+class LookStep:
+    """Each user gives 1 to the class of the size of that user's set."""
+
+    number: ClassVar[int] = 3
+    sensitivity: ClassVar[Sensitivity] = UNIT_NORM
+    length: ClassVar[int] = len(CLASSES)
+
+    def add_up(self, sizes: Int64s) -> Int64s:
+        """Add up the users of each class; sizes: int64[users].
+
+        Guarantees: a user adds 1 to one sum, or nothing; which one is a function of that user's own set.
+        """
+        places = np.searchsorted(CLASSES, sizes[sizes > 0], side="right") - 1
+        return ONE * np.bincount(places, minlength=self.length).astype(np.int64)
+
+
+def set_sizes(sets: Contributions, unwanted: Bools | None = None) -> Int64s:
+    """Return how many wanted items each user holds: int64[users]; unwanted: bool[items].
+
+    Guarantees: a user's size is a function of that user's own set and of public lists. Sets may be bounded already, as
+    long as the bound is in the last class.
+    """
+    if unwanted is None:
+        return np.diff(sets.offsets)
+    wanted = np.zeros(len(sets.items) + 1, np.int64)
+    np.cumsum(~unwanted[sets.items], out=wanted[1:])
+    return np.diff(wanted[sets.offsets])
+
+
+def look_at_sizes(sizes: Int64s, look: LookPlan, key: RunKey) -> list[float]:
+    """Return the noisy numbers of people of each class; sizes: int64[users].
+
+    Guarantees: those of add_noise.
+    """
+    step = LookStep()
+    return people_in_classes(add_noise(step.add_up(sizes), step.sensitivity, look.stddev, step.number, key))
+
+
+def people_in_classes(noisy: Int64s) -> list[float]:
+    """Return noisy sums as numbers of people."""
+    return [float(number) for number in noisy / ONE]

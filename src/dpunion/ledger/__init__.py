@@ -11,10 +11,9 @@ ledgers.py    Ledger and Reservation: reserve before reading, settle after writi
 from __future__ import annotations
 
 from dpunion.ledger.amounts import Amounts, Composition
-from dpunion.ledger.events import Account, Entry, EntryState
+from dpunion.ledger.events import Account, Entry, EntryState, Overview
 from dpunion.ledger.fingerprints import fingerprint, is_intact
 from dpunion.ledger.ledgers import Ledger, Reservation, Verification
-from dpunion.ledger.overviews import Overview
 
 __all__ = [
     "Account",

@@ -1,4 +1,7 @@
-"""The rows of a ledger: a chain of hashes, and what replaying it says about every dataset and entry."""
+"""The rows of a ledger: a chain of hashes, and what replaying it says about every dataset and entry.
+
+`Overview` tells people how far each budget reaches; the `refuse_` functions say why a release is not granted.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,11 @@ import enum
 import hashlib
 import json
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NoReturn
 
-from dpunion.errors import ForeignErrors
-from dpunion.ledger.amounts import COUNTED, DELTA_UNITS, EPSILON_UNITS, FIELDS, Amounts, Composition
+from dpunion.checks import nearest
+from dpunion.errors import AlreadyReleased, BudgetExhausted, ForeignErrors, LedgerError, UnfinishedRelease
+from dpunion.ledger.amounts import COUNTED, DELTA_UNITS, EPSILON_UNITS, FIELDS, Amounts, Composition, decimal
 
 CHAIN = "dpunion-ledger/1"
 NO_HASH = "0" * 64
@@ -263,3 +267,105 @@ def outputs_in(details: str) -> tuple[tuple[str, str], ...]:
     """Return the (path, sha256) pairs that a settled row names; a cancelled one names none."""
     with ForeignErrors(lambda _: BrokenChain(UNREADABLE), AttributeError, TypeError, ValueError):
         return tuple((str(path), str(digest)) for path, digest in json.loads(details).get("outputs", []))
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """All datasets and entries; head is the last row's `number:hash`, worth keeping elsewhere."""
+
+    accounts: tuple[Account, ...]
+    entries: tuple[Entry, ...]
+    head: str
+
+    def last_of(self, dataset: str) -> Entry | None:
+        """Return the last release of a dataset that counts as spent."""
+        spent = [one for one in self.entries if one.dataset == dataset and one.state is not EntryState.CANCELLED]
+        return spent[-1] if spent else None
+
+    def more_like_last(self, account: Account) -> int | None:
+        """Return how many further releases like a dataset's last one the rest would cover; None before the first."""
+        last = self.last_of(account.name)
+        return None if last is None else account.more_like(last.charge)
+
+    def datasets(self) -> list[dict[str, Any]]:
+        """Return the datasets as plain values, each with what is left and how far it reaches."""
+        return [one.to_dict() | {"more_like_the_last": self.more_like_last(one)} for one in self.accounts]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as plain values."""
+        entries = [entry.to_dict() for entry in self.entries]
+        return {"datasets": self.datasets(), "entries": entries, "head": self.head}
+
+
+def reach_in_words(more: int | None) -> str:
+    """Say how far the rest of a budget reaches."""
+    if more is None:
+        return "all of it"
+    return f"about {more:,} more like the last one" if more else "not enough for another like the last one"
+
+
+def refuse_repeat(ledger: str, same: list[Entry], sources: list[dict[str, Any]] | None) -> None:
+    """Refuse what was settled before, the last such entry first; else what was begun and is open."""
+    for entry in reversed(same):
+        if entry.state is EntryState.SETTLED:
+            then = entry.details.get("sources")
+            changed = None if not then or not sources else then != sources
+            since = " The source has changed since." if changed else ""
+            problem = AlreadyReleased(
+                f"This very release was made before: entry {ledger}#{entry.number}. Nothing was charged.{since}",
+                "Use what was written then; to make and pay for another, ask to charge again (--charge-again).",
+            )
+            problem.entry, problem.outputs = f"{ledger}#{entry.number}", entry.outputs
+            problem.source_changed = changed
+            raise problem
+    for entry in reversed(same):
+        if entry.state is EntryState.UNSETTLED:
+            raise UnfinishedRelease(
+                f"An earlier run of this very release, entry {ledger}#{entry.number}, has not settled: it is "
+                "still running, or it died. Its budget counts as spent, and nothing more was charged.",
+                "Wait for it; if it died, ask to charge again (--charge-again).",
+            )
+
+
+def refuse_dataset(ledger: str, name: str, known: list[str]) -> NoReturn:
+    """Refuse a dataset that was never opened: with the names there are, which are the operator's own, and a guess."""
+    near = nearest(name, known)
+    guess = "" if near is None else f"Did you mean {near!r}? "
+    names = ", ".join(map(repr, known[:MOST_NAMES])) + (" and more" if len(known) > MOST_NAMES else "")
+    raise LedgerError(
+        f"The ledger {ledger} has no dataset {name!r}. It has: {names or 'none'}.",
+        f"{guess}Open a new one with `dpunion ledger open`, or look with `dpunion ledger show`.",
+    )
+
+
+def refuse_charge(account: Account, charge: Amounts) -> NoReturn:
+    """Raise what is asked for, what is left and what to do."""
+    remedy = (
+        "Ask for less (a smaller epsilon or delta), or do without: more would break the promise made for this data."
+    )
+    left = account.remaining
+    if account.composition is Composition.ADDITIVE:
+        raise BudgetExhausted(
+            f"The budget of dataset {account.name!r} does not cover this release: it asks for (epsilon, delta) = "
+            f"{pair(charge)}, and {pair(left)} is left.",
+            remedy,
+        )
+    parts = [
+        f"{getattr(charge, name) / max(1, getattr(account.caps, name)):.3%} of the {WORDS[name]} budget "
+        f"({getattr(left, name) / max(1, getattr(account.caps, name)):.3%} is left)"
+        for name in COUNTED[Composition.TIGHT]
+        if getattr(charge, name) > getattr(left, name)
+    ]
+    raise BudgetExhausted(
+        f"The budget of dataset {account.name!r} does not cover this release: it asks for {' and '.join(parts)}.",
+        remedy,
+    )
+
+
+MOST_NAMES = 20
+WORDS = {"mu_squared": "Gaussian", "novelty": "novel-item", "rounding": "rounding"}
+
+
+def pair(amounts: Amounts) -> str:
+    """Write (epsilon, delta) for people."""
+    return f"({decimal(amounts.epsilon, EPSILON_UNITS)}, {decimal(amounts.delta, DELTA_UNITS)})"

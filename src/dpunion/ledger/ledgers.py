@@ -11,6 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from dpunion.addresses import POSTGRESQL, Address
 from dpunion.checks import as_choice
 from dpunion.errors import (
     BadParameter,
@@ -22,14 +23,23 @@ from dpunion.errors import (
     NotPrivate,
     ReplacedLedger,
 )
-from dpunion.ledger.addresses import store_at
 from dpunion.ledger.amounts import DELTA_UNITS, EPSILON_UNITS, Amounts, Composition
-from dpunion.ledger.chain import ChainReader, append
-from dpunion.ledger.events import Account, Book, EntryState, Event, EventKind
+from dpunion.ledger.events import (
+    Account,
+    Book,
+    EntryState,
+    Event,
+    EventKind,
+    Overview,
+    pair,
+    refuse_charge,
+    refuse_dataset,
+    refuse_repeat,
+)
 from dpunion.ledger.fingerprints import sha256_of
-from dpunion.ledger.overviews import Overview
-from dpunion.ledger.refusals import pair, refuse_charge, refuse_dataset, refuse_repeat
-from dpunion.ledger.store import Store
+from dpunion.ledger.postgres import PostgresStore
+from dpunion.ledger.sqlite import SqliteStore
+from dpunion.ledger.store import ChainReader, Store, append
 from dpunion.releases.about import Charged
 
 if TYPE_CHECKING:
@@ -390,3 +400,24 @@ def _receipt(text: str) -> tuple[int, str]:
             "Copy it from a release's statement or from `show`.",
         )
     return int(match[1]), match[2]
+
+
+def store_at(where: str | os.PathLike[str]) -> Store:
+    """Return the database that an address names.
+
+    Guarantees:
+    - what looks like a connection, but is of no known form, is refused without being repeated: it may hold a password,
+      and a file of that name would be a budget of its own.
+    """
+    text = os.fspath(where).strip()
+    address = Address.of(text)
+    rest = text.partition(":")[2]
+    if address.scheme in POSTGRESQL and rest.startswith("//"):
+        return PostgresStore(f"postgresql:{rest}")
+    if address.scheme or not address.is_known or set("=@").intersection(text):
+        raise BadParameter(
+            "The ledger's address is neither a path nor of the form postgresql://user@host/database. It is not "
+            "repeated here, as it may hold a password.",
+            "Correct the address, or choose a path without '://', '=' and '@'.",
+        )
+    return SqliteStore(Path(where))

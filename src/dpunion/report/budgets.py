@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dpunion.budget import permitted
 from dpunion.ledger import Account, Composition, Entry, EntryState, Overview, Verification
-from dpunion.ledger.overviews import reach_in_words
+from dpunion.ledger.events import reach_in_words
 from dpunion.releases.formats import escape_controls
 from dpunion.report.pages import public_page
 from dpunion.report.tables import Cell, Fact, Gauge, Section, Table, number, percent

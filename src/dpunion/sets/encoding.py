@@ -5,7 +5,8 @@ The only place where user ids are seen; they are gone when it returns.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
@@ -17,13 +18,36 @@ from dpunion.checks import refuse_more_than
 from dpunion.contributions import Bools, Contributions, Int32s, Int64s, ItemTable, Uint8s, Uint64s, offsets_of
 from dpunion.randomness import Purpose, RunKey
 from dpunion.sets.grouping import digest_order, even_ranges, group_rows
-from dpunion.sets.pieces import Batches, work_off
 from dpunion.sets.spill import RowStore
 from dpunion.sets.strings import StringTable, as_texts, has_ascii_only, taken_strings
 from dpunion.text.normal_forms import Normalization, normalize_text
 from dpunion.text.splitting import PLAIN, Splitting, Tokenizer, documents, left_to_spell, unwanted_tokens
 from dpunion.text.tokens import WordRoom
-from dpunion.threads import share_count, usable_cores, work_beside, work_in_threads
+from dpunion.threads import share_count, usable_cores, work_beside, work_in_order, work_in_threads
+
+R = TypeVar("R")
+
+Batches = Iterable[tuple[pa.Array, pa.Array]]
+"""Batches of (users, items or texts)."""
+
+
+@runtime_checkable
+class DividedRows(Protocol):
+    """Batches that can be had in pieces, by several threads; `reading.Rows` is what does that."""
+
+    def work_off(self, work: Callable[[Batches], R], threads: int) -> Iterator[R]:
+        """Yield what `work` makes of each piece, in order."""
+        ...
+
+
+def work_off(batches: Batches, work: Callable[[Batches], R], threads: int) -> Iterator[R]:
+    """Yield what `work`, in some threads, makes of the pieces of these batches; each batch is one where none are told.
+
+    Guarantees: the order of the pieces is kept, and so is the error that comes first in it.
+    """
+    if isinstance(batches, DividedRows):
+        return batches.work_off(work, threads)
+    return work_in_order(lambda batch: work((batch,)), batches, threads)
 
 
 def encode(

@@ -27,9 +27,8 @@ from dpunion.kernels.ngrams import (
     sort_unique,
 )
 from dpunion.randomness import Purpose, RunKey
-from dpunion.sets.encoding import canonical_table, digests_of_users, table_of
+from dpunion.sets.encoding import Batches, canonical_table, digests_of_users, table_of, work_off
 from dpunion.sets.grouping import bound_sets, even_ranges, heavy_ranges, lay_out_users
-from dpunion.sets.pieces import Batches, work_off
 from dpunion.sets.spill import TextStore
 from dpunion.sets.strings import StringTable
 from dpunion.text.normal_forms import Normalization

@@ -8,8 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpunion.calibration import gaussian, laplace
-from dpunion.kernels.certificates import mixed_delta, unit_count_delta, unit_norm_delta
-from dpunion.kernels.normal import gaussian_delta, log_upper_tail, upper_tail
+from dpunion.kernels.normal import (
+    gaussian_delta,
+    log_upper_tail,
+    mixed_delta,
+    unit_count_delta,
+    unit_norm_delta,
+    upper_tail,
+)
 
 E10 = math.exp(-10)
 GRID = [(e, d) for e in (0.01, 0.1, 1.0, 3.0, 8.0, 20.0) for d in (1e-15, 1e-9, 1e-5, 1e-2)]

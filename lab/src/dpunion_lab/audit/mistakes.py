@@ -13,8 +13,7 @@ from dpunion.budget import Budget
 from dpunion.calibration.looking import LookCost, cost_of_look
 from dpunion.contributions import Int32s, Int64s
 from dpunion.counting import Measure, steps
-from dpunion.counting.looking import LookStep
-from dpunion.counting.steps import ONE, RoughStep, Step
+from dpunion.counting.steps import ONE, LookStep, RoughStep, Step
 from dpunion.plans import Plan, plan_release
 from dpunion.plans.counts import PARTS, Counted, CountsPlan
 from dpunion.plans.looks import CLASSES

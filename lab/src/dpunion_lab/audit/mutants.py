@@ -33,9 +33,8 @@ from dpunion.calibration import optimal
 from dpunion.calibration.laplace import laplace_quantile_above
 from dpunion.charging import Entry, charged
 from dpunion.contributions import Bools, Contributions, Float64s, Int64s, ItemTable, Uint64s, offsets_of
-from dpunion.counting import looking, steps
-from dpunion.counting.looking import LookStep
-from dpunion.counting.steps import ONE
+from dpunion.counting import steps
+from dpunion.counting.steps import ONE, LookStep
 from dpunion.engines.local import engine
 from dpunion.ledger import Reservation
 from dpunion.mechanisms import FunnelMechanism, Weights
@@ -300,7 +299,7 @@ def look_mutants() -> list[Mutant]:
     """Return the mutants of releases that begin with a look."""
     funnel, noisy, paid = Funnel(max_items_per_user=3), ("look takes noise",), ("look is paid for",)
     return [
-        Mutant("noise of a look x 0.7", patched(looking, "add_noise", count_with_less_noise), funnel, noisy),
+        Mutant("noise of a look x 0.7", patched(steps, "add_noise", count_with_less_noise), funnel, noisy),
         Mutant("a look counts items", patched(LookStep, "add_up", add_up_items), funnel, noisy),
         Mutant("a look for free", patched(menus, "cost_of_look", look_for_free), funnel, paid),
     ]

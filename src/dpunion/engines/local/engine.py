@@ -88,7 +88,7 @@ class LocalEngine:
 
     def look(self, held: Any, look: LookPlan, key: RunKey) -> list[float]:
         """Look at the sizes of the whole sets."""
-        from dpunion.counting.looking import look_at_sizes
+        from dpunion.counting.steps import look_at_sizes
 
         return look_at_sizes(wanted_sizes(held.whole, held.request, key), look, key)
 
@@ -186,7 +186,7 @@ def wanted_sizes(whole: Contributions, request: Request, key: RunKey) -> Int64s:
 
     Guarantees: those of set_sizes.
     """
-    from dpunion.counting.looking import set_sizes
+    from dpunion.counting.steps import set_sizes
 
     return set_sizes(whole, unwanted_items(whole, request, key))
 

@@ -58,6 +58,6 @@ def rehearse(plan: Plan | MenuPlan) -> None:
     )
     run_rounds(mechanism_for(decided), made, key, 1)
     if isinstance(plan, MenuPlan):
-        from dpunion.counting.looking import look_at_sizes
+        from dpunion.counting.steps import look_at_sizes
 
         look_at_sizes(np.diff(made.offsets), plan.look, key)

@@ -17,8 +17,7 @@ import pyarrow as pa
 
 from dpunion.contributions import Int64s, Uint64s
 from dpunion.counting.holdings import Holdings, holdings_of, number_items
-from dpunion.counting.looking import set_sizes
-from dpunion.counting.steps import AnyStep, add_noise
+from dpunion.counting.steps import AnyStep, add_noise, set_sizes
 from dpunion.engines.spark.failures import cleanly
 from dpunion.engines.spark.rounds import added_up
 from dpunion.engines.spark.tasks import (

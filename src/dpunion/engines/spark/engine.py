@@ -112,7 +112,7 @@ class SparkEngine:
         Guarantees: those of measure_on.
         """
         from dpunion.counting.holdings import digests_of
-        from dpunion.counting.looking import LookStep, people_in_classes
+        from dpunion.counting.steps import LookStep, people_in_classes
         from dpunion.engines.spark.counting import FindSizes, measure_on
 
         self.run.tell("looking on Spark")
