@@ -21,7 +21,7 @@ from dpunion.budget import (
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "dpunion"
-HOMES = {"tests/": ROOT, "dpunion_lab/": ROOT / "lab" / "src"}
+HOMES = {"benchmarks/": ROOT, "tests/": ROOT, "dpunion_lab/": ROOT / "lab" / "src"}
 PROOFS = ("guarantees.md", "guarantees-funnel.md", "guarantees-counts.md")
 TEXTS = {name: (ROOT / "docs" / name).read_text(encoding="utf-8") for name in PROOFS}
 REFERENCE = re.compile(r"`([\w./-]+\.py)(?:::([\w.]+))?`")
