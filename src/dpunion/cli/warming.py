@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -68,6 +67,8 @@ def warm_up(on_job: Callable[[str, float], None]) -> int:
 
     Guarantees: the rows are made up here; nothing is released, charged or left behind but compiled kernels.
     """
+    import tempfile
+
     compiled = 0
 
     def hear(begins: bool) -> None:
