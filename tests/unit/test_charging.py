@@ -269,7 +269,7 @@ def test_a_claim_ends_with_its_process_and_leaves_nothing(tmp_path, options, hol
     changes = {"user": None, "item": None, "out": tmp_path / "out.csv"}
     dpunion.release(ROWS, **(options | changes))
     assert (tmp_path / "out.csv").exists()
-    assert (cache_directory() / "outputs.lock").stat().st_size == 0
+    assert (cache_directory().parent / "outputs.lock").stat().st_size == 0
     # Neither an output that is named twice nor one in no folder is called claimed.
     with pytest.raises(BadParameter, match="Two outputs name the same file"):
         dpunion.release(ROWS, **(options | changes | {"out": [tmp_path / "c.csv"] * 2, "charge": None}))
