@@ -83,10 +83,10 @@ def budget_for_release(epsilon: float, delta: float, *, weak_budget: bool) -> Bu
     budget = Budget(epsilon, delta)
     if budget.needs_leave and not weak_budget:
         raise BadParameter(
-            f"A budget of {_pair(budget)} is too weak to be used without saying so: "
+            f"A budget of {_pair(budget)} is too weak to be used by default: in the worst case, "
             f"{permitted(budget.epsilon, budget.delta)}.",
             f"Choose an epsilon of at most {WITHOUT_LEAVE[0]:g} and a delta of at most {WITHOUT_LEAVE[1]:g}, or "
-            "say that you mean it, with weak_budget=True (--weak-budget).",
+            "allow a weak budget with weak_budget=True (--weak-budget).",
         )
     return budget
 
@@ -100,15 +100,15 @@ def guarantee(
     """
     meaning = {
         Strength.STRONG: "The guarantee is strong: whether a given person's data was used stays in doubt.",
-        Strength.MODERATE: "The guarantee is moderate: whether a given person's data was used may become likely, not "
-        "certain.",
+        Strength.MODERATE: "The guarantee is moderate: others may become fairly sure, but not certain, whether a "
+        "given person's data was used.",
         Strength.WEAK: f"THE GUARANTEE IS WEAK: {_weakness(budget)}.",
     }
     return (
-        f"{subject} is {_pair(budget, write)}-differentially private for adding or removing one user, that is all "
-        f"{covers} of one person.",
+        f"{subject} is {_pair(budget, write)}-differentially private for adding or removing one user (all "
+        f"{covers} of one person).",
         meaning[budget.strength],
-        f"It is no worse than this: {permitted(budget.epsilon, budget.delta)}.",
+        f"Worst case: {permitted(budget.epsilon, budget.delta)}.",
     )
 
 
@@ -119,13 +119,12 @@ def _pair(budget: Budget, write: Callable[[float], str] = "{:g}".format) -> str:
 def permitted(epsilon: float, delta: float) -> str:
     """Say in numbers what is permitted: delta as a chance, epsilon as how sure one becomes.
 
-    subtle: "no worse than" an answer with these two numbers. That all but a part delta of the lists leave everybody
-    that unsure does not follow from (epsilon, delta): docs/guarantees.md §0.
+    subtle: both halves describe one worst case together, and no release is worse than it. (epsilon, delta) does not
+    imply that the bound on how sure one becomes fails with probability at most delta: docs/guarantees.md §0.
     """
     return (
-        "someone who thought it fifty-fifty whether a given person's data was used can become "
-        f"{sureness_in_words(epsilon)} sure, and with a probability of at most {chance_in_words(delta)} the person is "
-        "given away"
+        f"someone who was 50 % sure that a given person's data was used becomes {sureness_in_words(epsilon)} "
+        f"sure, and with a probability of at most {chance_in_words(delta)} the person is exposed"
     )
 
 
@@ -133,9 +132,9 @@ def _weakness(budget: Budget) -> str:
     """Name what makes a budget weak."""
     doubts = []
     if budget.epsilon > MODERATE[0]:
-        doubts.append("whether a given person's data was used may become practically certain")
+        doubts.append("others may become practically certain whether a given person's data was used")
     if budget.delta > MODERATE[1]:
-        doubts.append(f"as many as {chance_in_words(budget.delta)} of the people may be given away outright")
+        doubts.append(f"up to {chance_in_words(budget.delta)} of the people may be exposed outright")
     return ", and ".join(doubts)
 
 

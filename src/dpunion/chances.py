@@ -98,7 +98,7 @@ def release_curve(plan: Plan, *, set_size: int, company: Company, holders: Int64
     check_whole("a release curve", "set_size", set_size, 1, LARGEST_SET)
     if len(holders) == 0 or int(holders.min()) < 1 or int(holders.max()) > MOST_HOLDERS:
         raise BadParameter(
-            f"A release curve needs numbers of holders from 1 to {MOST_HOLDERS:,}.", "Leave out the others."
+            f"A release curve needs numbers of people from 1 to {MOST_HOLDERS:,}.", "Leave out other numbers."
         )
     counts = holders.astype(np.float64)
     if isinstance(plan.algorithm, DpSips):
@@ -452,9 +452,9 @@ def needed_sentence(plan: Plan | NgramPlan) -> str:
     alone, ten, hundred = (_people(one.even) for one in find_needed(plan))
     what = "a single word" if isinstance(plan, NgramPlan) else "an item"
     return (
-        f"At this budget {what} comes out with an even chance when about {alone} people hold it who hold nothing else, "
-        f"or {ten} who hold ten each, or {hundred} who hold a hundred. What fewer people hold mostly stays out, by "
-        "design."
+        f"At this budget {what} has an even chance of being released if about {alone} people have it who have no "
+        f"other item, or {ten} who have ten items each, or {hundred} who have a hundred. Items of fewer people "
+        "are mostly left out, by design."
     )
 
 

@@ -9,13 +9,13 @@ from transcripts import Shell
 TITLE, OWNER, NOTE = "Countries and devices", "Web team", "For the public dashboard."
 BEFORE = f"""
 $ dpunion plan -e 1 -d 1e-6
-About this many people must hold an item for it to come out:
+About this many people must have an item for it to be released:
 items each chance 50 % chance 90 %
 1 26 32
 ...
-A list made by this plan is (1, 1e-06)-differentially private for adding or removing one user, ...
+A list made by this plan is (1, 1e-06)-differentially private for adding or removing one user (...
 The guarantee is strong: whether a given person's data was used stays in doubt.
-It is no worse than this: someone who thought it fifty-fifty ... can become at most 73.2 % sure, ...
+Worst case: someone who was 50 % sure ... becomes at most 73.2 % sure, ...
 No data was read. These numbers are public.
 $ dpunion plan -e 1 -d 1e-6 --html plan.html
 ...
@@ -63,7 +63,7 @@ def test_from_a_plan_to_a_signature(shell):
     released = shell.json("keys.json")["items"]
     assert ["Chile", "phone"] in released
     assert "Atlantis" not in shell.text("keys.html"), "a place of one person alone"
-    assert "people must hold an item" in words_of(shell, "plan.html")
+    assert "people must have an item" in words_of(shell, "plan.html")
     ledger = words_of(shell, "ledger.html")
     for told in ("33.3 % is spent", "about 2 more like the last one", TITLE, OWNER, NOTE):
         assert told in ledger

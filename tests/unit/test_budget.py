@@ -125,22 +125,24 @@ def test_the_words_follow_from_the_numbers(epsilon, delta):
     budget = Budget(epsilon, delta)
     words = "\n".join(guarantee(budget))
     assert f"({epsilon:g}, {delta:g})-differentially private" in words
-    assert f"can become {sureness_in_words(epsilon)} sure" in words
-    assert f"probability of at most {chance_in_words(delta)} the person is given away" in words
+    assert f"becomes {sureness_in_words(epsilon)} sure" in words
+    assert f"probability of at most {chance_in_words(delta)} the person is exposed" in words
     assert [one for one in Strength if f"guarantee is {one.value}" in words.lower()] == [budget.strength]
     assert ("practically certain" in words) == (epsilon > MODERATE[0])
-    assert ("given away outright" in words) == (delta > MODERATE[1])
+    assert ("exposed outright" in words) == (delta > MODERATE[1])
     assert "guessing" not in words
 
 
 def test_one_function_says_it_everywhere():
     budget = Budget(1.0, 1e-6)
     release = dpunion.release(PAIRS, epsilon=1.0, delta=1e-6)
-    assert release.statement.splitlines()[:3] == list(guarantee(budget))
+    formal, meaning, worst = guarantee(budget)
+    assert release.statement.splitlines()[:2] == [formal, f"{meaning} {worst}"]
     assert json.loads(release.to_json())["statement"] == release.statement
     plan = plan_ngrams(Ngrams(longest=1), budget)
     grams = ngram_release((("a", 1),), plan, (LengthResult(1, 1, None, 9.5, 0.0),), guaranteed=True)
-    assert grams.statement.splitlines()[:3] == list(guarantee(budget, covers="texts"))
+    formal, meaning, worst = guarantee(budget, covers="texts")
+    assert grams.statement.splitlines()[:2] == [formal, f"{meaning} {worst}"]
     assert json.loads(grams.to_json())["statement"] == grams.statement
 
 

@@ -502,9 +502,9 @@ def test_keys_of_several_columns_have_counts():
 def test_the_statement_says_what_the_numbers_are():
     made = released()
     said = statement(made.plan, guaranteed=True, totals=made.totals)
-    assert "covers list and numbers together" in said
+    assert "covers list and estimates together" in said
     assert f"{made.totals.everybody}" in said
-    assert "counted with less than full weight" in said
+    assert "counted with full weight" in said
 
 
 @pytest.mark.parametrize("damage", ["short", "negative", "text", "missing", "no numbers"])

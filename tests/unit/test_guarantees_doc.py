@@ -135,7 +135,7 @@ def test_the_table_of_strengths_has_the_limits_of_the_code():
 @pytest.mark.parametrize("name", ["README.md", "docs/tutorial.md"])
 def test_documents_say_what_the_statement_says(name):
     text = " ".join((ROOT / name).read_text(encoding="utf-8").split())
-    permitted = guarantee(Budget(1.0, 1e-6))[2].removeprefix("It is no worse than this: ").removesuffix(".")
+    permitted = guarantee(Budget(1.0, 1e-6))[2].removeprefix("Worst case: ").removesuffix(".")
     assert permitted in text
     assert "better than by guessing" not in text
 

@@ -225,8 +225,8 @@ def test_the_life_of_a_release(ledger, tmp_path):
         reservation.settle([output])
     assert reservation.entry == "budget.db#2"
     assert reservation.sentence == (
-        f"It is entry {reservation.receipt} of the dataset 'posts', whose releases together are held to (3, 1e-06) by "
-        "additive composition."
+        f"It is entry {reservation.receipt} of the dataset 'posts'. The ledger limits all releases "
+        "from this dataset together to (3, 1e-06), by additive composition."
     )
     entry = ledger.overview().entries[0]
     assert entry.state is EntryState.SETTLED

@@ -272,8 +272,8 @@ def whole_sets(source):
 
 def test_the_statement_names_the_choice():
     made = dpunion.release(sets_of([9] * 20_000), epsilon=3.0, delta=1e-5)
-    assert "at most 10 items of each person" in made.statement
-    assert "chosen from 3, 10, 25, 60, 150, 300 or 600 by a noisy look" in made.statement
+    assert "at most 10 items per person" in made.statement
+    assert "chosen from 3, 10, 25, 60, 150, 300 or 600, using a noisy histogram" in made.statement
     assert made.to_dict()["plan"]["look"]["menu"] == list(MENU)
 
 

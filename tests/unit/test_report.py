@@ -241,7 +241,7 @@ def test_the_page_of_a_release_with_counts(counted):
     assert "people in all, about 12,345 12,061 to 12,629 with an item not listed 6,789 6,505 to 7,073" in words
     assert "any item 12,345 12,061 12,629 an item that is not listed 6,789 6,505 7,073" in words
     assert "item people low high pear 2,000 1,800 2,200 <b>plum</b> 700 630 770 apple 50 45 55" in words
-    assert "About 3.4 % of people have so many listed items" in words
+    assert "About 3.4 % of people have too many listed items" in words
     assert "at most 1.21 times" in words
     assert "1 2,000 (1,800 to 2,200) 2 700 (630 to 770) 3 50 (45 to 55)" in words
     assert "round 1 90 % counts 10 %" in words
@@ -316,7 +316,7 @@ def test_the_page_of_a_plan_with_counts():
     for people in (20, 100, 1_000, 100_000):
         widths = (f"± {round(COUNTED_PLAN.counts.half_width(people, ratio)):,}" for ratio in (3, 10, 30))
         assert f" {people:,} {' '.join(widths)} " in words
-    assert f"right to ± {COUNTED_PLAN.counts.total_width:,.0f}" in words
+    assert f"accurate to ± {COUNTED_PLAN.counts.total_width:,.0f}" in words
     # With counts there is no plan by an algorithm whose noise is not Gaussian, and the others leave room for them.
     assert "policy-laplace" not in words
     with_room = dpunion.plan("policy-gaussian", epsilon=1.0, delta=1e-6, counts=True)
@@ -700,7 +700,7 @@ def test_saturation_is_where_the_curve_has_risen():
 
 @pytest.mark.parametrize("holders", [[0], [], [MOST_HOLDERS + 1]])
 def test_senseless_numbers_of_holders_are_refused(holders):
-    with pytest.raises(dpunion.BadParameter, match="numbers of holders from 1"):
+    with pytest.raises(dpunion.BadParameter, match="numbers of people from 1"):
         release_curve(PLAN, set_size=1, company=Company.RARE, holders=np.array(holders, np.int64))
 
 
@@ -712,8 +712,8 @@ def test_senseless_set_sizes_are_refused():
 def test_the_page_of_a_menu_lists_its_plans():
     menu = dpunion.plan(epsilon=2.0, delta=1e-5)
     page = plan_page(menu, epsilons=(), algorithms=())
-    assert "How many items of each person count" in page
-    assert "All else on this page is for 300, the usual number." in page
+    assert "How many items per person are used" in page
+    assert "Everything else on this page is computed for a limit of 300." in page
     for plan in menu.plans:
         assert number(plan.threshold) in page
-    assert "How many items of each person count" not in plan_page(menu.usual, epsilons=(), algorithms=())
+    assert "How many items per person are used" not in plan_page(menu.usual, epsilons=(), algorithms=())

@@ -185,7 +185,7 @@ def test_what_it_means_comes_before_the_list(tmp_path, ledger):
     assert "owner Search team <b> what it is for For the help pages." in words
     assert "With it 33.3 % of the budget was spent; the rest would cover about 2 more like it." in words
     assert "spent before 0 % this release 33.3 % left 66.7 %" in words
-    assert "fifty-fifty before 50 % what the list may add 23.2 % doubt that remains at least 26.8 %" in words
+    assert "50 % before 50 % what the list may add 23.2 % doubt that remains at least 26.8 %" in words
 
 
 def test_the_plan_and_the_statement_are_folded(tmp_path, ledger):

@@ -20,8 +20,8 @@ from dpunion.errors import BadParameter
 ENTRY_POINTS = "dpunion.commands"
 """dpunion-lab adds its commands by entry points of this group: each is the app of one command."""
 SISTERS = {
-    "audit": "Search policies and releases for flaws.",
-    "lab": "Study algorithms: the papers' tables again, comparisons, generated data. Never a release; NOT PRIVATE.",
+    "audit": "Search policies and releases for privacy flaws.",
+    "lab": "Study algorithms: reproduce the papers' tables, compare, generate data. Never a release; NOT PRIVATE.",
 }
 """The commands of dpunion-lab, which say how to install it where it is missing."""
 

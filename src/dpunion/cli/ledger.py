@@ -15,7 +15,7 @@ from dpunion.errors import BadSource, DamagedLedger, ForeignErrors, LedgerError
 ledger_app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
-    help="The privacy budget of each dataset: open | show | report | verify.",
+    help="Manage the privacy budget of each dataset: open | show | report | verify.",
 )
 
 WIDEST = 10_000
@@ -23,7 +23,7 @@ SAID = ("title", "owner", "note")
 
 Where = Annotated[str, typer.Argument(metavar="LEDGER", help="A file, or postgresql://user@host/database.")]
 
-OPEN_HELP = """Open a dataset's budget, in a new ledger or one that exists. It cannot be changed later.
+OPEN_HELP = """Open a budget for a dataset, in a new or existing ledger. It cannot be changed later.
 
 [bold]Examples[/bold]
 
@@ -31,7 +31,7 @@ OPEN_HELP = """Open a dataset's budget, in a new ledger or one that exists. It c
 
   [cyan]dpunion ledger open budget.db --dataset visits -e 10 -d 1e-5 --composition tight[/cyan]"""
 
-SHOW_HELP = """Show what is spent and left of each dataset, how far that reaches, and every entry: who, what, what for.
+SHOW_HELP = """Show what each dataset has spent and has left, and every entry with its owner, title and purpose.
 
 [bold]Examples[/bold]
 
@@ -39,13 +39,13 @@ SHOW_HELP = """Show what is spent and left of each dataset, how far that reaches
 
   [cyan]dpunion ledger show budget.db --json[/cyan]"""
 
-REPORT_HELP = """Turn a ledger into one page that people can read: each dataset's budget, and what it was spent on.
+REPORT_HELP = """Turn a ledger into a web page: the budget of each dataset, and the releases that spent it.
 
 [bold]Examples[/bold]
 
   [cyan]dpunion ledger report budget.db --out ledger.html[/cyan]"""
 
-VERIFY_HELP = """Check the hash chain, every total and the given receipts.
+VERIFY_HELP = """Check the hash chain, all totals and the given receipts.
 
 The exit code is 5 when rows were altered, and 3 when the ledger cannot be read.
 
@@ -58,10 +58,12 @@ The exit code is 5 when rows were altered, and 3 when the ledger cannot be read.
 @answering
 def ledger_open(
     where: Where,
-    dataset: Annotated[str, typer.Option("--dataset", help="The name of the dataset.")],
-    epsilon: Annotated[float, typer.Option("--epsilon", "-e", help="What all its releases may use together.")],
-    delta: Annotated[float, typer.Option("--delta", "-d", help="What all its releases may use together.")],
-    composition: Annotated[str, typer.Option("--composition", help="additive or tight.")] = "additive",
+    dataset: Annotated[str, typer.Option("--dataset", help="Name of the dataset.")],
+    epsilon: Annotated[float, typer.Option("--epsilon", "-e", help="Total epsilon of all releases.")],
+    delta: Annotated[float, typer.Option("--delta", "-d", help="Total delta of all releases.")],
+    composition: Annotated[
+        str, typer.Option("--composition", help="additive, or tight, which usually allows more releases.")
+    ] = "additive",
 ) -> None:
     """Open a dataset's budget."""
     from dpunion.ledger import Ledger
@@ -152,7 +154,9 @@ def _shown(text: str) -> str:
 @answering
 def ledger_report(
     where: Where,
-    out: Annotated[Path, typer.Option("--out", "-o", help="The page.", rich_help_panel=OUTPUT)] = Path("ledger.html"),
+    out: Annotated[Path, typer.Option("--out", "-o", help="Output page.", rich_help_panel=OUTPUT)] = Path(
+        "ledger.html"
+    ),
     force: Force = False,
 ) -> None:
     """Turn a ledger into a page."""
@@ -175,7 +179,8 @@ def ledger_report(
 def ledger_verify(
     where: Where,
     receipt: Annotated[
-        list[str] | None, typer.Option("--receipt", help="An entry that must be there, as in a statement.")
+        list[str] | None,
+        typer.Option("--receipt", help="Receipt of a release, from its statement, that must be in the ledger."),
     ] = None,
 ) -> None:
     """Check a ledger."""
@@ -185,7 +190,7 @@ def ledger_verify(
         found = Ledger.open(where).verify(receipt or [])
     if found.problem is not None:
         raise DamagedLedger(
-            found.problem, "Restore the ledger from a backup, and charge again what was released since."
+            found.problem, "Restore the ledger from a backup, and charge again all releases made since then."
         )
     there = {0: "", 1: " The receipt's entry is there."}.get(
         len(receipt or []), f" The entries of all {len(receipt or [])} receipts are there."

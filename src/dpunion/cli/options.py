@@ -25,19 +25,28 @@ TUNING = "The algorithm"
 SPARK = "Spark"
 
 Epsilon = Annotated[
-    float, typer.Option("--epsilon", "-e", help="How much one person may change the odds.", rich_help_panel=MODEL)
+    float,
+    typer.Option(
+        "--epsilon",
+        "-e",
+        help="How much one person may change the odds of a result; smaller is more private.",
+        rich_help_panel=MODEL,
+    ),
 ]
 Delta = Annotated[
     float,
     typer.Option(
-        "--delta", "-d", help="Chance of exceeding that; well below 1 / number of people.", rich_help_panel=MODEL
+        "--delta",
+        "-d",
+        help="Small probability on top of that; choose it well below 1 / number of people.",
+        rich_help_panel=MODEL,
     ),
 ]
 WeakBudget = Annotated[
     bool,
     typer.Option(
         "--weak-budget",
-        help="Allow epsilon above 10 or delta above 0.001, which guarantee next to nothing.",
+        help="Allow epsilon above 10 or delta above 0.001, which protect almost nothing.",
         rich_help_panel=MODEL,
     ),
 ]
@@ -62,31 +71,39 @@ MaxItems = Annotated[
     typer.Option(
         parser=whole_or_auto,
         metavar="number or auto",
-        help="At most this many items of each person count; auto, funnel's default: a private look chooses.",
+        help="Use at most this many items per person. auto (funnel's default) chooses the number privately.",
         rich_help_panel=TUNING,
         show_default=False,
     ),
 ]
 CalibrationName = Annotated[
     str | None,
-    typer.Option("--calibration", help="exact (default) or published.", rich_help_panel=TUNING, show_default=False),
+    typer.Option(
+        "--calibration",
+        help="exact (default) or published noise constants.",
+        rich_help_panel=TUNING,
+        show_default=False,
+    ),
 ]
 CutoffMargin = Annotated[
     float | None,
     typer.Option(
-        help="Policies: the cutoff lies this many noise scales above the threshold.",
+        help="Policies: distance of the cutoff above the threshold, in noise scales.",
         rich_help_panel=TUNING,
         show_default=False,
     ),
 ]
 Passes = Annotated[
     int | None,
-    typer.Option(help="Policies: how often each person is visited.", rich_help_panel=TUNING, show_default=False),
+    typer.Option(help="Policies: number of passes over the users.", rich_help_panel=TUNING, show_default=False),
 ]
 Order = Annotated[
     str | None,
     typer.Option(
-        "--user-order", help="Policies: random or smallest-first.", rich_help_panel=TUNING, show_default=False
+        "--user-order",
+        help="Policies: order of users, random or smallest-first.",
+        rich_help_panel=TUNING,
+        show_default=False,
     ),
 ]
 Settings = Annotated[
@@ -99,17 +116,15 @@ Settings = Annotated[
         show_default=False,
     ),
 ]
-Source = Annotated[list[str], typer.Argument(metavar="SOURCE...", help="What to read.", show_default=False)]
-UserColumn = Annotated[
-    str, typer.Option("--user", "-u", help="The column that says whose row it is.", rich_help_panel=DATA)
-]
+Source = Annotated[list[str], typer.Argument(metavar="SOURCE...", help="Data to read, see above.", show_default=False)]
+UserColumn = Annotated[str, typer.Option("--user", "-u", help="Column with the user ids.", rich_help_panel=DATA)]
 Query = Annotated[
     str | None,
     typer.Option(
         "--query",
-        help="What to read of a database, or of Parquet files as the table 'source', in SQL. It may keep, drop or "
-        "change a row by that row, or by the same "
-        "person's rows, alone: no LIMIT, HAVING, sample, window or join over other people's rows.",
+        help="SQL query for a database, or for Parquet files as the table 'source'. Each row that it returns may "
+        "depend only on rows of the same person: no LIMIT, HAVING, sample, window or join over other "
+        "people's rows.",
         rich_help_panel=DATA,
     ),
 ]
@@ -117,50 +132,50 @@ InputFormat = Annotated[
     str | None,
     typer.Option(
         "--input-format",
-        help="What standard input holds: csv, tsv, jsonl, arrow; for Spark also parquet, orc, table.",
+        help="Format of standard input: csv, tsv, jsonl, arrow. For Spark also parquet, orc, table.",
         rich_help_panel=DATA,
     ),
 ]
 NullUsersChoice = Annotated[
-    str, typer.Option("--null-users", help="refuse or drop rows that do not say whose they are.", rich_help_panel=DATA)
+    str, typer.Option("--null-users", help="refuse or drop rows without a user.", rich_help_panel=DATA)
 ]
 Out = Annotated[
     list[Path] | None,
     typer.Option(
         "--out",
         "-o",
-        help="Where to write: .parquet .csv .jsonl .txt .arrow, or .json with the plan too. May be repeated.",
+        help="Output file: .parquet .csv .jsonl .txt .arrow, or .json with the plan. May be repeated.",
         rich_help_panel=OUTPUT,
         show_default=False,
     ),
 ]
-Force = Annotated[bool, typer.Option("--force", help="Overwrite the output.", rich_help_panel=OUTPUT)]
+Force = Annotated[bool, typer.Option("--force", help="Overwrite existing files.", rich_help_panel=OUTPUT)]
 LedgerPlace = Annotated[
     str | None,
-    typer.Option("--ledger", help="Charge this ledger: a file or postgresql://...", rich_help_panel=MODEL),
+    typer.Option("--ledger", help="Ledger to charge: a file or postgresql://...", rich_help_panel=MODEL),
 ]
 DatasetName = Annotated[
-    str | None, typer.Option("--dataset", help="The dataset's name in the ledger.", rich_help_panel=MODEL)
+    str | None, typer.Option("--dataset", help="Name of the dataset in the ledger.", rich_help_panel=MODEL)
 ]
 ChargeAgain = Annotated[
     bool,
-    typer.Option("--charge-again", help="Make the same release once more, charging again.", rich_help_panel=MODEL),
+    typer.Option("--charge-again", help="Make the same release again, and charge it again.", rich_help_panel=MODEL),
 ]
 TestKey = Annotated[
     int | None,
-    typer.Option(help="Fix the randomness, for tests. The result is NOT PRIVATE.", rich_help_panel=TUNING),
+    typer.Option(help="Fixed random key, for tests. The result is NOT PRIVATE.", rich_help_panel=TUNING),
 ]
 Config = Annotated[
     Path | None,
     typer.Option(
         "--config",
-        help="A TOML file with any of these options; what is said here wins.",
+        help="TOML file with any of these options. Options on the command line win.",
         rich_help_panel=DATA,
         show_default=False,
     ),
 ]
 Engine = Annotated[
-    str, typer.Option("--engine", help="local, or spark: SOURCE is then read by Spark.", rich_help_panel=SPARK)
+    str, typer.Option("--engine", help="local or spark. With spark, Spark reads SOURCE.", rich_help_panel=SPARK)
 ]
 Master = Annotated[
     str | None, typer.Option("--master", help="Where Spark runs: local[4], spark://..., yarn.", rich_help_panel=SPARK)
@@ -168,35 +183,35 @@ Master = Annotated[
 MemoryLimit = Annotated[
     str | None,
     typer.Option(
-        "--memory-limit", help="For example 2GB; beyond it rows and texts wait on disk.", rich_help_panel=DATA
+        "--memory-limit", help="For example 2GB. Data beyond this limit goes to temporary files.", rich_help_panel=DATA
     ),
 ]
-ThreadCount = Annotated[int | None, typer.Option("--threads", help="How many work at a time.", rich_help_panel=DATA)]
+ThreadCount = Annotated[int | None, typer.Option("--threads", help="Number of threads.", rich_help_panel=DATA)]
 Shards = Annotated[
     int | None,
-    typer.Option("--shards", help="Policies on Spark: spread users over this many.", rich_help_panel=SPARK),
+    typer.Option("--shards", help="Policies on Spark: number of shards of users.", rich_help_panel=SPARK),
 ]
 SparkSettings = Annotated[
     list[str] | None,
-    typer.Option("--conf", metavar="NAME=VALUE", help="A setting of Spark. May be repeated.", rich_help_panel=SPARK),
+    typer.Option("--conf", metavar="NAME=VALUE", help="Spark setting. May be repeated.", rich_help_panel=SPARK),
 ]
 OutFolder = Annotated[
     str | None,
     typer.Option(
         "--out-folder",
-        help="Spark writes Parquet into this folder, on any of its file systems.",
+        help="Folder for Spark to write Parquet into, on any file system it knows.",
         rich_help_panel=SPARK,
         show_default=False,
     ),
 ]
 WithCounts = Annotated[
-    bool, typer.Option("--counts", help="Also say how many people hold each item.", rich_help_panel=OUTPUT)
+    bool, typer.Option("--counts", help="Also estimate how many people have each item.", rich_help_panel=OUTPUT)
 ]
 CountShare = Annotated[
     float | None,
     typer.Option(
         "--count-share",
-        help="The part of the budget for counts (0.1): more is more precise, and fewer items.",
+        help="Part of the budget for counts (0.1). A larger part makes counts more precise and releases fewer items.",
         rich_help_panel=OUTPUT,
         show_default=False,
     ),
@@ -205,13 +220,13 @@ Sort = Annotated[
     str | None,
     typer.Option(
         "--sort",
-        help="item, or people: the most popular first (with counts the default).",
+        help="item, or people: most popular first (the default with counts).",
         rich_help_panel=OUTPUT,
         show_default=False,
     ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.", rich_help_panel=OUTPUT)]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but errors.", rich_help_panel=OUTPUT)]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.", rich_help_panel=OUTPUT)]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only errors.", rich_help_panel=OUTPUT)]
 
 ALGORITHM_HELP = (
     "[bold]Algorithms[/bold]: funnel, policy-gaussian, policy-laplace, weighted-gaussian, weighted-laplace, "
@@ -268,7 +283,7 @@ class CountOptions(Group):
         if self.count_share is None:
             return self.counts
         if not self.counts:
-            raise BadParameter("A share for counts was given, but no counts.", "Add --counts, or leave it out.")
+            raise BadParameter("--count-share was given without --counts.", "Add --counts, or leave it out.")
         return Counts(share=self.count_share)
 
 
@@ -285,7 +300,7 @@ class LedgerOptions(Group):
         from dpunion.requests import Charge
 
         if (self.ledger is None) != (self.dataset is None):
-            raise BadParameter("A ledger and the name of a dataset go together.", "Give both, or neither.")
+            raise BadParameter("--ledger and --dataset must be given together.", "Give both, or neither.")
         return None if self.ledger is None else Charge(self.ledger, str(self.dataset), again=self.charge_again)
 
 
@@ -333,7 +348,10 @@ class EngineOptions(Group):
         if self.engine == "spark":
             pairs = [setting.partition("=") for setting in self.spark_settings or []]
             if not all(name and equals for name, equals, _ in pairs):
-                raise BadParameter("A setting of Spark is not NAME=VALUE.", "Write --conf spark.executor.memory=8g.")
+                raise BadParameter(
+                    "A Spark setting is not of the form NAME=VALUE.",
+                    "Write for example --conf spark.executor.memory=8g.",
+                )
             settings = tuple((name, value) for name, _, value in pairs)
             return SparkSource(tuple(reading.source), self.master, settings, reading.input_format)
         return local_source(reading.source, reading.input_format)
@@ -383,7 +401,7 @@ def local_source(names: list[str], input_format: str | None) -> Any:
     if input_format is not None:
         raise BadParameter(
             "An input format was given, but the source is not standard input.",
-            "Leave it out: the format of a file is told by its suffix.",
+            "Leave it out: the suffix of a file tells its format.",
         )
     # A single source that is no file is a database, which is not listed.
     return names[0] if len(names) == 1 else names

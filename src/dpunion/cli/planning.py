@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from dpunion.plans import Plan
     from dpunion.plans.menus import MenuPlan
 
-PLAN_HELP = f"""Say what a budget can do, and every number of a release, before any data is read.
+PLAN_HELP = f"""Show what a budget can do, and all numbers of a release, before reading any data.
 
 [bold]Examples[/bold]
 
@@ -52,7 +52,7 @@ class PlannedNgrams(NgramOptions):
     longest: Annotated[
         int | None,
         typer.Option(
-            help="Plan n-grams up to this length, as dpunion ngrams makes them.",
+            help="Plan a release by dpunion ngrams, up to this length.",
             rich_help_panel=TUNING,
             show_default=False,
         ),
@@ -63,14 +63,14 @@ class PlannedNgrams(NgramOptions):
         if self.longest is not None:
             if tuning.values() != AlgorithmOptions().values():
                 raise BadParameter(
-                    "An algorithm of items was given, but n-grams are planned.",
-                    "Choose theirs with --first and --later, or leave out --longest.",
+                    "An algorithm for items was given, but --longest plans n-grams.",
+                    "Choose the algorithms of n-grams with --first and --later, or leave out --longest.",
                 )
             return self.build()
         if self.values() != PlannedNgrams().values():
             raise BadParameter(
-                "An option of n-grams was given, but items are planned.",
-                "Add the longest length with --longest, or leave it out.",
+                "An option for n-grams was given, but the plan is for items.",
+                "Add --longest to plan n-grams, or leave out the option.",
             )
         return None
 
@@ -87,7 +87,7 @@ def plan_command(
         Path | None,
         typer.Option(
             "--html",
-            help="Draw how likely an item is released, by the number of people who hold it, into this page.",
+            help="Write a page with charts: the chance of release by the number of people who have an item.",
             rich_help_panel=OUTPUT,
             show_default=False,
         ),
@@ -124,7 +124,7 @@ def _write_page(html: Path, planned: Planned, *, overwrite: bool) -> None:
 
     check_page(html, overwrite=overwrite)
     if isinstance(planned, NgramPlan):
-        raise BadParameter("There is no page for a plan of n-grams.", "Leave out --html: the numbers are printed.")
+        raise BadParameter("Plans for n-grams have no page.", "Leave out --html to print the numbers.")
     write_page(html, plan_page(planned), overwrite=overwrite)
     typer.echo(f"Written to {html}.", err=True)
 
@@ -142,14 +142,16 @@ def _print_plan(planned: Planned) -> None:
     is_ngrams = isinstance(planned, NgramPlan)
     console = Console(highlight=False)
     what = "a single word" if is_ngrams else "an item"
-    console.print(f"About this many people must hold {what} for it to come out:\n", style="bold")
+    console.print(f"About this many people must have {what} for it to be released:\n", style="bold")
     console.print(_table([HEAD, *(one.texts() for one in find_needed(planned))], head=True))
-    console.print("\nItems each: how many items each of them holds; the others are rare.", style="dim")
+    console.print(
+        "\nItems each: how many items each of these people has. Their other items are assumed to be rare.", style="dim"
+    )
     if isinstance(planned, MenuPlan):
         bound = planned.usual.algorithm.max_items_per_user
         console.print(
-            f"With at most {bound} items of each person, the usual number: a private look at how much people hold "
-            "chooses it from the menu below.",
+            f"Computed for a limit of {bound} items per person. A release picks its limit privately from the list "
+            "below.",
             style="dim",
         )
     if planned.counts is not None:
@@ -190,10 +192,10 @@ def _menu_rows(planned: MenuPlan) -> Iterator[tuple[str, str]]:
     """Yield the numbers of the look and of the plans to choose from with their names."""
     yield "epsilon, delta", f"{planned.budget.epsilon:g}, {planned.budget.delta:g}"
     yield "algorithm", planned.algorithm.name
-    yield "noise of the look", f"{planned.look.stddev:.4g} people in each class of sizes"
+    yield "noise of the size histogram", f"{planned.look.stddev:.4g} people in each size class"
     for plan in planned.plans:
         yield (
-            f"{plan.algorithm.max_items_per_user} items each",
+            f"{plan.algorithm.max_items_per_user} items per person",
             f"noise {plan.scale:.4g}, threshold {plan.threshold:.4g}, delta used {plan.delta_used:.4g}",
         )
     parameters = planned.algorithm.parameters()
@@ -208,7 +210,7 @@ def _ngram_rows(planned: NgramPlan) -> Iterator[tuple[str, str]]:
         threshold = one["threshold"]
         yield (
             f"length {one['length']}",
-            f"{one['algorithm']}, at most {one['max_items_per_user']} of each person, {one['share']:.3g} of the "
+            f"{one['algorithm']}, at most {one['max_items_per_user']} per person, {one['share']:.3g} of the "
             f"budget, noise {one['stddev']:.4g}, "
             + (f"threshold {threshold:.4g}" if isinstance(threshold, float) else str(threshold)),
         )

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 FIRST_LINES = 12
 
-RELEASE_HELP = f"""Release as many items as possible of the union of people's sets, privately.
+RELEASE_HELP = f"""Release as many items as possible of the union of the users' sets, privately.
 
 SOURCE is one or more files or quoted patterns: Parquet, Arrow IPC, CSV, TSV or JSONL (also .gz, .zst); a folder of
 Parquet files; either at s3://, gs:// or abfs:// too; a Delta or Iceberg table; a database
@@ -63,12 +63,12 @@ Parquet files; either at s3://, gs:// or abfs:// too; a Delta or Iceberg table; 
 {ALGORITHM_HELP}
 
 [bold]Exit codes[/bold]: 0 done, 1 a bug in dpunion, 2 a bad option, 3 bad data, 4 cannot write, 5 the ledger refused,
-6 made before: it is where it was asked for, and nothing was charged, 130 interrupted."""
+6 made before (the output is in place, and nothing was charged), 130 interrupted."""
 
-NGRAMS_HELP = """Release n-grams of people's texts, length by length, privately (DPNE and beyond).
+NGRAMS_HELP = """Release n-grams of the users' texts, length by length, privately (DPNE and improvements).
 
-Single tokens first; then, length by length, n-grams whose two parts were released. Longer ones may be spurious, that is
-written by nobody; the statement says how many to expect.
+It releases single tokens first, then n-grams whose two parts were released. Longer ones may be spurious, that is
+written by nobody; the statement says how many to expect at most.
 
 [bold]Examples[/bold]
 
@@ -78,7 +78,7 @@ written by nobody; the statement says how many to expect.
 
   [cyan]dpunion ngrams hdfs://posts --engine spark --master yarn -u author -t body -e 1 -d 1e-9 -o grams.csv[/cyan]
 
-For all lengths as one set, without spurious ones: [cyan]dpunion release --text body --ngrams 1-3[/cyan]."""
+To release all lengths as one set without spurious n-grams: [cyan]dpunion release --text body --ngrams 1-3[/cyan]."""
 
 
 @option_group
@@ -90,24 +90,31 @@ class ItemOptions(Group):
         typer.Option(
             "--item",
             "-i",
-            help="The column of items; repeat it for keys of several columns. Rows with a missing part are left out.",
+            help="Column with the items. Repeat it for keys of several columns; rows with a missing part are left out.",
             rich_help_panel=DATA,
             show_default=False,
         ),
     ] = None
     text: Annotated[
         str | None,
-        typer.Option("--text", "-t", help="Instead: a column of texts, split into words.", rich_help_panel=DATA),
+        typer.Option(
+            "--text",
+            "-t",
+            help="Instead of --item: column with texts, which are split into words.",
+            rich_help_panel=DATA,
+        ),
     ] = None
     ngrams: Annotated[
         str | None,
-        typer.Option("--ngrams", help="Texts: n-grams of these lengths, like 1-3, as one set.", rich_help_panel=DATA),
+        typer.Option(
+            "--ngrams", help="Texts: release n-grams of these lengths, like 1-3, as one set.", rich_help_panel=DATA
+        ),
     ] = None
     granularity: Annotated[
         str | None,
         typer.Option(
             "--granularity",
-            help="Dates and timestamps: hour, day, week, month or year.",
+            help="Precision of dates and timestamps: hour, day, week, month or year.",
             rich_help_panel=DATA,
             show_default=False,
         ),
@@ -115,10 +122,12 @@ class ItemOptions(Group):
     normalize: Normalize = None
     known: Annotated[
         Path | None,
-        typer.Option("--known", help="A public list to leave out, so that new items are found.", rich_help_panel=DATA),
+        typer.Option(
+            "--known", help="Public list of known items to leave out, to find new ones.", rich_help_panel=DATA
+        ),
     ] = None
     include_known: Annotated[
-        bool, typer.Option("--include-known", help="Add the known list to the result.", rich_help_panel=DATA)
+        bool, typer.Option("--include-known", help="Add the known items to the result.", rich_help_panel=DATA)
     ] = False
 
     def check(self, texts: TextOptions) -> None:
@@ -130,11 +139,12 @@ class ItemOptions(Group):
             )
         if self.include_known and self.known is None:
             raise BadParameter(
-                "There is no known list to include.", "Name it with 'known' (--known), or leave this out."
+                "--include-known was given without a known list.",
+                "Name the list with 'known' (--known), or leave out --include-known.",
             )
         texts.check_texts(self.text, self.ngrams)
         if self.text is not None and self.granularity is not None:
-            raise BadParameter("A granularity is for items, not for texts.", "Leave out --granularity.")
+            raise BadParameter("--granularity applies to items, not to texts.", "Leave out --granularity.")
 
     def values(self) -> dict[str, Any]:
         """Return the options by their names, a single column as one text."""
@@ -149,7 +159,7 @@ class ItemOptions(Group):
         return {"item": items if self.text is None else texts.words(self.text, self.ngrams), "known": known}
 
 
-Longest = Annotated[int, typer.Option(help="The longest n-grams.", rich_help_panel=DATA)]
+Longest = Annotated[int, typer.Option(help="Length of the longest n-grams.", rich_help_panel=DATA)]
 
 
 @option_group
@@ -159,16 +169,21 @@ class NgramOptions(Group):
     longest: Longest = 3
     first: Annotated[
         str,
-        typer.Option(help="Single tokens: funnel, policy-gaussian or weighted-gaussian.", rich_help_panel=TUNING),
+        typer.Option(
+            help="Algorithm for single tokens: funnel, policy-gaussian or weighted-gaussian.", rich_help_panel=TUNING
+        ),
     ] = "funnel"
-    later: Annotated[str, typer.Option(help="Longer n-grams: one of the same three.", rich_help_panel=TUNING)] = (
-        "funnel"
-    )
+    later: Annotated[
+        str, typer.Option(help="Algorithm for longer n-grams: one of the same three.", rich_help_panel=TUNING)
+    ] = "funnel"
     spurious_rate: Annotated[
-        float, typer.Option(help="Spurious n-grams, as a part of what was released before.", rich_help_panel=TUNING)
+        float,
+        typer.Option(
+            help="Expected spurious n-grams, as a part of those released at the length before.", rich_help_panel=TUNING
+        ),
     ] = 0.01
     share_ratio: Annotated[
-        float, typer.Option(help="Each length's share of the budget over the one before.", rich_help_panel=TUNING)
+        float, typer.Option(help="Budget of each length divided by that of the length before.", rich_help_panel=TUNING)
     ] = 1.0
 
     def build(self) -> Ngrams:
@@ -197,7 +212,7 @@ def release_command(
     unsafe_test_key: TestKey = None,
     config: Config = None,
 ) -> None:
-    """Release as many items as possible of the union of people's sets, privately."""
+    """Release as many items as possible of the union of the users' sets, privately."""
     items.check(texts)
     own = {"unsafe_test_key": unsafe_test_key, "out_folder": out_folder}
     _make(
@@ -214,7 +229,7 @@ def release_command(
 def ngrams_command(
     reading: ReadingOptions,
     privacy: PrivacyOptions,
-    text: Annotated[str, typer.Option("--text", "-t", help="The column of texts.", rich_help_panel=DATA)],
+    text: Annotated[str, typer.Option("--text", "-t", help="Column with the texts.", rich_help_panel=DATA)],
     texts: TextOptions,
     output: OutputOptions,
     ledger: LedgerOptions,
@@ -307,7 +322,7 @@ def _make(groups: Groups, own: dict[str, Any], config: Path | None, *, algorithm
 @answering
 def demo_command(
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Where to write the release, if anywhere.", show_default=False)
+        Path | None, typer.Option("--out", "-o", help="Output file of the release, if wanted.", show_default=False)
     ] = None,
     force: Force = False,
 ) -> None:

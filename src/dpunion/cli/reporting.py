@@ -10,7 +10,7 @@ import typer
 from dpunion.cli.answers import answering
 from dpunion.cli.options import OUTPUT, Force
 
-REPORT_HELP = """Turn a release into a page to read and to sign: what it means for one person, the list, and the plan.
+REPORT_HELP = """Turn a release into a web page to read and sign: what it means for one person, the list, and the plan.
 
 [bold]Examples[/bold]
 
@@ -18,15 +18,15 @@ REPORT_HELP = """Turn a release into a page to read and to sign: what it means f
 
   [cyan]dpunion report release.json --out release.html[/cyan]
 
-The page needs no network, and is made for desks, phones, dark mode and print."""
+The page needs no network and works on desktops, phones, in dark mode and in print."""
 
 
 @answering
 def report_command(
-    release: Annotated[Path, typer.Argument(help="A release written as .json.", show_default=False)],
+    release: Annotated[Path, typer.Argument(help="Release file (.json).", show_default=False)],
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", help="The page; beside the release when left out.", rich_help_panel=OUTPUT),
+        typer.Option("--out", "-o", help="Output page. Default: next to the release.", rich_help_panel=OUTPUT),
     ] = None,
     force: Force = False,
 ) -> None:

@@ -11,7 +11,7 @@ import typer
 from dpunion.cli.answers import answering, say
 from dpunion.cli.options import Force
 
-SAMPLE_HELP = """Copy the bundled sample into a folder, for the examples of the documentation.
+SAMPLE_HELP = """Copy the bundled sample data into a folder, for the examples in the documentation.
 
 It says which Debian package depends on which: its columns are [cyan]user[/cyan] and [cyan]item[/cyan], and a package
 plays the part of a person.
@@ -26,7 +26,7 @@ plays the part of a person.
 @answering
 def sample_command(
     folder: Annotated[
-        Path, typer.Argument(metavar="FOLDER", help="Where to; here when left out.", show_default=False)
+        Path, typer.Argument(metavar="FOLDER", help="Target folder. Default: the current folder.", show_default=False)
     ] = Path(),
     force: Force = False,
 ) -> None:

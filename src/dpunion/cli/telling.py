@@ -14,15 +14,17 @@ if TYPE_CHECKING:
 
 Title = Annotated[
     str | None,
-    typer.Option("--title", help="What the release is called, for its page and the ledger.", rich_help_panel=OUTPUT),
+    typer.Option("--title", help="Title of the release, for its page and the ledger.", rich_help_panel=OUTPUT),
 ]
 Owner = Annotated[
     str | None,
     typer.Option(
-        "--owner", help="Who answers for it: a person or a team. Nothing is looked up.", rich_help_panel=OUTPUT
+        "--owner", help="Person or team responsible for the release. dpunion looks up no names.", rich_help_panel=OUTPUT
     ),
 ]
-Note = Annotated[str | None, typer.Option("--note", help="What it is for, and for whom.", rich_help_panel=OUTPUT)]
+Note = Annotated[
+    str | None, typer.Option("--note", help="Purpose of the release, and its audience.", rich_help_panel=OUTPUT)
+]
 
 
 @option_group

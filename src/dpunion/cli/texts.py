@@ -16,36 +16,34 @@ if TYPE_CHECKING:
 
 TokenizerName = Annotated[
     str,
-    typer.Option("--tokenizer", help="Texts: words, whitespace, treebank or icu.", rich_help_panel=DATA),
+    typer.Option("--tokenizer", help="Texts: tokenizer words, whitespace, treebank or icu.", rich_help_panel=DATA),
 ]
 Normalize = Annotated[
     str | None,
     typer.Option(
         "--normalize",
-        help="nfc-lower (of texts the default), nfc (of items) or exact: how items and words are spelled.",
+        help="How to normalize items and words: nfc-lower (default for texts), nfc (default for items) or exact.",
         rich_help_panel=DATA,
         show_default=False,
     ),
 ]
 Locale = Annotated[
-    str, typer.Option("--locale", help="Texts: the language that icu splits, like th or ja.", rich_help_panel=DATA)
+    str, typer.Option("--locale", help="Texts: language for the tokenizer icu, like th or ja.", rich_help_panel=DATA)
 ]
 StopWords = Annotated[
     Path | None,
     typer.Option(
         "--stop-words",
-        help="Texts: a public list of words to leave out, one on each line.",
+        help="Texts: file with a public list of words to leave out, one per line.",
         rich_help_panel=DATA,
         show_default=False,
     ),
 ]
 MinLength = Annotated[
-    int, typer.Option("--min-length", help="Texts: leave out words of fewer characters.", rich_help_panel=DATA)
+    int, typer.Option("--min-length", help="Texts: leave out words with fewer characters.", rich_help_panel=DATA)
 ]
 DropUrls = Annotated[bool, typer.Option("--drop-urls", help="Texts: leave out web addresses.", rich_help_panel=DATA)]
-Sentences = Annotated[
-    bool, typer.Option("--sentences", help="n-grams do not cross the end of a sentence.", rich_help_panel=DATA)
-]
+Sentences = Annotated[bool, typer.Option("--sentences", help="Keep n-grams within sentences.", rich_help_panel=DATA)]
 
 
 @option_group
@@ -69,6 +67,6 @@ class TextOptions(Group):
         """Refuse these options for ready items."""
         if text is None and (ngrams is not None or self.values() != TextOptions().values()):
             raise BadParameter(
-                "n-grams and tokenizers are for texts.",
-                "Name the column of texts with 'text' (--text), or leave them out.",
+                "Options for texts were given, but there is no column of texts.",
+                "Name the column of texts with 'text' (--text), or leave out these options.",
             )

@@ -15,10 +15,10 @@ from dpunion.cli.options import Quiet
 from dpunion.errors import CannotWrite
 from dpunion.kernels import listening
 
-WARM_UP_HELP = """Compile everything beforehand, so that no release has to: for images, and after installing.
+WARM_UP_HELP = """Compile everything in advance, so that no release has to. Use it after installing and in images.
 
-What is compiled is kept in a folder of the user who runs this: $XDG_CACHE_HOME/dpunion, or ~/.cache/dpunion. In an
-image, run it as the user who will make releases, on the kind of processor that will.
+The compiled code is stored in a folder of the user who runs this: $XDG_CACHE_HOME/dpunion, or ~/.cache/dpunion. In an
+image, run it as the user who will make releases, and on the same kind of processor.
 
 [bold]Examples[/bold]
 
@@ -36,14 +36,14 @@ def warm_up_command(*, quiet: Quiet = False) -> None:
     place = cache_directory()
     if place is None:
         raise CannotWrite(
-            "There is no folder in which compiled kernels could be kept.",
+            "There is no folder to store compiled kernels in.",
             "Set XDG_CACHE_HOME to a folder that only you can write, in folders that only you or root can write.",
         )
     with progress_bar() as show:
         compiled = warm_up(lambda job, done: show(f"compiling: {job}", done))
     seconds = time.monotonic() - began
     found = f"{compiled} kernels were compiled" if compiled else "Everything was compiled already"
-    say(f"{found}, and kept in {place} ({seconds:.0f} s).")
+    say(f"{found}, and stored in {place} ({seconds:.0f} s).")
 
 
 PEOPLE, MANY = 400, 40_000

@@ -281,8 +281,9 @@ class Reservation:
     def sentence(self) -> str:
         """Return the sentence that a release's statement says about the ledger."""
         return (
-            f"It is entry {self.receipt} of the dataset {self.account.name!r}, whose releases together are held to "
-            f"{pair(self.account.caps)} by {self.account.composition.value} composition."
+            f"It is entry {self.receipt} of the dataset {self.account.name!r}. The ledger limits all releases "
+            f"from this dataset together to {pair(self.account.caps)}, by {self.account.composition.value} "
+            "composition."
         )
 
     @property

@@ -67,8 +67,8 @@ def warn_of_mixing(query: str) -> None:
     if found:
         # subtle: without stacklevel the warning has one place, so that Python shows it once.
         warnings.warn(  # noqa: B028
-            f"The query has {' and '.join(found)}: if that lets one person's rows decide about other people's, nothing "
-            "is guaranteed. A query may keep, drop or change a row by that row, or by the same person's rows, alone.",
+            f"The query has {' and '.join(found)}. If one person's rows can affect other people's rows through "
+            "it, nothing is guaranteed: each row that a query returns may depend only on rows of the same person.",
             QueryMixesPeople,
         )
 

@@ -52,7 +52,7 @@ def dataset_section(overview: Overview, account: Account) -> Section:
     text = (
         f"All its releases together are held to ε = {number(values['epsilon'])} and δ = {number(values['delta'])}. "
         f"{SUMS[account.composition]}. {percent(share)} is spent; what is left: {reach}.",
-        f"Once all of it is spent, it is no worse than this: {permitted(values['epsilon'], values['delta'])}.",
+        f"The worst case, once all of it is spent: {permitted(values['epsilon'], values['delta'])}.",
     )
     parts: list[Gauge | Table] = [Gauge(f"Spent of {account.name}", (("spent", share),), "left")]
     if entries:

@@ -12,8 +12,8 @@ from dpunion.releases.statements import LIMITS, NOT_PRIVATE, covered, how_it_was
 from dpunion.report.tables import Fact, Gauge, Section, number, percent
 
 UNCHARGED = (
-    "This release was charged to no ledger. If there are other releases from the same data, their budgets add up, and "
-    "nobody has kept the sum."
+    "This release was not charged to a ledger. If there are other releases from the same data, their budgets add "
+    "up, and no ledger has recorded the sum."
 )
 
 
@@ -25,7 +25,7 @@ def meaning_section(budget: Budget, covers: str, *, subject: str = "This list", 
     after = rounded if rounded < 1.0 else after
     gauge = Gauge(
         "How sure someone can become that a given person's data was used",
-        (("fifty-fifty before", before), ("what the list may add", after - before)),
+        (("50 % before", before), ("what the list may add", after - before)),
         "doubt that remains at least",
     )
     return Section(title, (meaning, allowed, formal), (gauge,))
@@ -54,9 +54,10 @@ def charge_section(charged: Charged | None) -> Section:
         for epsilon, delta in ((charged.epsilon, charged.delta), (charged.total_epsilon, charged.total_delta))
     )
     text = (
-        f"All releases from '{name}' together are held to {whole}, by {charged.composition} composition. This one was "
-        f"charged {own}. With it {percent(charged.after)} of the budget was spent; the rest would cover "
-        f"{_more(charged.more)}. So it stood at {_minute(charged.written)}; the ledger knows what came later."
+        f"The ledger limits all releases from '{name}' together to {whole}, by {charged.composition} composition. "
+        f"This release was charged {own}. With it {percent(charged.after)} of the budget was spent; the rest "
+        f"would cover {_more(charged.more)}. This was the state at {_minute(charged.written)}; see the ledger for "
+        "later releases."
     )
     gauge = Gauge(
         f"The budget of {name}",

@@ -24,9 +24,9 @@ EPSILONS = (0.5, 1.0, 2.0, 4.0)
 COMPARED = ("funnel", "policy-gaussian", "weighted-gaussian", "dp-sips", "policy-laplace", "count-gaussian")
 TYPICAL = 10
 COMPANIES = {
-    Company.RARE: ("rare", "the others are held by nobody else: the usual long tail"),
-    Company.EQUAL: ("equally popular", "the same people hold all of them"),
-    Company.POPULAR: ("very popular", "enough people hold the others that these need no help"),
+    Company.RARE: ("rare", "nobody else has the other items: the usual long tail"),
+    Company.EQUAL: ("equally popular", "the same people have all of the items"),
+    Company.POPULAR: ("very popular", "enough people have the other items that these need no help"),
 }
 
 
@@ -71,12 +71,13 @@ def menu_section(menu: MenuPlan) -> Section:
     rows = tuple((f"{one.algorithm.max_items_per_user}", one.scale, one.threshold) for one in menu.plans)
     bound = menu.usual.algorithm.max_items_per_user
     return Section(
-        "How many items of each person count",
+        "How many items per person are used",
         (
-            "A private look at how many items people hold chooses from this menu; it is part of the guarantee.",
-            f"All else on this page is for {bound}, the usual number.",
+            "A release picks its limit privately from this list, using a noisy histogram of how many items people "
+            "have. The guarantee covers this choice too.",
+            f"Everything else on this page is computed for a limit of {bound}.",
         ),
-        (Table("The menu", ("items of each person, at most", "noise", "threshold"), rows),),
+        (Table("The limits to choose from", ("items per person, at most", "noise", "threshold"), rows),),
         folded=True,
     )
 
@@ -126,13 +127,13 @@ def needed_section(plans: Sequence[Plan], set_sizes: Sequence[int]) -> Section:
             row += [one.even, one.likely]
         rows.append(tuple(row))
     return Section(
-        "How many people must hold an item",
+        "How many people must have an item",
         (
-            "About this many people must hold an item for it to come out with a chance of 50 % or 90 %, when each "
-            "of them holds the stated number of items in all and the others are rare. Fewer is better; an item that "
-            "one person alone holds practically never comes out, by design.",
+            "About this many people must have an item for it to be released with a chance of 50 % or 90 %, if "
+            "each of them has the stated number of items in total and the other items are rare. Fewer is better. "
+            "An item of a single person is practically never released, by design.",
         ),
-        (Table("Holders needed at this budget", tuple(columns), tuple(rows)),),
+        (Table("People needed at this budget", tuple(columns), tuple(rows)),),
     )
 
 
@@ -153,8 +154,9 @@ def budget_section(plans: Sequence[Plan], set_sizes: Sequence[int]) -> Section:
     )
     name = plans[0].algorithm.name if plans else "this algorithm"
     text = (
-        f"The same δ, {name} throughout. Doubling ε about halves the number of people that an item needs. Choose the "
-        "smallest ε that still shows what the list is for; the budgets of all releases from the same data add up."
+        f"All lines use {name} and the same δ. Doubling ε about halves the number of people that an item needs. "
+        "Choose the smallest ε that still shows what you need; the budgets of all releases from the same data add "
+        "up."
     )
     return Section("Which budget?", (text,), charts, choice="items per person", first=len(charts) // 2)
 
@@ -176,8 +178,9 @@ def algorithm_section(plans: Sequence[Plan]) -> Section:
         if plans
     )
     text = (
-        "The same ε and δ. What else people hold decides which algorithm does well: policies stop feeding what is "
-        "popular already, and Funnel also what is hopeless. Real data is a mixture; the long tail weighs most."
+        "All lines use the same ε and δ. People's other items decide which algorithm does well: policies stop "
+        "adding weight to items that are popular already, and Funnel also to items without a chance. Real data is "
+        "a mixture, mostly of the long tail."
     )
     return Section("Which algorithm?", (text,), charts, choice="the other items are")
 
@@ -187,12 +190,12 @@ def model_section() -> Section:
     return Section(
         "How to read this",
         (
-            "Each line shows the chance that one item is released when this many people hold it and each of them holds "
-            "the stated number of items in all. Real sets differ in size and share items in every way, so a "
+            "Each line shows the chance that one item is released if this many people have it and each of them "
+            "has the stated number of items in total. Real sets differ in size and share items in every way, so a "
             "real release lies between these cases.",
-            "The chances follow from the plan: exactly for algorithms of one round, by seeded simulation of the model "
-            "to about one percentage point for Funnel. Where people hold more items than count, each item "
-            "is taken to be kept independently.",
+            "The chances follow from the plan: exactly for algorithms of one round; for Funnel from a seeded "
+            "simulation, to about one percentage point. If people have more items than the limit, the model keeps "
+            "each item independently.",
         ),
     )
 

@@ -338,7 +338,7 @@ def test_release_is_quiet_when_stderr_is_no_terminal(posts, tmp_path):
     said = [line for line in done.stderr.splitlines() if not line.startswith("Compiling, once on this machine")]
     statement = Release((), dpunion.plan(epsilon=1.0, delta=1e-6).usual, True).statement.splitlines()
     assert len(said) == 1 + len(statement) + 1
-    assert said[-1].startswith("At this budget an item comes out with an even chance when about")
+    assert said[-1].startswith("At this budget an item has an even chance of being released if about")
 
 
 def test_release_prints_utf8_in_any_locale(posts):

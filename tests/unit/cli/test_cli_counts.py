@@ -65,7 +65,7 @@ def test_rows_are_item_people_low_high_the_most_popular_first(source):
 
 def test_the_statement_says_how_many_people_there_are(source):
     said = run("release", source, *COLUMNS, *BUDGET, "--counts").stderr
-    assert "Each item has an estimate of how many people have it" in said
+    assert "Each item has a noisy estimate of how many people have it" in said
     found = re.search(r"About ([\d,]+) \([\d,]+ to [\d,]+\) people have at least one item", said)
     assert abs(int(found[1].replace(",", "")) - sum(HOLDERS.values())) < 500
 

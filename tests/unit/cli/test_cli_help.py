@@ -51,10 +51,10 @@ def test_a_broken_example_is_the_same_command(width):
 
 def test_options_of_a_command_say_what_they_take():
     shown = " ".join(CliRunner().invoke(app, ["release", "--help"], env={"COLUMNS": "100"}).stdout.split())
-    assert "-u, --user COLUMN The column that says whose row it is. Required." in shown
+    assert "-u, --user COLUMN Column with the user ids. Required." in shown
     assert "--known FILE" in shown
     assert "--include-known Add the known list" in shown
-    assert "--null-users NAME refuse or drop rows that do not say whose they are. Default: refuse." in shown
+    assert "--null-users NAME refuse or drop rows without a user. Default: refuse." in shown
 
 
 def completed(line):

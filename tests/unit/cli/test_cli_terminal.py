@@ -99,7 +99,7 @@ def test_few_items_are_explained_by_public_numbers_alone(tmp_path):
         said.add(done.stderr)
     assert len(said) == 1
     needed = find_needed(dpunion.plan(epsilon=2.0, delta=1e-4))
-    assert f"about {needed[0].even} people hold it who hold nothing else, or {needed[1].even} who" in said.pop()
+    assert f"about {needed[0].even} people have it who have no other item, or {needed[1].even} who" in said.pop()
 
 
 def test_one_item_is_one_item(tmp_path):
@@ -151,7 +151,7 @@ def test_the_width_is_what_the_terminal_says(monkeypatch):
 
 def test_plan_begins_with_how_many_people_an_item_needs():
     shown = run("plan", "-e", 1, "-d", 1e-6).stdout
-    assert shown.startswith("About this many people must hold an item for it to come out:")
+    assert shown.startswith("About this many people must have an item for it to be released:")
     rows = [line.split() for line in shown.splitlines()[2:6]]
     assert rows[0] == ["items", "each", "chance", "50", "%", "chance", "90", "%"]
     needed = find_needed(dpunion.plan(epsilon=1.0, delta=1e-6))
@@ -174,7 +174,7 @@ def test_what_no_number_of_people_brings_out_is_said():
 def test_plans_of_ngrams():
     shown = run("plan", "-e", 1, "-d", 1e-6, "--longest", 2)
     assert shown.exit_code == 0, shown.output
-    assert shown.stdout.startswith("About this many people must hold a single word")
+    assert shown.stdout.startswith("About this many people must have a single word")
     assert "length 2" in shown.stdout
     values = json.loads(run("plan", "-e", 1, "-d", 1e-6, "--longest", 2, "--json").stdout)
     planned = dpunion.plan(dpunion.Ngrams(longest=2), epsilon=1.0, delta=1e-6)
@@ -189,9 +189,9 @@ def test_plans_of_ngrams():
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        (("--first", "weighted-gaussian"), "items are planned"),
-        (("--longest", 2, "-a", "dp-sips"), "n-grams are planned"),
-        (("--longest", 2, "--html", "page.html"), "no page for a plan of n-grams"),
+        (("--first", "weighted-gaussian"), "the plan is for items"),
+        (("--longest", 2, "-a", "dp-sips"), "--longest plans n-grams"),
+        (("--longest", 2, "--html", "page.html"), "Plans for n-grams have no page"),
     ],
 )
 def test_options_of_plans_that_do_not_go_together(options, problem, tmp_path, monkeypatch):

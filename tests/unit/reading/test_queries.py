@@ -85,7 +85,7 @@ def test_the_warning_says_what_a_query_may_do_and_does_not_repeat_it():
     (warning,) = caught
     text = str(warning.message)
     assert "LIMIT and HAVING" in text
-    assert "keep, drop or change a row by that row, or by the same person's rows, alone" in text
+    assert "may depend only on rows of the same person" in text
     assert "nothing is guaranteed" in text
     assert "secret" not in text.lower()
 

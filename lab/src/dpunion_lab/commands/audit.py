@@ -11,7 +11,9 @@ from dpunion.cli.options import AsJson
 
 VIOLATED = 5
 
-audit_app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich", help="Search policies and releases for flaws.")
+audit_app = typer.Typer(
+    no_args_is_help=True, rich_markup_mode="rich", help="Search policies and releases for privacy flaws."
+)
 
 POLICY_HELP = """Search policies for flaws: histograms that move apart, users who make more difference than claimed.
 

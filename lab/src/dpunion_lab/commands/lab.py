@@ -35,7 +35,7 @@ SECONDS_BETWEEN_LINES = 5.0
 lab_app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
-    help="Study algorithms: the papers' tables again, comparisons, generated data. Never a release; NOT PRIVATE.",
+    help="Study algorithms: reproduce the papers' tables, compare, generate data. Never a release; NOT PRIVATE.",
 )
 
 REPRODUCE_HELP = """Run the evaluation of Gopi et al. again, on generated data, beside the numbers they printed.
