@@ -60,8 +60,8 @@ SUPPORTED = (
     " gs:// and abfs://, and tables as iceberg://catalog/space.table."
 )
 WITHOUT = (
-    "Leave out keys, passwords and settings: they come from the environment (AWS_ACCESS_KEY_ID, PGPASSWORD and others)."
-    " Before the name of a file that looks like an address, write ./ or its folder."
+    "Leave out keys, passwords and settings: they come from the environment (AWS_ACCESS_KEY_ID, PGPASSWORD and "
+    "others). If a file name looks like an address, write ./ or its folder in front of it."
 )
 
 
@@ -128,15 +128,15 @@ def check_address(text: str | os.PathLike[str], *, on_spark: bool = False) -> No
     address = Address.of(given)
     if address.scheme in WEB:
         raise BadSource(
-            f"Sources at {address.scheme}:// are not read.",
+            f"dpunion does not read sources at {address.scheme}://.",
             "Download the file and name it; or pipe it in: curl --fail … | dpunion release - …",
         )
     if address.scheme and not on_spark and address.scheme not in LOCAL:
-        raise BadSource(f"The source is an address of the unknown kind {address.scheme!r}.", SUPPORTED)
+        raise BadSource(f"The source is an address with the unknown scheme {address.scheme!r}.", SUPPORTED)
     if not address.is_known and (on_spark or address.scheme not in POSTGRESQL):
         named = f"The {address.scheme} address of a source" if address.scheme else "The address of a source"
         raise BadSource(
-            f"{named} has a user, a password, a key or settings in it, or is not well-formed.",
+            f"{named} contains a user, a password, a key or settings, or is malformed.",
             f"{WITHOUT} {SUPPORTED}",
         )
     if address.scheme and not given.startswith(f"{address.scheme}:/" if on_spark else f"{address.scheme}://"):

@@ -187,7 +187,7 @@ class _Policy(_Calibrated):
         _Calibrated.__post_init__(self)
         check_real(self.name, "cutoff_margin", self.cutoff_margin, 0.0, 20.0)
         check_whole(self.name, "passes", self.passes, 1, LARGEST_PASSES)
-        check_real(self.name, "reserve", self.reserve, 0.0, LARGEST_RESERVE, "A tenth is enough.")
+        check_real(self.name, "reserve", self.reserve, 0.0, LARGEST_RESERVE, "0.1 is enough.")
         object.__setattr__(self, "cutoff_margin", float(self.cutoff_margin))
         object.__setattr__(self, "reserve", float(self.reserve))
         object.__setattr__(self, "user_order", as_choice("user_order", self.user_order, UserOrder))

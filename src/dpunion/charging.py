@@ -102,7 +102,7 @@ def charged(
             yield Entry(reservation)
     except BaseException as error:
         if ledger_note(error) is None and not isinstance(error, DpunionError):
-            unknown = f"Whether this run was charged on {charge.dataset!r}, `dpunion ledger show` says."
+            unknown = f"`dpunion ledger show` tells whether this run was charged on {charge.dataset!r}."
             error.add_note(LedgerNote(unknown, {"dataset": charge.dataset, "charged": None}))
         raise
     finally:

@@ -236,7 +236,7 @@ def find_shortage(error: BaseException, where: str = "") -> NotEnoughMemory | No
     if not any(map(_is_shortage, _causes(error))):
         return None
     if isinstance(error, RuntimeError) and str(error) == NO_THREAD:
-        shortage = NotEnoughMemory("The system allows no further thread.", MORE_THREADS)
+        shortage = NotEnoughMemory("The system refused to start another thread.", MORE_THREADS)
     else:
         shortage = NotEnoughMemory(f"There is not enough memory{where and f' to read {where}'}.", MORE_MEMORY)
     note = next((note for note in map(ledger_note, _causes(error)) if note is not None), None)
@@ -274,7 +274,7 @@ def system_reason(error: OSError) -> str:
 
 T = TypeVar("T")
 
-WRITE_AGAIN = "Write or copy the data again from its origin; nothing of it was used."
+WRITE_AGAIN = "Write or copy the data again from its origin; dpunion used nothing of it."
 
 
 def attempt(call: Callable[[], T], where: str) -> T:
@@ -299,4 +299,6 @@ def explain_damage(where: str, failure: Exception) -> BadSource:
     """Return the error for a reader's failure, of which only the class is looked at."""
     if isinstance(failure, PermissionError):
         return BadSource(f"No permission to read {where}.", "Ask for read permission, or read a copy.")
-    return DamagedSource(f"Could not read {where}: it is damaged, truncated or not what its name says.", WRITE_AGAIN)
+    return DamagedSource(
+        f"Could not read {where}: it is damaged, truncated or of another format than its name says.", WRITE_AGAIN
+    )

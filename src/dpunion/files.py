@@ -42,15 +42,15 @@ def _unusable(target: Path, *, overwrite: bool) -> tuple[str, str] | None:
     folder = target.parent
     try:
         if not folder.is_dir():
-            return f"The folder {folder} does not exist.", "Create it, or choose another place."
+            return f"The folder {folder} does not exist.", "Create it, or choose another folder."
         if not os.access(folder, os.W_OK | os.X_OK):
-            return f"The folder {folder} cannot be written to.", "Choose another place."
+            return f"dpunion cannot write to the folder {folder}.", "Choose another folder."
         if target.is_dir():
             return f"{target} is a folder.", "Choose another name."
         if _exists(target) and not overwrite:
             return _taken(target)
     except OSError as error:
-        return f"{target} cannot be written: {system_reason(error)}.", "Choose another name or place."
+        return f"{target} cannot be written: {system_reason(error)}.", "Choose another name or folder."
     return None
 
 
@@ -87,7 +87,7 @@ def claim_names(targets: Sequence[Path], book: Path) -> Iterator[None]:
         for target in targets:
             if not _lock_byte(descriptor, target):
                 raise CannotWrite(
-                    f"Another run is about to write {target}.", "Wait until it has ended, or choose another name."
+                    f"Another run is about to write {target}.", "Wait until it ends, or choose another name."
                 )
         yield
     finally:
@@ -128,11 +128,11 @@ def atomic_file(target: Path, *, overwrite: bool = True, mode: int | None = None
         if named:
             return CannotWrite(
                 f"{target} was written, but its folder could not be synced: {system_reason(error)}.",
-                "The file is there and whole, but may not survive a power cut; check the disk.",
+                "The file is complete, but may not survive a power failure; check the disk.",
             )
         return CannotWrite(
             f"Writing {target} failed: {system_reason(error)}.",
-            "Free some space or choose another place; nothing was written.",
+            "Free some space, or choose another folder; nothing was written.",
         )
 
     with ForeignErrors(explain, OSError), _opened(target.parent) as folder, _draft(folder) as (file, source):
@@ -145,8 +145,8 @@ def atomic_file(target: Path, *, overwrite: bool = True, mode: int | None = None
         _sync(folder)
     if not ours:
         raise CannotWrite(
-            f"{target} was exchanged for another file in the moment in which it was written.",
-            "Write to a folder that nobody else can write, and by one run at a time.",
+            f"Another program replaced {target} while dpunion was writing it.",
+            "Write to a folder that only you can write to, with one run per file.",
         )
 
 

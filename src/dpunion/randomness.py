@@ -102,7 +102,7 @@ class RunKey:
     def __reduce_ex__(self, protocol: object) -> NoReturn:
         raise BadParameter(
             "A run key is secret and is not pickled or copied.",
-            "Hand the same object on, or send `key.export_for_closure()` to a worker of the same run.",
+            "Pass the same object, or send `key.export_for_closure()` to a worker of the same run.",
         )
 
     def export_for_closure(self) -> ClosureKey:

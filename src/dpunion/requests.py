@@ -228,7 +228,7 @@ class Request:
         """Refuse what does not fit the algorithm."""
         if isinstance(plan, NgramPlan) and (self.kind is not ValueKind.TEXT or self.lengths != (1, 1)):
             raise BadParameter(
-                "n-grams length by length are made of texts, and of all lengths up to the longest.",
+                "Ngrams(...) needs a column of texts, and takes no lengths of its own.",
                 "Name the column of texts with 'text' (--text), and the longest length with Ngrams(longest=...).",
             )
         if isinstance(plan, NgramPlan) and self.known is not None:
@@ -237,7 +237,7 @@ class Request:
         if plan.counts is not None and taken:
             raise BadParameter(
                 f"A column of the key has the name of a column of counts: {', '.join(sorted(taken))}.",
-                "Give it another name where it is read, or leave out 'counts' (--counts).",
+                "Rename the column in the source, or leave out 'counts' (--counts).",
             )
 
     @property
@@ -282,7 +282,7 @@ class Request:
             named = ", ".join(map(repr, self.columns))
             notes.append(f"Each item is a combination of values of {named}. Rows that lack one of them are left out.")
         if self.granularity is not None:
-            notes.append(f"Dates and timestamps are told apart by the {self.granularity.value}, in UTC.")
+            notes.append(f"Dates and timestamps are rounded down to the {self.granularity.value}, in UTC.")
         return tuple(notes)
 
     def notes_on(self, released: Sequence[Any], which: str = "listed") -> tuple[str, ...]:
@@ -296,8 +296,10 @@ class Request:
         """Return what the statement says of the known list."""
         if self.known is None:
             return ()
-        how = "added to it" if self.include_known else "left out of it"
-        return (f"Items of a known public list (SHA-256 {self.known.sha256}) were set aside first and are {how}.",)
+        how = "are added to the list" if self.include_known else "are not in the list"
+        return (
+            f"Items of a known public list (SHA-256 {self.known.sha256}) were left out of the data first and {how}.",
+        )
 
 
 def _with_known(request: Request, known: Any) -> Request:
@@ -396,7 +398,7 @@ def refuse_misplaced(names: Iterable[str], algorithm: object) -> None:
         if name in Settings.__annotations__ or name in own:
             continue
         if name in COMMAND_LINE_ONLY:
-            raise BadParameter(f"{name!r} is an option of the command line only.", "Leave it out.")
+            raise BadParameter(f"{name!r} is an option of the command line, not of Python.", "Leave it out.")
         wanted = OTHER_NAMES.get(name, name)
         for kind, place, examples in HOMES:
             fields = [field.name for field in dataclasses.fields(kind)]

@@ -42,7 +42,7 @@ def tokenize(
     Guarantees: it is the code of `release`, with one text.
     """
     if not isinstance(text, str) or not is_utf8(text):
-        raise BadParameter("What is split into words must be text.", "Pass a string without lone surrogates.")
+        raise BadParameter("Only text can be split into words.", "Pass a string without lone surrogates.")
     if isinstance(stop_words, Iterable) and not isinstance(stop_words, str | os.PathLike | tuple):
         stop_words = tuple(stop_words)
     asked = Words(None, tokenizer, drop_urls=drop_urls, locale=locale, stop_words=stop_words, min_length=min_length)

@@ -447,7 +447,7 @@ def test_hovering_a_line_shows_the_values_of_the_table(browser, pages):
         f"{figure} tbody tr",
     )
     (row,) = [row for row in rows if row[0] == holders]
-    assert heading == f"{holders} people who hold the item"
+    assert heading == f"{holders} people who have the item"
     assert values == ["ε = 1", row[1], "ε = 2", row[2]]
     dots = page.run(
         "return [...document.querySelectorAll('.dot')].map(d => d.getBoundingClientRect()).map(b => b.x + b.width / 2)"

@@ -120,7 +120,11 @@ def test_the_reference_names_every_command_and_option(pages):
 
 def test_the_reference_says_what_the_help_says(pages):
     text = pages["cli.html"].text
-    for expected in ("How much one person may change the odds (required).", "may be repeated", "default words"):
+    for expected in (
+        "How much one person may change the odds of a result; smaller is more private (required).",
+        "may be repeated",
+        "default words",
+    ):
         assert expected in text
     assert "[cyan]" not in text
     assert "[bold]" not in text

@@ -364,7 +364,7 @@ def test_a_ledger_replaced_meanwhile_is_left_alone_and_told(path, taken, reading
     with pytest.raises(LedgerError if reading else RuntimeError) as caught:
         run()
     said = f"{caught.value} {ledger_note(caught.value)}"
-    assert "replaced meanwhile" in said
+    assert "replaced in the meantime" in said
     assert f"entry {held.receipt}, (1, 1e-09) on 'first', is not in it" in said
     assert ledger_note(caught.value).facts["charged"] is False
     assert all_rows(path) == before

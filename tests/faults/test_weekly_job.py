@@ -197,7 +197,7 @@ def test_a_failure_names_the_charge(shell):
     code, said = shell.json("release nothing.csv --out a.txt --json")
     assert (code, said["charge"]) == (3, "Nothing was charged: entry budget.db#3 is cancelled.")
     code, said = shell.json("cat current.csv | release - --input-format csv --out a.txt --json")
-    assert said["charge"].endswith("stays: entry budget.db#5. The next run is charged once more.")
+    assert said["charge"].endswith("stays: entry budget.db#5. The next run will be charged again.")
 
 
 def test_a_release_made_before_is_given_only_as_it_was(shell):

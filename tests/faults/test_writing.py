@@ -530,7 +530,7 @@ def test_an_unwritable_folder_is_refused_before_the_data_is_read(out, monkeypatc
     else:
         out.chmod(0o500)
     try:
-        assert_refused(refused("--out", out / "a.csv"), 4, "cannot be written to")
+        assert_refused(refused("--out", out / "a.csv"), 4, "dpunion cannot write to the folder")
     finally:
         out.chmod(0o700)
 

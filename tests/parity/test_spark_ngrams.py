@@ -77,7 +77,7 @@ def test_one_shard_gives_what_one_machine_gives(frame, corpus, settings):
     here, there = released(corpus, settings), released(frame, settings, shards=1)
     assert all(one.released > 20 for one in here.results)
     assert same(there, here)
-    assert there.notes == ("It was computed on Apache Spark, the users spread over 1 shards.",)
+    assert there.notes == ("It was computed on Apache Spark, with the users split into 1 shards.",)
 
 
 def test_order_free_algorithms_give_it_with_any_number_of_shards(frame, corpus):

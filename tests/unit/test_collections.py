@@ -178,7 +178,7 @@ def test_settings_are_those_of_the_algorithm():
 
 @pytest.mark.parametrize("algorithm", [dpunion.Funnel(), dpunion.Ngrams()])
 def test_settings_stand_inside_an_algorithm_that_is_made(algorithm):
-    with pytest.raises(BadParameter, match=r"cannot be given beside (Funnel|Ngrams)"):
+    with pytest.raises(BadParameter, match=r"cannot be given together with (Funnel|Ngrams)"):
         dpunion.plan(algorithm, epsilon=1.0, delta=1e-6, max_items_per_user=5)
 
 

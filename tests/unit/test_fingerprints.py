@@ -174,7 +174,7 @@ def test_other_functions_and_options_make_other_releases(tmp_path, options):
 
 @pytest.mark.parametrize("tokenizer", [Holder("."), Holder(".").split])
 def test_a_function_with_a_state_is_refused_with_a_ledger_only(tmp_path, options, tokenizer):
-    with pytest.raises(BadParameter, match="cannot be entered in a ledger"):
+    with pytest.raises(BadParameter, match="ledger cannot identify a tokenizer"):
         dpunion.release(tmp_path / "d.csv", item=Words("what", tokenizer=tokenizer), **options)
     assert entries(options) == ()
     alone = {name: value for name, value in options.items() if name != "charge"}

@@ -397,7 +397,10 @@ def test_a_charge_that_cannot_be_given_back_is_told(ledger, monkeypatch):
 
     with pytest.raises(RuntimeError) as caught:
         run()
-    said = "The charge of (1, 1e-09) on 'posts' stays: entry budget.db#2. It could not be given back: The disk is full."
+    said = (
+        "The charge of (1, 1e-09) on 'posts' stays: entry budget.db#2. The charge could not be cancelled: The disk is "
+        "full."
+    )
     assert ledger_note(caught.value) == said
 
 

@@ -73,7 +73,7 @@ def test_the_short_way_is_the_long_one():
 
 def test_ngrams_are_of_texts_and_of_all_lengths():
     for item in ("word", ["word", "other"], Words(lengths="1-2")):
-        with pytest.raises(BadParameter, match="made of texts"):
+        with pytest.raises(BadParameter, match="needs a column of texts"):
             released(item=item)
     with pytest.raises(BadParameter, match="known list cannot be combined"):
         released(known=["the"])
@@ -284,7 +284,7 @@ def test_bad_settings_are_refused(options, text):
 def test_what_a_set_union_refuses_n_grams_refuse(epsilon, delta):
     """127-bit normals are not fine enough for these."""
     for plan in (plan_release, lambda _, budget: plan_ngrams(Ngrams(), budget)):
-        with pytest.raises(BadParameter, match="not fine enough"):
+        with pytest.raises(BadParameter, match="too coarse"):
             plan("funnel", Budget(epsilon, delta))
 
 

@@ -256,7 +256,7 @@ def test_the_page_of_a_release_with_counts(counted):
 def test_nobody_is_said_to_be_cut_where_nobody_was():
     totals = Totals(Estimate(9, 1, 20), Estimate(0, 0, 11), 0.0, 1.0)
     words = Reader(release_page(counted_release(("apple",), (5,), totals=totals))).words()
-    assert "so many listed items" not in words
+    assert "too many listed items" not in words
     assert "people in all, about 9 1 to 20" in words
     assert "People by rank" not in words  # of one item there is no line
 
@@ -293,7 +293,7 @@ def test_n_grams_with_counts(counted_ngrams):
     assert json.loads(page.inside["script"][0]) == rows
     assert "item tokens people low high the 1 500 440 560" in words
     assert "rank 1 token 2 tokens 1 500 (440 to 560) 90 (60 to 120) 2 400 (360 to 440) –" in words
-    assert "The budget is shared by the lengths and the counts" in words
+    assert "The lengths and the counts share the budget" in words
     assert re.search(r" 2 45 % weighted-gaussian", words)
 
 
@@ -359,7 +359,7 @@ def test_a_damaged_plan_still_has_a_page():
     values["plan"]["stddev"] = 0.0
     words = Reader(release_page(Release.from_json(json.dumps(values)))).words()
     assert "1 item released" in words
-    assert "What could come out" not in words
+    assert "What could be released" not in words
 
 
 # --- pages are inert and complete ---------------------------------------------------------------------------

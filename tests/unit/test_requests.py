@@ -80,7 +80,7 @@ MISPLACED = {
     "title": "belongs to About. Write run=Run(about=About(title=...)).",
     "master": 'belongs to SparkSource. Write release(SparkSource("logs/*.parquet", master=...), ...).',
     "longest": "belongs to Ngrams. Write algorithm=Ngrams(longest=...).",
-    "quiet": "is an option of the command line only. Leave it out.",
+    "quiet": "is an option of the command line, not of Python. Leave it out.",
 }
 
 
@@ -101,7 +101,9 @@ def test_every_option_of_the_command_line_has_a_place_in_python():
     options = {*inspect.signature(release_command).parameters, *inspect.signature(ngrams_command).parameters}
     known = {*inspect.signature(dpunion.release).parameters, *Settings.__annotations__}
     for name in sorted(options - known):
-        with pytest.raises(BadParameter, match=f"'{name}' (belongs to [A-Z]|is an option of the command line only)"):
+        with pytest.raises(
+            BadParameter, match=f"'{name}' (belongs to [A-Z]|is an option of the command line, not of Python)"
+        ):
             dpunion.plan(epsilon=1.0, delta=1e-6, **{name: "x"})
 
 
@@ -110,7 +112,7 @@ def test_settings_of_algorithms_and_unknown_words_are_left_to_the_algorithm():
         dpunion.plan(epsilon=1.0, delta=1e-6, passes=2)
     with pytest.raises(BadParameter, match="funnel has no parameter 'nonsense'"):
         dpunion.plan(epsilon=1.0, delta=1e-6, nonsense=2)
-    with pytest.raises(BadParameter, match=r"'longest' cannot be given beside Ngrams\(...\)"):
+    with pytest.raises(BadParameter, match=r"'longest' cannot be given together with Ngrams\(...\)"):
         dpunion.plan(dpunion.Ngrams(), epsilon=1.0, delta=1e-6, longest=2)
     with pytest.raises(BadParameter, match="'stop_words' belongs to Words"):
         dpunion.release_ngrams([("u", "a")], epsilon=1.0, delta=1e-6, stop_words=["the"])

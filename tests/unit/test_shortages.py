@@ -97,7 +97,7 @@ def test_the_note_about_the_charge_is_kept():
 
 def test_what_is_read_is_named():
     assert "memory to read file 'a.csv'." in str(find_shortage(MemoryError(), "file 'a.csv'"))
-    assert "no further thread" in str(find_shortage(RuntimeError(NO_THREAD)))
+    assert "refused to start another thread" in str(find_shortage(RuntimeError(NO_THREAD)))
 
 
 # --- readers ------------------------------------------------------------------------------------------------

@@ -128,8 +128,10 @@ ModuleNotFoundError: No module named '{}'
 def test_workers_without_dpunion_are_told_as_that(module, is_ours):
     with pytest.raises(errors.BadSource) as caught:
         cleanly(lambda: raise_(RuntimeError(WORKER_LOG.format(module))))
-    assert (caught.value.what == "The workers' Python has no dpunion.") == is_ours
-    assert (f"Set PYSPARK_PYTHON to one that has it, here {sys.executable}," in caught.value.remedy) == is_ours
+    assert (caught.value.what == "dpunion is not installed in the workers' Python.") == is_ours
+    assert (
+        f"Set PYSPARK_PYTHON to a Python that has dpunion, here {sys.executable}," in caught.value.remedy
+    ) == is_ours
 
 
 # --- the key ------------------------------------------------------------------------------------------------
@@ -184,7 +186,7 @@ def test_shards_that_make_no_sense_are_refused(shards):
 def test_a_sum_that_does_not_fit_ends_the_run():
     """Spark makes it null; taken for a number it would be 0, or worse."""
     batch = pa.record_batch({"units": pa.array([1, None], pa.int64())})
-    with pytest.raises(errors.BadSource, match="people hold the same item"):
+    with pytest.raises(errors.BadSource, match="people have the same item"):
         tasks.summed_units(batch)
     assert tasks.summed_units(batch.slice(0, 1)).tolist() == [1]
 
@@ -262,7 +264,7 @@ def named(*names, said=None):
         (["a.orc", "b.parquet"], None, None, "different formats"),
         (["a.jsonl"], "csv", None, "by its name"),
         (["a"], "xlsx", None, "input_format"),
-        (["a.csv"], None, "select * from source", "needs columns with types"),
+        (["a.csv"], None, "select * from source", "needs typed columns"),
         (["a"], None, "select transform(a) using 'tee x' as b from source", "run a program"),
         (["a"], None, "select transform(a) using /* ( */ 'tee x' from source", "run a program"),
         (["a"], None, "select `reflect`('java.lang.System', 'exit')", "run a program"),

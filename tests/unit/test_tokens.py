@@ -189,7 +189,7 @@ def test_dictionary_indices_outside_the_dictionary_are_refused() -> None:
 
 @pytest.mark.parametrize("array", [pa.array([1]), pa.array([b"a"]), pa.array([["a"]]), pa.array([1.5])])
 def test_other_types_are_refused(array: pa.Array) -> None:
-    with pytest.raises(UnsupportedType, match="must hold text"):
+    with pytest.raises(UnsupportedType, match="must contain text"):
         words(array)
 
 

@@ -74,7 +74,8 @@ def _refuse_strange(path: Path, status: os.stat_result) -> None:
     """Refuse what is no file, or a file of somebody else, who could read what is added to it."""
     if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid():
         raise CannotWrite(
-            f"The journal {path} is not a file of this user.", "Move it away, or choose another place for the results."
+            f"The journal {path} is not a file of this user.",
+            "Move that file, or choose another place for the results.",
         )
 
 
@@ -95,7 +96,7 @@ def _content(path: Path, descriptor: int) -> bytes:
         is_journal = is_journal or json.loads(first)["format"] == FORMAT
     if not is_journal:
         raise CannotWrite(
-            f"{path} is not a journal of trials.", "Move it away, or choose another place for the results."
+            f"{path} is not a journal of trials.", "Move that file, or choose another place for the results."
         )
     return content
 

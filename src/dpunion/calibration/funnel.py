@@ -132,7 +132,7 @@ def calibrate_funnel(
     """
     task = _task(epsilon, delta, shape, extra_mu_squared, plain_sum=plain_sum)
     if gaussian_share is not None:
-        check_real("", "gaussian_share", gaussian_share, 0.01, 0.999, "Leave it out to have it chosen.")
+        check_real("", "gaussian_share", gaussian_share, 0.01, 0.999, "Leave it out to let dpunion choose it.")
     if hints is not None:
         stored = _from_hints(task, hints, gaussian_share)
         if stored is not None:

@@ -113,7 +113,7 @@ def funnel_target(epsilon: float, delta: float) -> float:
     target = delta - (1.0 + math.exp(epsilon)) * EXTREME_NORMALS
     if target < 0.5 * delta:
         raise BadParameter(
-            "Funnel's normals are not fine enough for so small a delta at so large an epsilon.",
+            "Funnel's random numbers are too coarse for such a small delta with such a large epsilon.",
             "Choose a larger 'delta', a smaller 'epsilon' or PolicyGaussian.",
         )
     return target
@@ -122,7 +122,7 @@ def funnel_target(epsilon: float, delta: float) -> float:
 def _check_slack(slack: float, max_items: int, largest: float) -> float:
     if slack > largest:
         raise BadParameter(
-            f"With max_items_per_user={max_items}, the machine's rounding would cost too much of this budget.",
+            f"With max_items_per_user={max_items}, floating-point rounding would use too much of this budget.",
             "Choose a smaller 'max_items_per_user', fewer 'passes' or a larger 'epsilon'.",
         )
     return slack

@@ -35,9 +35,12 @@ from dpunion.threads import INTERRUPTS
 P = ParamSpec("P")
 
 COMPILING = "compiling"
-ONCE = "Compiling, once on this machine: up to half a minute. 'dpunion warm-up' does it beforehand."
-AGAIN = "The same command is refused from now on (exit code 5); with --charge-again it is made, and charged once more."
-PIPED_AGAIN = "The next run is charged once more."
+ONCE = "Compiling, once on this machine: up to half a minute. 'dpunion warm-up' does it in advance."
+AGAIN = (
+    "The ledger refuses the same command from now on (exit code 5); --charge-again makes the release and charges it "
+    "again."
+)
+PIPED_AGAIN = "The next run will be charged again."
 
 _interrupts: list[int] = []
 _stages: list[str] = []
@@ -96,8 +99,8 @@ def _explain(error: BaseException) -> NoReturn:
             fail("Interrupted.", _what_is_left(), INTERRUPTED, charge, error)
     place = traceback.extract_tb(error.__traceback__)[-1]
     fail(
-        f"Unexpected {type(error).__name__} at {Path(place.filename).name}:{place.lineno}. "
-        "Its text is withheld, as it may hold private values.",
+        f"Unexpected {type(error).__name__} at {Path(place.filename).name}:{place.lineno}. Its message is not "
+        "shown, as it may contain private values.",
         "This is a bug in dpunion: please report this line. No release was made.",
         InternalError.exit_code,
         charge,
@@ -132,8 +135,8 @@ def keep_signals() -> None:
 
 def _what_is_left() -> str:
     if "writing" in _stages:
-        return "It was writing already: an output that is there is whole."
-    return "Nothing was released and no file is left behind."
+        return "The run was writing already: any output file that exists is complete."
+    return "Nothing was released, and no files were left behind."
 
 
 def _what_was_charged(error: BaseException) -> str:

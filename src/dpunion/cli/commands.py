@@ -112,7 +112,7 @@ def _keep_numba_quiet(*, as_json: bool) -> None:
 
     del as_json  # for `answering`
     if not re.fullmatch(r"0*[1-9]\d{0,3}", os.environ.get(NUMBA_THREADS, "1")):
-        raise BadParameter(f"{NUMBA_THREADS} must be a whole number from 1 on.", "Correct it, or unset it.")
+        raise BadParameter(f"{NUMBA_THREADS} must be a whole number of at least 1.", "Correct it, or unset it.")
     for name in [name for name in os.environ if name.startswith("NUMBA_") and name not in NUMBA_KEPT]:
         del os.environ[name]
     HIDDEN_FROM_NUMBA.extend(("yaml", "scipy"))

@@ -59,7 +59,9 @@ def read_configuration(path: Path, command: Any) -> dict[str, Any]:
     for key, value in _parsed(path).items():
         name = key.replace("_", "-")
         if name in NEVER_INSIDE:
-            raise BadParameter(f"The configuration {path} names {key!r}.", "Give that on the command line, alone.")
+            raise BadParameter(
+                f"The configuration {path} contains {key!r}, which it cannot set.", "Give it on the command line."
+            )
         if name not in options:
             raise BadParameter(f"The configuration {path} has an unknown option {key!r}.", _guess(name, options))
         parameter = options[name]
@@ -77,7 +79,9 @@ def _parsed(path: Path) -> dict[str, Any]:
         problem = BadParameter(f"There is no configuration file {path}.", "Check the path.")
     except OSError as error:
         reason = os.strerror(error.errno or 0)
-        problem = BadParameter(f"The configuration {path} cannot be read: {reason}.", "Name a file that can be read.")
+        problem = BadParameter(
+            f"The configuration {path} cannot be read: {reason}.", "Check its permissions, or name another file."
+        )
     except UnicodeDecodeError:
         problem = BadParameter(f"The configuration {path} is not UTF-8.", remedy)
     except (ValueError, RecursionError) as error:
@@ -95,7 +99,7 @@ def _name_in_file(parameter: Any) -> str:
 def _guess(name: str, options: Mapping[str, object]) -> str:
     names = [option for option in options if option not in NEVER_INSIDE]
     near = nearest(name, names)
-    return f"Did you mean {near!r}?" if near is not None else f"It may hold {', '.join(sorted(names))}."
+    return f"Did you mean {near!r}?" if near is not None else f"It may contain {', '.join(sorted(names))}."
 
 
 def _check_value(path: Path, name: str, value: Any, type_: Any) -> Any:
@@ -112,5 +116,5 @@ def _check_value(path: Path, name: str, value: Any, type_: Any) -> Any:
                 f"In the configuration {path}, {name!r} must be {what}{or_list}.", f"Write {name} = {example}."
             )
         if isinstance(one, str) and "\0" in one:
-            raise BadParameter(f"In the configuration {path}, {name!r} holds a null character.", "Take it out.")
+            raise BadParameter(f"In the configuration {path}, {name!r} contains a null character.", "Remove it.")
     return values if several else value

@@ -24,8 +24,8 @@ MADE_BEFORE = 6
 FEW = 10
 """Fewer items than this are explained."""
 ADDS_UP = (
-    "No ledger keeps count: the budgets of all releases from the same data add up, and together they guarantee less. "
-    "See dpunion ledger --help."
+    "This release was not charged to a ledger. The budgets of all releases from the same data add up, and "
+    "together they guarantee less. See dpunion ledger --help."
 )
 
 
@@ -104,7 +104,7 @@ def answer_again(already: AlreadyReleased, targets: Sequence[Path], *, overwrite
     say(f"This release was made before, as entry {already.entry}: {', '.join(places)}.{changed}")
     if copied:
         say(f"It was copied to {' and '.join(map(str, copied))}.")
-    say("Nothing was charged. Use --charge-again to make it once more.")
+    say("Nothing was charged. Use --charge-again to make it again.")
     if as_json:
         print_json(made_before(already) | {"copied": [str(target) for target in copied]})
     raise typer.Exit(MADE_BEFORE)
@@ -132,7 +132,7 @@ def _copy(already: AlreadyReleased, target: Path, whole: Sequence[tuple[Path, st
     check_target(target, overwrite=overwrite)
     content = next((content for path, _, content in whole if path.suffix.lower() == target.suffix.lower()), None)
     if content is None or already.source_changed:
-        why = "it is of other data" if content else "no file of this format was written then, or it is gone"
+        why = "it was made from other data" if content else "no file of this format was written then, or it is gone"
         problem = AlreadyReleased(f"{already.what} It is not copied to {target}: {why}.", already.remedy)
         problem.entry, problem.outputs = already.entry, already.outputs
         problem.source_changed = already.source_changed

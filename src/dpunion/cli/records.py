@@ -48,11 +48,11 @@ def check_outputs(targets: Sequence[Path], place: Path | None, read: Mapping[str
     problem = None
     try:
         if place.exists() and not _is_record(place):
-            problem = f"{place} is in the way of the release's private record, and is none."
+            problem = f"The release's private record would be written to {place}, but that is another file."
     except OSError:
-        problem = f"{place} is in the way of the release's private record, and cannot be read."
+        problem = f"The release's private record would be written to {place}, but that exists and cannot be read."
     if problem is not None:
-        raise CannotWrite(problem, "Move it away, or choose another name for the output.")
+        raise CannotWrite(problem, "Move that file, or choose another name for the output.")
 
 
 def record_configuration(place: Path | None, options: dict[str, Any], plan: Plan | NgramPlan | None = None) -> None:
@@ -100,7 +100,7 @@ def _line(key: str, value: Any) -> str:
     plain = [_plain(key, one) for one in values]
     name = key.replace("_", "-")
     if None in plain:
-        return f"# {name}: left out, as it may hold a password or is not text. Give it again."
+        return f"# {name}: left out, as it may contain a password or is not text. Give it again."
     # TOML's strings, numbers and arrays are JSON's, but for one character.
     shown = json.dumps(plain if isinstance(value, (list, tuple)) else plain[0], ensure_ascii=False)
     return f"{name} = {shown}".replace("\x7f", "\\u007f")

@@ -277,7 +277,7 @@ def _make(groups: Groups, own: dict[str, Any], config: Path | None, *, algorithm
     out_folder = own["out_folder"]
     if out_folder is not None and (output.out or output.as_json):
         raise BadParameter(
-            "--out-folder leaves the items on the cluster.", "Leave out --out and --json, or use only them."
+            "--out-folder leaves the items on the cluster.", "Leave out --out and --json, or leave out --out-folder."
         )
     engine.check(out_folder)
     targets = output.out or []

@@ -16,8 +16,8 @@ R = TypeVar("R")
 
 PLANNING, COMPILING = "planning", "compiling"
 FIRST_TIME = (
-    "dpunion compiles what is used for the first time on this machine, which takes up to half a minute. It is kept for "
-    "later runs; 'dpunion warm-up' does it beforehand."
+    "dpunion compiles code that it uses for the first time on this machine, which takes up to half a minute. "
+    "Later runs reuse it; 'dpunion warm-up' compiles in advance."
 )
 
 

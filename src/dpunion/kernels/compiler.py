@@ -228,8 +228,8 @@ class CompiledAnew(UserWarning):
 def _tell_uncached(problem: str) -> None:
     # subtle: without stacklevel the warning has one place, so that Python shows it once.
     warnings.warn(  # noqa: B028
-        f"Kernels are compiled anew at each start, which takes seconds: {problem}. Set XDG_CACHE_HOME to a folder that "
-        "only you can write, in folders that only you or root can write.",
+        f"dpunion has to compile its kernels at each start, which takes some seconds: {problem}. Set "
+        "XDG_CACHE_HOME to a folder that only you can write, in folders that only you or root can write.",
         CompiledAnew,
     )
 
@@ -260,10 +260,10 @@ def _unsafe(directory: Path) -> str | None:
     for folder in (*reversed(directory.parents), directory):
         folder.mkdir(mode=0o700, exist_ok=True)
         if not is_kept(folder):
-            return f"{folder} belongs to or can be written by other users"
+            return f"{folder} belongs to other users, or they can write to it"
     for folder in (directory.parent, directory):
         if not is_private(folder):
-            return f"{folder} can be read or written by other users"
+            return f"{folder} is open to other users"
     return None if os.access(directory, os.W_OK | os.X_OK) else f"{directory} cannot be written"
 
 

@@ -47,7 +47,7 @@ def account_caps(
         ("delta", delta, SMALLEST_DELTA, math.nextafter(1.0, 0.0)),
         ("novelty_share", novelty_share, 0.01, 0.99),
     ):
-        remedy = f"Choose {name!r} in this range; it is what all releases together may use."
+        remedy = f"Choose {name!r} in this range; it is the total for all releases."
         check_real("a dataset", name, value, low, high, remedy)
     whole = Amounts(
         epsilon=spoken("epsilon", epsilon, EPSILON_UNITS, up=False),

@@ -85,7 +85,7 @@ def computed_up(name: str, value: float, units: int) -> int:
 
 def _check_units(name: str, units: int) -> int:
     if not 0 <= units <= LARGEST_UNITS:
-        raise BadParameter(f"The {name!r} parameter is out of a ledger's range.", f"Choose a smaller {name!r}.")
+        raise BadParameter(f"The {name!r} parameter is larger than a ledger can record.", f"Choose a smaller {name!r}.")
     return units
 
 

@@ -312,8 +312,8 @@ def refuse_repeat(ledger: str, same: list[Entry], sources: list[dict[str, Any]] 
             changed = None if not then or not sources else then != sources
             since = " The source has changed since." if changed else ""
             problem = AlreadyReleased(
-                f"This very release was made before: entry {ledger}#{entry.number}. Nothing was charged.{since}",
-                "Use what was written then; to make and pay for another, ask to charge again (--charge-again).",
+                f"The same release was made before: entry {ledger}#{entry.number}. Nothing was charged.{since}",
+                "Use the files that were written then, or make and charge it again with --charge-again.",
             )
             problem.entry, problem.outputs = f"{ledger}#{entry.number}", entry.outputs
             problem.source_changed = changed
@@ -321,9 +321,9 @@ def refuse_repeat(ledger: str, same: list[Entry], sources: list[dict[str, Any]] 
     for entry in reversed(same):
         if entry.state is EntryState.UNSETTLED:
             raise UnfinishedRelease(
-                f"An earlier run of this very release, entry {ledger}#{entry.number}, has not settled: it is "
+                f"An earlier run of the same release, entry {ledger}#{entry.number}, has not finished: it is "
                 "still running, or it died. Its budget counts as spent, and nothing more was charged.",
-                "Wait for it; if it died, ask to charge again (--charge-again).",
+                "Wait for it. If it died, charge again with --charge-again.",
             )
 
 
@@ -334,14 +334,14 @@ def refuse_dataset(ledger: str, name: str, known: list[str]) -> NoReturn:
     names = ", ".join(map(repr, known[:MOST_NAMES])) + (" and more" if len(known) > MOST_NAMES else "")
     raise LedgerError(
         f"The ledger {ledger} has no dataset {name!r}. It has: {names or 'none'}.",
-        f"{guess}Open a new one with `dpunion ledger open`, or look with `dpunion ledger show`.",
+        f"{guess}Open a new one with `dpunion ledger open`, or list them with `dpunion ledger show`.",
     )
 
 
 def refuse_charge(account: Account, charge: Amounts) -> NoReturn:
     """Raise what is asked for, what is left and what to do."""
     remedy = (
-        "Ask for less (a smaller epsilon or delta), or do without: more would break the promise made for this data."
+        "Use a smaller epsilon or delta, or do not make this release: it would break the promise made for this data."
     )
     left = account.remaining
     if account.composition is Composition.ADDITIVE:

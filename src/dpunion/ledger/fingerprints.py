@@ -76,8 +76,8 @@ def _spelled(value: Any) -> Any:
         case functools.partial():
             return ["partial", _spelled(value.func), _spelled(value.args), _spelled(value.keywords)]
     raise BadParameter(
-        "A tokenizer that holds objects cannot be told apart from others, so it cannot be entered in a ledger.",
-        "Pass a plain function; what it needs, let it find by a global name.",
+        "A ledger cannot identify a tokenizer that contains objects.",
+        "Pass a plain function, and let it use global names instead of closed-over objects.",
     )
 
 
@@ -86,7 +86,10 @@ def sha256_of(path: Path) -> str:
 
     def explain(error: OSError) -> LedgerError:
         why = system_reason(error)
-        return LedgerError(f"{path} cannot be read back: {why}.", "The release's budget is spent; it is not settled.")
+        return LedgerError(
+            f"dpunion cannot read {path} back: {why}.",
+            "The release's budget is spent, but its ledger entry is not settled.",
+        )
 
     with ForeignErrors(explain, OSError), path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

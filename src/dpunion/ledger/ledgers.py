@@ -117,7 +117,7 @@ class Ledger:
             if name in book.accounts:
                 raise LedgerError(
                     f"The dataset {name!r} is open already in {self.name}, and a budget cannot be changed.",
-                    "Use it as it is, or choose another name for other data.",
+                    "Use it unchanged, or choose another name for other data.",
                 )
             append(session, book, EventKind.OPENED, name, account.caps, details=details)
         return account
@@ -148,8 +148,8 @@ class Ledger:
         """
         if test_key:
             raise NotPrivate(
-                "A release with a fixed test key is not private, so it cannot be entered in a ledger.",
-                "Leave out the test key, or the ledger.",
+                "A release with a fixed test key is not private, so a ledger cannot record it.",
+                "Leave out the test key or the ledger.",
             )
         amounts, plan = _priced(charge)
         details = {"plan": note or plan, "charge_again": charge_again, "sources": sources, "about": about or {}}
@@ -220,8 +220,8 @@ class Ledger:
             entry = book.entries.get(own.sequence)
             if entry is None or entry.hash != own.hash:
                 raise ReplacedLedger(
-                    f"The ledger {self.name} was replaced: it does not hold the entry that was made in it.",
-                    "Put the ledger back that does.",
+                    f"The ledger {self.name} was replaced: an entry that was made in it is missing.",
+                    "Restore the ledger that contains the entry.",
                 )
             if entry.state is not EntryState.UNSETTLED:
                 raise LedgerError(f"Entry {self.name}#{own.sequence} is closed already.", "Settle a release once.")
@@ -320,8 +320,8 @@ class Reservation:
         if isinstance(problem, ReplacedLedger):
             return ReplacedLedger(
                 f"The release was made, but {self._uncharged}",
-                "Keep the output. Put the ledger back that holds this entry; if it is lost, charge this amount in the "
-                "other one (Ledger.reserve) before anything else is released.",
+                "Keep the output. Restore the ledger that contains this entry. If it is lost, charge this amount "
+                "in the new one (Ledger.reserve) before you release anything else.",
             )
         return LedgerError(
             f"The release was made and its budget is spent, but entry {self.entry} could not be settled: "
@@ -332,7 +332,7 @@ class Reservation:
     @property
     def _uncharged(self) -> str:
         return (
-            f"the ledger {self._ledger.name} was replaced meanwhile: entry {self.receipt}, "
+            f"the ledger {self._ledger.name} was replaced in the meantime: entry {self.receipt}, "
             f"{pair(self._event.amounts)} on {self.account.name!r}, is not in it and counts in no sum there."
         )
 
@@ -357,7 +357,9 @@ class Reservation:
             except ReplacedLedger:
                 note = LedgerNote(f"No data was read, but {self._uncharged}", self.facts | {"charged": False})
             except DpunionError as problem:
-                note = LedgerNote(f"{self.staying} It could not be given back: {problem.what}", self.staying.facts)
+                note = LedgerNote(
+                    f"{self.staying} The charge could not be cancelled: {problem.what}", self.staying.facts
+                )
         if error is not None:
             error.add_note(note)
 
@@ -418,7 +420,7 @@ def store_at(where: str | os.PathLike[str]) -> Store:
     if address.scheme or not address.is_known or set("=@").intersection(text):
         raise BadParameter(
             "The ledger's address is neither a path nor of the form postgresql://user@host/database. It is not "
-            "repeated here, as it may hold a password.",
+            "shown here, as it may contain a password.",
             "Correct the address, or choose a path without '://', '=' and '@'.",
         )
     return SqliteStore(Path(where))

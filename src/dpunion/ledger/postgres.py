@@ -162,13 +162,13 @@ class PostgresStore(Store):
 
 _SILENT = (
     "has not answered in time",
-    "Nothing was granted to this run, though a charge that was under way may show later; check the server.",
+    "This run got no budget, but a charge in progress may still appear; check the server.",
 )
 _REASONS = (
     ("55P03", f"was busy for {LONGEST_WAIT} seconds", "Nothing was granted; try again."),
     ("53", "cannot be written: the server is out of space, memory or connections", "Nothing was granted; free some."),
-    ("42501", "may not be used like this by this role", "It needs SELECT and INSERT on the table; to open, CREATE."),
-    ("42P01", "is not there", "Open one with `dpunion ledger open`."),
+    ("42501", "denied permission to this role", "It needs SELECT and INSERT on the table; to open, CREATE."),
+    ("42P01", "does not exist", "Open one with `dpunion ledger open`."),
     ("28", "refused the role or password", "Check PGUSER, PGPASSWORD, ~/.pgpass and the server's pg_hba.conf."),
     ("25006", "is read-only", "Connect to the primary server."),
     ("_Silence", *_SILENT),

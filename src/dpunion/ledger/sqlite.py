@@ -130,7 +130,7 @@ class SqliteStore(Store):
 
         def explain(error: OSError) -> LedgerError:
             why = system_reason(error)
-            return LedgerError(f"The ledger {self.path} cannot be created: {why}.", "Choose another place.")
+            return LedgerError(f"The ledger {self.path} cannot be created: {why}.", "Choose another folder.")
 
         with ForeignErrors(explain, OSError), contextlib.suppress(FileExistsError):
             os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
@@ -154,12 +154,12 @@ class SqliteStore(Store):
         if status.st_nlink != 1:
             return (
                 f"The ledger {self.path} has more than one name (hard links).",
-                "Its journal would be looked for under the wrong one: remove the other names.",
+                "Remove the other names, as SQLite could look for its journal under the wrong one.",
             )
         kind = file_system(self.path)
         if kind in NETWORK_FILE_SYSTEMS:
             return (
-                f"The ledger {self.path} is on a network file system ({kind}), where locks cannot be relied upon.",
+                f"The ledger {self.path} is on a network file system ({kind}), where file locks are unreliable.",
                 "Keep it on a local disk, or use a PostgreSQL ledger.",
             )
         return None
@@ -191,7 +191,7 @@ _REASONS = (
     ("SQLITE_PERM", "cannot be opened", "Check the file's and folder's permissions."),
     ("SQLITE_IOERR", "cannot be read or written: the disk failed or is full", "Nothing was granted; check the disk."),
     ("SQLITE_NOTADB", "is not an SQLite file", "Check the path, or restore the file from a backup."),
-    ("SQLITE_CORRUPT", "is damaged", "Restore it from a backup, and charge by hand what was released since."),
+    ("SQLITE_CORRUPT", "is damaged", "Restore it from a backup, and charge all releases made since then by hand."),
     ("SQLITE_CONSTRAINT", "refused a row", "Nothing was granted; run `dpunion ledger verify`."),
 )
 _DAMAGE = frozenset({"SQLITE_NOTADB", "SQLITE_CORRUPT"})

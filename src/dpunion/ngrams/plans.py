@@ -55,7 +55,7 @@ class Ngrams:
         later = self.later if isinstance(self.later, tuple | list) else (self.later,)
         if len(later) not in {1, max(1, self.longest - 1)}:
             raise BadParameter(
-                f"The 'later' parameter has {len(later)} algorithms for the {self.longest - 1} lengths from 2 on.",
+                f"The 'later' parameter has {len(later)} algorithms for the {self.longest - 1} lengths above 1.",
                 "Give one for all of them, or one for each.",
             )
         object.__setattr__(self, "later", tuple(_gaussian("later", one) for one in later))
@@ -112,7 +112,7 @@ def _gaussian(name: str, algorithm: object) -> Gaussians:
         raise BadParameter(
             f"The {name!r} parameter of a release of n-grams must be weighted-gaussian, policy-gaussian or funnel. "
             f"Got {chosen.name} instead.",
-            "Choose one of these: their noise adds up over the lengths.",
+            "Choose one of these three, whose noise composes over the lengths.",
         )
     return chosen
 

@@ -170,8 +170,8 @@ def refuse_settings(algorithm: object, settings: Collection[str]) -> NoReturn:
     """Refuse settings beside an algorithm that has them inside."""
     kind = type(algorithm).__name__
     raise BadParameter(
-        f"{', '.join(map(repr, settings))} cannot be given beside {kind}(...), which has its own.",
-        f"Write it inside, {kind}(...), or give the name of an algorithm.",
+        f"{', '.join(map(repr, settings))} cannot be given together with {kind}(...), which has its own.",
+        f"Write it inside {kind}(...), or give the name of an algorithm instead.",
     )
 
 
@@ -318,7 +318,7 @@ def _scaled_plan(
     cutoff = None if margin is None else threshold + margin * scale
     if cutoff is not None and cutoff <= 0.0:
         raise BadParameter(
-            "This budget is so large that the policy's cutoff is not positive.",
+            "This budget is too large: the policy's cutoff would not be positive.",
             "Choose a smaller 'delta' (well below one over the number of people) or a larger 'cutoff_margin'.",
         )
     return Plan(

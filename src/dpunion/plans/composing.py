@@ -67,7 +67,7 @@ def plan_first(algorithm: Gaussians, budget: Budget, composed: ComposedNoise) ->
     cutoff = None if margin is None else threshold + margin * stddev
     if not threshold > 0.0 or not math.isfinite(threshold):
         raise BadParameter(
-            "This budget is so large that the threshold is not positive.",
+            "This budget is too large: the threshold would not be positive.",
             "Choose a smaller 'delta', well below one over the number of people.",
         )
     return Plan(
@@ -130,6 +130,6 @@ def steps_target(budget: Budget, epsilon: float, delta: float, steps: int) -> tu
 def refuse_counts(name: str) -> NoReturn:
     """Refuse counts for an algorithm whose noise does not add up with theirs."""
     raise BadParameter(
-        f"Counts cannot be had with {name}: its noise is not Gaussian.",
+        f"{name} cannot estimate counts: its noise is not Gaussian.",
         "Choose funnel, policy-gaussian, weighted-gaussian, count-gaussian, dp-sips, or leave 'counts' (--counts) out.",
     )

@@ -37,7 +37,7 @@ class Counts:
     share: float = 0.1
 
     def __post_init__(self) -> None:
-        remedy = "Choose the part of the budget for counts: 0.1 is a good one."
+        remedy = "Choose the part of the budget for counts, for example 0.1."
         object.__setattr__(self, "share", check_real("counts", "share", self.share, 0.001, 0.9, remedy))
 
     @property

@@ -80,7 +80,7 @@ def is_for_look(algorithm: object, settings: Mapping[str, Any]) -> bool:
     if isinstance(bound, str) and bound != AUTO:
         raise BadParameter(
             f"The 'max_items_per_user' parameter must be a whole number, or 'auto' with funnel. Got {bound!r} instead.",
-            "Leave it out: funnel then chooses it by a private look.",
+            "Leave it out to let funnel choose it privately.",
         )
     if bound != AUTO:
         return False
@@ -89,8 +89,8 @@ def is_for_look(algorithm: object, settings: Mapping[str, Any]) -> bool:
     if "max_items_per_user" not in settings:
         return False
     raise BadParameter(
-        "Only funnel can choose 'max_items_per_user' by itself.",
-        "Name funnel, leave 'max_items_per_user' (--max-items-per-user) out, or give a number.",
+        "Only funnel can choose 'max_items_per_user' automatically.",
+        "Use funnel, leave 'max_items_per_user' (--max-items-per-user) out, or give a number.",
     )
 
 

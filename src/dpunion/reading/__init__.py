@@ -163,7 +163,7 @@ def _prepared(
     if input_format is not None and paths != [NAME]:
         raise BadParameter(
             "An input format was given, but the source is not standard input.",
-            "Leave it out: the suffix of a file says its format.",
+            "Leave it out: the suffix of a file tells its format.",
         )
     database = database_part(source, query)
     lazy: Sequence[LazyPart | BatchesPart] | None = lazy_parts(source) if paths is None else None
@@ -173,7 +173,7 @@ def _prepared(
         if isinstance(source, bytes) or not isinstance(source, Iterable):
             raise BadParameter(f"A {type(source).__name__} is not a source.", PAIRS)
         if user is not None or (values[0] is not None and len(values) == 1):
-            raise BadParameter(f"A {type(source).__name__} has no columns to name.", f"Name none. {PAIRS}")
+            raise BadParameter(f"A {type(source).__name__} has no columns to name.", f"Leave out the names. {PAIRS}")
         on_reading()
         pairs = PairsPart(source, cleaner.values.parts)
         cleaner.expect_texts()
@@ -182,7 +182,7 @@ def _prepared(
     if user is None or isinstance(user, bool) or len(named) < len(values):
         raise BadParameter(
             "Files, databases and frames need a user column and a value column.",
-            "Name both: the column that says whose row it is, and the one with the values.",
+            "Name both: the column with the user ids, and the column with the values.",
         )
     wanted = Wanted(user, tuple(named), cleaner.values.role)
     parts: list[SourcePart]

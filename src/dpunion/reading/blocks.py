@@ -24,7 +24,7 @@ B = TypeVar("B")
 BLOCK_BYTES = 8 << 20
 LONGEST_ROW = 64 << 20
 """Bytes that a row may have: a lost quote makes one row of all that follows, and must not take all memory first."""
-LONG_ROW = "In CSV a quote that is never closed does that: look for it at that line. Or write the data as Parquet."
+LONG_ROW = "In CSV, a quote that is never closed causes this: check that line. Or write the data as Parquet."
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
@@ -83,7 +83,7 @@ def read_blocks(
             if on_fraction is not None and file.size:
                 on_fraction(min(raw.tell() / file.size, 1.0))
             if is_last and file.compression is not Compression.NONE and raw.tell() == 0:
-                raise DamagedSource(f"There is no byte in {file.where}, not even the compression's own.", WRITE_AGAIN)
+                raise DamagedSource(f"There are no bytes in {file.where}, not even a compression header.", WRITE_AGAIN)
             if is_last:
                 return
             line += count_lines(block.data)

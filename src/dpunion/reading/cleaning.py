@@ -158,8 +158,8 @@ class Cleaner:
             return None
         if self.null_users is NullUserPolicy.REFUSE:
             raise NullUsers(
-                f"Column {self.user!r} of {where} has rows whose user is null or empty.",
-                'Give every row its user, or leave such rows out with null_users="drop" (--null-users drop).',
+                f"Column {self.user!r} of {where} has rows with a null or empty user.",
+                'Give every row a user, or drop such rows with null_users="drop" (--null-users drop).',
             )
         return missing
 

@@ -97,7 +97,7 @@ class ParquetPart:
         same = texts.is_null() if value is None else pc.equal(texts, value).fill_null(False)
         if not pc.all(same, min_count=0).as_py():
             raise DamagedSource(
-                f"Column {name!r} of {self.where} does not say what its folder named '{name}=…' says.",
+                f"Column {name!r} of {self.where} differs from the name of its folder '{name}=…'.",
                 "Rename or remove one of them.",
             )
 

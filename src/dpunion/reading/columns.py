@@ -139,7 +139,8 @@ class FileTypes:
     def _check_told(self, folder: Any, column: Column) -> None:
         if not is_text(folder.type):
             raise UnsupportedType(
-                f"The folders of {self.where} tell column {folder.name!r}, whose type was guessed from all folders.",
+                f"The folder names of {self.where} contain column {folder.name!r}, and its type was guessed from "
+                "all folders.",
                 "Name the folder itself as the source, or declare the partitions as text, for example with"
                 f" ds.partitioning(pa.schema([({folder.name!r}, pa.string())]), flavor='hive').",
             )
@@ -153,7 +154,7 @@ def check_distinct(wanted: Wanted, places: Sequence[str | int]) -> None:
         value = wanted.values[values.index(user)]
         raise BadParameter(
             f"The user column {wanted.user!r} and the value column {value!r} are the same.",
-            "Name the column that says whose row it is, and another one that holds the values.",
+            "Name the column with the user ids, and another one with the values.",
         )
     if len(set(values)) < len(values):
         raise BadParameter("A key names the same column twice.", "Name each column of the key once.")

@@ -9,7 +9,7 @@ from dpunion.errors import BadSource, DamagedSource
 from dpunion.reading.queries import without_strings
 
 CODE = re.compile(r"[0-9A-Z]{5}")
-TRY_IT = "Try the query in the database's own shell, which says more than may be repeated here."
+TRY_IT = "Try the query in the database's own shell, which shows more than dpunion may repeat here."
 CONNECTING = (
     ("authentication failed", "28P01"),
     ("no password supplied", "28P01"),
@@ -44,8 +44,8 @@ MISTAKE = "cannot be understood"
 """What is said of the query itself; all else is said of the database."""
 REASONS: tuple[tuple[str, type[BadSource], str, str], ...] = (
     ("08", BadSource, "lost the connection", "Try again; check the network and the server's log."),
-    ("22", DamagedSource, "met a value that the query cannot handle", TRY_IT),
-    ("25006", BadSource, "was asked to write", "Ask for rows only: one select."),
+    ("22", DamagedSource, "found a value that the query cannot handle", TRY_IT),
+    ("25006", BadSource, "was asked to write", "Use a single select that only reads rows."),
     (
         "28",
         BadSource,
@@ -55,7 +55,7 @@ REASONS: tuple[tuple[str, type[BadSource], str, str], ...] = (
     (
         "3D000",
         BadSource,
-        "or the role is not there",
+        "or the role does not exist",
         "Check the database and the role in the URL, PGDATABASE and PGUSER.",
     ),
     ("42501", BadSource, "may not be read by this role", "Ask for the SELECT permission."),
@@ -67,15 +67,15 @@ REASONS: tuple[tuple[str, type[BadSource], str, str], ...] = (
         MISTAKE,
         f"Check its spelling, and the names of tables and columns. {TRY_IT}",
     ),
-    ("53", BadSource, "is out of space, memory or connections", "Try again later, or ask for fewer columns."),
-    ("57014", BadSource, "cancelled the query, probably for its time", "Check statement_timeout."),
+    ("53", BadSource, "is out of space, memory or connections", "Try again later, or select fewer columns."),
+    ("57014", BadSource, "cancelled the query, probably because it took too long", "Check statement_timeout."),
     ("57", BadSource, "is shutting down or starting", "Try again later."),
-    ("URL", BadSource, "cannot be found: the URL is not well-formed", "Percent-encode what is special in it."),
+    ("URL", BadSource, "cannot be found: the URL is not well-formed", "Percent-encode special characters in it."),
     ("service", BadSource, "cannot be found: there is no such service", "Check PGSERVICEFILE and ~/.pg_service.conf."),
     ("connect", BadSource, "cannot be reached", "Check host and port, and that the server is running."),
     # SQLite's and DuckDB's
-    ("SQLITE_BUSY", BadSource, "is locked", "Try again when the program that is writing to it has ended."),
-    ("SQLITE", DamagedSource, "is damaged", "Write or copy it again from its origin; nothing of it was used."),
+    ("SQLITE_BUSY", BadSource, "is locked", "Try again when no other program is writing to it."),
+    ("SQLITE", DamagedSource, "is damaged", "Write or copy it again from its origin; dpunion used nothing of it."),
     ("ProgrammingError", BadSource, MISTAKE, f"Check its spelling and its names. {TRY_IT}"),
     ("ParserException", BadSource, MISTAKE, f"Check its spelling. {TRY_IT}"),
     ("BinderException", BadSource, MISTAKE, f"Check the names of columns. {TRY_IT}"),
@@ -85,21 +85,21 @@ REASONS: tuple[tuple[str, type[BadSource], str, str], ...] = (
         MISTAKE,
         f"Check the names of tables; files that were named are the table 'source'. {TRY_IT}",
     ),
-    ("ConversionException", DamagedSource, "met a value that the query cannot handle", TRY_IT),
-    ("OutOfRangeException", DamagedSource, "met a value that the query cannot handle", TRY_IT),
+    ("ConversionException", DamagedSource, "found a value that the query cannot handle", TRY_IT),
+    ("OutOfRangeException", DamagedSource, "found a value that the query cannot handle", TRY_IT),
     (
         "PermissionException",
         BadSource,
-        "may read nothing but what was named as the source",
+        "may read only what was named as the source",
         "Name files as the source, and select from the table 'source'; leave extensions out of the query.",
     ),
     (
         "OutOfMemoryException",
         BadSource,
-        "needs more memory than there is",
+        "needs more memory than is available",
         "Store the query's result as a table first.",
     ),
-    ("IOException", BadSource, "cannot be opened", "End the program that is writing to it; or write it again."),
+    ("IOException", BadSource, "cannot be opened", "End the program that is writing to it, or write the file again."),
 )
 
 
@@ -140,7 +140,7 @@ def mistake_in(query: str, message: str) -> str:
         return ""
     if found.lastindex == 1:
         return f"cannot be understood at {found[1]!r}"
-    return f"names the {found[1].lower().replace('relation', 'table')} {found[2]!r}, which is not there"
+    return f"names the {found[1].lower().replace('relation', 'table')} {found[2]!r}, which does not exist"
 
 
 def explain_failure(failure: Failure, where: str) -> BadSource:

@@ -76,7 +76,9 @@ class DatabasePart:
 def database_part(source: Any, query: str | None) -> DatabasePart | None:
     """Return the part for a database, or for a query over Parquet files; None when there is no query to run."""
     if isinstance(source, list | tuple) and any(is_database(one) for one in source):
-        raise BadParameter("A database is in a list of sources.", "Read a database alone, by a query that joins all.")
+        raise BadParameter(
+            "A database is in a list of sources.", "Read a single database, with one query that joins its tables."
+        )
     paths = source if isinstance(source, list | tuple) else [source]
     is_files = not is_database(source) and all(isinstance(one, str | os.PathLike) for one in paths)
     if not is_database(source) and (query is None or not is_files or source in ("", "-")):
@@ -89,7 +91,7 @@ def database_part(source: Any, query: str | None) -> DatabasePart | None:
     if query is None or not query.strip().strip(";"):
         raise BadParameter(
             "A database needs a query.",
-            'Say what to read, for example query="select author, word from posts" (--query on the command line).',
+            'Give one, for example query="select author, word from posts" (--query on the command line).',
         )
     warn_of_mixing(query)
     driver = FilesInDuckDB(paths) if is_files else driver_of(os.fspath(source))
@@ -161,7 +163,7 @@ def warn_of_password(url: str) -> None:
     if PASSWORD.search(url):
         # subtle: without stacklevel the warning has one place, so that Python shows it once.
         warnings.warn(  # noqa: B028
-            "The database URL holds a password, which shows in process listings and in the shell's history. Leave it"
-            " out, and keep it in PGPASSWORD, in ~/.pgpass or in a service file, as for psql.",
+            "The database URL contains a password, which shows in process listings and in the shell's history. "
+            "Leave it out, and keep it in PGPASSWORD, in ~/.pgpass or in a service file, as for psql.",
             PasswordInUrl,
         )

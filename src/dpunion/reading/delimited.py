@@ -39,8 +39,8 @@ HEADER_BYTES = 1 << 16
 NO_HEADER, WRITE_NAMES = "There is no header line in {}.", "Write the column names as its first line."
 PIECE_BYTES = 1 << 20  # looked at together: bounds memory, changes no result
 QUOTING = (
-    'Quote fields that hold quotes, delimiters or line breaks, and double the quotes inside ("" for "), as in'
-    " RFC 4180; or write Parquet instead."
+    'Quote fields that contain quotes, delimiters or line breaks, and double the quotes inside ("" for "), as in '
+    "RFC 4180; or write Parquet instead."
 )
 
 
@@ -266,7 +266,7 @@ def _try_read(block: Block, delimiter: str, names: list[str], wanted: list[str])
 
 def ragged(block: Block, delimiter: str, width: int) -> DamagedSource:
     """Return the error for a block that the parser refused, with the line of its first ragged row."""
-    what = f"a row does not have {width} fields, as the header has"
+    what = f"a row does not have {width} fields like the header"
     position = ragged_row(block.data, ord(delimiter), width)
     return block.damaged(what, position=position, remedy=f"Give every row all its fields. {QUOTING}")
 

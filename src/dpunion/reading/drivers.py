@@ -94,7 +94,7 @@ def ask(call: Callable[[], T], where: str, query: str = "") -> T:
 
 def _explain(failure: Exception, where: str, query: str) -> DpunionError:
     if isinstance(failure, ImportError):
-        return BadParameter(f"Reading {where} needs a package that is not installed.", NEEDS_EXTRA)
+        return BadParameter(f"To read {where}, dpunion needs a package that is not installed.", NEEDS_EXTRA)
     return explain_failure(Failure.of(failure, query), where)
 
 
@@ -201,7 +201,7 @@ class PostgreSQLSession:
 
     def _refuse_type(self, name: str, type_: str) -> NoReturn:
         raise UnsupportedType(
-            f"Column {name!r} of {self._where} has type {type_}: values without a single text form.",
+            f"Column {name!r} of {self._where} has type {type_}: values of this type have no unique text form.",
             AS_TEXT.format(name),
         )
 
@@ -303,7 +303,7 @@ class SQLiteSession:
             return pa.nulls(len(texts))
         if len(found) > 1:
             raise UnsupportedType(
-                f"Mixed types: column {name!r} of {self._where} holds values of several types.", AS_TEXT.format(name)
+                f"Mixed types: column {name!r} of {self._where} has values of several types.", AS_TEXT.format(name)
             )
         type_ = SQLITE_KINDS[found[0]]
         if pa.types.is_string(type_):
@@ -393,8 +393,8 @@ class DuckDBSession:
         statements = ask(lambda: self._connection.extract_statements(f"describe (\n{query}\n)"), self._where, query)
         if any(statement.type.name == "MULTI" for statement in statements):
             raise BadParameter(
-                "The query pivots by values that it finds in the rows, so that these would be names of columns.",
-                "List the values in the query, as in PIVOT t ON v IN ('a', 'b'), or read the rows as they are.",
+                "The query pivots by values from the rows, which would become names of columns.",
+                "List the values in the query, as in PIVOT t ON v IN ('a', 'b'), or read the rows without a pivot.",
             )
         rows = ask(lambda: self._connection.sql(f"describe (\n{query}\n)").fetchall(), self._where, query)
         return [(row[0], row[1]) for row in rows]

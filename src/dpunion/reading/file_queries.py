@@ -64,7 +64,7 @@ def dataset_of(files: Sequence[DataFile]) -> Any:
     first = types_of(files[0])
     if len(set(first.names)) < len(first.names):
         raise BadSource(
-            f"A column of {first.where} is there twice, in the file or as the name of a folder.",
+            f"A column of {first.where} exists twice, in the file or as the name of a folder.",
             "Rename or remove all but one of them.",
         )
     fragments = []
@@ -95,7 +95,7 @@ def types_of(file: DataFile) -> FileTypes:
     import pyarrow.parquet as pq
 
     if file.format is not Format.PARQUET:
-        raise BadParameter(f"A query needs columns with types, which {file.where} does not have.", TO_PARQUET)
+        raise BadParameter(f"A query needs typed columns, and {file.where} has none.", TO_PARQUET)
     schema = attempt(lambda: pq.read_schema(open_file(file.path)), file.where).remove_metadata()
     return FileTypes(file.where, schema, told_by(file.partitions))
 

@@ -49,7 +49,7 @@ def look_at(look: Callable[[], T], path: Path) -> T | None:
     def explain(error: OSError) -> BadSource:
         why = system_reason(error)
         return BadSource(
-            f"{shown(path)!r} cannot be looked at: {why}.", "Ask for permission to read it, or read a copy."
+            f"{shown(path)!r} cannot be accessed: {why}.", "Ask for permission to read it, or read a copy."
         )
 
     # A ValueError is a NUL in the path. Folders may be named after data.
@@ -163,7 +163,7 @@ def leads_on(entry: os.DirEntry[str]) -> bool:
     path = Path(entry.path)
     if entry.is_symlink() and status(path) is None:
         raise BadSource(
-            f"{shown(path)!r}, which the pattern goes through, is a link to nowhere.", "Mend the link, or remove it."
+            f"{shown(path)!r}, which the pattern passes through, is a broken link.", "Fix the link, or remove it."
         )
     return False
 

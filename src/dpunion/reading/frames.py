@@ -42,7 +42,7 @@ class FramePart:
         reader = open_stream(frame)
         if reader is None:
             raise UnsupportedType(
-                f"The columns of {self.where} cannot be made Arrow columns: probably one has mixed types.",
+                f"The columns of {self.where} cannot be converted to Arrow: probably one has mixed types.",
                 "Give each column one type, for example by casting it to text.",
             )
         total, done = length_of(self.source), 0
@@ -89,11 +89,11 @@ def check_objects(values: Callable[[], Iterable[Any]], where: str) -> None:
     if "timestamp" in kinds:
         # subtle: Arrow would make one zone of all, and take those without one for UTC.
         raise UnsupportedType(
-            f"A column of {where} holds Python datetimes as objects.", "Convert it with pandas.to_datetime first."
+            f"A column of {where} contains Python datetimes as objects.", "Convert it with pandas.to_datetime first."
         )
     if len(kinds) > 1:
         raise UnsupportedType(
-            f"Mixed types: a column of {where} holds Python objects of several types.",
+            f"Mixed types: a column of {where} contains Python objects of several types.",
             "Give each column one type, for example by casting it to text.",
         )
     if kinds == {"list"}:

@@ -114,7 +114,7 @@ def key_names(wanted: Wanted) -> tuple[str, ...]:
     """Return the names of the columns; JSON objects have no positions."""
     names = tuple(column for column in wanted.columns if isinstance(column, str))
     if len(names) < len(wanted.columns):
-        raise BadParameter("JSON Lines have no column positions.", "Name the columns by their keys.")
+        raise BadParameter("JSON Lines files have no column positions.", "Name the columns by their keys.")
     check_distinct(wanted, names)
     return names
 
@@ -189,8 +189,8 @@ def type_of(value: Any, name: str, block: Block, number: int) -> Any:
         case _:
             kind = "an object"
     raise UnsupportedType(
-        f"In {block.where}, line {block.line + number}: column {name!r} holds {kind}.",
-        "Write the column as text or as 64-bit integers where the file is made.",
+        f"In {block.where}, line {block.line + number}: column {name!r} contains {kind}.",
+        "Write the column as text or as 64-bit integers.",
     )
 
 
@@ -276,7 +276,7 @@ def has_mixed_elements(values: list[Any], name: str, block: Block, number: int) 
 def mixed(block: Block, number: int, name: str) -> UnsupportedType:
     """Return the error for a column whose values change their type."""
     return UnsupportedType(
-        f"Mixed types: in {block.where}, line {block.line + number}, column {name!r} holds a value of another"
-        " type than before.",
-        "Write the column with one type (text is always possible) where the file is made.",
+        f"Mixed types: in {block.where}, line {block.line + number}, column {name!r} has a value of another type "
+        "than before.",
+        "Write the column with one type (text is always possible).",
     )

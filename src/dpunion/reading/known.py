@@ -73,14 +73,14 @@ def read_known(
             raise SourceNotFound(f"There is no file {public_address(path)} with a {what}.", "Check the path.")
         texts = _texts(_read(path, columns, what), len(columns))
         if texts is None:
-            raise DamagedSource(f"The {what} {path} holds something other than texts.", _needs(columns))
+            raise DamagedSource(f"The {what} {path} contains something other than texts.", _needs(columns))
         digest = hashlib.sha256(attempt(path.read_bytes, f"{what} {str(path)!r}"))
     else:
         texts = _texts(_listed(source, columns), len(columns))
         if texts is None:
             each = "texts" if len(columns) == 1 else f"tuples of {len(columns)} texts"
             raise BadSource(
-                f"A {what} must hold {each}.", f"Pass a file with {_named(columns)}, such a Release or an iterable."
+                f"A {what} must contain {each}.", f"Pass a file with {_named(columns)}, such a Release or an iterable."
             )
         digest = hashlib.sha256("\0".join(texts).encode())
     return KnownItems(tuple(sorted(set(_spelled(texts, kind, normalization)))), digest.hexdigest())
@@ -142,7 +142,7 @@ def _read(path: Path, columns: Sequence[str], what: str) -> list[Any] | None:
         rows = _column_rows(data_file(path, where), columns)
     else:
         raise BadSource(
-            f"The suffix {last!r} of {where} does not name a format.",
+            f"The suffix {last!r} of {where} is not a known format.",
             f"A {what} may be {', '.join(FORMATS)}, .txt or .json: convert it, or write it with dpunion.",
         )
     return [row[0] if len(columns) == 1 else row for row in rows]

@@ -115,8 +115,8 @@ class BatchesPart:
         for number, element in enumerate(attempt_each(lambda: self.source, self.where)):
             if not is_batch(element):
                 raise BadParameter(
-                    f"Element number {number} of {self.where} (counted from 0) is no record batch but a"
-                    f" {type(element).__name__}.",
+                    f"Element number {number} of {self.where} (counted from 0) is not a record batch but a "
+                    f"{type(element).__name__}.",
                     BATCHES,
                 )
             for batch in attempt_each(lambda element=element: batches_in(element), self.where):  # type: ignore[misc]
@@ -214,7 +214,7 @@ def refuse_inferred(dataset: Any, where: str) -> None:
     if type(getattr(dataset, "format", None)).__name__ in TEXT_FORMATS:
         raise BadSource(
             f"There are CSV or JSON files in {where}, whose types Arrow infers from the first rows.",
-            "Name the files themselves as the source: they are then read as text, whatever stands in them.",
+            "Name the files themselves as the source: dpunion then reads them as text, whatever they contain.",
         )
 
 

@@ -215,7 +215,7 @@ def data_file(path: Place, label: str = "") -> DataFile:
     format_ = FORMATS.get(inner)
     if format_ is None or (compression is not Compression.NONE and format_ not in TEXT_FORMATS):
         named = "".join(suffixes[-2:]) if compression is not Compression.NONE else last
-        raise BadSource(f"The suffix {named!r} of {where} does not name a format.", SUPPORTED)
+        raise BadSource(f"The suffix {named!r} of {where} is not a known format.", SUPPORTED)
     return DataFile(path, format_, compression, size, label=label)
 
 
@@ -227,8 +227,8 @@ def is_parquet(path: PurePath) -> bool:
 def refuse_folder(where: str) -> NoReturn:
     """Refuse a folder in the place of a file."""
     raise BadSource(
-        f"In the place of {where} there is a folder.",
-        "Name the files in it by a pattern, or the folder itself if it holds Parquet files.",
+        f"There is a folder instead of {where}.",
+        "Name the files in it by a pattern, or the folder itself if it contains Parquet files.",
     )
 
 
@@ -238,13 +238,13 @@ def file_size(path: Place, where: str) -> int:
         return path.size
     found = status(path)
     if found is None:
-        raise BadSource(f"In the place of {where} there is a link to nowhere.", "Mend the link, or remove it.")
+        raise BadSource(f"There is a broken link instead of {where}.", "Fix the link, or remove it.")
     if stat.S_ISDIR(found.st_mode):
         refuse_folder(where)
     if not stat.S_ISREG(found.st_mode):
         # subtle: files are opened more than once, and what was read from a pipe is gone.
         raise BadSource(
-            f"In the place of {where} there is a pipe or device.", "Pipe the data in, and name '-' as the source."
+            f"There is a pipe or device instead of {where}.", "Pipe the data in, and name '-' as the source."
         )
     return found.st_size
 
@@ -276,7 +276,7 @@ def parquet_files(
         if not is_parquet(path):
             raise BadSource(
                 f"File {name!r} in directory {root!r} is not a Parquet file.",
-                f"Move it away, or name the files to read by a pattern such as {root + '/**/*.parquet'!r}.",
+                f"Move it elsewhere, or name the files to read by a pattern such as {root + '/**/*.parquet'!r}.",
             )
         label = f"file {name!r} (number {len(files) + 1} of its directory in order of path)"
         partitions = partitions_of(path.parent.parts, label)

@@ -108,7 +108,7 @@ def opened(kind: str, name: str, load: Callable[[], LazyPart]) -> LazyPart:
             return BadParameter(f"A table of {kind} needs a package that is not installed.", REMEDIES[kind])
         return BadSource(
             f"{public_name(name)!r} is a table of {kind} that cannot be opened ({type(failure).__name__}).",
-            f"Check its log, and that it may be read. {REMEDIES[kind]}",
+            f"Check its log and permissions. {REMEDIES[kind]}",
         )
 
     with ForeignErrors(explain):

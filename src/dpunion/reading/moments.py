@@ -62,7 +62,7 @@ class MomentColumn(Column):
         super().see(kind, where)
         if kind is TextKind.DATE and self.granularity is Granularity.HOUR:
             raise UnsupportedType(
-                f"Column {self.name!r} of {where} holds dates, which have no hours.", "Choose day or coarser."
+                f"Column {self.name!r} of {where} contains dates, which have no hours.", "Choose day or coarser."
             )
         if self.role is Role.ITEM and kind is not None:
             refuse_without_moments([self])
@@ -111,8 +111,8 @@ def refuse_without_moments(columns: Iterable[Column]) -> None:
     """Refuse a granularity where no column of the items holds dates or timestamps."""
     if not any(column.kind in MOMENTS for column in columns):
         raise BadParameter(
-            "A granularity was given, but no column of the items is known to hold dates or timestamps: text, as in CSV"
-            " and JSON Lines, is released as it stands.",
+            "A granularity was given, but no item column has a date or timestamp type: text, as in CSV and JSON "
+            "Lines, is released unchanged.",
             "Leave 'granularity' (--granularity) out, or store the column as a date or timestamp, as in Parquet.",
         )
 
@@ -128,7 +128,7 @@ def spell_moments(array: Any, kind: TextKind, granularity: Granularity) -> Any:
     days = hours // HOURS_PER_DAY
     if len(days) and (days.min() < FIRST_DAY or days.max() > LAST_DAY):
         raise UnsupportedType(
-            "There is a date outside of the years 1 to 9999.", "Leave such rows out, or cast the column to text."
+            "A date is outside of the years 1 to 9999.", "Leave such rows out, or cast the column to text."
         )
     unique, places = np.unique(hours, return_inverse=True)
     texts = [

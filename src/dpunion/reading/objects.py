@@ -20,7 +20,7 @@ from dpunion.reading.spelling import KINDS_FOR_ROLE, Column, Role, TextKind
 
 PAIRS_PER_BATCH = 1 << 17
 NAME_PARTS = ' A tuple can be a key whose parts have names: item=["country", "device"].'
-DATED = ' Or say how finely datetimes are read, with names for the parts: Dated(["country", "at"], "day").'
+DATED = ' Or set the precision of datetimes, with names for the parts: Dated(["country", "at"], "day").'
 PAIRS = "Give (user, value) pairs, a mapping from users to lists of values, or files or frames with columns."
 
 

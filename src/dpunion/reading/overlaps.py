@@ -29,7 +29,7 @@ def refuse_overwriting(out: PathLike | Iterable[PathLike], read: Mapping[str, ob
             for path in places:
                 if is_same(target, path) or _holds(path, target):
                     raise CannotWrite(
-                        f"The output {target} is also the {what} of this run, or would be read as such the next time.",
+                        f"The output {target} is also the {what} of this run, or would be read as one by the next run.",
                         "Choose another name or folder for the output; overwriting does not help here.",
                     )
 

@@ -107,8 +107,8 @@ class Column:
             return
         if self.kind is not None and kind is not self.kind:
             raise UnsupportedType(
-                f"Mixed types: column {self.name!r} holds values of kind {kind.value!r} in {where},"
-                f" but of kind {self.kind.value!r} before.",
+                f"Mixed types: column {self.name!r} has values of kind {kind.value!r} in {where}, but of kind "
+                f"{self.kind.value!r} before.",
                 "Cast the column to one type (text is always possible) in everything that is read together.",
             )
         self.kind = kind
@@ -205,18 +205,18 @@ def remedy_for(type_: Any, role: Role) -> str:
     """Say how to bring a refused column into a type with one spelling per value."""
     if role is Role.USER and pt.is_floating(type_):
         return (
-            "Cast it to integer or text where the data is made: as floats, ids like 1 and 1.0 would merge,"
-            " and long ids would be rounded (a float column often is an integer column with nulls)."
+            "Cast it to integer or text in the source: as floats, ids like 1 and 1.0 would merge, and long ids "
+            "would be rounded (a float column often is an integer column with nulls)."
         )
     if role is Role.USER and is_list(type_):
-        return "Name a column with one user per row; only the value column may hold lists."
+        return "Name a column with one user per row; only the value column may contain lists."
     match role:
         case Role.USER:
             return "Cast it to text or integer in the query that makes the data."
         case Role.KEY if is_list(type_):
-            return "Unnest the list where the data is made: in a key of several columns each has one value per row."
+            return "Unnest the list in the source: in a key of several columns, each column has one value per row."
         case Role.ITEM | Role.KEY if pt.is_timestamp(type_):
-            return "Say how finely it is read: Dated(column, 'day') (--granularity day), or hour, week, month, year."
+            return "Set its precision: Dated(column, 'day') (--granularity day), or hour, week, month, year."
         case Role.ITEM | Role.KEY:
             return "Cast it to text, integer, date or boolean in the query that makes the data."
         case Role.TEXT:
@@ -266,7 +266,7 @@ def spell_dates(array: Any) -> Any:
     low, high = bounds["min"].as_py(), bounds["max"].as_py()
     if low is not None and (low < FIRST_DAY or high > LAST_DAY):
         raise UnsupportedType(
-            "There is a date outside of the years 1 to 9999.", "Leave such dates out, or cast the column to text."
+            "A date is outside of the years 1 to 9999.", "Leave such dates out, or cast the column to text."
         )
     return array.cast(pa.string())
 

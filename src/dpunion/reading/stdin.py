@@ -51,7 +51,7 @@ class Tape:
     def start(self, *, keep: bool) -> TapeReader:
         """Return a reader from the first byte on."""
         if self.is_spent:
-            raise BadSource("Standard input was read before, and cannot be read again.", "Save it to a file first.")
+            raise BadSource("Standard input was read already, and cannot be read again.", "Save it to a file first.")
         self.is_spent = not keep
         return TapeReader(self, keep=keep)
 
@@ -101,7 +101,7 @@ def current_tape() -> Tape:
     stream = getattr(sys.stdin, "buffer", None)
     if stream is None or stream.closed or stream.isatty():
         raise BadSource(
-            "Nothing is piped into standard input, which '-' stands for.",
+            "The source '-' is standard input, but nothing is piped into it.",
             "Pipe the data in, for example: zcat posts.csv.gz | dpunion release - …",
         )
     if _current is None or _current.stream is not stream:
@@ -157,7 +157,7 @@ class ArrowInputPart:
             if self.size:
                 on_fraction(min(tape.tell() / self.size, 1.0))
         if tape.tail != END_OF_STREAM or tape.read(1):
-            raise DamagedSource(f"The Arrow stream on {self.where} does not end as it should.", WRITE_AGAIN)
+            raise DamagedSource(f"The Arrow stream on {self.where} does not end correctly.", WRITE_AGAIN)
 
     def _schema(self) -> Any:
         raw = pa.PythonFile(self.tape.start(keep=True), mode="r")
@@ -182,7 +182,7 @@ def input_part(input_format: str | None) -> SourcePart:
     size = size_of(tape.stream)
     if format_ is Format.ARROW:
         if compression is not Compression.NONE:
-            raise BadSource(f"The Arrow stream on standard input is packed with {compression.value}.", "Unpack it.")
+            raise BadSource(f"The Arrow stream on standard input is compressed with {compression.value}.", "Unpack it.")
         return ArrowInputPart(tape, where, size)
     part: Callable[..., SourcePart] = JsonLinesPart if format_ is Format.JSON_LINES else DelimitedPart
     return part(StandardInput(tape, where, format_, compression, size), where, size)

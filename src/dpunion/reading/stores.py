@@ -191,7 +191,9 @@ def arrow_files(scheme: str, host: str) -> Any:
         return fs.GcsFileSystem(retry_time_limit=dt.timedelta(seconds=CONNECT_SECONDS))
     account = AZURE_HOST.fullmatch(host)
     if account is None:
-        raise BadSource("The host of the abfs address is no account.", "Write container@account.dfs.core.windows.net.")
+        raise BadSource(
+            "The host of the abfs address is not an account.", "Write container@account.dfs.core.windows.net."
+        )
     key, token = os.environ.get("AZURE_STORAGE_KEY"), os.environ.get("AZURE_STORAGE_SAS_TOKEN")
     return fs.AzureFileSystem(account_name=account[1], account_key=key, sas_token=None if key else token)
 
@@ -210,7 +212,7 @@ def explain_store(failure: Exception, scheme: str, address: str) -> BadSource:
             else "Check the network and the address.",
         )
     if any(phrase in text for phrase in (*DENIED, *DENIED_TOO)):
-        return BadSource(f"{store} lets nobody read {address!r} without the right key.", CREDENTIALS[scheme[:4]])
+        return BadSource(f"{store} denied access to {address!r}.", CREDENTIALS[scheme[:4]])
     return BadSource(
         f"{store} did not answer as expected for {address!r} ({type(failure).__name__}).",
         f"Check the address. {CREDENTIALS[scheme[:4]]}",

@@ -116,7 +116,7 @@ class DeltaRows:
 def delta_rows(table: Any) -> DeltaRows:
     """Return the rows of a deltalake.DeltaTable at the version that it has loaded."""
     if not hasattr(table, "scan"):
-        raise BadParameter("This deltalake is too old to be read from.", "Update it: pip install 'dpunion[delta]'.")
+        raise BadParameter("The installed deltalake is too old.", "Update it: pip install 'dpunion[delta]'.")
     return DeltaRows(table)
 
 

@@ -21,7 +21,7 @@ REMEDIES = {
         "Install deltalake (pip install 'dpunion[delta]') and name the folder of the table itself, or in Python pass"
         " DeltaTable(path); or pass spark.read.format('delta').load(path)."
     ),
-    HUDI: "Pass the DataFrame spark.read.format('hudi').load(path) as the source, or export the rows that count.",
+    HUDI: "Pass the DataFrame spark.read.format('hudi').load(path) as the source, or export the valid rows.",
     ICEBERG: (
         "Install pyiceberg (pip install 'dpunion[iceberg]') and name the table as iceberg://catalog/space.table, or"
         " its newest metadata file, or in Python pass catalog.load_table(name); or pass spark.table(name)."
@@ -48,8 +48,8 @@ def refuse_tables(files: Iterable[Path]) -> None:
 def table_refusal(folder: str, kind: str) -> BadSource:
     """Return the error for files that belong to a table."""
     return BadSource(
-        f"Folder {folder!r} is a table of {kind}: its log says which rows count, and its Parquet files hold deleted"
-        " ones too.",
+        f"Folder {folder!r} is a table of {kind}: its log says which rows are valid, and its Parquet files also "
+        "contain deleted rows.",
         REMEDIES[kind],
     )
 

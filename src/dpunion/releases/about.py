@@ -76,8 +76,8 @@ class About:
             value = getattr(self, name)
             if not isinstance(value, str) or len(value) > longest or not _is_text(value):
                 raise BadParameter(
-                    f"The {name!r} of a release must be a text of at most {longest} characters, all of which show.",
-                    f"Write it so, or leave it out (--{name}).",
+                    f"The {name!r} of a release must be a text of at most {longest} printable characters.",
+                    f"Shorten or correct it, or leave it out (--{name}).",
                 )
             object.__setattr__(self, name, " ".join(value.split()))
 

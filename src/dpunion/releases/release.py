@@ -120,7 +120,7 @@ class Release:
         if self.stored is not None:
             raise BadParameter(
                 "The items of this release are in the folder that Spark wrote.",
-                "Read them from there, or collect them.",
+                "Read them from that folder, or collect them.",
             )
 
     @property
@@ -228,8 +228,8 @@ class Release:
                 with contextlib.suppress(AttributeError, KeyError, TypeError, ValueError):
                     return _ngrams_from(values)
         raise BadParameter(
-            "This is not a release as JSON, with its plan.",
-            "Take a file that --out release.json wrote, or the text that Release.to_json returned.",
+            "This is not a release in JSON.",
+            "Use a file that --out release.json wrote, or the text that Release.to_json returned.",
         )
 
     def write(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:

@@ -15,7 +15,7 @@ SUMS = {
 }
 STATES = {
     EntryState.SETTLED: "a release",
-    EntryState.UNSETTLED: "begun, not settled: counts as spent",
+    EntryState.UNSETTLED: "started, not settled: counts as spent",
     EntryState.CANCELLED: "cancelled: nothing was charged",
 }
 
@@ -28,7 +28,8 @@ def ledger_page(overview: Overview, checked: Verification, name: str) -> str:
     spent = [one for one in overview.entries if one.state is not EntryState.CANCELLED]
     return public_page(
         title="Privacy budgets",
-        lead=f"What the ledger {escape_controls(name)} says: what is spent of each budget, on what, and what is left.",
+        lead=f"The ledger {escape_controls(name)}: how much of each budget is spent, on which releases, and how "
+        "much is left.",
         key_facts=(
             Fact("datasets", number(len(overview.accounts))),
             Fact("releases charged", number(len(spent))),
@@ -50,13 +51,14 @@ def dataset_section(overview: Overview, account: Account) -> Section:
     entries = [one for one in reversed(overview.entries) if one.dataset == account.name]
     share, reach = account.spent_share, reach_in_words(overview.more_like_last(account))
     text = (
-        f"All its releases together are held to ε = {number(values['epsilon'])} and δ = {number(values['delta'])}. "
-        f"{SUMS[account.composition]}. {percent(share)} is spent; what is left: {reach}.",
+        f"All its releases together are limited to ε = {number(values['epsilon'])} and δ = "
+        f"{number(values['delta'])}. {SUMS[account.composition]}. {percent(share)} is spent; what is left: "
+        f"{reach}.",
         f"The worst case, once all of it is spent: {permitted(values['epsilon'], values['delta'])}.",
     )
     parts: list[Gauge | Table] = [Gauge(f"Spent of {account.name}", (("spent", share),), "left")]
     if entries:
-        columns = ("entry", "day", "what", "who", "what for", "ε, δ", "what came of it")
+        columns = ("entry", "day", "what", "who", "what for", "ε, δ", "outcome")
         rows = tuple(entry_row(one) for one in entries)
         parts.append(Table(f"Releases from {account.name}", columns, rows, stacked=True))
     return Section(account.name, text, tuple(parts))
@@ -81,11 +83,11 @@ def meaning_of_totals() -> Section:
     return Section(
         "How to read this",
         (
-            "A budget bounds what all releases from a dataset can tell about one person together, however many there "
-            "are. It was fixed when the dataset was opened and cannot be raised. What a release takes is charged "
-            "before any data is read, and stays charged if the run fails while it reads.",
-            "Who and what for is what was given with the release (--owner, --title, --note). Names of users and "
-            "machines are never looked up.",
+            "A budget bounds what all releases from a dataset together can reveal about one person, however many "
+            "there are. It was fixed when the dataset was opened and cannot be raised. The ledger charges a "
+            "release before any data is read, and the charge stays if the run fails while it reads.",
+            "Owner, title and purpose are those given with the release (--owner, --title, --note). dpunion never "
+            "looks up names of users or machines.",
         ),
     )
 
@@ -94,7 +96,8 @@ def checking_section(checked: Verification) -> Section:
     """Say how the entries can be checked against what was kept elsewhere."""
     rows: tuple[tuple[Cell, ...], ...] = (("rows", number(checked.rows)), ("head", checked.head))
     text = (
-        "Each row holds the hash of the one before, so that nothing can be changed or taken out unnoticed. Keep the "
-        "head elsewhere: rows that were cut off at the end show only against it, or against the receipt of a release."
+        "Each row contains the hash of the row before, so that nobody can change or remove a row unnoticed. Keep "
+        "a copy of the head elsewhere: only the head, or the receipt of a release, shows that rows were cut off "
+        "at the end."
     )
     return Section("For checking", (text,), (Table("The chain", ("what", "value"), rows),), folded=True)

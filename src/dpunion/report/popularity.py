@@ -18,14 +18,15 @@ from dpunion.report.tables import Cell, Fact, Section, Table, number, percent
 RANKS_PER_DECADE = 12
 TOKENS = "tokens"
 MEANING = (
-    "Each number is an estimate of how many people have the item: the true number with random noise that protects "
-    "everybody in the data. It is never shown below the number of people with which an item begins to come out. At "
-    f"least {round(100 * LEVEL)} of 100 intervals, from low to high, contain the true number; the upper end is the "
-    "wide one."
+    "Each number is an estimate of how many people have the item: the true number plus random noise that protects "
+    "everybody in the data. It is never shown below the number of people from which items begin to be released. "
+    f"At least {round(100 * LEVEL)} of 100 intervals, from low to high, contain the true number; the upper part "
+    "of an interval is the wider one."
 )
 ORDER = (
-    "Each point stands for the items around its rank: the middle of their estimates, and the middle of their intervals "
-    "for the band. Both axes go in powers of ten. Where the band is wide, the order of neighbours is mostly chance."
+    "Each point shows the items around its rank: the median of their estimates, and for the band the medians of "
+    "their intervals. Both axes are logarithmic. Where the band is wide, the order of neighbouring items is "
+    "mostly chance."
 )
 
 
@@ -122,7 +123,7 @@ def counting_table(plan: CountsPlan) -> Table:
     """List every number of counting."""
     rows = (
         ("part of the budget", percent(plan.share)),
-        ("noise of a rough look at every item: standard deviation", number(plan.rough)),
+        ("noise of the rough estimate of every item: standard deviation", number(plan.rough)),
         ("noise of how many items people have: standard deviation", number(plan.marks)),
         ("noise of the counts: standard deviation", number(plan.fine)),
     )

@@ -25,15 +25,15 @@ from dpunion.report.tables import Cell, Fact, Section, Table, number, percent
 STUDY = "A study, not a release: these numbers are not differentially private. Study public or generated data only."
 PROMISE = ", with differential privacy for each person as a whole"
 TESTED = ", for a test"
-HOLDERS = Axis("people who hold the item", AxisScale.LOG)
+HOLDERS = Axis("people who have the item", AxisScale.LOG)
 CHANCE = Axis("chance of release", AxisScale.PERCENT)
 NAMES = {
-    "max_items_per_user": "items of each person that count, at most",
+    "max_items_per_user": "items per person that are used, at most",
     "cutoff_margin": "cutoff margin, in noise scales",
     "user_order": "order of people",
-    "keep_fraction": "part of the pace an item must keep",
+    "keep_fraction": "part of the expected pace that an item must keep",
     "keep_margin": "leeway, in standard deviations",
-    "haste": "haste: times the even part of what items need",
+    "haste": "haste: multiple of an even share of the weight that items need",
     "first_share": "first round's part of the budget",
     "share_ratio": "each round's part over the next one's",
 }
@@ -148,16 +148,16 @@ def spending(plan: Plan) -> Section:
     ]
     parts: list[Chart | Table] = [Table("The budget", ("what", "value"), tuple(rows))]
     shares = budget_shares(plan)
-    text = "All of it went into one round: each item's weight was compared with the threshold once."
+    text = "The whole budget went into one round: each item's weight was compared with the threshold once."
     if len(shares) > 1:
         title = "How the rounds share the budget" if plan.counts is None else "How rounds and counts share the budget"
         table = tuple((name, percent(share)) for name, share in shares.items())
         parts.append(Table(title, ("what", "part of the (squared) budget"), table))
         rounds = len(shares) - (plan.counts is not None)
         text = (
-            f"It was shared by {rounds} {'round' if rounds == 1 else 'rounds'}"
-            f"{'' if plan.counts is None else ' and the counts'}. Each round adds fresh noise to what people give to "
-            "the items that are still in play."
+            f"The budget was shared by {rounds} "
+            f"{'round' if rounds == 1 else 'rounds'}{'' if plan.counts is None else ' and the counts'}. Each "
+            "round adds fresh noise to the weights that people give to the remaining items."
         )
     return Section("How the budget was shared", (text,), tuple(parts), folded=True)
 
@@ -189,12 +189,12 @@ def chances(plan: Plan) -> tuple[Section, ...]:
         for curve in curves
     )
     text = (
-        "Whether an item is in the list is partly chance, and an item that few people hold is meant to stay out. These "
-        "lines follow from the plan alone, not from the data: the chance that an item comes out, by the number of "
-        "people who hold it, when nobody else holds their other items."
+        "Whether an item is in the list is partly chance, and items of few people are left out by design. These "
+        "lines follow from the plan alone, not from the data: the chance that an item is released, by the number "
+        "of people who have it, if nobody else has their other items."
     )
-    chart = Chart("Chance of release by number of holders", HOLDERS, CHANCE, series, smooth=True)
-    return (Section("What could come out", (text,), (chart,)),)
+    chart = Chart("Chance of release by number of people", HOLDERS, CHANCE, series, smooth=True)
+    return (Section("What could be released", (text,), (chart,)),)
 
 
 def is_sound(plan: Plan) -> bool:
@@ -227,17 +227,17 @@ def plan_section(plan: Plan, counts: CountsPlan | None, *, title: str = "The pla
     if plan.cutoff is not None:
         rows.append(("cutoff, up to which items are filled", plan.cutoff))
     norm = {"l1": "ℓ₁", "l2": "ℓ₂"}[plan.sensitivity.norm.value]
-    rows.append((f"one person moves the weights by at most ({norm} norm)", plan.sensitivity.bound))
+    rows.append((f"largest change of the weights by one person ({norm} norm)", plan.sensitivity.bound))
     written = tuple((name, number(value)) for name, value in rows)
     parts: list[Chart | Table] = [Table("Every number of the release", ("what", "value"), written)]
     if plan.rounds:
         numbers = [dataclasses.asdict(one) for one in plan.rounds]
         table = tuple((at, one["budget"], one["stddev"], one["threshold"]) for at, one in enumerate(numbers, 1))
-        columns = ("round", "budget of a person", "standard deviation", "score to exceed")
+        columns = ("round", "weight budget of a person", "standard deviation", "score to exceed")
         parts.append(Table("The rounds", columns, table))
     if counts is not None:
         parts.append(counting_table(counts))
-    text = "All of it was fixed before any data was read, and is public."
+    text = "All of these numbers were fixed before any data was read, and are public."
     return Section(title, (text,), tuple(parts), folded=True)
 
 
@@ -254,9 +254,9 @@ def ngram_lengths(plan: NgramPlan, results: Sequence[LengthResult]) -> Section:
     found_columns = ("released", "candidates", "expected spurious, at most")
     columns = ("tokens", "part of the budget", "algorithm", "standard deviation", *found_columns)
     text = (
-        f"The budget is shared by the lengths{'' if plan.counts is None else ' and the counts'}; the certificate "
-        f"says that δ is {number(plan.delta_used)} of the {number(plan.budget.delta)} granted. Spurious n-grams are "
-        "ones that nobody wrote: part of what keeps the others private."
+        f"The lengths{'' if plan.counts is None else ' and the counts'} share the budget; the certificate says "
+        f"that δ is {number(plan.delta_used)} of the {number(plan.budget.delta)} granted. Spurious n-grams are "
+        "n-grams that nobody wrote; they are part of what protects the real ones."
     )
     parts: list[Chart | Table] = [Table("By length", columns, tuple(rows))]
     if results:

@@ -127,7 +127,7 @@ class WaitingStore(abc.ABC, Generic[C]):
 
         def explain(error: OSError) -> CannotWrite:
             return CannotWrite(
-                f"Spilling to {tempfile.gettempdir()} failed: {system_reason(error)}.",
+                f"Writing temporary files to {tempfile.gettempdir()} failed: {system_reason(error)}.",
                 "Set TMPDIR to a folder with more space, or raise the memory limit; nothing was released.",
             )
 

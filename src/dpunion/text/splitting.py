@@ -100,8 +100,8 @@ class Splitting:
             return ()
         return (
             "In scripts that put no spaces between words (Chinese, Japanese, Thai and the like), up to a whole "
-            f"sentence counts as one word. {count:,} of the {len(released):,} {which} have letters of such a script. "
-            "The tokenizer icu finds words there.",
+            f"sentence counts as one word. {count:,} of the {len(released):,} {which} have letters of such a "
+            "script. The tokenizer icu can split them.",
         )
 
 
@@ -164,7 +164,7 @@ def check_splitting(splitting: Splitting) -> None:
     """Refuse what cannot work before any data is read: no tokeniser, or a library that is not installed."""
     if splitting.locale != DEFAULT_LOCALE and splitting.tokenizer is not Tokenizer.ICU:
         raise BadParameter(
-            "A locale is for the tokenizer 'icu'; the others treat all languages alike.",
+            "Only the tokenizer 'icu' uses a locale; the others treat all languages alike.",
             "Add tokenizer='icu' (--tokenizer icu), or leave 'locale' (--locale) out.",
         )
     match splitting.tokenizer:
@@ -246,7 +246,8 @@ def call_tokenizer(split_one: SplitFunction, text: str) -> list[str]:
 
     def withhold(error: Exception) -> BadParameter:
         return BadParameter(
-            f"The tokenizer failed with {type(error).__name__}; its message is withheld, as it may hold private text.",
+            f"The tokenizer failed with {type(error).__name__}; its message is not shown, as it may contain "
+            "private text.",
             "Try the tokenizer on public text first.",
         )
 

@@ -141,7 +141,7 @@ def plain_texts(chunk: pa.Array) -> TextSpans:
     kind = chunk.type.value_type if pa.types.is_dictionary(chunk.type) else chunk.type
     if not (pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)):
         raise UnsupportedType(
-            f"A text column must hold text. This one holds {chunk.type}.",
+            f"A text column must contain text. This one contains {chunk.type}.",
             "Choose another column, or cast it to text.",
         )
     if kind != chunk.type or pa.types.is_string_view(kind):

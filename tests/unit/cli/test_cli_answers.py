@@ -103,7 +103,7 @@ def test_on_spark_an_interrupt_knows_the_stage_too():
     with pytest.raises(typer.Exit) as caught:
         command(ledger="budget.db")
     assert caught.value.exit_code == 130
-    assert answers._what_is_left().startswith("It was writing already")
+    assert answers._what_is_left().startswith("The run was writing already")
     assert answers._what_was_charged(KeyboardInterrupt()) == ""
 
 

@@ -150,7 +150,7 @@ def test_the_plan_says_the_precision_to_expect(source):
 # --- what is refused, before anything is read ---------------------------------------------------------------
 
 REFUSED = {
-    ("--counts", "--count-share", "0"): ("'share'", "0.1 is a good one"),
+    ("--counts", "--count-share", "0"): ("'share'", "for example 0.1"),
     ("--counts", "--count-share", "-0.1"): ("'share'",),
     ("--counts", "--count-share", "0.95"): ("'share'",),
     ("--counts", "--count-share", "nan"): ("'share'",),
@@ -184,7 +184,7 @@ def test_what_does_not_fit_is_refused_before_anything_is_read(command, options):
 def test_noise_that_is_not_gaussian_is_refused_with_the_remedy(command, name):
     result = run(*COMMANDS[command], *BUDGET, "--counts", "-a", name)
     assert (result.exit_code, result.stdout) == (2, "")
-    assert f"Counts cannot be had with {name}" in result.stderr
+    assert f"{name} cannot estimate counts" in result.stderr
     assert "Choose funnel" in " ".join(result.stderr.split())
 
 

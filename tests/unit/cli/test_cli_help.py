@@ -53,7 +53,7 @@ def test_options_of_a_command_say_what_they_take():
     shown = " ".join(CliRunner().invoke(app, ["release", "--help"], env={"COLUMNS": "100"}).stdout.split())
     assert "-u, --user COLUMN Column with the user ids. Required." in shown
     assert "--known FILE" in shown
-    assert "--include-known Add the known list" in shown
+    assert "--include-known Add the known items" in shown
     assert "--null-users NAME refuse or drop rows without a user. Default: refuse." in shown
 
 

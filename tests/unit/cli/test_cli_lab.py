@@ -76,7 +76,7 @@ def test_a_ledger_is_refused_with_the_reason(arguments, tmp_path, monkeypatch):
     [
         (("lab", "compare", "-e", "1", "-d", "1e-5"), "exactly one of SOURCE and --generate"),
         ((*COMPARE, "data.parquet"), "exactly one of SOURCE and --generate"),
-        ((*COMPARE, "--item", "word"), "columns of its own"),
+        ((*COMPARE, "--item", "word"), "its own columns"),
         (("lab", "compare", "data.parquet", "-e", "1", "-d", "1e-5"), "needs --user"),
         ((*COMPARE, "-a", "funel"), "must be one of"),
         ((*COMPARE, "-a", "gw"), "sets do not tell"),

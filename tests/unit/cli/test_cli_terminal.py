@@ -71,7 +71,7 @@ def test_a_terminal_shows_the_first_rows_and_what_is_done(source, tmp_path, colu
     assert ("long" * 12)[: WIDEST_TEXT - 1] + "…" in lines
     assert "grouping" in shown
     assert "At this budget" not in said
-    assert "No ledger keeps count" in said
+    assert "This release was not charged to a ledger" in said
     sentences = said[said.index("Released 16 items") :]
     assert max(len(line) for line in sentences.splitlines() if "/" not in line) <= columns
 
@@ -117,7 +117,7 @@ def test_with_a_ledger_nobody_is_reminded(source, tmp_path):
     )
     assert code == 0, shown
     assert "Released 16 items" in shown
-    assert "No ledger keeps count" not in shown
+    assert "This release was not charged to a ledger" not in shown
 
 
 def test_several_outputs_have_one_record(source, tmp_path):

@@ -89,8 +89,8 @@ def test_urls_of_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(SourceNotFound, match=r"no database file 'nope\.db'"):
         read("sqlite:///nope.db")
     for url, words in {
-        "sqlite://e.db": "not well-formed.*sqlite:///path",
-        "duckdb:///": "not well-formed.*duckdb:///path",
+        "sqlite://e.db": "malformed.*sqlite:///path",
+        "duckdb:///": "malformed.*duckdb:///path",
         f"mysql://a:{CANARY}@h/d": "'mysql'",
     }.items():
         with pytest.raises(BadSource, match=words):
@@ -253,7 +253,7 @@ def test_duckdb_reads_nothing_but_its_file(tmp_path: Path) -> None:
 def test_values_do_not_become_names_of_columns(tmp_path: Path, query: str) -> None:
     path = duckdb_file(tmp_path / "d.duckdb", f"create table t as select 'a' as u, '{CANARY}' as v")
     for value in (CANARY, "nosuch"):
-        with pytest.raises(BadParameter, match="pivots by values that it finds in the rows"):
+        with pytest.raises(BadParameter, match="pivots by values from the rows"):
             check_source(path, user="u", value=value, kind=ValueKind.ITEM, query=query)
     listed = "select u, x::text as v from (pivot t on v in ('x') using count(*) group by u)"
     assert read(path, listed) == [("a", "0")]

@@ -84,11 +84,11 @@ def test_the_remedy_names_the_table(files: Path) -> None:
 @pytest.mark.parametrize(
     ("query", "words"),
     [
-        ("select nope from source", "names the column 'nope', which is not there"),
-        ("select u, v from source where nope > 1", "names the column 'nope', which is not there"),
-        ("select source.nope, v from source", "names the column 'nope', which is not there"),
-        ("select u, v from sorce", "names the table 'sorce', which is not there"),
-        ("select lowr(u) as u, v from source", "names the function 'lowr', which is not there"),
+        ("select nope from source", "names the column 'nope', which does not exist"),
+        ("select u, v from source where nope > 1", "names the column 'nope', which does not exist"),
+        ("select source.nope, v from source", "names the column 'nope', which does not exist"),
+        ("select u, v from sorce", "names the table 'sorce', which does not exist"),
+        ("select lowr(u) as u, v from source", "names the function 'lowr', which does not exist"),
         ("selct u, v from source", "cannot be understood at 'selct'"),
         ("select u, v from source group by u", r"cannot be understood \(BinderException"),
     ],

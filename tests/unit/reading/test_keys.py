@@ -457,7 +457,7 @@ def test_known_lists_of_another_kind(release: Release) -> None:
     for wrong in (["FR"], [("FR",)], [("FR", 1)], [("FR", "phone", "x")], 7):
         with pytest.raises(BadSource, match="tuples of 2 texts"):
             read_known(wrong, COLUMNS)
-    with pytest.raises(BadSource, match="must hold texts"):
+    with pytest.raises(BadSource, match="must contain texts"):
         read_known(release)
     with pytest.raises(BadSource, match="columns 'device', 'country'"):
         read_known(release, COLUMNS[::-1])

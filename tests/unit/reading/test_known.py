@@ -195,7 +195,7 @@ def test_a_list_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(SourceNotFound):
         read_known(tmp_path / "k.csv")
     (tmp_path / "k.csv").mkdir()
-    with pytest.raises(BadSource, match="there is a folder"):
+    with pytest.raises(BadSource, match="There is a folder"):
         read_known(tmp_path / "k.csv")
 
 

@@ -17,7 +17,7 @@ from dpunion.samples import debian_depends
 BUDGET = ("-e", "1", "-d", "1e-6")
 COLUMNS = ("-u", "user", "-i", "item")
 TEXTS = ("-u", "user", "-t", "item")
-REFUSED = "or would be read as such the next time"
+REFUSED = "or would be read as one by the next run"
 
 
 @pytest.fixture

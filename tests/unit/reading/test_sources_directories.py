@@ -185,7 +185,7 @@ def test_values_in_the_paths_that_a_pattern_finds_do_not_show(tmp_path: Path) ->
 
 def test_pipes_are_not_files(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "p.csv")
-    with pytest.raises(BadSource, match=r"there is a pipe.*'-'"):
+    with pytest.raises(BadSource, match=r"There is a pipe.*'-'"):
         read(tmp_path / "p.csv")
 
 
@@ -193,7 +193,7 @@ def test_a_column_that_is_also_a_folder_must_say_the_same(tmp_path: Path) -> Non
     put(tmp_path / "v=F" / "0.parquet", u=["a", "b"], v=["F", "F"])
     assert read(tmp_path) == [("a", "F"), ("b", "F")]
     put(tmp_path / "v=F" / "1.parquet", u=["c", "d"], v=["F", "G"])
-    with pytest.raises(DamagedSource, match=r"does not say what its folder named 'v=…' says.*[Rr]ename"):
+    with pytest.raises(DamagedSource, match=r"differs from the name of its folder 'v=…'.*[Rr]ename"):
         read(tmp_path)
     for source in (ds.dataset(tmp_path, partitioning="hive"), tmp_path):
         query = None if source is not tmp_path else "select u, v from source"

@@ -91,7 +91,7 @@ def test_every_format(pipe: Pipe, case: str, size: int, monkeypatch: pytest.Monk
     for _ in range(3):
         check(input_format=said)
     assert read(input_format=said) == ROWS
-    with pytest.raises(BadSource, match="was read before"):
+    with pytest.raises(BadSource, match="was read already"):
         read(input_format=said)
 
 
@@ -131,7 +131,7 @@ def test_tabs_need_to_be_said(pipe: Pipe) -> None:
         (parquet(), "csv", "Parquet file"),
         (gzip.compress(parquet()), None, "Parquet file"),
         (arrow(pa.ipc.new_file), None, "Arrow file.*Arrow stream"),
-        (gzip.compress(arrow()), None, "packed with gzip"),
+        (gzip.compress(arrow()), None, "compressed with gzip"),
         (csv(), "parquet", "Parquet cannot be read"),
         (csv(), "xlsx", "must be one of csv, tsv, jsonl, arrow"),
         (csv(), "arrow", "damaged"),
@@ -176,14 +176,14 @@ def test_nothing_piped_in(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal.buffer.isatty = lambda: True
     for piped in (None, terminal):
         monkeypatch.setattr(sys, "stdin", piped)
-        with pytest.raises(BadSource, match="Nothing is piped"):
+        with pytest.raises(BadSource, match="nothing is piped"):
             check()
 
 
 def test_the_format_is_said_of_standard_input_only(tmp_path: Any) -> None:
     (tmp_path / "d.csv").write_text("u,v\n")
     for source in (tmp_path / "d.csv", pa.table({"u": ["a"], "v": ["x"]})):
-        with pytest.raises(BadParameter, match="suffix of a file says its format"):
+        with pytest.raises(BadParameter, match="suffix of a file tells its format"):
             check_source(source, user="u", value="v", kind=ValueKind.ITEM, input_format="csv")
 
 

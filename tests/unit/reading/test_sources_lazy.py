@@ -164,7 +164,7 @@ def test_batches_with_other_orders_of_columns_are_read_by_name() -> None:
 
 
 def test_an_iterable_of_something_else_is_refused() -> None:
-    with pytest.raises(BadParameter, match=r"Element number 0 of the generator .* is no record batch but a tuple"):
+    with pytest.raises(BadParameter, match=r"Element number 0 of the generator .* is not a record batch but a tuple"):
         pairs(pair for pair in [("a", "x")])
     with pytest.raises(BadParameter, match="has no columns to name"):
         check_source([("a", "x")], user="u", value="v", kind=ValueKind.ITEM)

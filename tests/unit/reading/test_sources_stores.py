@@ -78,8 +78,8 @@ def test_patterns_are_those_of_this_machine(s3: Any, tmp_path: Path) -> None:
     for pattern in ("*/*.parquet", "**/*.parquet", "a/**", "**", "c/*", "[ac]/?.*", "**/1.parquet"):
         assert pairs(f"s3://patterns/{pattern}") == pairs(str(tmp_path / pattern)), pattern
     for pattern in ("a/*", "*"):
-        refused(f"s3://patterns/{pattern}", "there is a folder")
-        refused(str(tmp_path / pattern), "there is a folder")
+        refused(f"s3://patterns/{pattern}", "There is a folder")
+        refused(str(tmp_path / pattern), "There is a folder")
     refused("s3://patterns/z*", "No file matches the pattern", SourceNotFound)
 
 
@@ -114,7 +114,7 @@ def test_what_is_not_there_is_said(s3: Any) -> None:
     write(s3, "there/1.xlsx")
     refused("s3://there/1.parquet", "There is no file or folder 's3://there/1.parquet'", SourceNotFound)
     refused("s3://nobucket/0.parquet", "There is no file or folder", SourceNotFound)
-    refused("s3://there/1.xlsx", "does not name a format")
+    refused("s3://there/1.xlsx", "is not a known format")
     write(s3, "there/2.parquet", b"PAR1 damaged")
     refused("s3://there/2.parquet", "damaged", DamagedSource)
 
@@ -200,7 +200,7 @@ def test_without_a_key_the_remedy_is_named(nothing_set: pytest.MonkeyPatch) -> N
     with serving(Refusing) as port:
         nothing_set.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{port}")
         before = time.monotonic()
-        refused("s3://bucket/rows.parquet", "S3 lets nobody read 's3://bucket'.*AWS_ACCESS_KEY_ID")
+        refused("s3://bucket/rows.parquet", "S3 denied access to 's3://bucket'.*AWS_ACCESS_KEY_ID")
         assert time.monotonic() - before < 30
 
 

@@ -238,7 +238,7 @@ def test_documents_stay_whole_on_disk(pieces):
 
 def test_a_full_disk_while_texts_wait_is_the_same_error(monkeypatch, tmp_path):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
-    with pytest.raises(dpunion.CannotWrite, match="Spilling to"), spill.TextStore(8) as store:
+    with pytest.raises(dpunion.CannotWrite, match="Writing temporary files to"), spill.TextStore(8) as store:
         store.append(np.ones(9, np.int64), np.zeros(9, np.int32), np.zeros(9, np.int32))
 
 
@@ -279,5 +279,7 @@ def test_texts_of_every_tokenizer_wait_on_disk_and_stay_the_same(form, options, 
 @pytest.mark.parametrize("asked", [{"item": "item"}, {"text": "item", "algorithm": Ngrams()}], ids=["items", "n-grams"])
 def test_a_limit_is_refused_on_spark_before_it_starts(asked):
     options = {"user": "user", "epsilon": 1.0, "delta": 1e-6, **asked}
-    with pytest.raises(dpunion.BadParameter, match="memory limit cannot be kept on Spark: memory is the cluster's"):
+    with pytest.raises(
+        dpunion.BadParameter, match="cannot enforce a memory limit on Spark: the cluster manages memory"
+    ):
         dpunion.release(SparkSource(("none.parquet",), "local[1]", ()), run=Run(memory_limit="200MB"), **options)

@@ -81,8 +81,8 @@ def pair_text(subject: Subject, example: PairExample) -> str:
     ]
     norm = subject.norm.value
     return (
-        f"Two histograms that move apart: {example.before:.4f} before, {example.after:.4f} after ({norm}; "
-        f"{example.score:.3f} times as far), found by {example.attack}; the user holds the items marked *.\n"
+        f"Two histograms whose distance grows: {example.before:.4f} before, {example.after:.4f} after ({norm}; "
+        f"{example.score:.3f} times as far), found by {example.attack}; the user has the items marked *.\n"
         + table(["item", "H", "H'", "H after", "H' after", "H' - H after".ljust(BAR)], rows)
     )
 
@@ -96,7 +96,7 @@ def step_text(subject: Subject, example: StepExample) -> str:
     ]
     return (
         f"One user moves a histogram by {example.moved:.4f} ({subject.norm.value}) where {subject.budget:g} is "
-        f"claimed, found by {example.attack}; the user holds the items marked *.\n"
+        f"claimed, found by {example.attack}; the user has the items marked *.\n"
         + table(["item", "H", "H after"], rows)
     )
 
@@ -130,8 +130,11 @@ def sequence_text(subject: Subject, example: SequenceExample) -> str:
 def search_text(report: SearchReport) -> str:
     """Draw a whole search: the verdict, the examples, and what was tried."""
     subject = report.subject
-    claim = f"one user moves a histogram by at most {subject.budget:g} ({subject.norm.value}), and no two move apart"
-    lines = [f"Policy {subject.name}: claimed is that {claim}."]
+    claim = (
+        f"one user moves a histogram by at most {subject.budget:g} ({subject.norm.value}), and the distance "
+        "of two never grows"
+    )
+    lines = [f"Policy {subject.name} claims: {claim}."]
     if report.violations:
         at = "" if report.first_violation is None else f" The first was found after {report.first_violation:.1f} s."
         lines.append(f"VIOLATED.{at}")

@@ -15,11 +15,11 @@ audit_app = typer.Typer(
     no_args_is_help=True, rich_markup_mode="rich", help="Search policies and releases for privacy flaws."
 )
 
-POLICY_HELP = """Search policies for flaws: histograms that move apart, users who make more difference than claimed.
+POLICY_HELP = """Search policies for flaws: histograms whose distance grows, users with more influence than claimed.
 
 POLICY is one of l2-descent, l1-descent, funnel-first-round, funnel-later-round (or "shipped" for all of
 these), greedy, l1-descent-l2-budget (or "research"), or path/to/file.py:function for one of your own: a function
-(weights float64, items int32) -> new weights, which runs as your own code.
+(weights float64, items int32) -> new weights. It runs with your permissions.
 
 [bold]Examples[/bold]
 
@@ -45,7 +45,7 @@ RELEASE_HELP = """Audit releases empirically: lower bounds on epsilon and delta,
 
   [cyan]dpunion audit release --json[/cyan]
 
-It ends with a verdict in words, which can be quoted.
+It ends with a verdict that you can quote.
 
 [bold]Exit codes[/bold]: 0 every claim holds (and every mutant is caught), 5 a claim is violated, 2 a bad option."""
 
@@ -53,15 +53,15 @@ It ends with a verdict in words, which can be quoted.
 @audit_app.command("policy", help=POLICY_HELP)
 @answering
 def policy_command(
-    policies: Annotated[list[str], typer.Argument(metavar="POLICY...", help="Names, or file.py:function.")],
-    norm: Annotated[str | None, typer.Option(help="Your own policy: l1 or l2.", show_default=False)] = None,
-    budget: Annotated[float, typer.Option(help="Your own policy: how far one user may move the weights.")] = 1.0,
-    cutoff: Annotated[float, typer.Option(help="The highest weight to try.")] = 10.0,
-    max_items: Annotated[int, typer.Option(help="No user of the search holds more items.")] = 100,
-    seconds: Annotated[float, typer.Option(help="How long to search each policy.")] = 60.0,
-    goal: Annotated[float, typer.Option(help="Stop when one user makes this many times the claimed difference.")] = 1.5,
-    seed: Annotated[int | None, typer.Option(help="Repeat an earlier search.", show_default=False)] = None,
-    expect_violation: Annotated[bool, typer.Option(help="Fail when a policy shows no flaw instead.")] = False,
+    policies: Annotated[list[str], typer.Argument(metavar="POLICY...", help="Names of policies, or file.py:function.")],
+    norm: Annotated[str | None, typer.Option(help="Your own policy: its norm, l1 or l2.", show_default=False)] = None,
+    budget: Annotated[float, typer.Option(help="Your own policy: largest change of the weights by one user.")] = 1.0,
+    cutoff: Annotated[float, typer.Option(help="Largest weight to try.")] = 10.0,
+    max_items: Annotated[int, typer.Option(help="Largest number of items per user.")] = 100,
+    seconds: Annotated[float, typer.Option(help="Seconds to search each policy.")] = 60.0,
+    goal: Annotated[float, typer.Option(help="Stop when one user has this many times the claimed influence.")] = 1.5,
+    seed: Annotated[int | None, typer.Option(help="Random seed, to repeat a search.", show_default=False)] = None,
+    expect_violation: Annotated[bool, typer.Option(help="Fail if a policy shows no flaw.")] = False,
 ) -> None:
     """Search policies for flaws."""
     from dpunion_lab.audit.policies import RESEARCH, SHIPPED
@@ -91,14 +91,16 @@ def policy_command(
 def release_command(
     algorithm: Annotated[list[str] | None, typer.Option("--algorithm", "-a", show_default="all")] = None,
     epsilon: Annotated[float, typer.Option("--epsilon", "-e", help="The claim to test.")] = 1.0,
-    delta: Annotated[float, typer.Option("--delta", "-d", help="The claim to test; large ones can be seen.")] = 0.01,
-    max_items: Annotated[int, typer.Option(help="Few items make a sharp audit.")] = 3,
-    trials: Annotated[int, typer.Option(help="How many releases of each of the two databases of a pair.")] = 100_000,
-    exact: Annotated[bool, typer.Option(help="Also compute exact divergences of tiny databases.")] = True,
+    delta: Annotated[
+        float, typer.Option("--delta", "-d", help="The claim to test. Only large ones can be observed.")
+    ] = 0.01,
+    max_items: Annotated[int, typer.Option(help="Items per user; few make the audit sharper.")] = 3,
+    trials: Annotated[int, typer.Option(help="Number of releases from each database of a pair.")] = 100_000,
+    exact: Annotated[bool, typer.Option(help="Also compute exact divergences on tiny databases.")] = True,
     counts: Annotated[
         bool, typer.Option(help="Audit releases with counts instead, and each step of counting.")
     ] = False,
-    mutants: Annotated[bool, typer.Option(help="Also check that known mistakes are caught.")] = False,
+    mutants: Annotated[bool, typer.Option(help="Also check that the audit catches known mistakes.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Audit releases empirically."""

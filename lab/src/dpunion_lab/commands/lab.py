@@ -38,10 +38,10 @@ lab_app = typer.Typer(
     help="Study algorithms: reproduce the papers' tables, compare, generate data. Never a release; NOT PRIVATE.",
 )
 
-REPRODUCE_HELP = """Run the evaluation of Gopi et al. again, on generated data, beside the numbers they printed.
+REPRODUCE_HELP = """Repeat the evaluation of Gopi et al. on generated data, next to their published numbers.
 
 Adds Funnel, DP-SIPS and the ceiling that no private algorithm can exceed. Published policies that are not private are
-run for study and say so. With [cyan]--out[/cyan], a run that was interrupted goes on where it stopped.
+run for study and say so. With [cyan]--out[/cyan], an interrupted run continues where it stopped.
 
 [bold]Examples[/bold]
 
@@ -51,7 +51,7 @@ run for study and say so. With [cyan]--out[/cyan], a run that was interrupted go
 
 The lab never releases: its results are [bold]NOT PRIVATE[/bold], and it keeps no ledger."""
 
-COMPARE_HELP = """Compare algorithms on your own or generated data: how much each setting of a grid releases.
+COMPARE_HELP = """Compare algorithms on your own or generated data: how many items each setting of a grid releases.
 
 Lists are written with commas; all combinations are tried, each algorithm taking the parameters it has. With
 [cyan]--out[/cyan], finished trials are kept as they come: the same command after an interruption runs only the missing
@@ -70,7 +70,7 @@ l1-descent-l2-budget.
 
 The lab never releases: sizes measured on people's data are [bold]NOT PRIVATE[/bold], and it keeps no ledger."""
 
-GENERATE_HELP = """Generate data like the papers' (users of r/AskReddit and their words), as Parquet or CSV.
+GENERATE_HELP = """Generate data like that of the papers (users of r/AskReddit and their words), as Parquet or CSV.
 
 [bold]Examples[/bold]
 
@@ -80,9 +80,10 @@ GENERATE_HELP = """Generate data like the papers' (users of r/AskReddit and thei
 
 Ledger = Annotated[str | None, typer.Option("--ledger", hidden=True)]
 Html = Annotated[
-    Path | None, typer.Option("--html", help="Also draw a page.", rich_help_panel=OUTPUT, show_default=False)
+    Path | None,
+    typer.Option("--html", help="Also write a page with charts.", rich_help_panel=OUTPUT, show_default=False),
 ]
-Jobs = Annotated[int, typer.Option("--jobs", "-j", help="Trials at a time.", rich_help_panel=TUNING)]
+Jobs = Annotated[int, typer.Option("--jobs", "-j", help="Number of trials to run in parallel.", rich_help_panel=TUNING)]
 Numbers = list[str] | None
 
 
@@ -93,13 +94,15 @@ def _numbers(option: str, panel: str, help_text: str, *short: str) -> Any:
 @lab_app.command("reproduce", help=REPRODUCE_HELP)
 @answering
 def reproduce_command(
-    quick: Annotated[bool, typer.Option("--quick", help="Few users, one trial: to see the shape in seconds.")] = False,
-    users: Annotated[int | None, typer.Option(help="Users to generate.", show_default="223388")] = None,
-    seed: Annotated[int, typer.Option(help="Of the generated data.")] = 0,
-    trials: Annotated[int | None, typer.Option(help="Runs to average.", show_default="5")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Use few users and one trial: takes seconds.")] = False,
+    users: Annotated[int | None, typer.Option(help="Number of users to generate.", show_default="223388")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the generated data.")] = 0,
+    trials: Annotated[int | None, typer.Option(help="Number of runs to average.", show_default="5")] = None,
     texts: Annotated[
         Path | None,
-        typer.Option(help="Parquet with columns user and text, for n-grams.", show_default="DPUNION_DATA's reviews"),
+        typer.Option(
+            help="Parquet file with columns user and text, for n-grams.", show_default="DPUNION_DATA's reviews"
+        ),
     ] = None,
     jobs: Jobs = 2,
     out: Annotated[
@@ -146,14 +149,20 @@ class StudyData(Group):
     generate: Annotated[
         int | None, typer.Option(help="Instead of a source: generate this many users.", rich_help_panel=DATA)
     ] = None
-    seed: Annotated[int, typer.Option(help="Of the generated data.", rich_help_panel=DATA)] = 0
-    user: Annotated[str | None, typer.Option("--user", "-u", help="The users' column.", rich_help_panel=DATA)] = None
+    seed: Annotated[int, typer.Option(help="Seed of the generated data.", rich_help_panel=DATA)] = 0
+    user: Annotated[
+        str | None, typer.Option("--user", "-u", help="Column with the user ids.", rich_help_panel=DATA)
+    ] = None
     item: Annotated[
         list[str] | None,
-        typer.Option("--item", "-i", help="The items' column or columns.", rich_help_panel=DATA, show_default=False),
+        typer.Option(
+            "--item", "-i", help="Column or columns with the items.", rich_help_panel=DATA, show_default=False
+        ),
     ] = None
     text: Annotated[str | None, typer.Option("--text", "-t", help="Instead: texts.", rich_help_panel=DATA)] = None
-    ngrams: Annotated[str | None, typer.Option(help="Texts: lengths, like 1-3.", rich_help_panel=DATA)] = None
+    ngrams: Annotated[str | None, typer.Option(help="Texts: lengths of n-grams, like 1-3.", rich_help_panel=DATA)] = (
+        None
+    )
     query: Query = None
     input_format: InputFormat = None
     null_users: NullUsersChoice = "refuse"
@@ -165,10 +174,13 @@ class StudyData(Group):
 
         texts.check_texts(self.text, self.ngrams)
         if bool(self.source) == (self.generate is not None):
-            raise BadParameter("Give exactly one of SOURCE and --generate.", "Name public data, or say how many users.")
+            raise BadParameter(
+                "Give exactly one of SOURCE and --generate.",
+                "Name public data, or give the number of users to generate.",
+            )
         if self.generate is not None:
             if self.user is not None or self.item or self.text is not None:
-                raise BadParameter("Generated data has columns of its own.", "Leave out --user, --item and --text.")
+                raise BadParameter("Generated data has its own columns.", "Leave out --user, --item and --text.")
             return AskRedditLike(users=self.generate, seed=self.seed), {}
         if self.user is None or bool(self.item) == (self.text is not None):
             raise BadParameter("A source needs --user and exactly one of --item and --text.", "Name its columns.")
@@ -181,13 +193,15 @@ class StudyData(Group):
 class GridOptions(Group):
     """Which settings are tried."""
 
-    epsilon: Annotated[list[str], _numbers("--epsilon", TUNING, "Budgets to try.", "-e")]
-    delta: Annotated[list[str], _numbers("--delta", TUNING, "Budgets to try.", "-d")]
+    epsilon: Annotated[list[str], _numbers("--epsilon", TUNING, "Values to try, with commas.", "-e")]
+    delta: Annotated[list[str], _numbers("--delta", TUNING, "Values to try, with commas.", "-d")]
     algorithm: Annotated[
         list[str] | None,
         typer.Option("--algorithm", "-a", help="May be repeated.", rich_help_panel=TUNING, show_default="five"),
     ] = None
-    max_items_per_user: Annotated[Numbers, _numbers("--max-items-per-user", TUNING, "Items that count.")] = None
+    max_items_per_user: Annotated[
+        Numbers, _numbers("--max-items-per-user", TUNING, "Limits of items per user to try.")
+    ] = None
     cutoff_margin: Annotated[Numbers, _numbers("--cutoff-margin", TUNING, "Policies and Funnel.")] = None
     passes: Annotated[Numbers, _numbers("--passes", TUNING, "Policies.")] = None
     rounds: Annotated[Numbers, _numbers("--rounds", TUNING, "Funnel and DP-SIPS.")] = None
@@ -196,7 +210,7 @@ class GridOptions(Group):
         list[str] | None,
         typer.Option("--set", metavar="NAME=LIST", help="Any other parameter.", rich_help_panel=TUNING),
     ] = None
-    trials: Annotated[int, typer.Option(help="Runs of each setting.", rich_help_panel=TUNING)] = 3
+    trials: Annotated[int, typer.Option(help="Number of runs of each setting.", rich_help_panel=TUNING)] = 3
     jobs: Jobs = 2
 
     def grid(self) -> dict[str, Any]:
@@ -254,17 +268,17 @@ def compare_command(
 
         write_html(html, comparison_page(result))
     if out is not None:
-        say(f"Results, NOT PRIVATE, are in {out}; {journal_of(out).name} beside it keeps the finished trials.")
+        say(f"Results, NOT PRIVATE, are in {out}; {journal_of(out).name} next to it keeps the finished trials.")
 
 
 @lab_app.command("generate", help=GENERATE_HELP)
 @answering
 def generate_command(
     out: Annotated[Path, typer.Argument(metavar="OUT", help="A .parquet or .csv file.", show_default=False)],
-    users: Annotated[int, typer.Option(help="How many users there are.")] = 223_388,
+    users: Annotated[int, typer.Option(help="Number of users.")] = 223_388,
     seed: Annotated[int, typer.Option(help="The same seed gives the same data.")] = 0,
     fitted: Annotated[
-        bool, typer.Option("--fitted", help="Fitted to what the papers print, as reproduce uses.")
+        bool, typer.Option("--fitted", help="Use the data that reproduce uses, fitted to the papers' figures.")
     ] = False,
     force: Force = False,
     ledger: Ledger = None,
@@ -278,7 +292,10 @@ def generate_command(
     with progress_bar() as show:
         show("generating", None)
         write_generated(out, kind(users=users, seed=seed), overwrite=force)
-    say(f"Generated {users:,} users into {out}: nobody's data, columns user and item. This is not a release.")
+    say(
+        f"Generated {users:,} users into {out}, with columns user and item. The data is artificial, and this is "
+        "not a release."
+    )
 
 
 def refuse_ledger(ledger: str | None) -> None:
@@ -292,7 +309,7 @@ def refuse_ledger(ledger: str | None) -> None:
 
 @contextlib.contextmanager
 def study(
-    journal: Path | None, remedy: str = "name a place with --out to go on later."
+    journal: Path | None, remedy: str = "use --out to continue later."
 ) -> Iterator[Callable[[str, float | None], None]]:
     """Show progress on stderr, as lines where there is no terminal; an interruption says what is kept.
 

@@ -12,9 +12,9 @@ from dpunion.cli.options import TUNING, AsJson
 from dpunion.cli.texts import TextOptions
 from dpunion_lab.commands.lab import Ledger, StudyData, as_text, refuse_ledger, study
 
-REACH_HELP = """Measure what part Funnel releases of what an allocation that knows everything brings to its threshold.
+REACH_HELP = """Measure how many of the items that an all-knowing allocation lifts to the threshold Funnel releases.
 
-The all-knowing one sees all sets, spends everybody's weight as it likes and has no noise to fear. It is found by
+The all-knowing allocation sees all sets, spends all weight freely and has no noise. It is found by
 search, so the true one may be larger still. Compare with the ceiling of [cyan]lab compare[/cyan], which no private
 algorithm exceeds.
 
@@ -26,7 +26,7 @@ algorithm exceeds.
 
 The lab never releases: its results are [bold]NOT PRIVATE[/bold], and it keeps no ledger."""
 
-ROUNDS_HELP = """Watch one run of Funnel round by round: items that pass, are dropped and go on, and where weight went.
+ROUNDS_HELP = """Show one run of Funnel round by round: items that pass, drop out or go on, and where the weight went.
 
 [bold]Examples[/bold]
 
@@ -47,7 +47,7 @@ def reach_command(
     texts: TextOptions,
     epsilon: Epsilon,
     delta: Delta,
-    trials: Annotated[int, typer.Option(help="Runs to average.", rich_help_panel=TUNING)] = 3,
+    trials: Annotated[int, typer.Option(help="Number of runs to average.", rich_help_panel=TUNING)] = 3,
     as_json: AsJson = False,
     ledger: Ledger = None,
 ) -> None:

@@ -51,7 +51,7 @@ class SparkEngine:
     @property
     def notes(self) -> tuple[str, ...]:
         """Say where the release was computed."""
-        return (f"It was computed on Apache Spark, the users spread over {self.shards} shards.",)
+        return (f"It was computed on Apache Spark, with the users split into {self.shards} shards.",)
 
     def check(self, request: Request, plan: Planned) -> None:
         """Refuse what Spark cannot do, what its sources' names tell, and too many shards."""
@@ -59,7 +59,7 @@ class SparkEngine:
 
         if self.run.memory_limit is not None:
             raise BadParameter(
-                "A memory limit cannot be kept on Spark: memory is the cluster's.",
+                "dpunion cannot enforce a memory limit on Spark: the cluster manages memory.",
                 "Leave 'memory_limit' (--memory-limit) out.",
             )
         if isinstance(request.source, SparkSource):
@@ -297,14 +297,14 @@ class TightenSets:
 def check_shards(shards: int | None) -> int:
     """Return the number of shards; refuse what makes no sense."""
     chosen = DEFAULT_SHARDS if shards is None else shards
-    remedy = "Leave it out, or take about one for every ten million pairs."
+    remedy = "Leave it out, or use about one for every ten million pairs."
     return check_whole("", "shards", chosen, 1, MOST_SHARDS, remedy)
 
 
 def check_path(folder: Folder) -> str:
     """Return where a folder is; refuse what is no path, which Spark would find out after the charge."""
     if not isinstance(folder.path, (str, os.PathLike)) or not os.fspath(folder.path):
-        raise BadParameter("A Folder needs a place.", "Name one folder for Spark to write: Folder(...).")
+        raise BadParameter("A Folder needs a path.", "Name a folder for Spark to write to: Folder(...).")
     if not Address.of(os.fspath(folder.path)).is_known:
         raise BadParameter(
             "The address of the folder has a user, a password, a key or settings in it, or is not well-formed.",

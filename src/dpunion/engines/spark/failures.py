@@ -56,11 +56,11 @@ def _told(error: Exception) -> errors.DpunionError:
         return raised(what, remedy) if issubclass(raised, errors.DpunionError) else errors.BadSource(what, remedy)
     if WITHOUT_DPUNION.search(text):
         return errors.BadSource(
-            "The workers' Python has no dpunion.",
-            f"Set PYSPARK_PYTHON to one that has it, here {sys.executable}, before the session starts.",
+            "dpunion is not installed in the workers' Python.",
+            f"Set PYSPARK_PYTHON to a Python that has dpunion, here {sys.executable}, before the session starts.",
         )
     if "PATH_NOT_FOUND" in text:
-        return errors.SourceNotFound("Spark finds no file of a source.", "Check the paths and patterns.")
+        return errors.SourceNotFound("Spark found no file for a source.", "Check the paths and patterns.")
     if DIFFERENT_TYPES.search(text):
         return errors.UnsupportedType(
             "Mixed types: a column has different types in the files that are read together.",
@@ -74,7 +74,7 @@ def _told(error: Exception) -> errors.DpunionError:
     what = f"A task on Spark failed with {worker[1]}" if worker else f"Spark stopped with {_condition(error)}"
     return errors.BadSource(
         f"{what}; no release was made.",
-        "Look into the executors' logs; common causes are too little memory and dpunion missing on the workers.",
+        "Check the executors' logs; common causes are too little memory, and workers without dpunion.",
     )
 
 

@@ -72,7 +72,7 @@ def check_names(source: SparkSource, query: str | None) -> None:
         return
     if formats <= set(TEXT_FORMATS):
         raise BadParameter(
-            "A query on Spark needs columns with types, which text files do not have.",
+            "A query on Spark needs typed columns, and text files have none.",
             f"Leave the query out and name the columns. {TO_PARQUET}",
         )
     if PROGRAMS.search(query):
@@ -92,7 +92,7 @@ def format_of(name: str, input_format: str | None) -> str:
     last = name.rstrip("/").rpartition("/")[2]
     if name == "-" or name.startswith(("postgresql:", "postgres:")):
         raise BadParameter(
-            "Spark reads files, folders and tables here, neither standard input nor databases.",
+            "With --engine spark, dpunion reads files, folders and tables, but not standard input or databases.",
             "Leave out --engine spark, or read it with Spark in Python and pass the DataFrame.",
         )
     if last not in {"", ".", ".."} and is_hidden(last):
@@ -138,14 +138,16 @@ def _opened(source: Any, rows: WantedRows, input_format: str | None, query: str 
     if not isinstance(source, SparkSource):
         if query is not None or input_format is not None:
             raise BadParameter(
-                "A DataFrame takes no query and no input format.", "Leave them out; select from the DataFrame first."
+                "A DataFrame takes no query and no input format.",
+                "Leave them out, and select from the DataFrame first.",
             )
         return OpenedFrame(source, lambda: None)
     session = open_session(source.master, dict(source.settings))
     if is_connect(session):
         # subtle: it opens files late, when the settings that keep types from being inferred no longer hold.
         raise BadParameter(
-            "On Spark Connect dpunion opens no files or tables itself.", "Read them with Spark, and pass the DataFrame."
+            "On Spark Connect dpunion cannot open files or tables itself.",
+            "Read them with Spark, and pass the DataFrame.",
         )
     formats = {name: format_of(name, input_format) for name in source.names}
     first = next(iter(formats.values()))
@@ -191,13 +193,13 @@ def listed(session: SparkSession, name: str, format_: str) -> list[str]:
     """Return all files below a name; refuse when there is none, or one of another format."""
     found = input_files(whole_files(session, [name]))
     if not found:
-        raise SourceNotFound("A source has no files that Spark reads.", "Check the paths and patterns.")
+        raise SourceNotFound("Spark found no files in a source.", "Check the paths and patterns.")
     for file in found:
         told = suffix_format(urllib.parse.unquote(file))
         if told is not None and told != format_:
             raise BadSource(
                 f"A source that is read as {format_!r} has a file that is {told!r} by its name.",
-                "Move it away, or name the files to read by a pattern with their suffix.",
+                "Move that file, or name the files to read by a pattern with their suffix.",
             )
     return found
 
@@ -210,7 +212,7 @@ def check_no_table(session: SparkSession, name: str) -> None:
         except SourceNotFound:
             continue
         raise BadSource(
-            f"A source is a table of {tool}: its folder has files with rows that were deleted from it.",
+            f"A source is a table of {tool}: its folder also contains deleted rows.",
             "Name it in Spark's catalog and use --input-format table, or pass a DataFrame.",
         )
 
@@ -298,7 +300,7 @@ def check_complete(frame: DataFrame, format_: str, names: Sequence[str]) -> None
             if name not in own and name not in told:
                 raise BadSource(
                     f"A file lacks the column {name!r}, which others have.",
-                    "Leave it out, or write it again with all columns.",
+                    "Leave the file out, or write it again with all columns.",
                 )
 
 

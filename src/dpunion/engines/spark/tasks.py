@@ -250,7 +250,7 @@ def summed_units(batch: pa.RecordBatch) -> Int64s:
     column = batch.column("units")
     if column.null_count:
         raise errors.BadSource(
-            "More than 2^31 people hold the same item, more than one run supports.",
+            "More than 2^31 people have the same item, more than one run supports.",
             "Split the people into disjoint groups and release each group on its own.",
         )
     return np.asarray(column, np.int64)
