@@ -216,7 +216,7 @@ def test_keys_of_several_columns_are_a_table_with_these_columns():
 def test_rounds_are_shown():
     words = Reader(release_page(made([], plan=dpunion.plan("dp-sips", epsilon=1.0, delta=1e-6)))).words()
     assert "0 items released" in words
-    assert "It was shared by 3 rounds." in words
+    assert "The budget was shared by 3 rounds." in words
     shares = [percent(share) for share in dpunion.DpSips().shares]
     for at, share in enumerate(shares, 1):
         assert f"round {at} {share}" in words

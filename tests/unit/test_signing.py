@@ -242,7 +242,7 @@ def test_the_page_of_a_ledger_says_everything(tmp_path, ledger):
         "Words of the week (items), by weighted-gaussian Search team <b> For the help pages. 1, 10⁻⁶ a release: SHA"
         in words
     )
-    assert r"<script>alert(1)</script> (items) \u202eowner {{7*7}} 1, 10⁻⁶ begun, not settled" in words
+    assert r"<script>alert(1)</script> (items) \u202eowner {{7*7}} 1, 10⁻⁶ started, not settled" in words
     assert "\u202e" not in words
     assert "chain of entries in order" in words
     assert "at most 95.3 % sure" in words

@@ -129,7 +129,7 @@ def test_counts_are_asked_for_in_the_file(source):
     Path("c.toml").write_text(lines.replace("counts = true", "count-share = 0.3"))
     result = run("release", source, "--config", "c.toml")
     assert result.exit_code == 2
-    assert "no counts" in result.stderr
+    assert "without --counts" in result.stderr
 
 
 # --- options given twice ------------------------------------------------------------------------------------

@@ -154,7 +154,7 @@ REFUSED = {
     ("--counts", "--count-share", "-0.1"): ("'share'",),
     ("--counts", "--count-share", "0.95"): ("'share'",),
     ("--counts", "--count-share", "nan"): ("'share'",),
-    ("--count-share", "0.1"): ("no counts", "Add --counts"),
+    ("--count-share", "0.1"): ("without --counts", "Add --counts"),
 }
 OF_RELEASES = {
     ("--sort", "people"): ("when people are counted", "--counts"),
