@@ -8,7 +8,6 @@ from dpunion.budget import guarantee
 from dpunion.ngrams.plans import LengthResult, NgramPlan
 from dpunion.plans import Plan
 from dpunion.plans.counts import LEVEL, PLANNED_RATIOS, PLANNED_SIZES, CountsPlan, Totals
-from dpunion.plans.looks import LookPlan
 
 NOT_PRIVATE = "NOT PRIVATE: made with a fixed test key, so nothing is guaranteed. Never publish this."
 ASSUMPTIONS = (
