@@ -18,6 +18,8 @@ INT32_MAX = 2**31 - 1
 
 def __getattr__(name: str) -> Any:
     """Return the function with this name."""
+    if name.startswith("__"):  # subtle: `from dpunion.arrow_functions import ...` asks for __path__
+        raise AttributeError(name)
     return getattr(_functions(), name)
 
 
