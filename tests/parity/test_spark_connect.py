@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import importlib.util
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -53,8 +54,8 @@ def told(made: dpunion.Release) -> list[Any]:
 
 
 SCRIPT = """
-import json, sys
-sys.path[:0] = [sys.argv[1]]
+import json, os, sys
+sys.path[:0] = sys.argv[1].split(os.pathsep)
 from test_spark_connect import run_there
 run_there(sys.argv[2])
 """
@@ -114,7 +115,8 @@ def found(folder: Path) -> dict[str, Any]:
         sessions.find_java()
     except BadParameter as missing:
         pytest.skip(str(missing))
-    command = [sys.executable, "-c", SCRIPT, str(Path(__file__).parent), str(folder)]
+    homes = os.pathsep.join(map(str, Path(__file__).parents[:2]))
+    command = [sys.executable, "-c", SCRIPT, homes, str(folder)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=3 * PATIENCE, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     assert "CANARYvalue" not in done.stdout + done.stderr

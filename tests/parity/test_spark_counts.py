@@ -68,7 +68,7 @@ def test_what_several_shards_release_is_counted_as_one_machine_would(frame):
     request = Request.of(rows(), user="user", item="item")
     plan, key, engine = there.plan, RunKey.for_tests(KEY), LocalEngine.for_run(Run(), None)
     with engine.read(request, plan, key, lambda: None) as held:
-        counted = count_holders(engine, held, Chosen(items=there.items), request, plan.counts, key)
+        counted = count_holders(engine, held, Chosen(items=there.items), request, plan, key)
     assert len(there) > 15
     assert [one.values for one in there.numbers] == [counted.people, counted.low, counted.high]
     assert there.totals == counted.totals
