@@ -65,7 +65,7 @@ def test_constants_are_those_of_the_code():
     assert f"| {dpunion.Counts().share} |" in PAGE
     assert f"by a factor of at most {estimates.MOST_RAISED}" in PAGE
     assert f"by at most {estimates.MOVED} of their" in PAGE
-    assert ("half of the expected loss back" in PAGE) == (estimates.PUT_BACK == 0.5)
+    assert f"puts {100 * estimates.PUT_BACK:.0f} % of the expected loss back" in PAGE
     assert ("two and a half times the expected loss in `high`" in PAGE) == (estimates.DOUBT == 2.5)
     assert f"up to {100 * estimates.MOST_LOST:.0f} % of the item's people" in PAGE
     assert ("falls by four each time" in PAGE) == (estimates.TAIL == 2.0)

@@ -389,12 +389,12 @@ def test_estimates_are_shrunk_as_far_as_their_scatter_says():
     assert (shrink(noisy[: FEWEST - 1], stddevs[: FEWEST - 1]) == noisy[: FEWEST - 1]).all()
 
 
-def test_counts_are_raised_by_half_of_the_loss_and_not_without_end():
+def test_counts_are_raised_by_a_part_of_the_loss_and_not_without_end():
     plan, step = CountsPlan(0.1, 20.0, 40.0, 0.001), FineStep(np.full(3, ONE))
     noisy = np.array([1_000 * ONE] * 3 + [9_000 * step.total_weight] * 2)
     allowance = Allowance(step.weights, np.array([0.0, 0.2, 0.9]), 0.5)
     counted = estimate_people(noisy, allowance, plan, np.full(3, 7))
-    assert counted.people == (1_000, round(1_000 / 0.9), round(1_000 * MOST_RAISED))
+    assert counted.people == (1_000, round(1_000 / 0.88), round(1_000 * MOST_RAISED))
     assert counted.low == (1_000, 1_000, 1_000)
     assert counted.high == (1_000, round(1_000 / 0.5), round(1_000 / 0.3))
     assert counted.totals.corrected == MOST_RAISED

@@ -31,7 +31,7 @@ class Counts:
     """Ask for the number of people beside each item.
 
     share: the part of the (squared) budget for counts. More makes them more precise, and the list shorter: with a tenth
-    it loses two to six items of a hundred. Public: never tuned on the data.
+    it loses two to seven items of a hundred. Public: never tuned on the data.
     """
 
     share: float = 0.1
