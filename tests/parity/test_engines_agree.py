@@ -418,7 +418,7 @@ def test_a_ledger_tells_frames_of_other_files_apart(on_spark, tmp_path):
 def test_a_place_is_needed_for_what_is_not_collected(on_spark, tmp_path):
     options = {"user": "user", "item": "item", **QUICK}
     for nowhere in (None, "", [tmp_path / "a"]):
-        with pytest.raises(dpunion.BadParameter, match="place"):
+        with pytest.raises(dpunion.BadParameter, match="needs a path"):
             on_spark.release(small(), out=Folder(nowhere), **options)
 
 
