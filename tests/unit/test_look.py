@@ -31,7 +31,7 @@ from dpunion.plans.menus import plan_menu
 from dpunion.publishing import Outputs
 from dpunion.randomness import RunKey
 from dpunion.requests import Request, Run
-from dpunion.sets.grouping import bound_further
+from dpunion.sets.grouping import bound_further, copy_heavy_users
 
 BUDGETS = [(3.0, math.exp(-10)), (1.0, 1e-6), (0.1, 1e-9), (8.0, 1e-5)]
 
@@ -241,6 +241,29 @@ def test_bounding_in_place_is_bounding(sizes, limit, order):
     for name in ("offsets", "items", "user_digests"):
         assert getattr(used_up, name).tolist() == getattr(copied, name).tolist()
     assert used_up.max_items_per_user == limit
+
+
+@given(st.lists(st.integers(1, 12), min_size=1, max_size=40), st.integers(1, 12))
+def test_sets_for_counts_survive_bounding_in_place(sizes, limit):
+    key, bounding = RunKey.for_tests(3), Bounding(12, UserOrder.SMALLEST_FIRST)
+    request = Request.of(sets_of(sizes))
+    with open_request(request, Run(), None) as rows:
+        whole = read_sets(request, rows, bounding, key)
+    before = sets_by_user(whole)
+    parts = copy_heavy_users(whole, limit)
+    bound_further(whole, dataclasses.replace(bounding, limit=limit), key, threads=1, in_place=True)
+    assert sets_by_user(parts[0]) | sets_by_user(parts[1]) == before
+    assert parts[0].users + parts[1].users == len(before)
+
+
+def sets_by_user(sets):
+    """Return each user's items, by the user's digest."""
+    items = np.split(sets.items, sets.offsets[1:-1])
+    return (
+        {tuple(digest): own.tolist() for digest, own in zip(sets.user_digests.tolist(), items, strict=True)}
+        if sets.users
+        else {}
+    )
 
 
 def test_known_items_are_not_looked_at():

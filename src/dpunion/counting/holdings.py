@@ -99,13 +99,13 @@ def find_digests(digests: Uint64s, wanted: Uint64s) -> tuple[Int64s, Int64s]:
     return np.concatenate([one for one, _ in found]), np.concatenate([one for _, one in found])
 
 
-def holdings_of(contributions: Contributions, numbers: Int32s, key: RunKey) -> Holdings:
-    """Return who holds what of the list; numbers: as number_items gives them.
+def holdings_of(contributions: Contributions, numbers: Int32s, key: RunKey, *, in_place: bool = False) -> Holdings:
+    """Return each user's listed items; numbers: as number_items gives them. in_place: the sets may be used up.
 
     Guarantees: those of Holdings.
     """
     sets = bound_to_counted(contributions, key)
-    listed = np.empty(len(sets.items), np.int32)
+    listed = sets.items if in_place else np.empty(len(sets.items), np.int32)
     sizes = np.empty(sets.users, np.int64)
     anything, others = np.empty(sets.users, np.bool_), np.empty(sets.users, np.bool_)
     total = copy_listed(sets.offsets, sets.items, numbers, listed, sizes, anything, others)
@@ -113,7 +113,7 @@ def holdings_of(contributions: Contributions, numbers: Int32s, key: RunKey) -> H
 
 
 def holdings_in_shares(contributions: Contributions, numbers: Int32s, key: RunKey, threads: int) -> list[Holdings]:
-    """Return what `holdings_of` returns, in shares of the users: threads make them, and can work on them.
+    """Return what `holdings_of` returns, in shares of the users for threads to work on. The sets are used up.
 
     Guarantees: those of Holdings; every user is in one share.
     """
@@ -126,7 +126,7 @@ def holdings_in_shares(contributions: Contributions, numbers: Int32s, key: RunKe
             items=contributions.items[first:last],
             user_digests=contributions.user_digests[some.start : some.stop],
         )
-        return holdings_of(share, numbers, key)
+        return holdings_of(share, numbers, key, in_place=True)
 
     return list(work_in_order(take, gathering_ranges(contributions.offsets, share_count(threads)), threads))
 

@@ -31,12 +31,11 @@ def copy_listed(
         before = to
         other = False
         for i in range(offsets[user], offsets[user + 1]):
-            number = numbers[items[i]]
-            if number >= 0:
-                listed[to] = number
-                to += 1
-            elif number == -1:
-                other = True
+            # subtle: no branch, which the processor could mispredict; the next number overwrites an unlisted one.
+            number = numbers[np.uint32(items[i])]
+            listed[to] = number
+            to += number >= 0
+            other |= number == -1
         sizes[user] = to - before
         anything[user] = offsets[user + 1] > offsets[user]
         others[user] = other
@@ -58,7 +57,7 @@ def add_marks(offsets: Int64s, items: Int32s, burdens: Int64s, marks: Int64s, un
             continue
         burden = 0
         for i in range(first, last):
-            burden += burdens[items[i]]
+            burden += burdens[np.uint32(items[i])]
         place, upper = between_marks(marks, burden)
         above = unit * upper // WHOLE
         sums[place] += unit - above
@@ -95,42 +94,43 @@ def add_capped(offsets: Int64s, items: Int32s, weights: Int64s, room: int, most:
     Guarantees: whatever the weights, the squares of what one user adds sum up to at most room, in whole numbers.
     """
     squares = np.empty(most, np.int64)
+    # subtle: numba checks whether a signed index counts from the end, so items are unsigned here.
     for user in range(len(offsets) - 1):
-        first, last = offsets[user], offsets[user + 1]
+        own = items[offsets[user] : offsets[user + 1]]
         total = 0
-        for i in range(first, last):
-            weight = weights[items[i]]
-            squares[i - first] = weight * weight
+        for item in own:
+            weight = weights[np.uint32(item)]
+            sums[np.uint32(item)] += weight
             total += weight * weight
-        if total <= room:
-            for i in range(first, last):
-                sums[items[i]] += weights[items[i]]
-            continue
-        cap = cap_of(squares[: last - first], room)
-        for i in range(first, last):
-            sums[items[i]] += min(weights[items[i]], cap)
+        if total > room:
+            for i in range(len(own)):
+                squares[i] = weights[np.uint32(own[i])] ** 2
+            cap = cap_of(squares[: len(own)], room)
+            for item in own:
+                sums[np.uint32(item)] -= max(0, weights[np.uint32(item)] - cap)
 
 
 @kernel
 def cap_of(squares: Int64s, room: int) -> int:
-    """Return the largest whole t whose squares min(square, t^2) sum up to at most room; squares: int64[n].
+    """Return the largest whole t whose squares min(square, t^2) sum up to at most room; squares: int64[n], overwritten.
 
-    The level rises from room/n: what lies below counts in full, and leaves more for the others, until nothing more
-    does.
+    The level starts at room/n. Squares below it count in full and leave more room for the others, so the level rises
+    until no further square is below it.
 
     Guarantees: they do; all arithmetic is in whole numbers.
     """
     level, left = room // max(1, len(squares)), len(squares)
     while left:
-        used, left = 0, len(squares)
-        for square in squares:
-            if square <= level:
-                used += square
-                left -= 1
-        higher = level if left == 0 else (room - used) // left
-        if higher <= level:
+        above = 0
+        for i in range(left):
+            square = squares[i]
+            squares[above] = square
+            is_above = square > level
+            above += is_above
+            room -= (1 - is_above) * square
+        if above in (0, left):
             break
-        level = higher
+        level, left = room // above, above
     return whole_root(level)
 
 

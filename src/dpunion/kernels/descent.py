@@ -28,7 +28,7 @@ def add_shares(offsets: Int64s, items: Int32s, share_of_size: Int64s, weights: I
     for user in range(len(offsets) - 1):
         share = share_of_size[offsets[user + 1] - offsets[user]]
         for i in range(offsets[user], offsets[user + 1]):
-            weights[items[i]] += share
+            weights[np.uint32(items[i])] += share
 
 
 @inlined

@@ -184,6 +184,25 @@ def bound_further(
     return Contributions(offsets, kept, looser.table, digests, bounding.limit)
 
 
+def copy_heavy_users(sets: Contributions, limit: int) -> tuple[Contributions, Contributions]:
+    """Return the users with fewer items than the limit, sharing memory, and a copy of the others.
+
+    The sets are in the order smallest first. `bound_further` in place, with this limit, changes neither result.
+
+    Guarantees: each user is in one of the two, by the size of the user's own set.
+    """
+    offsets, digests = sets.offsets, sets.user_digests
+    first = int(np.searchsorted(np.diff(offsets), limit))
+    begin = offsets[first]
+    light = dataclasses.replace(
+        sets, offsets=offsets[: first + 1], items=sets.items[:begin], user_digests=digests[:first]
+    )
+    heavy = dataclasses.replace(
+        sets, offsets=offsets[first:] - begin, items=sets.items[begin:].copy(), user_digests=digests[first:].copy()
+    )
+    return light, heavy
+
+
 def _bound_last(looser: Contributions, bounding: Bounding, key: RunKey, threads: int) -> Contributions:
     """Bound sets that stand smallest first: only the last, with the limit or more, change; the others stay in place.
 

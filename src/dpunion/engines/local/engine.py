@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from dpunion.addresses import public_address
-from dpunion.algorithms import Bounding
+from dpunion.algorithms import Bounding, UserOrder
 from dpunion.contributions import Bools, Contributions, Int64s, ItemTable
 from dpunion.engines import Chosen, Listed, Planned, choose_ngrams, count_listed
 from dpunion.engines.local.rehearsing import kernels_ahead
@@ -28,7 +28,7 @@ from dpunion.reading import Rows, ValueKind, check_addresses, open_rows
 from dpunion.releases.release import Release
 from dpunion.requests import Folder, Request, Run
 from dpunion.sets.encoding import encode, mark_known
-from dpunion.sets.grouping import bound_further
+from dpunion.sets.grouping import bound_further, copy_heavy_users
 from dpunion.sets.spill import as_bytes
 from dpunion.sets.strings import as_texts, taken_strings
 from dpunion.threads import usable_cores, work_in_order
@@ -84,7 +84,7 @@ class LocalEngine:
             with open_request(request, self.run, start_reading) as rows, kernels_ahead(plan, self.run.threads):
                 asked, bounding = asked_for_counts(request, plan)
                 whole = read_sets(asked, rows, bounding, key, self.memory_limit, self.run.threads)
-            yield LocalSets(whole, request)
+            yield LocalSets(whole, request, (whole,))
 
     def look(self, held: Any, look: LookPlan, key: RunKey) -> list[float]:
         """Look at the sizes of the whole sets."""
@@ -96,8 +96,7 @@ class LocalEngine:
         """Run the rounds, or those of each length."""
         if isinstance(plan, NgramPlan):
             return choose_ngrams(plan, held, key, self.run)
-        # The whole sets are wanted again for counts alone.
-        used_up = plan.counts is None
+        used_up = plan.counts is None or held.copy_heavy(plan.algorithm.bounding)
         bounded = bounded_sets(held.whole, held.request, plan, key, self.run.threads, in_place=used_up)
         self.run.tell("selecting")
         return Chosen(items=texts_of(bounded.table, run_rounds(mechanism_for(plan), bounded, key, self.run.threads)))
@@ -114,7 +113,7 @@ class LocalEngine:
         else:
             table = held.whole.table
             numbers = number_items(table.digests, digests_of(listed.texts, key), digests_of(listed.known, key))
-            shares = holdings_in_shares(held.whole, numbers, key, threads)
+            shares = [one for sets in held.counted for one in holdings_in_shares(sets, numbers, key, threads)]
 
         def measure(step: Step, stddev: float) -> Int64s:
             sums = np.zeros(step.length, np.int64)
@@ -129,15 +128,25 @@ class LocalEngine:
         raise InternalError("one machine was asked to store a release in a folder of Spark's")
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(slots=True, repr=False)
 class LocalSets:
     """Everybody's sets as they were read: bounded as planned, or, for counts and before a look, less so.
 
-    Guarantees: nothing about them shows in the repr.
+    counted: the same sets for counting, which uses them up.
+
+    Guarantees: the repr shows nothing about them.
     """
 
     whole: Contributions
     request: Request
+    counted: tuple[Contributions, ...]
+
+    def copy_heavy(self, bounding: Bounding) -> bool:
+        """Copy the sets that bounding changes, so that it may use up `whole`, and say whether it may."""
+        if self.request.known is not None or bounding.order is not UserOrder.SMALLEST_FIRST:
+            return False
+        self.counted = copy_heavy_users(self.whole, bounding.limit)
+        return True
 
     def __repr__(self) -> str:
         return "LocalSets(<sensitive>)"
