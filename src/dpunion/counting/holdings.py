@@ -20,15 +20,15 @@ UNLISTED, KNOWN = -1, -2
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class Holdings:
-    """Each user's listed items: user u holds items[offsets[u]:offsets[u+1]], places on the list (sensitive).
+    """Each user's listed items: user u has items[offsets[u]:offsets[u+1]], places on the list (sensitive).
 
-    offsets: int64[users+1]; items: int32[pairs]; anything, others: bool[users], whether the user holds anything at all,
+    offsets: int64[users+1]; items: int32[pairs]; anything, others: bool[users], whether the user has anything at all,
     and anything that is neither listed nor known.
 
     Guarantees:
-    - what is here of a user depends on the user's own items, the key and public lists alone;
-    - at most MOST_COUNTED of a user's items were looked at;
-    - nothing about the values shows in the repr.
+    - what is stored for a user depends only on the user's own items, the key and public lists;
+    - at most MOST_COUNTED of a user's items count;
+    - the repr shows no values.
     """
 
     offsets: Int64s
@@ -40,7 +40,7 @@ class Holdings:
         return "Holdings(<sensitive>)"
 
     def divide(self, threads: int) -> list[Holdings]:
-        """Return the same users in shares for threads to work on; nothing is copied."""
+        """Return the same users in shares for threads to work on, without copying."""
         return [
             Holdings(
                 self.offsets[some.start : some.stop + 1],
@@ -55,7 +55,7 @@ class Holdings:
 def digests_of(texts: Sequence[str], key: RunKey) -> Uint64s:
     """Return the digests of public texts: uint64[texts, 2].
 
-    Guarantees: those of RunKey.digests; no text of the data comes in here.
+    Guarantees: as RunKey.digests; the texts are public.
     """
     encoded = [text.encode() for text in texts]
     offsets = offsets_of(np.fromiter(map(len, encoded), np.int64, len(encoded)))
@@ -67,7 +67,7 @@ def number_items(digests: Uint64s, listed: Uint64s, known: Uint64s) -> Int32s:
 
     digests: uint64[items, 2], rising by their first words; listed, known: uint64[n, 2], of public lists.
 
-    Guarantees: items are told apart by 128-bit keyed digests.
+    Guarantees: two items are the same when their 128-bit keyed digests are.
     """
     numbers = np.full(len(digests), UNLISTED, np.int32)
     for wanted, names in ((known, np.full(len(known), KNOWN)), (listed, np.arange(len(listed)))):
@@ -77,7 +77,7 @@ def number_items(digests: Uint64s, listed: Uint64s, known: Uint64s) -> Int32s:
 
 
 def find_digests(digests: Uint64s, wanted: Uint64s) -> tuple[Int64s, Int64s]:
-    """Return the places of the wanted digests that are there, and which of the wanted these are: int64[found] each.
+    """Find the wanted digests: their places in `digests`, and their places in `wanted`, int64[found] each.
 
     digests: uint64[n, 2], distinct, rising by their first words; wanted: uint64[m, 2].
     """
@@ -86,7 +86,7 @@ def find_digests(digests: Uint64s, wanted: Uint64s) -> tuple[Int64s, Int64s]:
     left = np.arange(len(wanted))
     found: list[tuple[Int64s, Int64s]] = []
     while len(left):
-        # One step for nearly all; a second word decides where first words are alike.
+        # Nearly all need one step. Where first words are equal, the second word decides.
         there = places[left] < len(first)
         left = left[there]
         left = left[first[places[left]] == wanted[left, 0]]

@@ -28,9 +28,9 @@ from dpunion.plans.looks import CLASSES, LookPlan
 from dpunion.randomness import Purpose, RunKey
 
 ONE = 2**24
-"""So many units are 1: what people add are whole units, so that sums are exact and order-free."""
+"""This many units are 1. People add whole units, so sums are exact and do not depend on order."""
 FINENESS = 2**12
-"""Noisy sums are rounded to this part of a standard deviation before anything else is done with them."""
+"""Noisy sums are rounded to this part of a standard deviation before anything else uses them."""
 UNIT_NORM = Sensitivity(Norm.L2, 1.0)
 BURDEN = 2**40
 """This many units are a burden of 1. The burdens of MOST_COUNTED items add up to less than 2^54 units."""
@@ -40,9 +40,9 @@ Held = TypeVar("Held", contravariant=True)  # noqa: PLC0105 - what a step sees o
 
 
 class AnyStep(Protocol[Held]):
-    """One step: noisy sums of what people give, by what they hold.
+    """One step: noisy sums of what people give, which depends on their items.
 
-    number: which noise it takes, a different one for each step. length: how many sums there are.
+    number: selects the noise; every step has its own. length: the number of sums.
     """
 
     number: ClassVar[int]
@@ -61,7 +61,7 @@ class AnyStep(Protocol[Held]):
 
 
 Step = AnyStep[Holdings]
-"""A step of counting, which sees who holds what of the list."""
+"""A step of counting, which sees each user's listed items."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +212,7 @@ class LookStep:
 
 
 def set_sizes(sets: Contributions, unwanted: Bools | None = None) -> Int64s:
-    """Return how many wanted items each user holds: int64[users]; unwanted: bool[items].
+    """Return how many wanted items each user has: int64[users]; unwanted: bool[items].
 
     Guarantees: a user's size is a function of that user's own set and of public lists. Sets may be bounded already, as
     long as the bound is in the last class.

@@ -1,6 +1,6 @@
-"""What one person gives to the listed items when they are counted: whole units, so that sums are exact and order-free.
+"""What one person adds to the counts of listed items: whole units, so that sums are exact and order-free.
 
-Users' listed items are numbers of the public list: user u holds items[offsets[u]:offsets[u+1]], distinct.
+Users' listed items are numbers of the public list: user u has items[offsets[u]:offsets[u+1]], distinct.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def copy_listed(
     """Copy the listed items of every user, as numbers of the list, to listed: int32[pairs]. Returns how many.
 
     numbers: int32[items], public: the place on the list, -1 when not listed, -2 when known and not listed. sizes:
-    int64[users] gets how many; anything, others: bool[users] whether the user holds anything, and anything unlisted.
+    int64[users] gets how many; anything, others: bool[users] whether the user has anything, and anything unlisted.
     In-place use (listed is items) is fine: what is written is never ahead of what is read.
 
     Guarantees: what is written about a user depends on the user's own items and the public numbers alone.
@@ -46,7 +46,7 @@ def copy_listed(
 def add_marks(offsets: Int64s, items: Int32s, burdens: Int64s, marks: Int64s, unit: int, sums: Int64s) -> None:
     """Add `unit` for each user with listed items, divided between the two marks around the sum of the user's burdens.
 
-    The nearer mark gets more: the mean of the two is the user's burden. In-place on sums: int64[marks]. burdens:
+    The nearer mark gets more, so that their weighted mean is the user's burden. In-place on sums: int64[marks]. burdens:
     int64[items], public and positive; marks: int64[n], rising.
 
     Guarantees: what a user adds is not negative and sums up to exactly `unit`; users without listed items add nothing.
@@ -69,7 +69,7 @@ def add_marks(offsets: Int64s, items: Int32s, burdens: Int64s, marks: Int64s, un
 def between_marks(marks: Int64s, burden: int) -> tuple[int, int]:
     """Return the mark below and how far the burden is on the way to the next, in parts of WHOLE.
 
-    marks: int64[n], rising. Below the first mark and above the last it is at these.
+    marks: int64[n], rising. A burden below the first mark or above the last one counts as that mark.
     """
     if burden < marks[0]:
         return 0, 0
@@ -149,7 +149,7 @@ def whole_root(value: int) -> int:
 def lower_to_parts(values: Float64s, variances: Float64s, parts: Int32s, sweeps: int, enough: float) -> None:
     """Move values as little as possible, weighed by variances, so that none exceeds its parts. In-place on values.
 
-    parts: int32[n, 2], the places of the two parts, -1 where there is none. Hildreth's method, at most so many sweeps,
+    parts: int32[n, 2], the places of the two parts, -1 where there is none. Hildreth's method, with at most this many sweeps,
     or until no step is larger than `enough` standard deviations.
 
     Guarantees: only noisy, public values come in; it is the projection onto the values that obey all inequalities, so
