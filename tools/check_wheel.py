@@ -17,7 +17,7 @@ import zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT / "tests" / "docs"))
+sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "docs")]
 
 # What the package cannot work without, besides its modules.
 HOMES = {"dpunion": ROOT / "src", "dpunion_lab": ROOT / "lab" / "src"}
@@ -104,16 +104,7 @@ def try_out(wheel: Path, lab: Path, folder: Path, python: str) -> list[str]:
     code, printed = run_in(work, environment, OF_LAB)
     if code != 2 or MISSING_LAB not in printed:
         problems.append(f"without dpunion-lab: exit code {code}\n{printed}")
-    call(
-        str(binaries / "python"),
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--disable-pip-version-check",
-        f"{wheel}[report]",
-        str(lab),
-    )
+    install(f"{wheel}[report]", str(lab))
     code, printed = run_in(work, environment, OF_LAB)
     return problems if code == 0 else [*problems, f"with dpunion-lab: exit code {code}\n{printed}"]
 
