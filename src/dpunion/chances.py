@@ -30,9 +30,9 @@ from dpunion.algorithms import (
     WeightedGaussian,
     WeightedLaplace,
 )
-from dpunion.calibration import optimal
+from dpunion.calibration import bounds
+from dpunion.calibration.bounds import laplace_chances
 from dpunion.calibration.gaussian import gaussian_chances
-from dpunion.calibration.laplace import laplace_chances
 from dpunion.checks import check_whole
 from dpunion.contributions import Bools, Float64s, Int64s
 from dpunion.errors import BadParameter
@@ -197,7 +197,7 @@ def _policy_gaussian(plan: Plan, size: int, company: Company, most: float) -> Ch
 
 
 def _optimal(plan: Plan) -> Chances:
-    odds = optimal.released_with(optimal.release_odds_for(plan.budget))
+    odds = bounds.released_with(bounds.release_odds_for(plan.budget))
     return lambda keepers: odds[np.minimum(keepers, len(odds) - 1).astype(np.int64)]
 
 

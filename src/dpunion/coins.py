@@ -9,7 +9,7 @@ import numpy as np
 
 from dpunion.algorithms import Norm
 from dpunion.budget import Budget
-from dpunion.calibration import optimal
+from dpunion.calibration import bounds
 from dpunion.contributions import Bools, Float64s, Uint64s
 from dpunion.plans import Noise, Plan
 from dpunion.randomness import RunKey
@@ -86,7 +86,7 @@ class OptimalCoins:
 
 def optimal_odds(budget: Budget) -> tuple[Float64s, Bools]:
     """Return the odds at each count, as arrays."""
-    odds = optimal.release_odds_for(budget)
+    odds = bounds.release_odds_for(budget)
     return np.array([chance for chance, _ in odds]), np.array([side for _, side in odds])
 
 

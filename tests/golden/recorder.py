@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 import dpunion
 from dpunion.algorithms import ALGORITHMS, algorithm_named
-from dpunion.calibration import hints
+from dpunion.calibration import funnel
 from dpunion.randomness import RunKey
 from dpunion.requests import Words
 from dpunion.samples import debian_depends
@@ -166,12 +166,12 @@ def exact(value: object) -> object:
 
 def record() -> dict[str, object]:
     """Return the whole record; calibrations start afresh, not from what an earlier run remembered."""
-    place = hints._place
-    hints._place = lambda *_: None
+    place = funnel._hint_path
+    funnel._hint_path = lambda *_: None
     try:
         return {**record_releases(), **record_ngrams(), **record_plans()}
     finally:
-        hints._place = place
+        funnel._hint_path = place
 
 
 if __name__ == "__main__":

@@ -12,8 +12,8 @@ import pytest
 
 from dpunion.algorithms import Funnel, OptimalSingleItem, PolicyGaussian, UserOrder, WeightedGaussian, WeightedLaplace
 from dpunion.budget import Budget
-from dpunion.calibration import optimal
-from dpunion.calibration.optimal import release_odds_for
+from dpunion.calibration import bounds
+from dpunion.calibration.bounds import release_odds_for
 from dpunion.plans import plan_release
 from dpunion_lab.audit import audit_release, invariants
 from dpunion_lab.audit.empirical import audited_algorithms, detectable
@@ -54,7 +54,7 @@ def test_three_times_the_claim_is_refuted_by_as_many_trials(algorithm):
     report = audited(
         algorithm,
         plan=lambda algorithm, claim: dataclasses.replace(plan_release(algorithm, SPENT), budget=claim),
-        patches=(Patch(optimal, "release_odds_for", lambda _: odds),),
+        patches=(Patch(bounds, "release_odds_for", lambda _: odds),),
     )
     assert len(report.violations) == 1
     assert "VIOLATED" in report.text()

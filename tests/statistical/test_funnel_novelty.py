@@ -14,7 +14,7 @@ import pytest
 
 from dpunion.algorithms import Funnel
 from dpunion.budget import Budget
-from dpunion.calibration.funnel import novelty_bounds
+from dpunion.calibration.novelty import novelty_bounds
 from dpunion.contributions import Contributions, ItemTable
 from dpunion.engines.local.rounds import run_rounds
 from dpunion.kernels.normal import gaussian_delta

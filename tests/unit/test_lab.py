@@ -22,7 +22,7 @@ from dpunion.algorithms import (
     WeightedGaussian,
 )
 from dpunion.budget import Budget
-from dpunion.calibration.optimal import ceiling
+from dpunion.calibration.bounds import ceiling
 from dpunion.errors import BadParameter, CannotWrite
 from dpunion.report.tables import Table, write_cell
 from dpunion.requests import Words

@@ -14,9 +14,10 @@ from scipy import integrate, stats
 import dpunion
 from dpunion.algorithms import Bounding, Funnel, UserOrder
 from dpunion.budget import Budget
-from dpunion.calibration.funnel import certificate, novelty_bounds
+from dpunion.calibration.funnel import certificate
 from dpunion.calibration.gaussian import gaussian_stddev
-from dpunion.calibration.looking import cost_of_look
+from dpunion.calibration.look import cost_of_look
+from dpunion.calibration.novelty import novelty_bounds
 from dpunion.counting.steps import ONE, LookStep, add_noise, people_in_classes, set_sizes
 from dpunion.engines.local.engine import LocalEngine, open_request, read_sets, texts_of
 from dpunion.errors import BadParameter

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dpunion.calibration.optimal import ceiling
+from dpunion.calibration.bounds import ceiling
 from dpunion.errors import BadParameter, CannotWrite
 from dpunion.report.tables import Table
 from dpunion.requests import Progress

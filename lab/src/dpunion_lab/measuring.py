@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpunion.calibration.optimal import ceiling
+from dpunion.calibration.bounds import ceiling
 from dpunion_lab.data import COVERAGE, LabData
 from dpunion_lab.figures import deviation
 from dpunion_lab.rows import DELTA

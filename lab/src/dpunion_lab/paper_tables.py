@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dpunion.calibration.optimal import release_odds, released_with
+from dpunion.calibration.bounds import release_odds, released_with
 from dpunion.report.tables import Cell, Table
 from dpunion_lab.agreement import describe_data
 from dpunion_lab.data import COVERAGE

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from dpunion.calibration.optimal import ceiling
+from dpunion.calibration.bounds import ceiling
 from dpunion.errors import BadParameter
 from dpunion.report.tables import Cell, Table
 from dpunion.requests import Progress, Words

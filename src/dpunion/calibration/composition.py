@@ -1,11 +1,11 @@
-"""One budget over several releases: noise for each, and the thresholds on public candidates.
+"""Divide one budget among several releases: the noise of each, and the thresholds on public candidates.
 
-The first is a set union and pays for novel items. Those after it, longer n-grams and counts, are Gaussian mechanisms on
-a public set (the candidates that the released shorter n-grams leave; the list), so they cost delta_G only: together
-with the first the squared distances add up (docs/ngrams.md and docs/counts.md, "Why it is private").
+The first release is a set union and pays for novel items. The later ones, longer n-grams and counts, are Gaussian
+mechanisms on a public set (the candidates that released shorter n-grams leave, or the list itself), so they cost
+delta_G only, and the squared distances of all releases add up (docs/ngrams.md and docs/counts.md, "Why it is private").
 
-Shares f_1 + ... + f_T = 1: every release has stddev_k = base / sqrt(f_k), so that the squared mu of all is 1/base^2,
-that of one Gaussian release with stddev `base`.
+The shares f_1 + ... + f_T = 1 divide the budget: release k has stddev_k = base / sqrt(f_k), so that the squared mu of
+all together is 1/base^2, as for one Gaussian release with stddev `base`.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ import numpy as np
 
 from dpunion.algorithms import Calibration, Funnel
 from dpunion.calibration import gaussian
-from dpunion.calibration.hints import calibrate_with_hints
+from dpunion.calibration.funnel import calibrate_with_hints
 from dpunion.contributions import Float64s
 from dpunion.errors import InternalError
 from dpunion.kernels.normal import unit_norm_delta, upper_tail
 
-# The part of delta that Funnel's Gaussian noise gets at length 1, novel items getting the rest: a public choice, near
+# The part of delta that Funnel's Gaussian noise gets at length 1; novel items get the rest. This public choice was near
 # the best at every budget tried.
 FUNNEL_GAUSSIAN_SHARE = 0.95
 # The parts of delta tried for the noise of Weighted and Policy Gaussian at length 1.
@@ -71,8 +71,8 @@ def compose_unit_norm(
 def _certified(epsilon: float, delta: float, max_items: int, shares: tuple[float, ...], part: float) -> ComposedNoise:
     """Give the noise of all lengths `part` of delta, and find the smallest threshold whose certificate holds.
 
-    The other lengths' noise is there also when all of a user's items are novel, so unlike in a release of one length
-    the two pure cases cannot both have the whole of delta.
+    Even when all of a user's items are novel, the other lengths still spend on noise. So the two pure cases cannot
+    both have the whole of delta, as they can in a release of one length.
     """
     base = gaussian.gaussian_stddev(epsilon, part * delta, 1.0)
     first, others = base / math.sqrt(shares[0]), math.fsum(shares[1:]) / base**2
@@ -82,7 +82,7 @@ def _certified(epsilon: float, delta: float, max_items: int, shares: tuple[float
         return unit_norm_delta(epsilon, first, threshold, max_items, cells, others)[0]
 
     start = gaussian.spread_threshold(first, delta, max_items)
-    # The coarse certificate only finds the place; it is never below the fine one.
+    # The coarse certificate is never below the fine one, and only finds where to search.
     near = _smallest(lambda at: used(at, COARSE) <= allowed, start - 1e-3 * first, start + 1e-3 * first)
     threshold = _smallest(lambda at: used(at, gaussian.CELLS) <= allowed, near - 1e-2 * first, near)
     stddevs = tuple(base / math.sqrt(share) for share in shares)
@@ -142,7 +142,7 @@ def compose_count(
 
 
 def spurious_tail(rate: float, released: int, candidates: int) -> float:
-    """Return the chance that a candidate nobody holds may have: rate * min(1, |S_{k-1}|/|V_k|) (Kim et al. 2021).
+    """Return the chance to come out for a candidate that nobody has: rate * min(1, |S_{k-1}|/|V_k|) (Kim et al. 2021).
 
     So about rate * min(|V_k|, |S_{k-1}|) n-grams are spurious. Free of budget: both sizes are known from the output.
     """

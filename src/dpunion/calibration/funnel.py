@@ -1,78 +1,59 @@
-"""Funnel's noise and threshold: the smallest certified threshold, over how delta is split.
+"""Funnel's noise and its smallest certified threshold, over all ways to split delta.
 
 docs/guarantees-funnel.md, Theorem A: with t novel items the release is (epsilon, delta)-private for delta = max_t
-[delta_G(epsilon; mu_t) + p_t], where p_t bounds the chance that a novel item is released. In round 1 every
-novel item gets the same gift y, at least what any shared item gets, so the shared items move by s_1 with
-s_1^2 <= min(c_1^2 - t y^2, (max_items - t) y^2) <= c_1^2 (1 - t/max_items), and mu_t^2 = (1 - c_1^2 +
-s_1^2)/stddev^2. Before round 1 nothing is random, so y is a fixed number of the data at hand, and the
-maximum may be taken over y with both terms at the same y. The plain theorem, each term at its own worst y,
-is used wherever it is enough, and the joint one elsewhere (it decides when few items are novel).
+[delta_G(epsilon; mu_t) + p_t], where p_t bounds the chance that a novel item is released. In round 1 every novel item
+gets the same gift y, at least as large as any shared item's, so the shared items move by s_1 with s_1^2 <=
+min(c_1^2 - t y^2, (max_items - t) y^2) <= c_1^2 (1 - t/max_items), and mu_t^2 = (1 - c_1^2 + s_1^2)/stddev^2. Nothing
+is random before round 1, so y is a fixed number of the data at hand, and the maximum may be taken over y with both
+terms at the same y. The plain form of the theorem takes each term at its own worst y and is used wherever it is
+enough; the joint form is used elsewhere (it decides when few items are novel).
+
+Searching takes a second or two, so `calibrate_with_hints` saves what it finds in the user's private cache directory.
+A saved hint is never trusted: the next plan evaluates the certificate again, and searches again if it fails.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import hashlib
+import json
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, astuple, dataclass
+from pathlib import Path
 
 import numpy as np
 
 from dpunion.algorithms import Funnel
-from dpunion.calibration.funnel_novelty import FINE, WalkNovelty, largest_gifts, novelty_bounds
-from dpunion.calibration.gaussian import gaussian_stddev, normal_quantile_above
+from dpunion.calibration.gaussian import GUARD, gaussian_stddev, normal_quantile_above
+from dpunion.calibration.novelty import FINE, WalkNovelty, largest_gifts
 from dpunion.checks import check_real
 from dpunion.contributions import Float64s, Int64s
-from dpunion.errors import BadParameter, InternalError
+from dpunion.errors import BadParameter, CannotWrite, InternalError
+from dpunion.files import atomic_file
 from dpunion.kernels import novelty
+from dpunion.kernels.compiler import cache_directory
 from dpunion.kernels.normal import gaussian_delta
 
-__all__ = [
-    "FunnelCalibration",
-    "FunnelHints",
-    "calibrate_funnel",
-    "certificate",
-    "novelty_bounds",
-]
-
-# Of the delta asked for, this part is kept back for the float64 error of the formulas.
-GUARD = 1e-9
 # A threshold is accepted when its novelty bound is within this factor of what would be allowed.
 SLACK = 1e-3
-# The search for delta's split runs on a grid this coarse; the threshold is then found on the fine one.
+# The search for the split of delta uses a grid of this many cells, and then finds the threshold on the fine one.
 COARSE = 400
 # Pieces of the range of round 1's gift, where the joint form of Theorem A is needed.
 PIECES = 100
 # With rounding a novel item may get a little less than the shared ones in round 1. For every slack up to 0.01 the
 # shared move still obeys s_1^2 <= c_1^2 (1 - 0.98^2 t / items): see docs/guarantees-funnel.md, "Rounding".
 ROUNDED = 0.98**2
-SHARES = (
-    0.5,
-    0.6,
-    0.65,
-    0.7,
-    0.75,
-    0.8,
-    0.84,
-    0.87,
-    0.9,
-    0.92,
-    0.93,
-    0.94,
-    0.95,
-    0.96,
-    0.97,
-    0.98,
-    0.99,
-    0.995,
-)
+# The parts of delta that the search tries for the noise.
+SHARES = (0.5, 0.6, 0.65, 0.7, 0.75, 0.8, 0.84, 0.87, 0.9, 0.92, 0.93, 0.94, 0.95, 0.96, 0.97, 0.98, 0.99, 0.995)
 FIRST_SHARE = 0.98
 LARGEST_MU_SQUARED = 1e300
 
 
 @dataclass(frozen=True, slots=True)
 class FunnelHints:
-    """Where a search may start; nothing here is ever trusted, the certificate is evaluated anew."""
+    """Where a search may start. The certificate is always evaluated again."""
 
     stddev: float
     threshold: float
@@ -80,7 +61,7 @@ class FunnelHints:
 
 @dataclass(frozen=True, slots=True)
 class FunnelCalibration:
-    """Noise and threshold of a funnel, with the delta they really use and the novel items that use it."""
+    """Noise and threshold of a funnel, the delta they really use, and the number of novel items that uses most."""
 
     stddev: float
     threshold: float
@@ -90,13 +71,13 @@ class FunnelCalibration:
 
     @property
     def hints(self) -> FunnelHints:
-        """What is worth storing to make the same calibration fast next time."""
+        """Return what makes the same calibration fast next time."""
         return FunnelHints(self.stddev, self.threshold)
 
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    """The public question: what is to be guaranteed, for which shape."""
+    """The public question: the guarantee to reach, and the shape to reach it with."""
 
     epsilon: float
     delta: float
@@ -125,10 +106,10 @@ def calibrate_funnel(
 ) -> FunnelCalibration:
     """Return the noise and the smallest threshold certified by Theorem A (docs/guarantees-funnel.md).
 
-    extra_mu_squared is the sum of 1/stddev^2 of further Gaussian releases composed with this one.
-    plain_sum gives delta_G(1/stddev) + p_t, without the relief that novel items bring to the shared ones.
-    gaussian_share fixes the part of delta that delta_G without novel items gets; by default the one with the
-    lowest threshold is taken. All arguments are public.
+    extra_mu_squared: the sum of 1/stddev^2 of further Gaussian releases composed with this one. plain_sum: bound
+    delta by delta_G(1/stddev) + p_t, without the relief that novel items bring to the shared ones. gaussian_share: the
+    part of delta that delta_G without novel items gets; by default, the part with the lowest threshold. All arguments
+    are public.
     """
     task = _task(epsilon, delta, shape, extra_mu_squared, plain_sum=plain_sum)
     if gaussian_share is not None:
@@ -175,10 +156,10 @@ def _worst(
 ) -> tuple[float, int]:
     """Return the largest combine(delta_G, p) over every t = 0..max_items and gift of round 1, and its t.
 
-    `combine` is nondecreasing in both. The plain form takes, for each t, the largest shared move with the
-    largest gift; where that would decide, the joint form is computed for that t. With more novel items delta_G, each
-    one's gift and its chance to pass are at most what they were: so the first t of a run bounds the plain form in all
-    of it, and runs that cannot decide are not looked at one by one.
+    `combine` is nondecreasing in both. For each t the plain form combines the largest shared move with the largest
+    gift; the joint form is computed only for a t that would decide. With more novel items, delta_G, each item's gift
+    and its chance to pass can only fall: the first t of a run bounds the plain form of the whole run, and runs that
+    cannot decide are skipped.
     """
     shape = task.shape
     items = shape.max_items_per_user
@@ -189,7 +170,7 @@ def _worst(
     none = combine(task.gaussian_deltas(stddev, np.ones(1)), np.zeros(1))
     worst, at = float(none[0]), 0
 
-    def look_into(some: Int64s, passing: Float64s) -> None:
+    def examine(some: Int64s, passing: Float64s) -> None:
         nonlocal worst, at
         plain = combine(deltas[some - 1], passing)
         for index in np.argsort(-plain, kind="stable"):
@@ -205,11 +186,11 @@ def _worst(
     firsts = _first_of_runs(items)
     lasts = np.append(firsts[1:] - 1, items)
     passing = novelty.at(firsts, gifts[firsts - 1])
-    look_into(firsts, passing)
+    examine(firsts, passing)
     most = combine(deltas[firsts - 1], np.minimum(1.0, passing * (lasts / firsts)))
     inside = np.flatnonzero(np.repeat(most > worst, lasts - firsts + 1)) + 1
     others = np.setdiff1d(inside, firsts)
-    look_into(others, novelty.at(others, gifts[others - 1]))
+    examine(others, novelty.at(others, gifts[others - 1]))
     return worst, at
 
 
@@ -284,7 +265,7 @@ def _smallest_threshold(task: _Task, stddev: float, start: float, cells: int) ->
 def _best_share(task: _Task) -> tuple[float, float]:
     """Return the part of delta for delta_G whose threshold is lowest, and that threshold; by hill climbing.
 
-    It runs on the coarse grid: the choice is public and free, only the threshold needs the fine one.
+    It uses the coarse grid: the choice is public and free, and only the threshold needs the fine grid.
     """
     found: dict[int, FunnelCalibration] = {}
 
@@ -353,3 +334,43 @@ def _task(epsilon: float, delta: float, shape: Funnel, extra_mu_squared: float, 
         check_real("", "extra_mu_squared", extra_mu_squared, 0.0, LARGEST_MU_SQUARED, extra_is),
         plain_sum,
     )
+
+
+def calibrate_with_hints(
+    epsilon: float,
+    delta: float,
+    shape: Funnel,
+    *,
+    extra_mu_squared: float = 0.0,
+    gaussian_share: float | None = None,
+) -> FunnelCalibration:
+    """Return the calibration of a funnel, starting from what an earlier process found."""
+    path = _hint_path(epsilon, delta, shape, extra_mu_squared, gaussian_share)
+    known = _read_hints(path)
+    found = calibrate_funnel(
+        epsilon, delta, shape, extra_mu_squared=extra_mu_squared, gaussian_share=gaussian_share, hints=known
+    )
+    if path is not None and found.hints != known:
+        with contextlib.suppress(CannotWrite), atomic_file(path) as file:
+            file.write(json.dumps(asdict(found.hints)).encode())
+    return found
+
+
+def _hint_path(epsilon: float, delta: float, shape: Funnel, extra: float, share: float | None) -> Path | None:
+    directory = cache_directory()
+    if directory is None:
+        return None
+    composed = () if share is None else (extra, share)
+    digest = hashlib.sha256(repr((epsilon, delta, astuple(shape), *composed)).encode()).hexdigest()[:32]
+    return directory / f"funnel-{digest}.json"
+
+
+def _read_hints(path: Path | None) -> FunnelHints | None:
+    """Read a hint; a file that is unreadable or odd is no hint."""
+    if path is None:
+        return None
+    try:
+        values = json.loads(path.read_text())
+        return FunnelHints(float(values["stddev"]), float(values["threshold"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None

@@ -20,7 +20,7 @@ CELLS = 400
 
 @dataclass(frozen=True, slots=True)
 class Calibrated:
-    """Noise and threshold of one round, with the delta they really use and the novel items that use it."""
+    """Noise and threshold of one round, the delta they really use, and the number of novel items that uses most."""
 
     scale: float
     threshold: float
@@ -84,9 +84,9 @@ def normal_quantile_above(tail: float) -> float:
 
 
 def spread_threshold(stddev: float, delta: float, max_items: int) -> float:
-    """Return rho_Gauss: no set of t <= max_items novel items of weight 1/sqrt(t) passes with more than delta.
+    """Return rho_Gauss, which a set of t <= max_items novel items of weight 1/sqrt(t) passes with at most delta.
 
-    arXiv 2002.09745, eq. (5.1) with its misprint mended: max_t 1/sqrt(t) + stddev * isf(1 - (1-delta)^(1/t)).
+    arXiv 2002.09745, eq. (5.1) with its misprint corrected: max_t 1/sqrt(t) + stddev * isf(1 - (1-delta)^(1/t)).
     """
     allowed = delta * (1.0 - GUARD)
     return max(
@@ -135,9 +135,9 @@ def published_count_gaussian(epsilon: float, delta: float, max_items: int, share
 def exact_count(epsilon: float, delta: float, max_items: int, share: float = 1.0) -> Calibrated:
     """Return the smallest certified threshold over how delta is split (Wilkins et al. 2024, Thm 5.4).
 
-    Here a mixed case can be the worst one, so the noise gets a little less than the whole delta; which part is
-    a public choice, and the one with the lowest threshold is taken. share: its part of the squared budget, the rest of
-    which is for further Gaussian releases composed with this one.
+    Here a mixed case can be the worst one, so the noise gets a little less than the whole delta. Which part it gets is
+    a public choice: the part with the lowest threshold. share: this release's part of the squared budget; the rest is
+    for further Gaussian releases composed with it.
     """
     allowed = delta * (1.0 - GUARD)
     best: Calibrated | None = None

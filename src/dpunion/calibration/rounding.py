@@ -1,8 +1,8 @@
-"""What float64 rounding can add to the distance of two neighbouring histograms, bounded by public numbers.
+"""Bound what float64 rounding can add to the distance of two neighbouring histograms.
 
 In exact arithmetic the policies never move two histograms apart. In float64 each update adds a little error in
-each of the two runs; over at most MAX_USERS users this is bounded by a public `slack`, never by the actual number
-of users. Scaling noise and threshold by (1 + slack) makes the guarantee hold for what the machine computes
+each of the two runs. A public `slack` bounds its sum over MAX_USERS users; the actual number of users does not enter.
+Scaling noise and threshold by (1 + slack) makes the guarantee hold for what the machine computes
 (docs/guarantees.md, "Rounding").
 """
 
@@ -17,8 +17,8 @@ MAX_USERS = 2**30
 
 # The decision itself evaluates (weight - threshold)/scale and a tail function. Rounding the argument is a shift of
 # the weight, in noise scales: below 2^-46 while a Gaussian tail is at least the coin's 2^-128 (13.1 stddevs), below
-# 2^-44 for a Laplace one (88 scales); twice that for both worlds. So much, over all MAX_ITEMS items, or for Laplace
-# shares over one user's items, the two worlds are further apart in l2 and in l1 norm: docs/guarantees.md, "Rounding".
+# 2^-44 for a Laplace one (88 scales); twice that for both worlds. The two worlds are further apart by these sums over
+# all MAX_ITEMS items, in l2 norm, and over one user's items, in l1 norm: docs/guarantees.md, "Rounding".
 GAUSSIAN_COINS = 2.0**-29
 LAPLACE_COIN = 2.0**-43
 
@@ -109,7 +109,7 @@ def _check_scores(stddev: float, threshold: float, shape: Funnel) -> None:
 
 
 def funnel_target(epsilon: float, delta: float) -> float:
-    """Return the delta to calibrate Funnel to: what extreme normals of 127 bits add is taken off."""
+    """Return the delta to calibrate Funnel to: the budget's, minus what extreme normals of 127 bits add."""
     target = delta - (1.0 + math.exp(epsilon)) * EXTREME_NORMALS
     if target < 0.5 * delta:
         raise BadParameter(

@@ -27,9 +27,9 @@ from dpunion.algorithms import (
     algorithm_named,
 )
 from dpunion.budget import Budget
-from dpunion.calibration import gaussian, laplace, optimal, rounding
+from dpunion.calibration import bounds, gaussian, rounding
+from dpunion.calibration.funnel import calibrate_with_hints
 from dpunion.calibration.gaussian import Calibrated
-from dpunion.calibration.hints import calibrate_with_hints
 from dpunion.checks import check_real, refuse_policy
 from dpunion.errors import BadParameter, ForeignErrors
 from dpunion.plans.counts import CountsPlan
@@ -184,12 +184,12 @@ def plan_release(algorithm: object, budget: Budget) -> Plan:
 
 
 def _count_laplace(algorithm: CountLaplace, budget: Budget, epsilon: float, delta: float) -> Plan:
-    found = laplace.published_count_laplace(epsilon, delta, algorithm.max_items_per_user)
+    found = bounds.published_count_laplace(epsilon, delta, algorithm.max_items_per_user)
     return shares_plan(algorithm, budget, Noise.LAPLACE, found)
 
 
 def _weighted_laplace(algorithm: WeightedLaplace, budget: Budget, epsilon: float, delta: float) -> Plan:
-    found = laplace.published_spread(epsilon, delta, algorithm.max_items_per_user)
+    found = bounds.published_spread(epsilon, delta, algorithm.max_items_per_user)
     return shares_plan(algorithm, budget, Noise.LAPLACE, found)
 
 
@@ -204,7 +204,7 @@ def _weighted_gaussian(algorithm: WeightedGaussian, budget: Budget, epsilon: flo
 
 
 def _policy_laplace(algorithm: PolicyLaplace, budget: Budget, epsilon: float, delta: float) -> Plan:
-    found = laplace.published_spread(epsilon, delta, algorithm.max_items_per_user)
+    found = bounds.published_spread(epsilon, delta, algorithm.max_items_per_user)
     return _descent_plan(algorithm, budget, Noise.LAPLACE, found)
 
 
@@ -275,7 +275,7 @@ def sips_plan(algorithm: DpSips, budget: Budget, epsilon: float, delta: float, s
 
 def _optimal_plan(algorithm: OptimalSingleItem, budget: Budget, epsilon: float, _delta: float) -> Plan:
     """Plan the optimal single-item release; the threshold is the count released with probability one half."""
-    chances = optimal.released_with(optimal.release_odds_for(budget))
+    chances = bounds.released_with(bounds.release_odds_for(budget))
     return Plan(
         algorithm=algorithm,
         budget=budget,

@@ -10,7 +10,7 @@ from typing import Any, cast
 from dpunion.algorithms import Funnel, algorithm_named
 from dpunion.budget import Budget
 from dpunion.calibration import rounding
-from dpunion.calibration.looking import LookCost, cost_of_look
+from dpunion.calibration.look import LookCost, cost_of_look
 from dpunion.errors import BadParameter
 from dpunion.plans import PLANNERS, Plan
 from dpunion.plans.composing import STEPS, plan_both, steps_target

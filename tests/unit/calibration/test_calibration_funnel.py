@@ -17,10 +17,9 @@ from dpunion.calibration.funnel import (
     FunnelHints,
     calibrate_funnel,
     certificate,
-    novelty_bounds,
 )
-from dpunion.calibration.funnel_novelty import WalkNovelty, interpolated, largest_gifts
 from dpunion.calibration.gaussian import exact_unit_norm
+from dpunion.calibration.novelty import WalkNovelty, interpolate_gifts, largest_gifts, novelty_bounds
 from dpunion.errors import BadParameter
 from dpunion.kernels import novelty
 from dpunion.kernels.normal import gaussian_delta, upper_tail
@@ -324,7 +323,7 @@ def test_binomial_levels_equal_their_twin():
 )
 def test_interpolation_bounds_any_smoothed_function(smoothed):
     gifts = np.linspace(-1.0, 1.5, 101)
-    exact, quick = smoothed(gifts), interpolated(smoothed, gifts, 1.0)
+    exact, quick = smoothed(gifts), interpolate_gifts(smoothed, gifts, 1.0)
     assert np.all(quick >= exact * (1.0 - 1e-12))
     assert np.all(quick <= exact * 1.01)
 

@@ -7,7 +7,7 @@ from flint import arb, ctx
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpunion.calibration import gaussian, laplace
+from dpunion.calibration import bounds, gaussian
 from dpunion.kernels.normal import (
     gaussian_delta,
     log_upper_tail,
@@ -100,8 +100,8 @@ def test_novel_items_pass_with_at_most_delta(epsilon, delta, limit):
     """1 - (1 - tail)^t <= delta for every t, in exact arithmetic."""
     spread = gaussian.exact_unit_norm(epsilon, delta, limit)
     count = gaussian.exact_count(epsilon, delta, limit)
-    lap_spread = laplace.published_spread(epsilon, delta, limit)
-    lap_count = laplace.published_count_laplace(epsilon, delta, limit)
+    lap_spread = bounds.published_spread(epsilon, delta, limit)
+    lap_count = bounds.published_count_laplace(epsilon, delta, limit)
     for t in range(1, limit + 1):
         root = arb(t).sqrt()
         tail = arb_tail((arb(spread.threshold) - 1 / root) / arb(spread.scale))
@@ -116,13 +116,13 @@ def test_novel_items_pass_with_at_most_delta(epsilon, delta, limit):
 def test_the_wrong_tail_formula_would_be_caught():
     """A Laplace threshold under Gaussian noise, as one library once shipped, is not certified."""
     stddev = gaussian.gaussian_stddev(1.0, 1e-6, 1.0)
-    wrong = 1.0 + laplace.laplace_quantile_above(1e-6, 1.0)
+    wrong = 1.0 + bounds.laplace_quantile_above(1e-6, 1.0)
     assert unit_norm_delta(1.0, stddev, wrong, 1, 400, 0.0)[0] > 1e-6
 
 
 def test_large_deltas_use_the_other_half_of_the_laplace_tail():
-    assert laplace.laplace_quantile_above(0.75, 2.0) == pytest.approx(-2.0 * math.log(2.0))
-    assert laplace.laplace_quantile_above(0.25, 2.0) == pytest.approx(2.0 * math.log(2.0))
+    assert bounds.laplace_quantile_above(0.75, 2.0) == pytest.approx(-2.0 * math.log(2.0))
+    assert bounds.laplace_quantile_above(0.25, 2.0) == pytest.approx(2.0 * math.log(2.0))
 
 
 def hockey_stick(p, q, epsilon):

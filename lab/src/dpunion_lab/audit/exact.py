@@ -25,8 +25,8 @@ from dpunion.algorithms import (
     WeightedGaussian,
 )
 from dpunion.budget import Budget
+from dpunion.calibration.bounds import laplace_chances
 from dpunion.calibration.gaussian import gaussian_chances
-from dpunion.calibration.laplace import laplace_chances
 from dpunion.contributions import Bools, Contributions, Float64s, ItemTable, Uint64s, offsets_of
 from dpunion.errors import BadParameter
 from dpunion.mechanisms import State, mechanism_for

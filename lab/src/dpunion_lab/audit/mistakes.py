@@ -10,7 +10,7 @@ import numpy as np
 from dpunion import counting
 from dpunion.algorithms import Algorithm, Sensitivity
 from dpunion.budget import Budget
-from dpunion.calibration.looking import LookCost, cost_of_look
+from dpunion.calibration.look import LookCost, cost_of_look
 from dpunion.contributions import Int32s, Int64s
 from dpunion.counting import Measure, steps
 from dpunion.counting.steps import ONE, LookStep, RoughStep, Step

@@ -29,8 +29,8 @@ from dpunion.algorithms import (
     WeightedGaussian,
 )
 from dpunion.budget import Budget
-from dpunion.calibration import optimal
-from dpunion.calibration.laplace import laplace_quantile_above
+from dpunion.calibration import bounds
+from dpunion.calibration.bounds import laplace_quantile_above
 from dpunion.charging import Entry, charged
 from dpunion.contributions import Bools, Contributions, Float64s, Int64s, ItemTable, Uint64s, offsets_of
 from dpunion.counting import steps
@@ -212,7 +212,7 @@ def accept_any_sensitivity(_weights: Weights, _calibrated: Sensitivity) -> None:
 
 def other_odds(budget: Budget) -> tuple[Float64s, Bools]:
     """Return the odds of a delta a thousandth larger, without what rounding needs."""
-    odds = optimal.release_odds(budget.epsilon, 1.001 * budget.delta)
+    odds = bounds.release_odds(budget.epsilon, 1.001 * budget.delta)
     return np.array([chance for chance, _ in odds]), np.array([side for _, side in odds])
 
 

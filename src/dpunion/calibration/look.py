@@ -1,4 +1,4 @@
-"""What a look takes of delta, when the release after it is chosen by what was seen.
+"""The part of delta that a private look costs, when its result chooses the plan of the release after it.
 
 docs/guarantees-funnel.md, section 10: let the look be a Gaussian release of ratio nu = sensitivity/stddev, with
 likelihood ratio X, and let every release that may follow keep delta_G(epsilon; mu) + p <= room, with its own mu <= mu_0
@@ -19,14 +19,15 @@ from dpunion.kernels.normal import gaussian_delta, upper_tail
 
 CELLS = 400
 HIGHEST = 12.0
-"""Beyond so many standard deviations all is counted as lost; so much of epsilon is more than the look can tell."""
+"""The bound gives up beyond this many standard deviations, and the look uses less of epsilon than that reveals."""
 
 
 @dataclass(frozen=True, slots=True)
 class LookCost:
-    """What a look takes: the delta that releases after it may use, and from which the whole is computed.
+    """The cost of a look.
 
-    ratio: the look's sensitivity over its stddev. growth: E[(X - 1)+]. excess: E[(v(X) - v(1))+] + 2 E[X; X > x_1].
+    room: the delta that releases after the look may use. ratio: the look's sensitivity over its stddev. growth:
+    E[(X - 1)+]. excess: E[(v(X) - v(1))+] + 2 E[X; X > x_1].
     """
 
     ratio: float
@@ -35,12 +36,12 @@ class LookCost:
     excess: float
 
     def whole(self, delta_used: float) -> float:
-        """Return the delta of look and release together, when the release's certificate says delta_used."""
+        """Return the delta of look and release together, for a release whose certificate says delta_used."""
         return delta_used * (1.0 + self.growth) + self.excess
 
 
 def cost_of_look(epsilon: float, delta: float, strength: float) -> LookCost:
-    """Return what a look costs; strength: its ratio, as a part of that of one Gaussian release with all of the budget.
+    """Return the cost of a look; strength: its ratio, relative to one Gaussian release with the whole budget.
 
     A release within delta has delta_G(epsilon; mu) <= delta, so its mu is at most that of the whole budget: mu_0.
     """
@@ -56,9 +57,10 @@ def _growth(ratio: float) -> float:
 
 
 def _excess(epsilon: float, mu: float, ratio: float) -> float:
-    """Return at least E[(v(X) - v(1))+] + 2 E[X; X > x_1]: v, convex, is below its chords; X's moments are exact.
+    """Return an upper bound of E[(v(X) - v(1))+] + 2 E[X; X > x_1].
 
-    X > 1 where Z > nu/2. Pr[Z in a cell] and E[X; Z in a cell] are differences of normal tails, the second of Z - nu.
+    v is convex, so its chords lie above it; the moments of X are exact. X > 1 where Z > nu/2. Pr[Z in a cell] and
+    E[X; Z in a cell] are differences of normal tails, the second of Z - nu.
     """
     points = [ratio / 2.0 + HIGHEST * cell / CELLS for cell in range(CELLS + 1)]
     ratios = [math.exp(ratio * point - ratio * ratio / 2.0) for point in points]
@@ -71,5 +73,5 @@ def _excess(epsilon: float, mu: float, ratio: float) -> float:
         slope = (values[cell + 1] - values[cell]) / (ratios[cell + 1] - ratios[cell])
         above = moments[cell] - moments[cell + 1] - ratios[cell] * chance
         total += (values[cell] - values[0]) * chance + slope * max(0.0, above)
-    # Above the last point both parts of what follows count as certain.
+    # Above the last point the bound takes both terms as certain.
     return (total + 2.0 * moments[-1]) * (1.0 + 1e-4)

@@ -1,21 +1,20 @@
-"""The chance that Funnel releases an item only one user kept: follow the crowd of that user's other items.
+"""Bound the chance that Funnel releases an item that only one user kept.
 
-docs/guarantees-funnel.md, Theorem B. A user with t novel items shares each round's budget among those still alive,
-so a surviving item gains when its companions die. Companions' noise is independent of the item's, and what
-they need is bounded below by their pure-noise walks: before round r, n_r companions have stayed inside the
-windows (keep line, cut_j] of all earlier rounds, and each of them needs at least m_r = cutoff_r - f_(r-1) -
-cut_r. Staying is nested, so n_2 >= n_3 >= ... is a Markov chain of binomial thinnings, and the pass
-probability is one backward recursion over (score, crowd): p_t = t * E[value(S_1, n_2)], n_2 ~ Bin(t-1,
-Q_2), n_r+1 ~ Bin(n_r, Q_r+1/Q_r), where Q_r is the chance to stay up to round r.
+The proof is Theorem B of docs/guarantees-funnel.md. It follows the crowd of that user's other items. A user with t
+novel items shares each round's budget among those still alive, so a surviving item gains when its companions die. The
+noise of companions is independent of the item's, and their pure-noise walks bound from below what they need: before
+round r, n_r companions have stayed inside the windows (keep line, cut_j] of all earlier rounds, and each of them needs
+at least m_r = cutoff_r - f_(r-1) - cut_r. Staying is nested, so n_2 >= n_3 >= ... is a Markov chain of binomial
+thinnings, and the pass probability is one backward recursion over (score, crowd): p_t = t * E[value(S_1, n_2)],
+n_2 ~ Bin(t-1, Q_2), n_r+1 ~ Bin(n_r, Q_r+1/Q_r), where Q_r is the chance to stay up to round r.
 
-Giving an item the most it can get is the worst case because score + c_r y(score) is nondecreasing: y is one
-coordinate of a projection onto a convex set, hence 1-Lipschitz in the target, whose slope is aim_r, and
-c_r aim_r <= 1.
+The worst case gives an item the most it can get, because score + c_r y(score) is nondecreasing: y is one coordinate of
+a projection onto a convex set, hence 1-Lipschitz in the target; the target's slope is aim_r, and c_r aim_r <= 1.
 
-Private side, step by step: fewer companions mean larger gifts, so each Q_r is bounded from below (lower
-bounds of the survival function of a companion's life-time couple all n_r at once), counts are rounded down
-to levels and unlikely counts to 0; values on the score grid are rounded up (see `dpunion.kernels.novelty`);
-round 1 starts from one point and needs no grid. Windows and levels are free choices: any of them is valid.
+Every step rounds to the private side. Fewer companions mean larger gifts, so each Q_r is bounded from below (lower
+bounds of the survival function of a companion's lifetime couple all n_r at once), counts are rounded down to levels
+and unlikely counts to 0, and values on the score grid are rounded up (see `dpunion.kernels.novelty`). Round 1 starts
+from one point and needs no grid. Windows and levels are free choices: any of them is valid.
 """
 
 from __future__ import annotations
@@ -25,17 +24,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpunion.algorithms import Funnel
+from dpunion.contributions import Float64s, Int64s
 from dpunion.kernels import novelty
 from dpunion.kernels.normal import upper_tail
 
-# Cells of the score grid: what is found is about half a cell for each round (a 1000th of the threshold) too high.
+# Cells of the score grid. The bound is too high by about half a cell for each round: a 1000th of the threshold.
 FINE = 4000
 # Float errors stay relative (all terms are nonnegative) and are below 1e-12; this factor is far outside them.
 ROUNDING = 1.0 + 1e-9
-# No grid reaches below this many stddevs of the pure-noise walk; what lies lower is valued as if it did.
+# No grid reaches below this many stddevs of the pure-noise walk; lower scores have the value of the lowest edge.
 DEPTH = 6.0
 # Crowds less likely than this are taken to be empty.
 RARE = 1e-14
@@ -45,9 +44,9 @@ POINTS_PER_STDDEV = 20
 
 @dataclass(frozen=True, slots=True)
 class ScoreGrid:
-    """One spacing for all rounds; grid r begins at round r's keep line, so that no line needs rounding.
+    """Grids of scores with one spacing; grid r begins at round r's keep line, so that no line needs rounding.
 
-    All end at the threshold, beyond which an item is released; the last edge is at or just above it.
+    All grids end at the threshold, where an item is released; the last edge is at or just above it.
     """
 
     step: float
@@ -57,7 +56,7 @@ class ScoreGrid:
     stride: int  # edges per point at which smoothed values are computed
 
     def points(self, r: int, beyond: float) -> int:
-        """Number of points that span grid r, and so far beyond its last edge."""
+        """Return how many points span grid r, and this far beyond its last edge."""
         return (self.counts[r] - 1) // self.stride + 2 + math.ceil(beyond / (self.stride * self.step))
 
 
@@ -73,7 +72,7 @@ def score_grid(stddev: float, threshold: float, shape: Funnel, cells: int) -> Sc
     return ScoreGrid(step, lines, starts, counts, stride)
 
 
-def largest_gifts(stddev: float, threshold: float, shape: Funnel) -> NDArray[np.float64]:
+def largest_gifts(stddev: float, threshold: float, shape: Funnel) -> Float64s:
     """Return the most that round 1 gives each of t = 1..max_items_per_user novel items: float64[max_items].
 
     All targets are equal then, so every novel item gets the same: at most c_1/sqrt(t), and its target.
@@ -83,9 +82,7 @@ def largest_gifts(stddev: float, threshold: float, shape: Funnel) -> NDArray[np.
     return np.minimum(target, shape.shares[0] / np.sqrt(novel))
 
 
-def single_round(
-    stddev: float, threshold: float, novel: NDArray[np.int64], gifts: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def single_round(stddev: float, threshold: float, novel: Int64s, gifts: Float64s) -> Float64s:
     """Return the exact chance that one of `novel` independent items passes in a funnel of one round."""
     tails = np.array([upper_tail((threshold - gift) / stddev) for gift in gifts])
     return np.asarray(-np.expm1(novel * np.log1p(-tails)) * ROUNDING, np.float64)
@@ -106,21 +103,21 @@ class WalkNovelty:
             self._weights = weights - rare
             self._weights[:, 0] += rare.sum(axis=1)
 
-    def at(self, novel: NDArray[np.int64], gifts: NDArray[np.float64]) -> NDArray[np.float64]:
+    def at(self, novel: Int64s, gifts: Float64s) -> Float64s:
         """Bound the chance that one of novel[i] items passes if round 1 gives gifts[i] each: float64[n]."""
         if self.shape.rounds == 1:
             return single_round(self.stddev, self.threshold, novel, gifts)
         # The union bound over the t items: they are not independent, as they share each round's budget.
         return np.minimum(1.0, novel * self._passing(novel, gifts) * ROUNDING)
 
-    def along(self, novel: int, gifts: NDArray[np.float64]) -> NDArray[np.float64]:
-        """As `at`, for one number of novel items and increasing gifts, by interpolation."""
+    def along(self, novel: int, gifts: Float64s) -> Float64s:
+        """Bound the same chance for one number of novel items and increasing gifts, by interpolation: float64[n]."""
         if self.shape.rounds == 1:
             return single_round(self.stddev, self.threshold, np.full(gifts.size, novel), gifts)
-        passing = interpolated(lambda nodes: self._passing(np.full(nodes.size, novel), nodes), gifts, self.stddev)
+        passing = interpolate_gifts(lambda nodes: self._passing(np.full(nodes.size, novel), nodes), gifts, self.stddev)
         return np.minimum(1.0, novel * passing * ROUNDING)
 
-    def _passing(self, novel: NDArray[np.int64], gifts: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _passing(self, novel: Int64s, gifts: Float64s) -> Float64s:
         share = self.shape.shares[0]
         return novelty.first_round(
             self._values,
@@ -133,9 +130,7 @@ class WalkNovelty:
         )
 
 
-def interpolated(
-    passing: Callable[[NDArray[np.float64]], NDArray[np.float64]], gifts: NDArray[np.float64], stddev: float
-) -> NDArray[np.float64]:
+def interpolate_gifts(passing: Callable[[Float64s], Float64s], gifts: Float64s, stddev: float) -> Float64s:
     """Bound passing(gifts) from a few nodes, for increasing gifts: float64[n].
 
     passing(y) = E[f(c_1 (y + stddev Z))], f >= 0, is a Gaussian convolution in y, so that the bound of
@@ -155,7 +150,7 @@ def interpolated(
     return np.where(positions < nodes - 1, found, values[-1])
 
 
-def novelty_bounds(stddev: float, threshold: float, shape: Funnel, *, cells: int = FINE) -> NDArray[np.float64]:
+def novelty_bounds(stddev: float, threshold: float, shape: Funnel, *, cells: int = FINE) -> Float64s:
     """Return p_t for t = 0..max_items_per_user: a bound on the chance that one of t novel items is released.
 
     Deterministic; float64[max_items_per_user + 1], p_0 = 0 (docs/guarantees-funnel.md, Theorem B).
@@ -167,11 +162,15 @@ def novelty_bounds(stddev: float, threshold: float, shape: Funnel, *, cells: int
 
 @dataclass(frozen=True, slots=True)
 class _Crowd:
-    """The companions before rounds 2..R: levels of their number, their least need, how they thin out."""
+    """The companions before rounds 2..R.
 
-    levels: tuple[NDArray[np.int64], ...]
-    needs: tuple[float, ...]  # m_r: what each counted companion needs at least
-    stay: tuple[float, ...]  # Q_2, then Q_r+1/Q_r
+    levels: the numbers that counts are rounded down to. needs: m_r, what each counted companion needs at least. stay:
+    Q_2, then Q_r+1/Q_r.
+    """
+
+    levels: tuple[Int64s, ...]
+    needs: tuple[float, ...]
+    stay: tuple[float, ...]
 
     @classmethod
     def of(cls, stddev: float, threshold: float, shape: Funnel, starts: tuple[float, ...], cells: int) -> _Crowd:
@@ -224,7 +223,7 @@ def _window(start: float, spread: float, most_need: float, step: float) -> int:
     return chosen
 
 
-def _levels(mean: float, others: int) -> NDArray[np.int64]:
+def _levels(mean: float, others: int) -> Int64s:
     """Return the levels counts are rounded down to: every count up to 32, then steps of about 6 %."""
     most = min(others, math.ceil(mean + 4.0 * math.sqrt(mean) + 3.0))
     levels = [0]
@@ -233,7 +232,7 @@ def _levels(mean: float, others: int) -> NDArray[np.int64]:
     return np.array(levels, np.int64)
 
 
-def _values(stddev: float, threshold: float, shape: Funnel, grid: ScoreGrid, crowd: _Crowd) -> NDArray[np.float64]:
+def _values(stddev: float, threshold: float, shape: Funnel, grid: ScoreGrid, crowd: _Crowd) -> Float64s:
     """Return the chance to be released, after round 1: float64[levels of n_2, edges of the first grid].
 
     At the last edge of a grid, which may lie just above the threshold, the item has been released: the value is 1.
