@@ -1,4 +1,4 @@
-"""What `max_items_per_user="auto"` chooses and releases, against every fixed number of its menu, on every data set.
+"""What `max_items_per_user="auto"` chooses and releases, against every fixed limit it can choose, on every data set.
 
     python benchmarks/look.py
     python benchmarks/look.py --trials 5 --json look.json
@@ -23,19 +23,17 @@ from release_sizes import BUDGETS, data_sets
 
 from dpunion.algorithms import Funnel
 from dpunion.budget import Budget
-from dpunion.plans import Plan, plan_release
-from dpunion.plans.composing import compose, plan_first
-from dpunion.plans.looks import MENU
-from dpunion.plans.menus import plan_menu
+from dpunion.plans import Plan, compose, plan_composed, plan_release
+from dpunion.plans.look import LIMITS, plan_look
 from dpunion_lab.data import load
 from dpunion_lab.figures import NOT_PRIVATE
 from dpunion_lab.looking import run_fixed, run_look
 
 
 def share_out(shape: Funnel, budget: Budget) -> Plan:
-    """Plan one of as many releases as the menu has, all under one budget."""
-    shares = (1.0 / len(MENU),) * len(MENU)
-    return plan_first(shape, budget, compose(shape, budget.epsilon, budget.delta, shares))
+    """Plan one of as many releases as there are limits, all under one budget."""
+    shares = (1.0 / len(LIMITS),) * len(LIMITS)
+    return plan_composed(shape, budget, compose(shape, budget.epsilon, budget.delta, shares))
 
 
 def main() -> None:
@@ -45,15 +43,17 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="also write the numbers here")
     arguments = parser.parse_args()
     trials = range(arguments.trials)
-    menus = {budget: plan_menu(budget, None, {}) for budget in BUDGETS}
+    looks = {budget: plan_look(budget, None, {}) for budget in BUDGETS}
     fixed = {
-        (budget, bound): plan_release(Funnel(max_items_per_user=bound), budget) for budget in BUDGETS for bound in MENU
+        (budget, bound): plan_release(Funnel(max_items_per_user=bound), budget)
+        for budget in BUDGETS
+        for bound in LIMITS
     }
     divided = {
-        (budget, bound): share_out(Funnel(max_items_per_user=bound), budget) for budget in BUDGETS for bound in MENU
+        (budget, bound): share_out(Funnel(max_items_per_user=bound), budget) for budget in BUDGETS for bound in LIMITS
     }
     print(f"{NOT_PRIVATE}\n\nItems released, mean of {arguments.trials} trials")
-    bounds = "".join(f"{bound:>8}" for bound in MENU)
+    bounds = "".join(f"{bound:>8}" for bound in LIMITS)
     print(f"{'':22}{'epsilon':>8}{bounds}{'auto':>9}{'chose':>14}{'/ best':>8}{'all':>8}")
     rows: list[dict[str, Any]] = []
     for name, source, columns in data_sets():
@@ -61,12 +61,12 @@ def main() -> None:
         for budget in BUDGETS:
             sizes = {
                 bound: statistics.fmean(run_fixed(data, fixed[budget, bound], number) for number in trials)
-                for bound in MENU
+                for bound in LIMITS
             }
-            looked = [run_look(data, menus[budget], number) for number in trials]
+            looked = [run_look(data, looks[budget], number) for number in trials]
             auto, chose = statistics.fmean(one.size for one in looked), sorted({one.bound for one in looked})
             best = max(sizes.values())
-            shared = max(run_fixed(data, divided[budget, bound], 0) for bound in MENU)
+            shared = max(run_fixed(data, divided[budget, bound], 0) for bound in LIMITS)
             ratio, all_of_them = auto / best, shared / best
             cells = "".join(f"{size:>8,.0f}" for size in sizes.values())
             picked = "/".join(map(str, chose))

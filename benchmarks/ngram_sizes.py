@@ -31,8 +31,8 @@ from dpunion.engines.local.rounds import run_rounds
 from dpunion.engines.local.texts import LocalTexts
 from dpunion.mechanisms import mechanism_for
 from dpunion.ngrams.lengths import select_ngrams
-from dpunion.ngrams.plans import LengthResult, NgramPlan, Ngrams, plan_ngrams
 from dpunion.plans import plan_release
+from dpunion.plans.ngrams import LengthResult, NgramPlan, Ngrams, plan_ngrams
 from dpunion.randomness import RunKey
 from dpunion.sets.encoding import Normalization
 from dpunion.sets.streams import TokenStream, encode_ngrams, read_tokens

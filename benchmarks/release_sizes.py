@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 
 import dpunion
 from dpunion.budget import Budget
-from dpunion.plans.menus import plan_menu
+from dpunion.plans.look import plan_look
 from dpunion.samples import debian_depends
 from dpunion_lab.comparison import Comparison, ceilings_of
 from dpunion_lab.data import load
@@ -82,7 +82,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="also write the numbers here")
     arguments = parser.parse_args()
     plans = plan_all([Setting(algorithm, budget) for budget in BUDGETS for algorithm in COMPARED.values()])
-    menus = {budget: plan_menu(budget, None, {}) for budget in BUDGETS}
+    looks = {budget: plan_look(budget, None, {}) for budget in BUDGETS}
     print(f"{NOT_PRIVATE}\n\nItems released, mean of {arguments.trials} trials; against published Policy Gaussian,")
     print("against DP-SIPS, and the part of the ceiling")
     rows: list[dict[str, Any]] = []
@@ -90,8 +90,8 @@ def main() -> None:
         data = load(source, **columns)
         trials = run_all(data, plans, trials=arguments.trials, jobs=2)
         autos = {
-            budget: statistics.fmean(run_look(data, menu, number).size for number in range(arguments.trials))
-            for budget, menu in menus.items()
+            budget: statistics.fmean(run_look(data, plan, number).size for number in range(arguments.trials))
+            for budget, plan in looks.items()
         }
         rows += rows_of(name, Comparison(data.facts, tuple(trials), ceilings_of(data, list(plans))), autos)
     if "DPUNION_DATA" not in os.environ:

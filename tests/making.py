@@ -10,8 +10,8 @@ from dpunion.engines.local.rounds import run_rounds
 from dpunion.engines.local.texts import LocalTexts
 from dpunion.mechanisms import mechanism_for
 from dpunion.ngrams.lengths import select_ngrams
-from dpunion.ngrams.plans import LengthResult, NgramPlan
 from dpunion.plans import Plan
+from dpunion.plans.ngrams import LengthResult, NgramPlan
 from dpunion.randomness import RunKey
 from dpunion.releases.release import Release, with_items, with_ngrams
 from dpunion.sets.streams import TokenStream

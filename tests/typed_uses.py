@@ -8,14 +8,15 @@ from __future__ import annotations
 from typing import Any, assert_type
 
 import dpunion
-from dpunion.ngrams.plans import NgramPlan
+from dpunion.plans.ngrams import NgramPlan
 
 
 def check_uses(rows: list[tuple[str, str]], release: dpunion.Release) -> None:
     """Use the library rightly, and wrongly where it is marked."""
-    assert_type(dpunion.plan("funnel", epsilon=1.0, delta=1e-6, rounds=3), dpunion.Plan | dpunion.MenuPlan)
+    planned = dpunion.plan("funnel", epsilon=1.0, delta=1e-6, rounds=3)
+    assert_type(planned, dpunion.Plan | dpunion.LookPlan | NgramPlan)
+    assert_type(planned.opening, dpunion.Plan)
     assert_type(dpunion.plan(dpunion.Funnel(rounds=3), epsilon=1.0, delta=1e-6), dpunion.Plan)
-    assert_type(dpunion.plan(dpunion.Ngrams(longest=2), epsilon=1.0, delta=1e-6), NgramPlan)
     assert_type(dpunion.release(rows, epsilon=1.0, delta=1e-6, max_items_per_user=50), dpunion.Release)
     dpunion.release(rows, epsilon=1.0, delta=1e-6, algorithm="policy-gaussian", calibration="published", passes=2)
     dpunion.release(rows, item=dpunion.Words(tokenizer="icu"), epsilon=1.0, delta=1e-6, normalize="nfc-lower")

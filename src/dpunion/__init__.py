@@ -36,11 +36,11 @@ if TYPE_CHECKING:
         DpunionError,
         NotPrivate,
     )
-    from dpunion.ngrams.plans import Ngrams
     from dpunion.pipeline import plan, release, release_ngrams
     from dpunion.plans import Plan
     from dpunion.plans.counts import Counts
-    from dpunion.plans.menus import MenuPlan
+    from dpunion.plans.look import LookPlan
+    from dpunion.plans.ngrams import Ngrams
     from dpunion.releases.about import About
     from dpunion.releases.release import Release
     from dpunion.requests import Charge, Dated, Folder, Known, Run, SparkSource, Stdin, Words
@@ -57,8 +57,8 @@ _HOMES = {
         "budget": "Budget",
         "plans.counts": "Counts",
         "errors": "AlreadyReleased BadParameter BadSource BudgetExhausted CannotWrite DpunionError NotPrivate",
-        "plans.menus": "MenuPlan",
-        "ngrams.plans": "Ngrams",
+        "plans.look": "LookPlan",
+        "plans.ngrams": "Ngrams",
         "pipeline": "plan release release_ngrams",
         "plans": "Plan",
         "releases.release": "Release",
@@ -86,7 +86,7 @@ __all__ = [
     "Folder",
     "Funnel",
     "Known",
-    "MenuPlan",
+    "LookPlan",
     "Ngrams",
     "NotPrivate",
     "OptimalSingleItem",

@@ -1,14 +1,14 @@
-"""What can be released with: one frozen description per algorithm.
+"""The algorithms: one frozen description each.
 
-A description holds public parameters only. It says how far one user can move the weights (sensitivity) and how
-much an item can get that only this user holds; `calibration/` turns that into noise and thresholds, and the
-engines run it. The names are those of the papers:
+A description has public parameters only. It says how many items of a user count, and how far one user can move the
+weights (sensitivity). `plans` turns a description into noise and thresholds, and `mechanisms` runs it.
+docs/adding-a-policy.md shows how to add one. The names are those of the papers:
 
 - Count*, Weighted*, PolicyLaplace, PolicyGaussian: Gopi et al., "Differentially Private Set Union", ICML 2020
   (journal version arXiv 2002.09745);
 - DpSips: Swanberg et al., "DP-SIPS", PoPETs 2023; OptimalSingleItem: Desfontaines et al., "Differentially private
   partition selection", PoPETs 2022;
-- Funnel: dpunion's own, several rounds that drop what is hopeless.
+- Funnel: dpunion's own; several rounds that drop hopeless items.
 """
 
 from __future__ import annotations
@@ -25,8 +25,7 @@ from dpunion.errors import BadParameter
 LARGEST_MAX_ITEMS = 10_000
 LARGEST_PASSES = 16
 LARGEST_RESERVE = 0.5
-# Items have 32-bit numbers.
-MAX_ITEMS = 2**31 - 1
+MAX_ITEMS = 2**31 - 1  # items have 32-bit numbers
 
 
 class Calibration(enum.Enum):
@@ -37,14 +36,14 @@ class Calibration(enum.Enum):
 
 
 class UserOrder(enum.Enum):
-    """In which order a policy visits the users; each key is a function of that user's own data and the run key."""
+    """The order in which a policy visits the users; a user's place depends on that user's own data and the run key."""
 
     RANDOM = "random"
     SMALLEST_FIRST = "smallest-first"
 
 
 class Norm(enum.Enum):
-    """How the distance of two histograms is measured."""
+    """How to measure the distance of two histograms."""
 
     L1 = "l1"
     L2 = "l2"
@@ -60,18 +59,18 @@ class Sensitivity:
 
 @dataclass(frozen=True, slots=True)
 class Bounding:
-    """How many items of a user are kept, drawn at random before anything else, and in which order users are visited."""
+    """How many items of a user are kept, drawn at random first, and the order in which users are visited."""
 
     limit: int
     order: UserOrder = UserOrder.RANDOM
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Algorithm:
-    """What all descriptions share.
+class Algorithm:
+    """The base of all descriptions.
 
-    max_items_per_user: at most this many items of a user count, drawn at random before anything else. More lets
-    rich users support more items, but each gets less of the user's weight. Public: never tuned on the data.
+    max_items_per_user: at most this many items of a user count, drawn at random first. With more, users who have many
+    items support more of them, but each item gets less of the user's weight. Public: never tune it on the data.
     """
 
     name: ClassVar[str]
@@ -83,12 +82,12 @@ class _Algorithm:
 
     @property
     def sensitivity(self) -> Sensitivity:
-        """Return the bound that the noise is calibrated to."""
-        raise AssertionError
+        """Return how far one user can move the weights; the noise is calibrated to it."""
+        raise NotImplementedError
 
     @property
     def bounding(self) -> Bounding:
-        """Return how users' sets are bounded and ordered before the first round."""
+        """Return how to bound and order users' sets before the first round."""
         return Bounding(self.max_items_per_user)
 
     def parameters(self) -> dict[str, Any]:
@@ -98,16 +97,17 @@ class _Algorithm:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Calibrated(_Algorithm):
-    """Calibration "exact" spends the whole delta once, "published" splits it as the papers do.
+class _Calibrated(Algorithm):
+    """An algorithm with a choice of constants.
 
-    The published constants of Laplace noise leave next to nothing to gain, so it has only these.
+    calibration: "exact" spends the whole delta once, "published" splits it as the papers do. Laplace noise has only
+    the published constants: they are exact already.
     """
 
     calibration: Calibration = Calibration.EXACT
 
     def __post_init__(self) -> None:
-        _Algorithm.__post_init__(self)
+        Algorithm.__post_init__(self)
         object.__setattr__(self, "calibration", as_choice("calibration", self.calibration, Calibration))
         if self.noise == "laplace" and self.calibration is Calibration.EXACT:
             raise BadParameter(
@@ -169,10 +169,10 @@ class WeightedGaussian(_Calibrated):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Policy(_Calibrated):
+class DescentPolicy(_Calibrated):
     """Users in turn raise their items toward a cutoff, by a distance of 1 in the norm; docs/guarantees.md, section 4.
 
-    safe_margin: the margin of the cutoff in the last pass, for which the reserve is kept.
+    Parameters as in PolicyLaplace. safe_margin: the margin of the last pass, which spends the reserve.
     """
 
     norm: ClassVar[Norm]
@@ -201,9 +201,9 @@ class _Policy(_Calibrated):
         return Sensitivity(self.norm, 1.0)
 
     def visits(self, scale: float, threshold: float) -> tuple[tuple[float, float], ...]:
-        """(Γ, B) of each pass: what items are filled up to, and the part of everybody's budget; the parts sum to 1.
+        """Return (Γ, B) of each pass: the cutoff, and the part of everybody's budget; the parts sum to 1.
 
-        The reserve is for a last pass, toward a cutoff which noise does not bring below the threshold again.
+        The last pass spends the reserve. Noise practically never brings an item at its cutoff below the threshold.
         """
         first = (threshold + self.cutoff_margin * scale, (1.0 - self.reserve) / self.passes)
         last = (threshold + max(self.cutoff_margin, self.safe_margin) * scale, self.reserve)
@@ -211,13 +211,13 @@ class _Policy(_Calibrated):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PolicyLaplace(_Policy):
+class PolicyLaplace(DescentPolicy):
     """Users in turn raise their lowest-gap items evenly toward a cutoff (l1-descent); Laplace noise.
 
-    cutoff_margin: the cutoff lies this many noise scales above the threshold; more makes well-supported items
-    safer, less leaves more for the others. passes: rounds over the users, each with an equal part of their budget.
-    user_order: who goes first. reserve: the part of everybody's budget that is kept for a last pass toward a higher
-    cutoff, so that no item which very many hold is missing by chance; 0 as published.
+    cutoff_margin: the cutoff lies this many noise scales above the threshold; more makes popular items safer, less
+    leaves more weight for the others. passes: rounds over the users, each with an equal part of their budget.
+    user_order: which users go first. reserve: the part of everybody's budget that goes to one more pass, toward a
+    higher cutoff, so that no very popular item is missing by chance; 0 as published.
     """
 
     name: ClassVar[str] = "policy-laplace"
@@ -229,7 +229,7 @@ class PolicyLaplace(_Policy):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PolicyGaussian(_Policy):
+class PolicyGaussian(DescentPolicy):
     """Users in turn move their items straight toward a cutoff by l2 distance 1 (l2-descent); Gaussian noise.
 
     Parameters as in PolicyLaplace.
@@ -242,19 +242,18 @@ class PolicyGaussian(_Policy):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Funnel(_Algorithm):
-    """Several noisy rounds, each dropping what is hopeless and aiming the rest where it is needed.
+class Funnel(Algorithm):
+    """Several noisy rounds; each drops hopeless items and gives weight where the others need it.
 
-    The proof is in docs/guarantees-funnel.md.
+    The proof is in docs/guarantees-funnel.md, which calls keep_fraction κ, keep_margin z, cutoff_margin α and haste λ.
 
-    rounds: more rounds aim better but each is noisier. first_share: the part of the (squared) budget spent on finding
-    out what is hopeless; more also lowers the price of novel items. keep_fraction, keep_margin: an item stays while
-    its score exceeds keep_fraction times its even part of the threshold, minus keep_margin standard deviations; higher
-    drops more and earlier. cutoff_margin: as in PolicyGaussian, in standard deviations of the noise still to come.
-    haste: in each round but the last, items are to get this many times the round's even part of what they need; more
-    finishes popular items earlier and leaves later rounds to the rare ones. user_order: smallest-first lets users with
-    few items, who have no choice, go first. docs/guarantees-funnel.md calls keep_fraction κ, keep_margin z,
-    cutoff_margin α and haste λ.
+    rounds: more rounds aim better but each is noisier. first_share: the part of the (squared) budget for the first
+    round, which finds out which items are hopeless; more also lowers the price of novel items. keep_fraction,
+    keep_margin: an item stays while its score exceeds keep_fraction times its even part of the threshold, minus
+    keep_margin standard deviations; a higher line drops more items earlier. cutoff_margin: as in PolicyGaussian, in
+    standard deviations of the noise still to come. haste: each round but the last aims to give items this many times
+    the round's even part of what they need; more finishes popular items earlier and leaves later rounds to rare ones.
+    user_order: smallest-first lets users with few items, who have no choice, go first.
     """
 
     name: ClassVar[str] = "funnel"
@@ -270,7 +269,7 @@ class Funnel(_Algorithm):
     user_order: UserOrder = UserOrder.SMALLEST_FIRST
 
     def __post_init__(self) -> None:
-        _Algorithm.__post_init__(self)
+        Algorithm.__post_init__(self)
         check_whole(self.name, "max_items_per_user", self.max_items_per_user, 1, 1000)
         check_whole(self.name, "rounds", self.rounds, 1, 8)
         check_real(self.name, "first_share", self.first_share, 0.01, 1.0)
@@ -321,9 +320,9 @@ class Funnel(_Algorithm):
 
     @property
     def aims(self) -> tuple[float, ...]:
-        """min(λ c_r/rem_r, 1/c_r): what each round is to give an item, for each unit that the item needs.
+        """min(λ c_r/rem_r, 1/c_r): what each round aims to give an item, for each unit that the item needs.
 
-        No more than 1/c_r, with which the round alone would lift the score to the cutoff; so the last has always 1/c_r.
+        With 1/c_r the round alone would lift the score to the cutoff, so no aim is larger; the last always has 1/c_r.
         """
         parts = zip(self.shares, self.remaining, strict=True)
         return tuple(min(self.haste * share / rest, 1.0 / share) for share, rest in parts)
@@ -331,7 +330,7 @@ class Funnel(_Algorithm):
     def keep_lines(self, stddev: float, threshold: float) -> tuple[float, ...]:
         """κ f_r ρ − z σ √f_r for r = 1..rounds-1: an item stays alive while its score is above them.
 
-        At most ρ − 1.01 c_r σ, so that the round's noise tells staying from passing.
+        A line is at most ρ − 1.01 c_r σ, so that it stays clearly below the threshold.
         """
         return tuple(
             min(
@@ -342,15 +341,15 @@ class Funnel(_Algorithm):
         )
 
     def cutoffs(self, stddev: float, threshold: float) -> tuple[float, ...]:
-        """ρ + ασ√rem_r: the score that an item needs in each round, by the noise that is still to come."""
+        """ρ + ασ√rem_r: the score that an item needs in each round; it depends on the noise still to come."""
         return tuple(threshold + self.cutoff_margin * stddev * math.sqrt(rest) for rest in self.remaining)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DpSips(_Algorithm):
-    """Weighted Gaussian in rounds of growing budget; what was released no longer takes part (Swanberg et al. 2023).
+class DpSips(Algorithm):
+    """Weighted Gaussian in rounds of growing budget; released items take no further part (Swanberg et al. 2023).
 
-    rounds: how many. share_ratio: each round's share of the budget over the next one's.
+    rounds: the number of rounds. share_ratio: each round's share of the budget over that of the next.
     """
 
     name: ClassVar[str] = "dp-sips"
@@ -359,7 +358,7 @@ class DpSips(_Algorithm):
     share_ratio: float = 0.3
 
     def __post_init__(self) -> None:
-        _Algorithm.__post_init__(self)
+        Algorithm.__post_init__(self)
         check_whole(self.name, "rounds", self.rounds, 1, 8)
         check_real(self.name, "share_ratio", self.share_ratio, 0.05, 1.0)
         object.__setattr__(self, "share_ratio", float(self.share_ratio))
@@ -372,7 +371,7 @@ class DpSips(_Algorithm):
 
     @property
     def bounding(self) -> Bounding:
-        """Return no limit: items are drawn afresh in each round."""
+        """Return no limit: each round draws items again."""
         return Bounding(MAX_ITEMS)
 
     @property
@@ -381,7 +380,7 @@ class DpSips(_Algorithm):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OptimalSingleItem(_Algorithm):
+class OptimalSingleItem(Algorithm):
     """One random item of each user, released with the largest private probability (Desfontaines et al. 2022)."""
 
     name: ClassVar[str] = "optimal-single-item"
@@ -390,25 +389,13 @@ class OptimalSingleItem(_Algorithm):
     max_items_per_user: int = 1
 
     def __post_init__(self) -> None:
-        _Algorithm.__post_init__(self)
+        Algorithm.__post_init__(self)
         check_whole(self.name, "max_items_per_user", self.max_items_per_user, 1, 1)
 
     @property
     def sensitivity(self) -> Sensitivity:
         return Sensitivity(Norm.L1, 1.0)
 
-
-Algorithm = (
-    CountLaplace
-    | CountGaussian
-    | WeightedLaplace
-    | WeightedGaussian
-    | PolicyLaplace
-    | PolicyGaussian
-    | Funnel
-    | DpSips
-    | OptimalSingleItem
-)
 
 ALGORITHMS: dict[str, type[Algorithm]] = {
     kind.name: kind
@@ -424,10 +411,11 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
         OptimalSingleItem,
     )
 }
+"""Every algorithm by its name, in the order in which help texts list them. A new algorithm is one more entry."""
 
 
 def algorithm_named(name: str, /, **parameters: Any) -> Algorithm:
-    """Build the algorithm called `name`, naming what is wrong with a parameter it does not have."""
+    """Build the algorithm called `name`; refuse parameters that it does not have."""
     kind = ALGORITHMS.get(name)
     if kind is None:
         refuse_algorithm(name, list(ALGORITHMS))

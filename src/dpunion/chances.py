@@ -1,10 +1,10 @@
-"""How likely an item is released, by the number of people who have it: computed from a plan, without any data.
+"""The chance that an item is released, by the number of people who have it: computed from a plan, without any data.
 
-The model: n people hold the item, and each of them holds `set_size` items in all. What their other items are matters
-to algorithms that look at them, so there are three companies (see `Company`). For Count, Weighted, Policy and
-OptimalSingleItem the chance is computed exactly in the model. For DP-SIPS it is exact where a person's items all
-count. Funnel's is simulated, to about one percentage point. Where a person has more items
-than count, each of them is taken to be kept independently.
+In the model, n people have the item, and each of them has `set_size` items in total. Some algorithms depend on what
+the other items are, so there are three companies (see `Company`). The chance is exact in the model for Count, Weighted,
+Policy and OptimalSingleItem, and for DP-SIPS if all items of a person count. For Funnel it is simulated, to about one
+percentage point. If a person has more items than count, the model keeps each of them independently. CHANCES has one
+entry for each algorithm.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import assert_never
 import numpy as np
 
 from dpunion.algorithms import (
+    Algorithm,
     CountGaussian,
     CountLaplace,
     DpSips,
@@ -36,9 +37,7 @@ from dpunion.calibration.gaussian import gaussian_chances
 from dpunion.checks import check_whole
 from dpunion.contributions import Bools, Float64s, Int64s
 from dpunion.errors import BadParameter
-from dpunion.ngrams.plans import NgramPlan
-from dpunion.plans import Noise, Plan, Round
-from dpunion.plans.menus import MenuPlan
+from dpunion.plans import Noise, Plan, Planned, Round
 
 MOST_HOLDERS = 100_000
 LARGEST_SET = 10_000
@@ -55,13 +54,15 @@ HEAD = ("items each", f"chance {100 * EVEN:.0f} %", f"chance {100 * LIKELY:.0f} 
 
 Chances = Callable[[Float64s], Float64s]
 """The chance of release by the number of people who keep the item: float64[m] -> float64[m]."""
+ChanceModel = Callable[[Plan, int, "Company", Float64s], Float64s]
+"""The chances by the plan, the items of each holder, the company, and the numbers of holders: float64[m] each."""
 
 
 class Company(enum.Enum):
-    """What else the holders of an item hold.
+    """What other items the holders of an item have.
 
-    RARE: items that nobody else holds. EQUAL: the same items as each other, all as popular as this one. POPULAR: items
-    so popular that others have already seen to them.
+    RARE: items that nobody else has. EQUAL: the same items as each other, all as popular as this one. POPULAR: items so
+    popular that they need nothing from these people.
     """
 
     RARE = "rare"
@@ -80,7 +81,7 @@ class Curve:
     chances: Float64s
 
     def holders_for(self, chance: float) -> int | None:
-        """Return about how many people must hold an item for it to come out with this chance; None: no number does."""
+        """Return about how many people must have an item for this chance to come out; None if no number is enough."""
         reached = np.flatnonzero(self.chances >= chance)
         if len(reached) == 0:
             return None
@@ -100,14 +101,7 @@ def release_curve(plan: Plan, *, set_size: int, company: Company, holders: Int64
         raise BadParameter(
             f"A release curve needs numbers of people from 1 to {MOST_HOLDERS:,}.", "Leave out other numbers."
         )
-    counts = holders.astype(np.float64)
-    if isinstance(plan.algorithm, DpSips):
-        chances = _sips_chances(plan, plan.algorithm, set_size, company, counts)
-    else:
-        limit = plan.algorithm.max_items_per_user
-        size = min(set_size, limit)
-        kept = size / set_size
-        chances = _mixed(_chances(plan, size, company, float(counts.max())), counts, kept)
+    chances = CHANCES[type(plan.algorithm)](plan, set_size, company, holders.astype(np.float64))
     return Curve(plan, set_size, company, holders.astype(np.int64), np.clip(chances, 0.0, 1.0))
 
 
@@ -134,30 +128,23 @@ def saturation(plan: Plan, *, set_size: int, company: Company) -> int:
     return MOST_HOLDERS
 
 
-def _chances(plan: Plan, size: int, company: Company, most: float) -> Chances:
-    """Return the chance by the number of people who keep the item; each keeps `size` items."""
-    algorithm = plan.algorithm
-    match algorithm:
-        case CountLaplace() | CountGaussian():
-            return lambda keepers: _passing(plan, keepers)
-        case WeightedLaplace():
-            return lambda keepers: _passing(plan, keepers / size)
-        case WeightedGaussian():
-            return lambda keepers: _passing(plan, keepers / math.sqrt(size))
-        case PolicyLaplace():
-            # l1-descent raises all of a user's open items alike, so only full ones make room.
-            share = 1.0 if company is Company.POPULAR else 1.0 / size
-            return lambda keepers: _passing(plan, np.minimum(_cutoff(plan), keepers * share))
-        case PolicyGaussian():
-            return _policy_gaussian(plan, size, company, most)
-        case OptimalSingleItem():
-            return _optimal(plan)
-        case Funnel():
-            return _funnel(plan, algorithm, size, company, most)
-        case DpSips():
-            raise AssertionError("DP-SIPS draws afresh in each round")
-        case _:
-            assert_never(algorithm)
+def by_keepers(chances_of: Callable[[Plan, int, Company, float], Chances]) -> ChanceModel:
+    """Return the model of an algorithm that draws items once, from its chances by the number of keepers of the item.
+
+    chances_of: a function of the plan, how many items each keeper keeps, the company, and the largest number.
+    """
+
+    def model(plan: Plan, set_size: int, company: Company, holders: Float64s) -> Float64s:
+        size = min(set_size, plan.algorithm.max_items_per_user)
+        return _mixed(chances_of(plan, size, company, float(holders.max())), holders, size / set_size)
+
+    return model
+
+
+def passing(plan: Plan, weights: Float64s) -> Float64s:
+    """Return the chance that weight and noise exceed the threshold; 0 for an item without weight."""
+    chances = gaussian_chances if plan.noise is Noise.GAUSSIAN else laplace_chances
+    return np.where(weights > 0.0, chances(weights, plan.threshold, plan.scale), 0.0)
 
 
 def _cutoff(plan: Plan) -> float:
@@ -166,10 +153,10 @@ def _cutoff(plan: Plan) -> float:
     return plan.cutoff
 
 
-def _passing(plan: Plan, weights: Float64s) -> Float64s:
-    """Return the chance that weight and noise exceed the threshold; nothing without weight."""
-    chances = gaussian_chances if plan.noise is Noise.GAUSSIAN else laplace_chances
-    return np.where(weights > 0.0, chances(weights, plan.threshold, plan.scale), 0.0)
+def _policy_laplace(plan: Plan, size: int, company: Company, _most: float) -> Chances:
+    # l1-descent raises all of a user's open items alike, so only full ones make room.
+    share = 1.0 if company is Company.POPULAR else 1.0 / size
+    return lambda keepers: passing(plan, np.minimum(_cutoff(plan), keepers * share))
 
 
 def _policy_gaussian(plan: Plan, size: int, company: Company, most: float) -> Chances:
@@ -180,9 +167,9 @@ def _policy_gaussian(plan: Plan, size: int, company: Company, most: float) -> Ch
     cutoff = _cutoff(plan)
     match company:
         case Company.EQUAL:
-            return lambda keepers: _passing(plan, np.minimum(cutoff, keepers / math.sqrt(size)))
+            return lambda keepers: passing(plan, np.minimum(cutoff, keepers / math.sqrt(size)))
         case Company.POPULAR:
-            return lambda keepers: _passing(plan, np.minimum(cutoff, keepers))
+            return lambda keepers: passing(plan, np.minimum(cutoff, keepers))
         case Company.RARE:
             # The others of each user are touched by nobody else: their gaps are the whole cutoff.
             path = [0.0]
@@ -191,27 +178,27 @@ def _policy_gaussian(plan: Plan, size: int, company: Company, most: float) -> Ch
                 gap = cutoff - path[-1]
                 path.append(path[-1] + gap / max(1.0, math.sqrt(gap * gap + others)))
             weights = np.array(path)
-            return lambda keepers: _passing(plan, weights[np.minimum(keepers, len(weights) - 1).astype(np.int64)])
+            return lambda keepers: passing(plan, weights[np.minimum(keepers, len(weights) - 1).astype(np.int64)])
         case _:
             assert_never(company)
 
 
-def _optimal(plan: Plan) -> Chances:
+def _optimal(plan: Plan, _size: int, _company: Company, _most: float) -> Chances:
     odds = bounds.released_with(bounds.release_odds_for(plan.budget))
     return lambda keepers: odds[np.minimum(keepers, len(odds) - 1).astype(np.int64)]
 
 
-def _funnel(plan: Plan, algorithm: Funnel, size: int, company: Company, most: float) -> Chances:
-    """Simulate a grid of numbers of keepers once, and read between them."""
+def _funnel(plan: Plan, size: int, company: Company, most: float) -> Chances:
+    """Simulate a grid of numbers of keepers once, and interpolate between them."""
     simulated: dict[float, float] = {}
 
     def chances(keepers: Float64s) -> Float64s:
         few = len(keepers) <= 5 * POINTS_PER_DECADE
         before = latest = 0.0
         for count in np.unique(keepers if few else holders_between(1, int(most))).tolist():
-            settled = latest > 0.9 and latest - before < SETTLED  # subtle: from here on more holders change nothing
+            settled = latest > 0.9 and latest - before < SETTLED  # more holders change nothing from here on
             if count > 0 and count not in simulated:
-                simulated[count] = latest if settled else funnel_chances(plan, algorithm, size, company, count)
+                simulated[count] = latest if settled else funnel_chances(plan, size, company, count)
             before, latest = latest, simulated.get(count, 0.0)
         known = sorted(simulated)
         at = np.interp(keepers, known, [simulated[count] for count in known])
@@ -242,8 +229,8 @@ def _binomial(count: int, chance: float) -> tuple[Float64s, Float64s]:
     return values.astype(np.float64), odds / odds.sum()
 
 
-def _sips_chances(plan: Plan, algorithm: DpSips, set_size: int, company: Company, holders: Float64s) -> Float64s:
-    """DP-SIPS round by round (Swanberg et al. 2023): the state is how many of the other items are still there."""
+def _sips_chances(plan: Plan, set_size: int, company: Company, holders: Float64s) -> Float64s:
+    """Return the chances of DP-SIPS, round by round; the state is how many of the other items are unreleased."""
     results = []
     for count in holders:
         state = np.zeros(set_size)  # state[r]: the item is still unreleased, and r others are
@@ -253,10 +240,10 @@ def _sips_chances(plan: Plan, algorithm: DpSips, set_size: int, company: Company
                 state = np.eye(1, set_size)[0] * state.sum()
             following = np.zeros(set_size)
             for others in np.flatnonzero(state > 1e-15):
-                passing = _sips_round(one.threshold, one.stddev, int(others) + 1, algorithm, count)
-                left = state[others] * (1.0 - passing)
-                if company is Company.EQUAL and 0.0 < passing < 1.0 and others > 0:
-                    values, odds = _binomial(int(others), 1.0 - passing)
+                chance = _sips_round(one, int(others) + 1, plan.algorithm.max_items_per_user, count)
+                left = state[others] * (1.0 - chance)
+                if company is Company.EQUAL and 0.0 < chance < 1.0 and others > 0:
+                    values, odds = _binomial(int(others), 1.0 - chance)
                     following[values.astype(np.int64)] += left * odds
                 else:
                     following[others] += left
@@ -265,12 +252,12 @@ def _sips_chances(plan: Plan, algorithm: DpSips, set_size: int, company: Company
     return np.array(results)
 
 
-def _sips_round(threshold: float, stddev: float, size: int, algorithm: DpSips, count: float) -> float:
+def _sips_round(one: Round, size: int, limit: int, count: float) -> float:
     """Return the chance to pass one round of DP-SIPS, for an item whose `count` holders have `size` items left."""
-    drawn = min(size, algorithm.max_items_per_user)
+    drawn = min(size, limit)
 
     def chances(keepers: Float64s) -> Float64s:
-        return np.where(keepers > 0.0, gaussian_chances(keepers / math.sqrt(drawn), threshold, stddev), 0.0)
+        return np.where(keepers > 0.0, gaussian_chances(keepers / math.sqrt(drawn), one.threshold, one.stddev), 0.0)
 
     return float(_mixed(chances, np.array([count]), drawn / size)[0])
 
@@ -279,17 +266,12 @@ def _sips_round(threshold: float, stddev: float, size: int, algorithm: DpSips, c
 
 
 @functools.lru_cache(maxsize=4096)
-def funnel_chances(plan: Plan, algorithm: Funnel, size: int, company: Company, keepers: float) -> float:
-    """Return the chance that an item is released which `keepers` people keep, each with size - 1 other items."""
+def funnel_chances(plan: Plan, size: int, company: Company, keepers: float) -> float:
+    """Return the chance of an item that `keepers` people keep, each with size - 1 other items."""
     if size == 1 or company is Company.POPULAR:
-        return _alone(plan, algorithm, keepers)
-    match company:
-        case Company.EQUAL:
-            return _among_equals(plan, algorithm, size, keepers)
-        case Company.RARE:
-            return _among_rare(plan, algorithm, size, keepers)
-        case _:
-            assert_never(company)
+        return _alone(plan, keepers)
+    among = _among_equals if company is Company.EQUAL else _among_rare
+    return among(plan, size, keepers)
 
 
 @functools.lru_cache(maxsize=8)
@@ -315,9 +297,10 @@ def _normals(*shape: int) -> Float64s:
     return generator.standard_normal(shape)
 
 
-def _rounds(plan: Plan, algorithm: Funnel) -> list[tuple[Round, Callable[[Float64s], Float64s]]]:
+def _rounds(plan: Plan) -> list[tuple[Round, Callable[[Float64s], Float64s]]]:
     """Return each round with the targets that it has for scores."""
-    cutoffs = algorithm.cutoffs(plan.scale, plan.threshold)
+    ((stddev, threshold, algorithm),) = plan.funnels()
+    cutoffs = algorithm.cutoffs(stddev, threshold)
 
     def targets(cutoff: float, aim: float, scores: Float64s) -> Float64s:
         return np.where(scores > plan.threshold, 0.0, np.maximum(0.0, cutoff - scores) * aim)
@@ -327,27 +310,27 @@ def _rounds(plan: Plan, algorithm: Funnel) -> list[tuple[Round, Callable[[Float6
 
 
 def _advance(plan: Plan, one: Round, scores: Float64s, alive: Bools, gains: Float64s) -> None:
-    """Add what a round brings, noise included; drop what is not above the line. What has passed stays as it is."""
+    """Add what a round gives, noise included, and drop items that are not above the line; items that passed stay."""
     scores += np.where(scores > plan.threshold, 0.0, gains)
     alive &= scores > one.threshold
 
 
-def _alone(plan: Plan, algorithm: Funnel, keepers: float) -> float:
-    """The item gets each holder's whole budget, up to its target."""
+def _alone(plan: Plan, keepers: float) -> float:
+    """Simulate an item that gets each holder's whole budget, up to its target."""
     noise = _spread_normals(len(plan.rounds), TRIALS)
     scores, alive = np.zeros(TRIALS), np.ones(TRIALS, np.bool_)
-    for number, (one, targets_of) in enumerate(_rounds(plan, algorithm)):
+    for number, (one, targets_of) in enumerate(_rounds(plan)):
         weights = np.minimum(targets_of(scores), keepers * one.budget)
         _advance(plan, one, scores, alive, one.budget * (weights + one.stddev * noise[number]))
     return float(alive.mean())
 
 
-def _among_equals(plan: Plan, algorithm: Funnel, size: int, keepers: float) -> float:
-    """All holders hold the same items: each step goes in the same direction, so n users take n steps at once."""
+def _among_equals(plan: Plan, size: int, keepers: float) -> float:
+    """Simulate holders who have the same items: all steps have the same direction, so n users take n steps at once."""
     trials = max(400, 2 * TRIALS // size)
     noise = _normals(len(plan.rounds), trials, size)
     scores, alive = np.zeros((trials, size)), np.ones((trials, size), np.bool_)
-    for number, (one, targets_of) in enumerate(_rounds(plan, algorithm)):
+    for number, (one, targets_of) in enumerate(_rounds(plan)):
         targets = np.where(alive, targets_of(scores), 0.0)
         length = np.sqrt((targets * targets).sum(axis=1, keepdims=True))
         weights = targets * np.minimum(1.0, keepers * one.budget / np.maximum(length, 1e-300))
@@ -355,20 +338,21 @@ def _among_equals(plan: Plan, algorithm: Funnel, size: int, keepers: float) -> f
     return float(alive.mean())
 
 
-def _among_rare(plan: Plan, algorithm: Funnel, size: int, keepers: float) -> float:
-    """Each holder's other items are touched by that holder only; a crowd of such holders is simulated along.
+def _among_rare(plan: Plan, size: int, keepers: float) -> float:
+    """Simulate an item together with a crowd of holders, whose other items nobody else has.
 
-    What a rare item gets depends a little on the common item's gap: its mean over the trials and the round is used.
+    What a rare item gets depends a little on the gap of the common item: the simulation uses the mean gap over the
+    trials and the round.
     """
     trials = TRIALS // 5
     steps = min(math.ceil(keepers), MOST_STEPS)
-    users = keepers / steps  # subtle: more users than steps take them in groups, which act as one longer step
+    users = keepers / steps  # with more users than steps, a group of users acts as one longer step
     crowd = min(16 * CROWD, max(CROWD, CROWD_ITEMS // (size - 1)))
     noise, rare_noise = _spread_normals(len(plan.rounds), trials), _normals(len(plan.rounds), crowd, size - 1)
     scores, alive = np.zeros(trials), np.ones(trials, np.bool_)
     rare, rare_alive = np.zeros((crowd, size - 1)), np.ones((crowd, size - 1), np.bool_)
     seats = np.arange(trials) * 37
-    for number, (one, targets_of) in enumerate(_rounds(plan, algorithm)):
+    for number, (one, targets_of) in enumerate(_rounds(plan)):
         targets = targets_of(scores)
         rare_targets = np.where(rare_alive, targets_of(rare), 0.0)
         rivals = (rare_targets * rare_targets).sum(axis=1)
@@ -384,14 +368,30 @@ def _among_rare(plan: Plan, algorithm: Funnel, size: int, keepers: float) -> flo
     return float(alive.mean())
 
 
+CHANCES: dict[type[Algorithm], ChanceModel] = {
+    CountLaplace: by_keepers(lambda plan, _size, _company, _most: lambda keepers: passing(plan, keepers)),
+    CountGaussian: by_keepers(lambda plan, _size, _company, _most: lambda keepers: passing(plan, keepers)),
+    WeightedLaplace: by_keepers(lambda plan, size, _company, _most: lambda keepers: passing(plan, keepers / size)),
+    WeightedGaussian: by_keepers(
+        lambda plan, size, _company, _most: lambda keepers: passing(plan, keepers / math.sqrt(size))
+    ),
+    PolicyLaplace: by_keepers(_policy_laplace),
+    PolicyGaussian: by_keepers(_policy_gaussian),
+    OptimalSingleItem: by_keepers(_optimal),
+    Funnel: by_keepers(_funnel),
+    DpSips: _sips_chances,
+}
+"""The model of each algorithm. A new algorithm is one more entry."""
+
+
 # --- how many people must have an item ----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Needed:
-    """About how many people must hold an item, each of whom holds `items_each` items, the others being rare.
+    """About how many people must have an item, if each of them has `items_each` items and the others are rare.
 
-    even, likely: for a chance of 50 % and 90 % that it comes out; None where no number of people is enough.
+    even, likely: for a chance of 50 % and 90 % that it comes out; None if no number of people is enough.
     """
 
     items_each: int
@@ -407,12 +407,12 @@ class Needed:
         return (f"{self.items_each:,}", _people(self.even), _people(self.likely))
 
 
-def find_needed(plan: Plan | MenuPlan | NgramPlan, set_sizes: Sequence[int] = SET_SIZES) -> tuple[Needed, ...]:
-    """Return how many people must hold an item; of n-grams, a single token; of a menu, by its usual plan.
+def find_needed(plan: Planned, set_sizes: Sequence[int] = SET_SIZES) -> tuple[Needed, ...]:
+    """Return how many people must have an item; for n-grams, a single token; with a look, by the usual limit.
 
-    Guarantees: it depends on the plan alone, and so on nobody's data.
+    Guarantees: the result depends on the plan alone, and on nobody's data.
     """
-    opening = plan.first if isinstance(plan, NgramPlan) else plan.usual if isinstance(plan, MenuPlan) else plan
+    opening = plan.opening
     found = []
     for size in set_sizes:
         most = saturation(opening, set_size=size, company=Company.RARE)
@@ -422,15 +422,15 @@ def find_needed(plan: Plan | MenuPlan | NgramPlan, set_sizes: Sequence[int] = SE
     return tuple(found)
 
 
-def least_holders(plan: Plan | NgramPlan) -> int:
-    """Return with how few people an item comes out with a chance of 2.5 %; of n-grams, a single token.
+def least_holders(plan: Planned) -> int:
+    """Return the smallest number of people with which an item has a chance of 2.5 %; for n-grams, a single token.
 
-    They have no other item, so each gives all of their weight to this one: people with more items must be more. It is 1
-    where no number of people is enough.
+    These people have no other item, so each gives all of their weight to this one: with more items each, more people
+    are needed. Return 1 if no number of people is enough.
 
-    Guarantees: it depends on the plan alone, and so on nobody's data.
+    Guarantees: the result depends on the plan alone, and on nobody's data.
     """
-    opening = plan.first if isinstance(plan, NgramPlan) else plan
+    opening = plan.opening
 
     def is_enough(people: int) -> bool:
         curve = release_curve(opening, set_size=1, company=Company.RARE, holders=np.array([people]))
@@ -447,13 +447,12 @@ def least_holders(plan: Plan | NgramPlan) -> int:
     return high
 
 
-def needed_sentence(plan: Plan | NgramPlan) -> str:
-    """Say in one sentence what an item needs, where few came out."""
+def needed_sentence(plan: Planned) -> str:
+    """Say how many people an item needs, for a release with few items."""
     alone, ten, hundred = (_people(one.even) for one in find_needed(plan))
-    what = "a single word" if isinstance(plan, NgramPlan) else "an item"
     return (
-        f"At this budget {what} has an even chance of being released if about {alone} people have it who have no "
-        f"other item, or {ten} who have ten items each, or {hundred} who have a hundred. Items of fewer people "
+        f"At this budget {plan.nouns.first} has an even chance of being released if about {alone} people have it who "
+        f"have no other item, or {ten} who have ten items each, or {hundred} who have a hundred. Items of fewer people "
         "are mostly left out, by design."
     )
 

@@ -8,17 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpunion.errors import DpunionError, LedgerNote, ledger_note
-from dpunion.ngrams.plans import NgramPlan
-from dpunion.plans import Plan
-from dpunion.plans.menus import MenuPlan
+from dpunion.plans import Planned
 from dpunion.randomness import RunKey
 from dpunion.reading.stdin import NAME as STANDARD_INPUT
 from dpunion.releases.about import About, Charged
 from dpunion.requests import Charge, Request
 
 if TYPE_CHECKING:
-    from dpunion.engines import Engine, Planned
-    from dpunion.ledger import Amounts, Reservation
+    from dpunion.engines import Engine
+    from dpunion.ledger import Reservation
     from dpunion.releases.release import Release
 
 
@@ -77,23 +75,19 @@ def charged(
         return
     from dpunion import __version__
     from dpunion.ledger import Ledger, fingerprint
-    from dpunion.ledger.accounts import charge_for_budget
     from dpunion.reading.states import source_states
 
     facts = release_facts(plan, request, engine)
     # Standard input has always the same name and never the same rows.
     anew = charge.again or facts["source"] == [STANDARD_INPUT]
-    price: Plan | MenuPlan | Amounts = charge_for_budget(plan.budget) if isinstance(plan, NgramPlan) else plan
-    note = {"algorithm": plan.algorithm.name} | plan.to_dict() if isinstance(plan, NgramPlan) else None
     which, states = fingerprint(**facts), source_states(request.source)
     told = about.words | what_is_read(request, facts["source"]) | {"version": __version__}
     book = Ledger.open(charge.ledger)
     try:
         with book.reserve(
             charge.dataset,
-            price,
+            plan,
             which,
-            note=note,
             about=told,
             sources=states,
             charge_again=anew,

@@ -43,7 +43,8 @@ from dpunion.coins import Coins, GaussianCoins, coins_for
 from dpunion.contributions import Bools, Float64s, Int64s, Uint64s
 from dpunion.errors import InternalError, SensitivityMismatch
 from dpunion.kernels.descent import add_shares, descend_ball, descend_l1, descend_l2
-from dpunion.plans import Plan, Round, rounds_of_funnel
+from dpunion.plans import Plan, Round, plan_rounds
+from dpunion.plans.ngrams import LengthPlan
 from dpunion.randomness import RunKey
 from dpunion.sets.narrowing import Part, Sets, draw_items
 from dpunion.threads import Task
@@ -488,13 +489,12 @@ MECHANISMS: dict[type[Algorithm], Callable[[Plan], Mechanism]] = {
 }
 
 
-def mechanism_on_candidates(
-    algorithm: WeightedGaussian | PolicyGaussian | Funnel, stddev: float, threshold: float, length: int
-) -> Mechanism:
-    """Return what an algorithm does on public candidates of this length: with the draws of the length."""
+def mechanism_on_candidates(plan: LengthPlan, threshold: float) -> Mechanism:
+    """Return the mechanism for public candidates of one length (2 and more), with the draws of that length."""
+    algorithm, stddev, length = plan.algorithm, plan.stddev, plan.length
     bounding, coins, one = algorithm.bounding, GaussianCoins(threshold, stddev), Sensitivity(Norm.L2, 1.0)
     if isinstance(algorithm, Funnel):
-        rounds = rounds_of_funnel(algorithm, stddev, threshold)
+        rounds = plan_rounds(algorithm, stddev, threshold)
         cutoffs = algorithm.cutoffs(stddev, threshold)
         return FunnelMechanism(rounds, cutoffs, algorithm.aims, bounding, one, DRAWS_APART * length)
     if isinstance(algorithm, PolicyGaussian):

@@ -1,12 +1,12 @@
 """Release the union of people's sets, privately: the main path, for every source, engine and algorithm. Read it first.
 
-plan      every number, from public parameters only                  plans, ngrams.plans
+plan      every number, from public parameters only                  plans
 charge    the ledger is charged before anything is read              charging, ledger
 read      rows -> each person's distinct items, at most this many     engines: read (reading, sets)
-look      how many items people hold, with noise, chooses a plan      engines: look (plans.looks, plans.menus)
+look      how many items people have, with noise, chooses a plan      engines: look (plans.look)
 select    rounds of weigh, decide, narrow                            engines: select (mechanisms, ngrams.lengths)
-count     when asked for: how many people hold each                  engines: count (counting)
-publish   the chosen items, sorted; written whole or not at all      releases
+count     with counts: how many people have each item                engines: count (counting)
+publish   the chosen items, sorted; files complete or not at all     releases
 """
 
 from __future__ import annotations
@@ -18,14 +18,13 @@ from dpunion.algorithms import Algorithm, Funnel
 from dpunion.budget import budget_for_release
 from dpunion.charging import charged
 from dpunion.checks import AlgorithmName, NormalizationName, NullUsersName, OrderName, Settings
-from dpunion.engines import Engine, Planned, engine_for
+from dpunion.engines import Engine, engine_for
 from dpunion.engines.stages import tell_compiling
 from dpunion.errors import name_shortages
-from dpunion.ngrams.plans import NgramPlan, Ngrams, plan_ngrams
-from dpunion.plans import Plan, as_algorithm, plan_release, refuse_settings
-from dpunion.plans.composing import plan_with_counts
+from dpunion.plans import Plan, Planned, as_algorithm, plan_release, refuse_settings
 from dpunion.plans.counts import Counts, as_counts
-from dpunion.plans.menus import MenuPlan, is_for_look, plan_menu
+from dpunion.plans.look import LookPlan, needs_look, plan_look
+from dpunion.plans.ngrams import NgramPlan, Ngrams, plan_ngrams
 from dpunion.publishing import Outputs, count_holders, draft_release, publish
 from dpunion.randomness import RunKey
 from dpunion.releases.release import Release
@@ -34,28 +33,18 @@ from dpunion.requests import Charge, Dated, Folder, PathLike, Request, Run, Word
 
 @overload
 def plan(
-    algorithm: Ngrams, *, epsilon: float, delta: float, weak_budget: bool = False, counts: bool | Counts = False
-) -> NgramPlan: ...
-@overload
-def plan(
-    algorithm: Algorithm,
-    *,
-    epsilon: float,
-    delta: float,
-    weak_budget: bool = False,
-    counts: bool | Counts = False,
+    algorithm: Algorithm, *, epsilon: float, delta: float, weak_budget: bool = False, counts: bool | Counts = False
 ) -> Plan: ...
 @overload
 def plan(
-    algorithm: AlgorithmName | None = None,
+    algorithm: Algorithm | Ngrams | AlgorithmName | None = None,
     *,
     epsilon: float,
     delta: float,
     weak_budget: bool = False,
     counts: bool | Counts = False,
     **settings: Unpack[Settings],
-) -> Plan | MenuPlan: ...
-@overload
+) -> Plan | LookPlan | NgramPlan: ...
 def plan(
     algorithm: Algorithm | Ngrams | AlgorithmName | None = None,
     *,
@@ -64,25 +53,15 @@ def plan(
     weak_budget: bool = False,
     counts: bool | Counts = False,
     **settings: Unpack[Settings],
-) -> Planned: ...
-def plan(
-    algorithm: Algorithm | Ngrams | AlgorithmName | None = None,
-    *,
-    epsilon: float,
-    delta: float,
-    weak_budget: bool = False,
-    counts: bool | Counts = False,
-    **settings: Unpack[Settings],
-) -> Planned:
+) -> Plan | LookPlan | NgramPlan:
     """Fix every number of a release, without data; weak_budget, counts and settings as in `release`."""
     refuse_misplaced(settings, algorithm)
-    budget, asked = budget_for_release(epsilon, delta, weak_budget=weak_budget), as_counts(counts)
+    budget, counted = budget_for_release(epsilon, delta, weak_budget=weak_budget), as_counts(counts)
     if isinstance(algorithm, Ngrams):
-        return refuse_settings(algorithm, settings) if settings else plan_ngrams(algorithm, budget, asked)
-    if is_for_look(algorithm, settings):
-        return plan_menu(budget, asked, dict(settings))
-    chosen = as_algorithm(Funnel.name if algorithm is None else algorithm, **settings)
-    return plan_release(chosen, budget) if asked is None else plan_with_counts(chosen, budget, asked)
+        return refuse_settings(algorithm, settings) if settings else plan_ngrams(algorithm, budget, counted)
+    if needs_look(algorithm, settings):
+        return plan_look(budget, counted, dict(settings))
+    return plan_release(as_algorithm(Funnel.name if algorithm is None else algorithm, **settings), budget, counted)
 
 
 @tell_compiling
@@ -142,7 +121,7 @@ def release(
     - with a charge, the budget is spent before any data is read, and a crash counts as spent.
     """
     planned = plan(algorithm, epsilon=epsilon, delta=delta, weak_budget=weak_budget, counts=counts, **settings)
-    if isinstance(planned, NgramPlan) and item is None:
+    if isinstance(algorithm, Ngrams) and item is None:
         item, text = Words(text), None
     request = Request.of(
         source, user=user, item=item, text=text, query=query, known=known, null_users=null_users, normalize=normalize
@@ -172,7 +151,7 @@ def fulfil(
         # A release that was made before is found first; a bad output then gives the charge back.
         outputs.check()
         with engine.read(request, plan, key, entry.start_reading) as held:
-            decided = plan.decided(engine.look(held, plan.look, key)) if isinstance(plan, MenuPlan) else plan
+            decided = plan.choose_plan(lambda look: engine.look(held, look, key))
             chosen = engine.select(held, decided, key)
             counted = count_holders(engine, held, chosen, request, decided, key)
             draft = draft_release(decided, request, engine, entry, key, run.about)

@@ -18,9 +18,9 @@ from dpunion.engines import Chosen, Engine, Listed
 from dpunion.errors import BadParameter
 from dpunion.files import claim_names
 from dpunion.kernels.compiler import cache_directory
-from dpunion.ngrams.plans import NgramPlan
 from dpunion.plans import Plan
 from dpunion.plans.counts import Counted
+from dpunion.plans.ngrams import NgramPlan
 from dpunion.randomness import RunKey
 from dpunion.reading.overlaps import refuse_overwriting
 from dpunion.releases.about import About
@@ -141,7 +141,7 @@ def publish(
     Guarantees: the items are sorted; nothing else of the input reaches the release.
     """
     run.tell("writing")
-    if isinstance(draft.plan, NgramPlan):
+    if chosen.results:
         made = with_ngrams(draft, chosen.ngrams, chosen.results, counted, outputs.order)
     elif chosen.is_left:
         made = draft

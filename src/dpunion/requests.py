@@ -14,10 +14,9 @@ from typing import Any, NoReturn
 
 from dpunion.checks import NormalizationName, NullUsersName, Settings, TokenizerName, as_choice, check_whole
 from dpunion.errors import BadParameter
-from dpunion.ngrams.plans import NgramPlan, Ngrams
-from dpunion.plans import Plan
+from dpunion.plans import Planned
 from dpunion.plans.counts import Counts
-from dpunion.plans.menus import MenuPlan
+from dpunion.plans.ngrams import NgramPlan, Ngrams
 from dpunion.reading.cleaning import NullUserPolicy, ValueKind
 from dpunion.reading.known import KnownItems, read_known
 from dpunion.reading.moments import Granularity
@@ -224,15 +223,16 @@ class Request:
             )
         return request if known is None else _with_known(request, known)
 
-    def check_for(self, plan: Plan | MenuPlan | NgramPlan) -> None:
+    def check_for(self, plan: Planned) -> None:
         """Refuse what does not fit the algorithm."""
-        if isinstance(plan, NgramPlan) and (self.kind is not ValueKind.TEXT or self.lengths != (1, 1)):
-            raise BadParameter(
-                "Ngrams(...) needs a column of texts, and takes no lengths of its own.",
-                "Name the column of texts with 'text' (--text), and the longest length with Ngrams(longest=...).",
-            )
-        if isinstance(plan, NgramPlan) and self.known is not None:
-            refuse_known()
+        if isinstance(plan, NgramPlan):
+            if self.kind is not ValueKind.TEXT or self.lengths != (1, 1):
+                raise BadParameter(
+                    "Ngrams(...) needs a column of texts, and takes no lengths of its own.",
+                    "Name the column of texts with 'text' (--text), and the longest length with Ngrams(longest=...).",
+                )
+            if self.known is not None:
+                refuse_known()
         taken = set(COUNTED).intersection(self.columns)
         if plan.counts is not None and taken:
             raise BadParameter(

@@ -39,7 +39,7 @@ ROW_END = re.compile(r"(?<=[, ])(\d+)[, ](\d+)[, ](\d+)$", re.MULTILINE)
 # What only the first run on a machine says.
 COMPILING = re.compile(r"^Compiling, once on this machine\b[^\n]*\n", re.MULTILINE)
 # What may differ between a page and what is printed.
-# What a look chooses is one of a menu: any number of it may be printed.
+# A look chooses one of a few limits: any of them may be printed.
 LOOKED = r"(?<=at most )\d+(?= items per person)"
 CHANCE = re.compile(
     rf"(?P<gap>\s*\.\.\.\s*)|(?P<hash>{HEX.pattern})|(?P<choice>{LOOKED})|(?P<number>{COUNT}|{ESTIMATE})"

@@ -50,10 +50,10 @@ def test_the_algorithms_with_counts_are_named(page, start):
 def test_the_table_of_shares_is_what_plans_say():
     assert len(SHARES) == 4
     for share, *shown in SHARES:
-        plan = dpunion.plan(epsilon=1.0, delta=1e-6, counts=dpunion.Counts(share=float(share))).usual
+        plan = dpunion.plan(epsilon=1.0, delta=1e-6, counts=dpunion.Counts(share=float(share))).opening
         widths = (plan.counts.half_width(100, 10), plan.counts.half_width(1_000, 10), plan.counts.total_width)
         assert shown == [f"{plan.threshold:.2f}", *(f"{width:,.0f}" for width in widths)]
-    without = dpunion.plan(epsilon=1.0, delta=1e-6).usual
+    without = dpunion.plan(epsilon=1.0, delta=1e-6).opening
     assert f"| none | {without.threshold:.2f} |" in PAGE
 
 
@@ -72,5 +72,5 @@ def test_constants_are_those_of_the_code():
 
 
 def test_the_least_numbers_are_those_of_the_plan():
-    least = least_holders(dpunion.plan(epsilon=1.0, delta=1e-6, counts=True).usual)
+    least = least_holders(dpunion.plan(epsilon=1.0, delta=1e-6, counts=True).opening)
     assert f"(about {least} people at (1, 1e-6))" in " ".join(PAGE.split())

@@ -15,7 +15,7 @@ from dpunion.engines import Chosen
 from dpunion.engines.local import engine as local_engine
 from dpunion.engines.local.engine import LocalEngine
 from dpunion.engines.spark import counting
-from dpunion.ngrams.plans import Ngrams
+from dpunion.plans.ngrams import Ngrams
 from dpunion.publishing import count_holders
 from dpunion.randomness import RunKey
 from dpunion.requests import Folder, Known, Request, Run

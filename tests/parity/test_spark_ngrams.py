@@ -23,7 +23,7 @@ from dpunion.engines.spark.tasks import Secret
 from dpunion.errors import AlreadyReleased, BadParameter, CannotWrite, InternalError, UnknownColumn
 from dpunion.ledger import Ledger
 from dpunion.ngrams.lengths import next_level
-from dpunion.ngrams.plans import Ngrams, plan_ngrams
+from dpunion.plans.ngrams import Ngrams, plan_ngrams
 from dpunion.randomness import RunKey
 from dpunion.reading import NullUserPolicy, ValueKind
 from dpunion.requests import Charge, Folder, Request, Run, Words

@@ -10,7 +10,7 @@ import pytest
 
 import dpunion
 from dpunion.errors import DamagedSource, NullUsers
-from dpunion.ngrams.plans import Ngrams
+from dpunion.plans.ngrams import Ngrams
 from dpunion.requests import Run, Words
 
 THREADS = (1, 2, 4, 8)

@@ -363,7 +363,7 @@ BY_HAND = {
     "cli.configuration._parsed",
     "cli.records.check_outputs",
     "cli.records.record_configuration",
-    "ngrams.plans.NgramPlan.from_dict",
+    "plans.ngrams.NgramPlan.from_dict",
 }
 
 

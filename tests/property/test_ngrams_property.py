@@ -19,7 +19,7 @@ from dpunion.kernels.ngrams import compact
 from dpunion.mechanisms import mechanism_on_candidates
 from dpunion.ngrams.candidates import Candidates, Level, halves, places_in, unsupported
 from dpunion.ngrams.lengths import _level_of, pair_digests, pair_table
-from dpunion.ngrams.plans import LengthPlan, Ngrams, plan_ngrams
+from dpunion.plans.ngrams import LengthPlan, Ngrams, plan_ngrams
 from dpunion.randomness import RunKey
 from dpunion.sets import spill, streams
 from dpunion.sets.encoding import Normalization, encode
@@ -227,7 +227,7 @@ def units_of(database, released, length, limit):
     packed = pa.table({"part": pa.array([0], pa.int32()), "payload": [packed_stream(stream_of(database))]})
     algorithm = WeightedGaussian(max_items_per_user=limit)
     plan = LengthPlan(length, 0.5, algorithm, 1.0, 0.0)
-    add = WeighRows(PairReader(plan, levels), plan.mechanism(2.0), Secret.of(KEY))
+    add = WeighRows(PairReader(plan, levels), mechanism_on_candidates(plan, 2.0), Secret.of(KEY))
     given = pa.schema({"item": pa.binary(), "units": pa.int64(), "sensitivity": pa.float64()})
     found = pa.Table.from_batches(list(add(iter(packed.to_batches()))), given)
     names = np.frombuffer(b"".join(found["item"].to_pylist()), np.uint64)

@@ -22,7 +22,7 @@ from dpunion.engines.spark.texts import FindNgrams, ReadStreams, level_of_tokens
 from dpunion.engines.spark.wire import Piece
 from dpunion.errors import InternalError, SensitivityMismatch
 from dpunion.ngrams.lengths import select_ngrams
-from dpunion.ngrams.plans import Ngrams
+from dpunion.plans.ngrams import Ngrams
 from dpunion.publishing import list_chosen
 from dpunion.randomness import RunKey
 from dpunion.reading import NullUserPolicy, ValueKind

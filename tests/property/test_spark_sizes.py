@@ -22,7 +22,7 @@ from dpunion.sets.encoding import Normalization
 from spark_in_process import READING, each, measure_here, partitions, reader, spread_out
 
 KEYS = st.integers(1, 5).map(RunKey.for_tests)
-MENU = dpunion.plan(epsilon=2.0, delta=0.001)
+LOOK = dpunion.plan(epsilon=2.0, delta=0.001)
 COUNTED = dpunion.plan(epsilon=2.0, delta=0.001, counts=True)
 
 
@@ -34,7 +34,7 @@ def kept_whole(plan, database, key, count, known):
     return [row for row in rows if row["name"] is None], [row for row in rows if row["name"] is not None]
 
 
-@given(databases, KEYS, st.integers(1, 3), st.booleans(), st.sampled_from([MENU, COUNTED]))
+@given(databases, KEYS, st.integers(1, 3), st.booleans(), st.sampled_from([LOOK, COUNTED]))
 @settings(max_examples=30)
 def test_workers_see_the_sizes_of_one_machine(database, key, count, some_known, plan):
     known = read_known(["item2", "item4"], ("item",), ValueKind.ITEM, Normalization.NFC) if some_known else None
@@ -52,10 +52,10 @@ def test_workers_see_the_sizes_of_one_machine(database, key, count, some_known, 
 @settings(max_examples=30)
 def test_sets_are_cut_as_if_read_so(database, key, count, bound):
     """After a look, what is selected from is what reading with the chosen number would have given."""
-    plan = MENU.plan_for(bound)
+    plan = LOOK.plan_for(bound)
     rows = each(CutIntoPieces(reader(plan), plan.algorithm.bounding, Secret.of(key), 2), partitions(database, count))
-    whole, names = kept_whole(MENU, database, key, count, None)
-    task = CutWhole(TightenSets(READING, plan), MENU.algorithm.max_items_per_user, Secret.of(key), 2)
+    whole, names = kept_whole(LOOK, database, key, count, None)
+    task = CutWhole(TightenSets(READING, plan), LOOK.algorithm.max_items_per_user, Secret.of(key), 2)
     cut = each(task, spread_out(whole, count))
 
     def pieces(some):

@@ -22,7 +22,7 @@ from dpunion.contributions import offsets_of
 from dpunion.counting import count_people, estimates
 from dpunion.counting.holdings import Holdings
 from dpunion.counting.steps import ONE, FineStep, add_noise
-from dpunion.plans.composing import plan_with_counts
+from dpunion.plans import plan_release
 from dpunion.plans.counts import Counts
 from dpunion.randomness import RunKey
 from dpunion.samples import debian_depends
@@ -121,7 +121,7 @@ def coverage(holdings, budget, seeds=SEEDS):
     Also the same for totals, and how many people were cut. An item is uncut when everybody who has it counts for it in
     full, or for 99 of 100: what the totals take.
     """
-    plan = plan_with_counts(WeightedGaussian(), budget, Counts()).counts
+    plan = plan_release(WeightedGaussian(), budget, Counts()).counts
     hits, above, trials = (dict.fromkeys(BANDS, 0) for _ in range(3))
     totals, people_cut = [], 0
     for seed in range(seeds):
@@ -209,7 +209,7 @@ def count_short_lists():
 
 @functools.cache
 def plan_of_counts(epsilon):
-    return plan_with_counts(WeightedGaussian(), Budget(epsilon, 1e-6), Counts()).counts
+    return plan_release(WeightedGaussian(), Budget(epsilon, 1e-6), Counts()).counts
 
 
 def test_short_lists_are_never_grossly_wrong():
@@ -294,7 +294,7 @@ def reddit_like():
 def sums_of_heavy_tails(put_back=estimates.PUT_BACK):
     """Return the ratio of sums of items of 100+ people, the median error and the part of people cut: told, true."""
     holdings, true = reddit_like()
-    plan = plan_with_counts(Funnel(), LARGE, Counts()).counts
+    plan = plan_release(Funnel(), LARGE, Counts()).counts
     many, found = true >= 100, []
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(estimates, "PUT_BACK", put_back)

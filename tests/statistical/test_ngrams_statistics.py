@@ -29,7 +29,7 @@ from dpunion.ngrams.candidates import (
     unsupported,
 )
 from dpunion.ngrams.lengths import first_level, next_level, threshold_for
-from dpunion.ngrams.plans import LengthPlan
+from dpunion.plans.ngrams import LengthPlan
 from dpunion.randomness import RunKey
 from dpunion.sets.encoding import Normalization
 from dpunion.sets.streams import read_tokens

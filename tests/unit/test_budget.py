@@ -23,7 +23,7 @@ from dpunion.budget import (
     guarantee,
     sureness_in_words,
 )
-from dpunion.ngrams.plans import LengthResult, Ngrams, plan_ngrams
+from dpunion.plans.ngrams import LengthResult, Ngrams, plan_ngrams
 from dpunion.releases.release import Release
 from dpunion.releases.statements import NOT_PRIVATE
 from making import ngram_release

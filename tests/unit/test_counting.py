@@ -34,7 +34,6 @@ from dpunion.counting.steps import BURDEN, FINENESS, ONE, UNIT_NORM, FineStep, M
 from dpunion.engines.local.engine import bounded_sets
 from dpunion.errors import BadParameter, SensitivityMismatch
 from dpunion.plans import Plan, plan_release
-from dpunion.plans.composing import plan_with_counts
 from dpunion.plans.counts import LEVEL, MOST_COUNTED, PARTS, TOTALS, Counts, CountsPlan, Z
 from dpunion.randomness import RunKey
 from dpunion.releases.release import Release
@@ -74,7 +73,7 @@ def true_holders(column=1):
 @pytest.mark.parametrize("algorithm", GAUSSIANS, ids=lambda one: f"{one.name} {getattr(one, 'calibration', '')}")
 def test_selecting_and_counting_share_one_budget(algorithm):
     """The squared mus of selecting and of the three steps add up to those of one release with the same noise part."""
-    plan, alone = plan_with_counts(algorithm, BUDGET, Counts()), plan_release(algorithm, BUDGET)
+    plan, alone = plan_release(algorithm, BUDGET, Counts()), plan_release(algorithm, BUDGET)
     steps = plan.counts.stddevs
     selecting = (algorithm.sensitivity.bound / plan.scale) ** 2
     counting = sum(1.0 / stddev**2 for stddev in steps)
@@ -87,7 +86,7 @@ def test_selecting_and_counting_share_one_budget(algorithm):
 
 
 def test_a_larger_share_is_more_precise_and_costs_items():
-    small, large = (plan_with_counts(dpunion.Funnel(), BUDGET, Counts(share=share)) for share in (0.05, 0.3))
+    small, large = (plan_release(dpunion.Funnel(), BUDGET, Counts(share=share)) for share in (0.05, 0.3))
     assert large.counts.fine < small.counts.fine
     assert large.threshold > small.threshold
 
@@ -125,7 +124,7 @@ def test_other_noise_has_no_counts_and_nothing_is_read(name):
 
 
 def test_the_plan_says_what_precision_to_expect():
-    plan = plan_with_counts(dpunion.Funnel(), BUDGET, Counts())
+    plan = plan_release(dpunion.Funnel(), BUDGET, Counts())
     values = plan.to_dict()["counts"]
     assert {one["people"] for one in values["expected"]} == {20, 100, 1_000, 100_000}
     widths = [plan.counts.half_width(people, 10) for people in (20, 100, 1_000, 100_000)]
@@ -178,7 +177,7 @@ def test_selecting_keeps_what_it_would_without_counts():
     from dpunion.engines.local.engine import asked_for_counts, open_request, read_sets
     from dpunion.requests import Run
 
-    plan, key = plan_with_counts(dpunion.Funnel(max_items_per_user=5), BUDGET, Counts()), RunKey.for_tests(2)
+    plan, key = plan_release(dpunion.Funnel(max_items_per_user=5), BUDGET, Counts()), RunKey.for_tests(2)
     sets = []
     for asked, bounding in ((request, plan.algorithm.bounding), asked_for_counts(request, plan)):
         with open_request(asked, Run(), None) as rows:
@@ -263,7 +262,7 @@ def test_the_least_numbers_are_those_that_hardly_ever_come_out(algorithm):
     from dpunion.mechanisms import mechanism_for
     from dpunion_lab.data import load
 
-    plan = plan_with_counts(algorithm, dpunion.Budget(1.0, 1e-4), Counts())
+    plan = plan_release(algorithm, dpunion.Budget(1.0, 1e-4), Counts())
     holders = least_holders(plan)
     for people, is_rarer in ((holders - 1, True), (holders + 1, False)):
         pairs = [(f"{item} {user}", f"{item}") for item in range(4_000) for user in range(people)]

@@ -42,7 +42,6 @@ from dpunion.ledger.amounts import DELTA_UNITS, EPSILON_UNITS, MU_SQUARED_UNITS,
 from dpunion.ledger.ledgers import store_at
 from dpunion.ledger.sqlite import NETWORK_FILE_SYSTEMS, file_system
 from dpunion.plans import plan_release
-from dpunion.plans.composing import plan_with_counts
 from dpunion.plans.counts import Counts
 
 UNIT = Amounts(epsilon=10**9, delta=10**9)
@@ -146,7 +145,7 @@ def test_counts_are_charged_too(name):
     """However the budget is divided between list and counts, all of it is charged: half of it would show."""
     budget = Budget(1.0, 1e-6)
     alone = charge_for_plan(plan_release(algorithm_named(name), budget))
-    both = charge_for_plan(plan_with_counts(algorithm_named(name), budget, Counts(share=0.5)))
+    both = charge_for_plan(plan_release(algorithm_named(name), budget, Counts(share=0.5)))
     assert both.mu_squared == pytest.approx(alone.mu_squared, rel=0.05)
     assert both.rounding == pytest.approx(4 * alone.rounding, abs=4)
 

@@ -22,13 +22,12 @@ from dpunion.counting.steps import ONE, LookStep, add_noise, people_in_classes, 
 from dpunion.engines.local.engine import LocalEngine, open_request, read_sets, texts_of
 from dpunion.errors import BadParameter
 from dpunion.kernels.normal import gaussian_delta
-from dpunion.ledger.accounts import charge_for_menu, charge_for_plan
+from dpunion.ledger.accounts import charge_for, charge_for_plan
 from dpunion.ledger.amounts import DELTA_UNITS
 from dpunion.pipeline import fulfil
 from dpunion.plans import Plan, plan_release
 from dpunion.plans.counts import Counts
-from dpunion.plans.looks import CLASSES, MENU, STRENGTH, USUAL, LookPlan, class_sizes
-from dpunion.plans.menus import plan_menu
+from dpunion.plans.look import CLASSES, LIMITS, STRENGTH, USUAL, SizeLook, class_sizes, plan_look
 from dpunion.publishing import Outputs
 from dpunion.randomness import RunKey
 from dpunion.requests import Request, Run
@@ -107,7 +106,7 @@ def test_classes_are_told_apart_where_they_begin():
 
 
 def look_plan(stddev=10.0):
-    return LookPlan(stddev, 1e-6, MENU, tuple(20.0 + 0.8 * math.log(bound) for bound in MENU))
+    return SizeLook(stddev, 1e-6, LIMITS, tuple(20.0 + 0.8 * math.log(bound) for bound in LIMITS))
 
 
 @pytest.mark.parametrize(
@@ -116,18 +115,18 @@ def look_plan(stddev=10.0):
 def test_the_bound_fits_what_people_hold(size, bounds):
     people = [0.0] * len(CLASSES)
     people[int(np.searchsorted(CLASSES, size, side="right")) - 1] = 50_000.0
-    assert look_plan().choose(people) in bounds
+    assert look_plan().choose_limit(people) in bounds
 
 
 def test_without_anything_to_see_the_usual_number_is_taken():
-    assert look_plan().choose([0.0] * len(CLASSES)) == USUAL
-    assert look_plan().choose([-30.0, 4.0] * (len(CLASSES) // 2)) == USUAL
+    assert look_plan().choose_limit([0.0] * len(CLASSES)) == USUAL
+    assert look_plan().choose_limit([-30.0, 4.0] * (len(CLASSES) // 2)) == USUAL
 
 
 def test_noise_alone_does_not_choose_more_than_the_usual_number():
     noise = [0.0] * (len(CLASSES) - 2) + [12.0, 15.0]
-    assert look_plan().choose(noise) == USUAL
-    assert look_plan().choose([*noise[:-2], 30.0, 40.0]) == 600
+    assert look_plan().choose_limit(noise) == USUAL
+    assert look_plan().choose_limit([*noise[:-2], 30.0, 40.0]) == 600
 
 
 def test_typical_sizes_lie_in_their_classes():
@@ -138,38 +137,43 @@ def test_typical_sizes_lie_in_their_classes():
 
 @pytest.mark.parametrize("counts", [None, Counts()])
 @pytest.mark.parametrize(("epsilon", "delta"), BUDGETS[:2])
-def test_every_plan_of_the_menu_keeps_its_part(epsilon, delta, counts):
+def test_every_plan_that_a_look_may_choose_keeps_its_part(epsilon, delta, counts):
     budget = Budget(epsilon, delta)
-    menu = plan_menu(budget, counts, {})
-    assert menu.look.menu == MENU
-    assert list(menu.look.thresholds) == sorted(menu.look.thresholds)
-    for plan in menu.plans:
+    planned = plan_look(budget, counts, {})
+    assert planned.look.limits == LIMITS
+    assert list(planned.look.thresholds) == sorted(planned.look.thresholds)
+    for plan in planned.alternatives:
         # Without what was added for rounding the certificate, evaluated anew, keeps to the look's part of delta.
         base = 1.0 + plan.rounding_slack
         extra = math.fsum(stddev**-2.0 for stddev in (plan.counts.stddevs if plan.counts else ()))
         used, _ = certificate(
-            epsilon, menu.look.delta, plan.scale / base, plan.threshold / base, plan.algorithm, extra_mu_squared=extra
+            epsilon,
+            planned.look.delta,
+            plan.scale / base,
+            plan.threshold / base,
+            plan.algorithm,
+            extra_mu_squared=extra,
         )
-        assert used <= menu.look.delta
-        assert used >= 0.95 * menu.look.delta
+        assert used <= planned.look.delta
+        assert used >= 0.95 * planned.look.delta
         assert 0.99 * delta < plan.delta_used <= delta
-        assert plan.look == menu.look
+        assert plan.look == planned.look
         assert plan.budget == budget
         assert Plan.from_dict(json.loads(json.dumps(plan.to_dict()))) == plan
 
 
 def test_a_menu_is_written_whole():
-    menu = dpunion.plan(epsilon=1.0, delta=1e-6)
-    values = json.loads(json.dumps(menu.to_dict()))
+    planned = dpunion.plan(epsilon=1.0, delta=1e-6)
+    values = json.loads(json.dumps(planned.to_dict()))
     assert values["parameters"]["max_items_per_user"] == "auto"
-    assert [one["parameters"]["max_items_per_user"] for one in values["menu"]] == list(MENU)
-    assert values["look"]["menu"] == list(MENU)
-    assert menu.usual.algorithm.max_items_per_user == USUAL
+    assert [one["parameters"]["max_items_per_user"] for one in values["menu"]] == list(LIMITS)
+    assert values["look"]["menu"] == list(LIMITS)
+    assert planned.opening.algorithm.max_items_per_user == USUAL
 
 
 def test_a_look_raises_the_threshold_by_less_than_a_hundredth():
-    menu, alone = dpunion.plan(epsilon=1.0, delta=1e-6), plan_release(Funnel(), Budget(1.0, 1e-6))
-    assert 1.0 < menu.usual.threshold / alone.threshold < 1.01
+    planned, alone = dpunion.plan(epsilon=1.0, delta=1e-6), plan_release(Funnel(), Budget(1.0, 1e-6))
+    assert 1.0 < planned.opening.threshold / alone.threshold < 1.01
 
 
 @pytest.mark.parametrize("algorithm", ["policy-gaussian", "count-laplace"])
@@ -184,11 +188,11 @@ def test_a_misspelt_word_is_refused_with_the_word_there_is():
 
 
 def test_who_is_asked_to_look():
-    assert isinstance(dpunion.plan("funnel", epsilon=1.0, delta=1e-6), dpunion.MenuPlan)
-    assert isinstance(dpunion.plan(epsilon=1.0, delta=1e-6, max_items_per_user="auto"), dpunion.MenuPlan)
+    assert isinstance(dpunion.plan("funnel", epsilon=1.0, delta=1e-6), dpunion.LookPlan)
+    assert isinstance(dpunion.plan(epsilon=1.0, delta=1e-6, max_items_per_user="auto"), dpunion.LookPlan)
     assert isinstance(dpunion.plan(epsilon=1.0, delta=1e-6, max_items_per_user=50), Plan)
     assert isinstance(dpunion.plan(Funnel(), epsilon=1.0, delta=1e-6), Plan)
-    assert dpunion.plan(epsilon=1.0, delta=1e-6, rounds=3).plans[0].algorithm.rounds == 3
+    assert dpunion.plan(epsilon=1.0, delta=1e-6, rounds=3).alternatives[0].algorithm.rounds == 3
 
 
 def test_the_noise_of_a_look_is_the_planned_one():
@@ -215,8 +219,8 @@ def test_what_was_chosen_is_what_a_fixed_number_would_have_kept(size, counts):
     assert bound >= size
     assert len(made) > 0
     # The same plan on sets that were read with that number at once.
-    menu = dpunion.plan(epsilon=3.0, delta=1e-5, counts=counts)
-    plain = dataclasses.replace(menu.plan_for(bound), look=None)
+    planned = dpunion.plan(epsilon=3.0, delta=1e-5, counts=counts)
+    plain = dataclasses.replace(planned.plan_for(bound), look=None)
     again = made_by(plain, source, 5)
     assert list(again) == sorted(made)
 
@@ -291,14 +295,14 @@ def test_sizes_without_unwanted_items():
 def whole_sets(source):
     request = Request.of(source)
     with open_request(request, Run(), None) as rows:
-        return read_sets(request, rows, Bounding(MENU[-1]), RunKey.for_tests(1))
+        return read_sets(request, rows, Bounding(LIMITS[-1]), RunKey.for_tests(1))
 
 
 def test_the_statement_names_the_choice():
     made = dpunion.release(sets_of([9] * 20_000), epsilon=3.0, delta=1e-5)
     assert "at most 10 items per person" in made.statement
     assert "chosen from 3, 10, 25, 60, 150, 300 or 600, using a noisy histogram" in made.statement
-    assert made.to_dict()["plan"]["look"]["menu"] == list(MENU)
+    assert made.to_dict()["plan"]["look"]["menu"] == list(LIMITS)
 
 
 def test_nobody_and_few_people_get_an_answer():
@@ -307,11 +311,11 @@ def test_nobody_and_few_people_get_an_answer():
 
 
 @pytest.mark.parametrize("counts", [None, Counts(share=0.3)])
-def test_a_ledger_is_charged_for_any_plan_of_the_menu(counts):
-    menu = plan_menu(Budget(1.0, 1e-6), counts, {})
-    price = charge_for_menu(menu.plans)
+def test_a_ledger_is_charged_for_any_plan_that_a_look_may_choose(counts):
+    planned = plan_look(Budget(1.0, 1e-6), counts, {})
+    price = charge_for(planned)
     alone = charge_for_plan(plan_release(Funnel(), Budget(1.0, 1e-6)))
-    for plan in menu.plans:
+    for plan in planned.alternatives:
         assert all(whole >= part for whole, part in zip(price.values(), charge_for_plan(plan).values(), strict=True))
         look = plan.look.stddev**-2.0
         noise = ((1.0 + plan.rounding_slack) / plan.scale) ** 2
@@ -333,11 +337,11 @@ def largest_novelty(plan):
 )
 def test_the_novelty_charged_with_a_look_covers_every_certified_chance(epsilon, delta, share):
     """The look's own part of mu^2 must not be subtracted: the plans are certified without it."""
-    menu = plan_menu(Budget(epsilon, delta), None if share is None else Counts(share=share), {})
-    chances = [largest_novelty(plan) for plan in menu.plans]
-    for plan, chance in zip(menu.plans, chances, strict=True):
+    planned = plan_look(Budget(epsilon, delta), None if share is None else Counts(share=share), {})
+    chances = [largest_novelty(plan) for plan in planned.alternatives]
+    for plan, chance in zip(planned.alternatives, chances, strict=True):
         assert charge_for_plan(plan).novelty / DELTA_UNITS >= chance
-    assert charge_for_menu(menu.plans).novelty / DELTA_UNITS >= max(chances)
+    assert charge_for(planned).novelty / DELTA_UNITS >= max(chances)
 
 
 def test_a_weekly_job_with_a_tight_ledger(tmp_path):

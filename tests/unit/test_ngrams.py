@@ -24,8 +24,8 @@ from dpunion.engines.local import texts as texts_module
 from dpunion.errors import BadParameter, BadSource, CannotWrite, DamagedSource, InternalError, NotPrivate, UnknownColumn
 from dpunion.kernels.normal import gaussian_delta, unit_norm_delta
 from dpunion.ngrams import lengths
-from dpunion.ngrams.plans import LengthPlan, Ngrams, plan_ngrams
 from dpunion.plans import plan_release
+from dpunion.plans.ngrams import LengthPlan, Ngrams, plan_ngrams
 from dpunion.randomness import RunKey
 from dpunion.releases.release import Release
 from dpunion.releases.statements import NOT_PRIVATE

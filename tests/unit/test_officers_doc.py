@@ -54,7 +54,7 @@ def test_the_paragraph_for_a_board_has_the_numbers_of_its_budget():
 
 
 def test_how_many_people_an_item_needs():
-    plan = dpunion.plan(epsilon=1.0, delta=1e-6).usual
+    plan = dpunion.plan(epsilon=1.0, delta=1e-6).opening
     grid = holders_between(1, MOST_HOLDERS)
     one, ten = (release_curve(plan, set_size=size, company=Company.RARE, holders=grid) for size in (1, 10))
     said = re.search(r"about (\d+) people with one item each, or (\d+) with ten each", FLAT)

@@ -19,7 +19,7 @@ import dpunion
 from dpunion import arrow_functions, files
 from dpunion.algorithms import ALGORITHMS, algorithm_named
 from dpunion.files import atomic_file
-from dpunion.ngrams.plans import Ngrams, plan_ngrams
+from dpunion.plans.ngrams import Ngrams, plan_ngrams
 from dpunion.reading.known import read_known
 from dpunion.releases.formats import (
     SIGNS,

@@ -18,8 +18,8 @@ import dpunion
 from dpunion.algorithms import ALGORITHMS, algorithm_named
 from dpunion.budget import Budget, guarantee
 from dpunion.chances import MOST_HOLDERS, Company, Curve, holders_between, release_curve, saturation
-from dpunion.ngrams.plans import LengthResult, Ngrams, plan_ngrams
 from dpunion.plans.counts import Counted, Estimate, Totals
+from dpunion.plans.ngrams import LengthResult, Ngrams, plan_ngrams
 from dpunion.releases.formats import is_utf8, join_key
 from dpunion.releases.release import Order, Release, with_items, with_ngrams
 from dpunion.releases.statements import NOT_PRIVATE
@@ -710,10 +710,10 @@ def test_senseless_set_sizes_are_refused():
 
 
 def test_the_page_of_a_menu_lists_its_plans():
-    menu = dpunion.plan(epsilon=2.0, delta=1e-5)
-    page = plan_page(menu, epsilons=(), algorithms=())
+    planned = dpunion.plan(epsilon=2.0, delta=1e-5)
+    page = plan_page(planned, epsilons=(), algorithms=())
     assert "How many items per person are used" in page
     assert "Everything else on this page is computed for a limit of 300." in page
-    for plan in menu.plans:
+    for plan in planned.alternatives:
         assert number(plan.threshold) in page
-    assert "How many items per person are used" not in plan_page(menu.usual, epsilons=(), algorithms=())
+    assert "How many items per person are used" not in plan_page(planned.opening, epsilons=(), algorithms=())

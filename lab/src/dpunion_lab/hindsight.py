@@ -1,7 +1,7 @@
 """Judge what dpunion estimates, tunes or chooses by data: on random worlds, against the best choice in hindsight.
 
 counts   the error of `people` against the weights that would have been best; intervals and sums
-bound    the items per person that the private look chooses, against every number of the menu
+bound    the items per person that the private look chooses, against every limit that it can choose
 funnel   Funnel with the look, against the other algorithms
 
 NOT PRIVATE: the best choice in hindsight is computed from the data. All data here is generated.
@@ -26,9 +26,8 @@ from dpunion.counting.holdings import UNLISTED, Holdings, holdings_of
 from dpunion.counting.steps import BURDEN, FineStep, MarksStep, Step, add_noise
 from dpunion.errors import BadParameter, InternalError
 from dpunion.plans import Plan, plan_release
-from dpunion.plans.composing import plan_with_counts
 from dpunion.plans.counts import Counted, Counts, CountsPlan
-from dpunion.plans.menus import MenuPlan, plan_menu
+from dpunion.plans.look import LookPlan, plan_look
 from dpunion.randomness import RunKey
 from dpunion.requests import Progress
 from dpunion.threads import work_in_order
@@ -66,7 +65,7 @@ class Scene:
     def of(cls, world: World) -> Scene:
         """Generate the data, and select."""
         data = generate_world(world)
-        plan = plan_with_counts(Funnel(), world.budget, Counts())
+        plan = plan_release(Funnel(), world.budget, Counts())
         return cls(world, data, plan, select_fixed(data, plan, world.key))
 
     @classmethod
@@ -169,13 +168,13 @@ def score_counts(true: Int64s, counted: Sequence[Counted], best: float) -> dict[
 # --- the look and Funnel --------------------------------------------------------------------------------------------
 
 
-def judge_bound(scene: Scene, menu: MenuPlan, looked: Looked) -> dict[str, Any]:
-    """Compare a release with a look to one with each number of the menu, at the whole budget."""
+def judge_bound(scene: Scene, plan: LookPlan, looked: Looked) -> dict[str, Any]:
+    """Compare a release with a look to one with each limit that it can choose, at the whole budget."""
     fixed = {
         bound: run_fixed(
             scene.data, plan_release(Funnel(max_items_per_user=bound), scene.world.budget), scene.world.key
         )
-        for bound in menu.look.menu
+        for bound in plan.look.limits
     }
     best = max(fixed, key=lambda bound: (fixed[bound], -bound))
     return {
@@ -211,10 +210,10 @@ def judge_world(seed: int, number: int, judged: Sequence[str] = JUDGED) -> dict[
     if "counts" in judged:
         found["counts"] = judge_counts(scene)
     if "bound" in judged or "funnel" in judged:
-        menu = plan_menu(scene.world.budget, None, {})
-        looked = run_look(scene.data, menu, scene.world.key)
+        planned = plan_look(scene.world.budget, None, {})
+        looked = run_look(scene.data, planned, scene.world.key)
         if "bound" in judged:
-            found["bound"] = judge_bound(scene, menu, looked)
+            found["bound"] = judge_bound(scene, planned, looked)
         if "funnel" in judged:
             found["funnel"] = judge_funnel(scene, looked)
     return found

@@ -9,7 +9,7 @@ from dpunion.counting.steps import look_at_sizes, set_sizes
 from dpunion.engines.local.rounds import run_rounds
 from dpunion.mechanisms import mechanism_for
 from dpunion.plans import Plan
-from dpunion.plans.menus import MenuPlan
+from dpunion.plans.look import LookPlan
 from dpunion.sets.grouping import bound_again
 from dpunion_lab.data import LabData
 from dpunion_lab.trials import trial_key
@@ -23,10 +23,11 @@ class Looked:
     size: int
 
 
-def run_look(data: LabData, menu: MenuPlan, number: int) -> Looked:
+def run_look(data: LabData, plan: LookPlan, number: int) -> Looked:
     """Look, choose and select, under the key of this trial."""
-    plan = menu.decided(look_at_sizes(set_sizes(data.everything), menu.look, trial_key(number)))
-    return Looked(plan.algorithm.max_items_per_user, run_fixed(data, plan, number))
+    sizes = set_sizes(data.everything)
+    chosen = plan.choose_plan(lambda look: look_at_sizes(sizes, look, trial_key(number)))
+    return Looked(chosen.algorithm.max_items_per_user, run_fixed(data, chosen, number))
 
 
 def run_fixed(data: LabData, plan: Plan, number: int) -> int:

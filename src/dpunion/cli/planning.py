@@ -25,10 +25,8 @@ from dpunion.cli.releasing import NgramOptions
 from dpunion.errors import BadParameter
 
 if TYPE_CHECKING:
-    from dpunion.engines import Planned
-    from dpunion.ngrams.plans import NgramPlan, Ngrams
-    from dpunion.plans import Plan
-    from dpunion.plans.menus import MenuPlan
+    from dpunion.plans import Planned
+    from dpunion.plans.ngrams import Ngrams
 
 PLAN_HELP = f"""Show what a budget can do, and all numbers of a release, before reading any data.
 
@@ -111,19 +109,11 @@ def plan_command(
         _print_plan(planned)
 
 
-def typical(planned: Planned) -> Plan | NgramPlan:
-    """Return the plan itself, or the usual one of a menu."""
-    from dpunion.plans.menus import MenuPlan
-
-    return planned.usual if isinstance(planned, MenuPlan) else planned
-
-
 def _write_page(html: Path, planned: Planned, *, overwrite: bool) -> None:
-    from dpunion.ngrams.plans import NgramPlan
     from dpunion.report import check_page, plan_page, write_page
 
     check_page(html, overwrite=overwrite)
-    if isinstance(planned, NgramPlan):
+    if not planned.alternatives:
         raise BadParameter("Plans for n-grams have no page.", "Leave out --html to print the numbers.")
     write_page(html, plan_page(planned), overwrite=overwrite)
     typer.echo(f"Written to {html}.", err=True)
@@ -135,20 +125,16 @@ def _print_plan(planned: Planned) -> None:
 
     from dpunion.budget import guarantee
     from dpunion.chances import HEAD, find_needed
-    from dpunion.ngrams.plans import NgramPlan
-    from dpunion.plans.menus import MenuPlan
     from dpunion.releases.statements import expected_precision
 
-    is_ngrams = isinstance(planned, NgramPlan)
     console = Console(highlight=False)
-    what = "a single word" if is_ngrams else "an item"
-    console.print(f"About this many people must have {what} for it to be released:\n", style="bold")
+    console.print(f"About this many people must have {planned.nouns.first} for it to be released:\n", style="bold")
     console.print(_table([HEAD, *(one.texts() for one in find_needed(planned))], head=True))
     console.print(
         "\nItems each: how many items each of these people has. Their other items are assumed to be rare.", style="dim"
     )
-    if isinstance(planned, MenuPlan):
-        bound = planned.usual.algorithm.max_items_per_user
+    if planned.look is not None:
+        bound = planned.opening.algorithm.max_items_per_user
         console.print(
             f"Computed for a limit of {bound} items per person. A release picks its limit privately from the list "
             "below.",
@@ -156,12 +142,14 @@ def _print_plan(planned: Planned) -> None:
         )
     if planned.counts is not None:
         console.print("\n" + "\n".join(expected_precision(planned.counts)), markup=False)
-    covers = "texts" if is_ngrams else "rows"
-    promise = guarantee(planned.budget, subject="A list made by this plan", covers=covers)
+    promise = guarantee(planned.budget, subject="A list made by this plan", covers=planned.nouns.covers)
     console.print("\n" + "\n".join(promise), markup=False)
     console.print("\nThe numbers of the plan", style="bold")
-    rows = _ngram_rows(planned) if isinstance(planned, NgramPlan) else _rows(typical(planned).to_dict())
-    console.print(_table(list(_menu_rows(planned) if isinstance(planned, MenuPlan) else rows)))
+    values = planned.to_dict()
+    rows = (
+        _length_rows(values) if "lengths" in values else _rows(values) if planned.look is None else _look_rows(planned)
+    )
+    console.print(_table(list(rows)))
     console.print("\nNo data was read. These numbers are public.", style="dim")
 
 
@@ -188,23 +176,23 @@ def _rows(values: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "sensitivity", f"{sensitivity['norm']} norm at most {sensitivity['bound']:.6g}"
 
 
-def _menu_rows(planned: MenuPlan) -> Iterator[tuple[str, str]]:
-    """Yield the numbers of the look and of the plans to choose from with their names."""
+def _look_rows(planned: Planned) -> Iterator[tuple[str, str]]:
+    """Yield the numbers of the look, and of the plans to choose from, with their names."""
     yield "epsilon, delta", f"{planned.budget.epsilon:g}, {planned.budget.delta:g}"
-    yield "algorithm", planned.algorithm.name
-    yield "noise of the size histogram", f"{planned.look.stddev:.4g} people in each size class"
-    for plan in planned.plans:
+    yield "algorithm", planned.name
+    if planned.look is not None:
+        yield "noise of the size histogram", f"{planned.look.stddev:.4g} people in each size class"
+    for plan in planned.alternatives:
         yield (
             f"{plan.algorithm.max_items_per_user} items per person",
             f"noise {plan.scale:.4g}, threshold {plan.threshold:.4g}, delta used {plan.delta_used:.4g}",
         )
-    parameters = planned.algorithm.parameters()
+    parameters = planned.opening.algorithm.parameters()
     yield "parameters", ", ".join(f"{key} {value}" for key, value in parameters.items() if key != "max_items_per_user")
 
 
-def _ngram_rows(planned: NgramPlan) -> Iterator[tuple[str, str]]:
-    """Yield the numbers of each length with their names."""
-    values = planned.to_dict()
+def _length_rows(values: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the numbers of each length of n-grams with their names."""
     yield "epsilon, delta", f"{values['epsilon']:g}, {values['delta']:g}"
     for one in values["lengths"]:
         threshold = one["threshold"]

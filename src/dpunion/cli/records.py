@@ -13,8 +13,7 @@ from dpunion.cli.options import ALGORITHM_OPTIONS
 from dpunion.errors import CannotWrite
 
 if TYPE_CHECKING:
-    from dpunion.ngrams.plans import NgramPlan
-    from dpunion.plans import Plan
+    from dpunion.plans import Planned
 
 SUFFIX = ".private.toml"
 HEAD = "# Private: how this release was made. Not part of the release.\n"
@@ -55,21 +54,21 @@ def check_outputs(targets: Sequence[Path], place: Path | None, read: Mapping[str
         raise CannotWrite(problem, "Move that file, or choose another name for the output.")
 
 
-def record_configuration(place: Path | None, options: dict[str, Any], plan: Plan | NgramPlan | None = None) -> None:
+def record_configuration(place: Path | None, options: dict[str, Any], plan: Planned | None = None) -> None:
     """Write the options of a release as a file for --config, whole or not at all.
 
     Guarantees: mode 0600; no password; nothing from the data; --charge-again is never repeated by a record.
     """
     from dpunion.files import OWNER_ONLY, atomic_file
-    from dpunion.plans import Plan
-    from dpunion.plans.menus import AUTO
+    from dpunion.plans.look import AUTO
 
     if place is None:
         return
     values = {key: value for key, value in options.items() if value is not None and value is not False and value != []}
-    if isinstance(plan, Plan):
-        parameters = plan.algorithm.parameters() | ({} if plan.look is None else {"max_items_per_user": AUTO})
-        values |= {"algorithm": plan.algorithm.name}
+    if plan is not None and plan.alternatives:
+        automatic = {} if plan.look is None else {"max_items_per_user": AUTO}
+        parameters = plan.opening.algorithm.parameters() | automatic
+        values |= {"algorithm": plan.name}
         values |= {key: parameters.pop(key) for key in ALGORITHM_OPTIONS if key in parameters}
         values |= {"set": [f"{key}={value}" for key, value in parameters.items()]}
     lines = [_line(key, value) for key, value in values.items() if key not in NEVER_RECORDED]

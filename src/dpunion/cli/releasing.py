@@ -34,7 +34,7 @@ from dpunion.cli.texts import Normalize, TextOptions
 from dpunion.errors import AlreadyReleased, BadParameter
 
 if TYPE_CHECKING:
-    from dpunion.ngrams.plans import Ngrams
+    from dpunion.plans.ngrams import Ngrams
 
 FIRST_LINES = 12
 
@@ -188,7 +188,7 @@ class NgramOptions(Group):
 
     def build(self) -> Ngrams:
         """Return how n-grams are released. The defaults of Ngrams, which are tuned for n-grams, are left alone."""
-        from dpunion.ngrams.plans import Ngrams
+        from dpunion.plans.ngrams import Ngrams
 
         chosen = (("first", self.first), ("later", self.later))
         given: Any = {name: value for name, value in chosen if value != "funnel"} | {"longest": self.longest}

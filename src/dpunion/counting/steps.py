@@ -24,7 +24,7 @@ from dpunion.errors import InternalError, SensitivityMismatch
 from dpunion.kernels.counting import add_capped, add_marks
 from dpunion.kernels.descent import add_shares
 from dpunion.plans.counts import MOST_COUNTED, TOTALS
-from dpunion.plans.looks import CLASSES, LookPlan
+from dpunion.plans.look import CLASSES, SizeLook
 from dpunion.randomness import Purpose, RunKey
 
 ONE = 2**24
@@ -224,7 +224,7 @@ def set_sizes(sets: Contributions, unwanted: Bools | None = None) -> Int64s:
     return np.diff(wanted[sets.offsets])
 
 
-def look_at_sizes(sizes: Int64s, look: LookPlan, key: RunKey) -> list[float]:
+def look_at_sizes(sizes: Int64s, look: SizeLook, key: RunKey) -> list[float]:
     """Return the noisy numbers of people of each class; sizes: int64[users].
 
     Guarantees: those of add_noise.

@@ -12,20 +12,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from dpunion.ngrams.candidates import Level
-from dpunion.ngrams.plans import LengthResult, NgramPlan
-from dpunion.plans import Plan
+from dpunion.plans import Plan, Planned
 from dpunion.plans.counts import Counted, CountsPlan
-from dpunion.plans.looks import LookPlan
-from dpunion.plans.menus import MenuPlan
+from dpunion.plans.look import SizeLook
+from dpunion.plans.ngrams import LengthResult, NgramPlan
 from dpunion.randomness import RunKey
 from dpunion.releases.release import Release
 from dpunion.requests import Folder, Request, Run, is_on_spark
 
 if TYPE_CHECKING:
     from dpunion.counting import Measure
-
-Planned = Plan | MenuPlan | NgramPlan
-"""What is fixed before any data is read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +85,7 @@ class Engine(Protocol):
         lines and schemas alone.
         """
 
-    def look(self, held: Any, look: LookPlan, key: RunKey) -> list[float]:
+    def look(self, held: Any, look: SizeLook, key: RunKey) -> list[float]:
         """Return the noisy numbers of people in the classes of a look.
 
         Guarantees: each person counts once, in the class of that person's own set; nothing but noisy sums comes out.

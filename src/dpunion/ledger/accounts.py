@@ -9,12 +9,10 @@ fixed when the account is opened, so that the total holds even if each budget is
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
-from dpunion.algorithms import CountGaussian, DpSips, Funnel, PolicyGaussian, WeightedGaussian
 from dpunion.budget import SMALLEST_DELTA, SMALLEST_EPSILON, Budget
 from dpunion.calibration.gaussian import GUARD, normal_quantile_above
-from dpunion.calibration.rounding import ALL_FLOORS, COLLISION, EPSILON_SLACK, calibration_target
+from dpunion.calibration.rounding import ALL_FLOORS, COLLISION, EPSILON_SLACK
 from dpunion.checks import check_real
 from dpunion.kernels.normal import gaussian_delta
 from dpunion.ledger.amounts import (
@@ -26,7 +24,7 @@ from dpunion.ledger.amounts import (
     computed_up,
     spoken,
 )
-from dpunion.plans import Plan
+from dpunion.plans import Plan, Planned
 
 # The part of a tight account's delta that is set aside for items that only one person holds. The Gaussian part needs
 # little: its delta falls so fast that ten times less of it costs a tenth of mu^2.
@@ -83,44 +81,23 @@ def _holds(caps: Amounts, guard: float) -> bool:
     return total * (1.0 + guard) <= caps.delta / DELTA_UNITS
 
 
+def charge_for(planned: Planned) -> Amounts:
+    """Return what any release by this plan may cost, in either composition: of each number the largest."""
+    if not planned.alternatives:
+        return charge_for_budget(planned.budget)
+    charges = [charge_for_plan(plan).values() for plan in planned.alternatives]
+    return Amounts(*map(max, zip(*charges, strict=True)))
+
+
 def charge_for_plan(plan: Plan) -> Amounts:
     """Return what a release with this plan costs, in either composition, rounded up.
 
     Counts and the look add their squared mu, and their own rounding.
     """
-    base = 1.0 + plan.rounding_slack
-    # The noise was raised by the slack because rounding may raise the sensitivity by it: the ratio is the unraised one.
-    selecting = (plan.sensitivity.bound * base / plan.scale) ** 2
-    mu, rounding = math.sqrt(selecting + _squared_mu(plan.beside)), EPSILON_SLACK * (1 + len(plan.beside))
-    match plan.algorithm:
-        case WeightedGaussian() | PolicyGaussian() | CountGaussian():
-            # The certificate's delta is at least the chance of t novel items alone, for every t.
-            return charge_for_gaussian(plan.budget, mu, plan.delta_used, rounding)
-        case Funnel():
-            # Theorem A: delta_G(epsilon; mu_t) + p_t <= certified, and mu_t^2 >= (1 - c_1^2) selecting + counting for
-            # every t. With a look this certifies the release after the look, so its mu_t has no part of the look.
-            # A larger epsilon than the certificate's makes `least`, which is subtracted, smaller.
-            epsilon, _ = calibration_target(plan.budget.epsilon, plan.budget.delta)
-            counting = 0.0 if plan.counts is None else _squared_mu(plan.counts.stddevs)
-            least = gaussian_delta(epsilon, math.sqrt(selecting * (1.0 - plan.algorithm.first_share) + counting))
-            certified = plan.delta_used if plan.look is None else plan.look.delta
-            return charge_for_gaussian(plan.budget, mu, certified - least * (1.0 - GUARD), rounding)
-        case DpSips():
-            # Half of delta is shared out over the rounds for novel items; the rounds' 1/stddev^2 add up to mu^2.
-            return charge_for_gaussian(plan.budget, mu, plan.budget.delta / 2.0, rounding)
-        case _:
-            return charge_for_budget(plan.budget)
-
-
-def _squared_mu(stddevs: Sequence[float]) -> float:
-    """Return the squared mu of several Gaussian releases of sensitivity 1 together."""
-    return math.fsum(stddev**-2.0 for stddev in stddevs)
-
-
-def charge_for_menu(plans: Sequence[Plan]) -> Amounts:
-    """Return what a release costs that follows any of these plans: of each number the largest."""
-    charges = [charge_for_plan(plan).values() for plan in plans]
-    return Amounts(*(max(numbers) for numbers in zip(*charges, strict=True)))
+    if plan.novelty is None:
+        return charge_for_budget(plan.budget)
+    mu = math.sqrt(plan.selecting + math.fsum(stddev**-2.0 for stddev in plan.extra_stddevs))
+    return charge_for_gaussian(plan.budget, mu, plan.novelty, EPSILON_SLACK * (1 + len(plan.extra_stddevs)))
 
 
 def charge_for_gaussian(budget: Budget, mu: float, novelty: float, rounding: float = EPSILON_SLACK) -> Amounts:

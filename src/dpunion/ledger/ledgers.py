@@ -43,8 +43,7 @@ from dpunion.ledger.store import ChainReader, Store, append
 from dpunion.releases.about import Charged
 
 if TYPE_CHECKING:
-    from dpunion.plans import Plan
-    from dpunion.plans.menus import MenuPlan
+    from dpunion.plans import Planned
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 RECEIPT = re.compile(r"(?:.*#)?([0-9]{1,18}):([0-9a-f]{8,64})")
@@ -125,7 +124,7 @@ class Ledger:
     def reserve(
         self,
         dataset: str,
-        charge: Plan | MenuPlan | Amounts,
+        charge: Planned | Amounts,
         release_fingerprint: str,
         *,
         note: dict[str, Any] | None = None,
@@ -380,15 +379,14 @@ def new_account(
     return Account(name, chosen, account_caps(epsilon, delta, chosen, share))
 
 
-def _priced(charge: Plan | MenuPlan | Amounts) -> tuple[Amounts, dict[str, Any]]:
+def _priced(charge: Planned | Amounts) -> tuple[Amounts, dict[str, Any]]:
     if isinstance(charge, Amounts):
         if min(charge.values()) < 0:
             raise InternalError("a negative charge")
         return charge, {}
-    from dpunion.ledger.accounts import charge_for_menu
-    from dpunion.plans.menus import MenuPlan
+    from dpunion.ledger.accounts import charge_for
 
-    return charge_for_menu(charge.plans if isinstance(charge, MenuPlan) else [charge]), charge.to_dict()
+    return charge_for(charge), {"algorithm": charge.name} | charge.to_dict()
 
 
 def _head(sequence: int, digest: str) -> str:

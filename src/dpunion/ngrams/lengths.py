@@ -19,8 +19,8 @@ from dpunion.contributions import Contributions, Int32s, Int64s, ItemTable, Uint
 from dpunion.kernels.ngrams import compact, renumber
 from dpunion.kernels.normal import upper_tail
 from dpunion.ngrams.candidates import Candidates, Level, halves, mark_candidates
-from dpunion.ngrams.plans import LengthPlan, LengthResult, NgramPlan
 from dpunion.plans import Plan
+from dpunion.plans.ngrams import LengthPlan, LengthResult, NgramPlan
 from dpunion.randomness import Purpose, RunKey
 from dpunion.sets.streams import TokenStream, bound_stream, pair_grams
 from dpunion.sets.strings import as_texts, taken_strings

@@ -17,9 +17,9 @@ from dpunion.arrow_functions import number_array, text_array
 from dpunion.checks import check_whole
 from dpunion.errors import BadParameter
 from dpunion.files import atomic_file
-from dpunion.ngrams.plans import LengthResult, NgramPlan, read_length
 from dpunion.plans import Plan
 from dpunion.plans.counts import MOST_PEOPLE, Counted, Totals
+from dpunion.plans.ngrams import LengthResult, NgramPlan, read_length
 from dpunion.releases import formats
 from dpunion.releases.about import UNTOLD, About, draw_card
 from dpunion.releases.formats import COLUMN, check_target

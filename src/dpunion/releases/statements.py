@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dpunion.budget import guarantee
-from dpunion.ngrams.plans import LengthResult, NgramPlan
 from dpunion.plans import Plan
 from dpunion.plans.counts import LEVEL, PLANNED_RATIOS, PLANNED_SIZES, CountsPlan, Totals
+from dpunion.plans.ngrams import LengthResult, NgramPlan
 
 NOT_PRIVATE = "NOT PRIVATE: made with a fixed test key, so nothing is guaranteed. Never publish this."
 ASSUMPTIONS = (
@@ -38,14 +38,9 @@ def statement(
     """Say in plain words what a release with this plan guarantees, and what it does not."""
     if not guaranteed:
         return NOT_PRIVATE
-    formal, meaning, worst = guarantee(plan.budget, covers=covered(plan))
+    formal, meaning, worst = guarantee(plan.budget, covers=plan.nouns.covers)
     made = how_it_was_made(plan, results, totals)
     return "\n".join([formal, f"{meaning} {worst}", *made, ASSUMPTIONS, *notes])
-
-
-def covered(plan: Plan | NgramPlan) -> str:
-    """Return what of one person is protected."""
-    return "texts" if isinstance(plan, NgramPlan) else "rows"
 
 
 def how_it_was_made(plan: Plan | NgramPlan, results: Sequence[LengthResult], totals: Totals | None) -> list[str]:
@@ -63,9 +58,9 @@ def _how_items_were_made(plan: Plan) -> str:
     )
     if plan.look is None:
         return text
-    *menu, last = map(str, plan.look.menu)
+    *limits, last = map(str, plan.look.limits)
     return (
-        f"{text} This limit was chosen from {', '.join(menu)} or {last}, using a noisy histogram of how many items "
+        f"{text} This limit was chosen from {', '.join(limits)} or {last}, using a noisy histogram of how many items "
         "people have; the guarantee covers this choice too."
     )
 

@@ -8,7 +8,7 @@ from dpunion.budget import Budget, Strength, guarantee, sureness
 from dpunion.releases.about import Charged
 from dpunion.releases.formats import escape_controls
 from dpunion.releases.release import Release
-from dpunion.releases.statements import LIMITS, NOT_PRIVATE, covered, how_it_was_made
+from dpunion.releases.statements import LIMITS, NOT_PRIVATE, how_it_was_made
 from dpunion.report.tables import Fact, Gauge, Section, number, percent
 
 UNCHARGED = (
@@ -37,7 +37,7 @@ def first_sections(release: Release) -> tuple[Section, ...]:
         return (Section("What is guaranteed", (NOT_PRIVATE,)),)
     plan = release.plan
     return (
-        meaning_section(plan.budget, covered(plan), title="What this means for one person"),
+        meaning_section(plan.budget, plan.nouns.covers, title="What this means for one person"),
         Section("What it does not cover", points=LIMITS),
         charge_section(release.about.charged),
     )

@@ -9,10 +9,8 @@ from dpunion.algorithms import ALGORITHMS, Algorithm
 from dpunion.budget import Budget
 from dpunion.chances import SET_SIZES, Company, Curve, find_needed, holders_between, release_curve, saturation
 from dpunion.errors import BadParameter
-from dpunion.plans import Plan, plan_release
-from dpunion.plans.composing import plan_with_counts
+from dpunion.plans import Plan, Planned, plan_release
 from dpunion.plans.counts import Counts, CountsPlan
-from dpunion.plans.menus import MenuPlan
 from dpunion.report.charts import Chart, Series
 from dpunion.report.meaning import meaning_section, warning
 from dpunion.report.pages import public_page
@@ -31,7 +29,7 @@ COMPANIES = {
 
 
 def plan_page(
-    plan: Plan | MenuPlan,
+    plan: Planned,
     *,
     epsilons: Sequence[float] = EPSILONS,
     set_sizes: Sequence[int] = SET_SIZES,
@@ -39,9 +37,9 @@ def plan_page(
 ) -> str:
     """Return the page of a plan: the chance of release by holders, for several budgets and algorithms; no data.
 
-    Of a menu the usual plan is drawn, and the others are listed.
+    With a look, the page draws the plan for the usual limit, and lists the others.
     """
-    planned = plan.usual if isinstance(plan, MenuPlan) else plan
+    planned = plan.opening
     budgets = sorted({*epsilons, planned.budget.epsilon})
     by_budget = [plan for plan in (_with_epsilon(planned, one) for one in budgets) if plan is not None]
     names = [planned.algorithm.name, *[name for name in algorithms if name != planned.algorithm.name]]
@@ -60,16 +58,16 @@ def plan_page(
             algorithm_section(by_algorithm),
             *(() if planned.counts is None else (precision_section(planned.counts),)),
             model_section(),
-            *((menu_section(plan),) if isinstance(plan, MenuPlan) else ()),
+            *((look_section(plan),) if len(plan.alternatives) > 1 else ()),
             plan_section(planned, planned.counts),
         ),
     )
 
 
-def menu_section(menu: MenuPlan) -> Section:
+def look_section(plan: Planned) -> Section:
     """Tabulate the plans that a look chooses from."""
-    rows = tuple((f"{one.algorithm.max_items_per_user}", one.scale, one.threshold) for one in menu.plans)
-    bound = menu.usual.algorithm.max_items_per_user
+    rows = tuple((f"{one.algorithm.max_items_per_user}", one.scale, one.threshold) for one in plan.alternatives)
+    bound = plan.opening.algorithm.max_items_per_user
     return Section(
         "How many items per person are used",
         (
@@ -97,9 +95,7 @@ def _with_algorithm(planned: Plan, name: str) -> Plan | None:
 def _planned(algorithm: Algorithm, budget: Budget, counts: CountsPlan | None) -> Plan | None:
     """Return the plan, with as much for counts as another has; None where this budget or algorithm has none."""
     with contextlib.suppress(BadParameter):
-        if counts is None:
-            return plan_release(algorithm, budget)
-        return plan_with_counts(algorithm, budget, Counts(share=counts.share))
+        return plan_release(algorithm, budget, None if counts is None else Counts(share=counts.share))
     return None
 
 

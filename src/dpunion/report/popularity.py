@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from dpunion.ngrams.plans import NgramPlan
 from dpunion.plans.counts import LEVEL, PLANNED_RATIOS, PLANNED_SIZES, CountsPlan, Estimate, Totals
 from dpunion.releases.release import COUNTED, LENGTH, PEOPLE, Release
 from dpunion.releases.statements import how_precise, who_was_cut
@@ -71,9 +70,8 @@ def totals_table(totals: Totals) -> Table:
 
 def rank_chart(release: Release) -> Chart:
     """Draw people by rank, with the band of the intervals; n-grams by their length."""
-    noun = "n-gram" if isinstance(release.plan, NgramPlan) else "item"
     return Chart(
-        f"People by rank of the {noun}",
+        f"People by rank of the {release.plan.nouns.item}",
         Axis("rank", AxisScale.LOG),
         Axis("people", AxisScale.LOG),
         tuple(_ranked(name, rows) for name, rows in _groups(release)),

@@ -12,9 +12,9 @@ from dpunion.algorithms import DpSips, Funnel, PolicyGaussian, PolicyLaplace
 from dpunion.budget import Budget
 from dpunion.chances import SET_SIZES, Company, holders_between, release_curve, saturation
 from dpunion.errors import BadParameter
-from dpunion.ngrams.plans import LengthResult, NgramPlan
 from dpunion.plans import Noise, Plan
 from dpunion.plans.counts import CountsPlan
+from dpunion.plans.ngrams import LengthResult, NgramPlan
 from dpunion.releases.formats import escape_controls
 from dpunion.releases.release import Release
 from dpunion.report.charts import Axis, AxisScale, Chart, ChartKind, Series

@@ -12,10 +12,9 @@ from dp_accounting.pld import privacy_loss_distribution
 
 from dpunion.algorithms import CountGaussian, DpSips, Funnel, PolicyGaussian, WeightedGaussian
 from dpunion.budget import Budget
-from dpunion.ngrams.plans import Ngrams, plan_ngrams
 from dpunion.plans import plan_release
-from dpunion.plans.composing import plan_with_counts
 from dpunion.plans.counts import PARTS, Counts
+from dpunion.plans.ngrams import Ngrams, plan_ngrams
 from dpunion_lab.audit.exact import counts_mu, gaussian_parts_delta
 
 ALGORITHMS = [Funnel(), WeightedGaussian(), PolicyGaussian(), CountGaussian(max_items_per_user=10), DpSips()]
@@ -50,7 +49,7 @@ def spent(mechanisms, epsilon):
 @every_budget
 @every_algorithm
 def test_selecting_and_counting_spend_at_most_delta(algorithm, budget):
-    plan = plan_with_counts(algorithm, budget, Counts())
+    plan = plan_release(algorithm, budget, Counts())
     together = spent([*selecting(plan), *counting(plan.counts)], budget.epsilon)
     assert together <= budget.delta
     # DP-SIPS keeps half of delta for novel items, the others a little of it.
@@ -62,7 +61,7 @@ def test_selecting_and_counting_spend_at_most_delta(algorithm, budget):
 def test_a_selection_that_knows_nothing_of_counts_spends_more(algorithm):
     """The power of the test above: the same steps beside a selection that kept the whole budget."""
     budget = BUDGETS[1]
-    plan = plan_with_counts(algorithm, budget, Counts())
+    plan = plan_release(algorithm, budget, Counts())
     alone = plan_release(algorithm, budget)
     spent_before = spent(selecting(alone), budget.epsilon)
     # Where a part of delta is kept for novel items, going beyond it does not yet go beyond delta.
@@ -73,7 +72,7 @@ def test_a_selection_that_knows_nothing_of_counts_spends_more(algorithm):
 @pytest.mark.parametrize("share", [0.02, 0.1, 0.5, 0.9])
 def test_each_part_of_the_budget_is_as_asked_for(share):
     """Squared mus add up to that of the whole; each step has its share of it."""
-    plan = plan_with_counts(WeightedGaussian(), BUDGETS[1], Counts(share=share))
+    plan = plan_release(WeightedGaussian(), BUDGETS[1], Counts(share=share))
     selection, steps = 1.0 / plan.scale**2, [1.0 / stddev**2 for _, stddev in counting(plan.counts)]
     whole = selection + sum(steps)
     assert math.hypot(*(math.sqrt(one) for one in steps)) == pytest.approx(counts_mu(plan))
@@ -98,7 +97,7 @@ def test_ngrams_of_all_lengths_and_counting_spend_at_most_delta(first, budget):
 @every_algorithm
 def test_a_rough_step_that_is_not_composed_would_be_seen(algorithm):
     """Its part given to the fine step as well: the exact delta of the Gaussian parts grows accordingly."""
-    plan = plan_with_counts(algorithm, BUDGETS[1], Counts(share=0.5))
+    plan = plan_release(algorithm, BUDGETS[1], Counts(share=0.5))
     fine = plan.counts.fine * math.sqrt(PARTS[2] / (PARTS[2] + PARTS[0]))
     wrong = dataclasses.replace(plan, counts=dataclasses.replace(plan.counts, fine=fine))
     assert gaussian_parts_delta(wrong) > 1.2 * gaussian_parts_delta(plan)

@@ -336,7 +336,7 @@ def test_release_is_quiet_when_stderr_is_no_terminal(posts, tmp_path):
     assert "\r" not in done.stderr
     # With a cold cache the first run says that it compiles.
     said = [line for line in done.stderr.splitlines() if not line.startswith("Compiling, once on this machine")]
-    statement = Release((), dpunion.plan(epsilon=1.0, delta=1e-6).usual, True).statement.splitlines()
+    statement = Release((), dpunion.plan(epsilon=1.0, delta=1e-6).opening, True).statement.splitlines()
     assert len(said) == 1 + len(statement) + 1
     assert said[-1].startswith("At this budget an item has an even chance of being released if about")
 

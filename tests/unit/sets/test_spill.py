@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 import dpunion
 from dpunion.algorithms import UserOrder
-from dpunion.ngrams.plans import Ngrams
+from dpunion.plans.ngrams import Ngrams
 from dpunion.randomness import RunKey
 from dpunion.requests import Run, SparkSource, Words
 from dpunion.sets import spill

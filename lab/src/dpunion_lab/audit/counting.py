@@ -25,7 +25,6 @@ from dpunion.counting.holdings import Holdings, digests_of, holdings_of, number_
 from dpunion.counting.steps import BURDEN, ONE, FineStep, MarksStep, RoughStep, Step
 from dpunion.errors import InternalError
 from dpunion.plans import Plan, plan_release
-from dpunion.plans.composing import plan_with_counts
 from dpunion.plans.counts import MOST_COUNTED, Counts
 from dpunion.randomness import RunKey
 from dpunion_lab.audit.empirical import (
@@ -242,7 +241,7 @@ def counted_algorithms(limit: int) -> list[Algorithm]:
 
 def with_counts(share: float = SHARE) -> Callable[[Algorithm, Budget], Plan]:
     """Return the planning of releases with counts, at this share of the budget for them."""
-    return functools.partial(plan_with_counts, counts=Counts(share=share))
+    return functools.partial(plan_release, counts=Counts(share=share))
 
 
 def audit_counts(

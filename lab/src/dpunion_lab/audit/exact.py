@@ -31,7 +31,6 @@ from dpunion.contributions import Bools, Contributions, Float64s, ItemTable, Uin
 from dpunion.errors import BadParameter
 from dpunion.mechanisms import State, mechanism_for
 from dpunion.plans import Plan, plan_release
-from dpunion.plans.composing import plan_with_counts
 from dpunion.plans.counts import Counts
 from dpunion.randomness import KEY_BYTES, RunKey
 from dpunion.sets.narrowing import Sets
@@ -347,7 +346,7 @@ def audit_exactly(
         parts = []
         for delta in deltas:
             budget = Budget(epsilon, delta)
-            plan = plan_release(algorithm, budget) if counts is None else plan_with_counts(algorithm, budget, counts)
+            plan = plan_release(algorithm, budget, counts)
             worst, count = largest_divergence(plan, 2)
             worst = worst if counts is None else max(worst, gaussian_parts_delta(plan))
             parts.append(worst / delta)

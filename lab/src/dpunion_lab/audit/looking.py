@@ -13,8 +13,7 @@ from dpunion.calibration.gaussian import gaussian_stddev
 from dpunion.contributions import Float64s
 from dpunion.engines.local.engine import LocalEngine
 from dpunion.plans import Plan
-from dpunion.plans.looks import CLASSES
-from dpunion.plans.menus import MenuPlan, plan_menu
+from dpunion.plans.look import CLASSES, LookPlan, plan_look
 from dpunion.requests import Request, Run
 from dpunion_lab.audit.noise import far_variance
 from dpunion_lab.audit.runs import System
@@ -26,7 +25,7 @@ HELD, PEOPLE = 5, 200
 REACH, POINTS = 12.0, 2401
 
 
-def draw_looks(system: System, menu: MenuPlan) -> Float64s:
+def draw_looks(system: System, plan: LookPlan) -> Float64s:
     """Look some times at people whose sets have one size; return the noise in planned standard deviations."""
     request = Request.of({f"u{user}": [f"i{item}" for item in range(HELD)] for user in range(PEOPLE)})
     machine = LocalEngine.for_run(Run(), None)
@@ -34,14 +33,14 @@ def draw_looks(system: System, menu: MenuPlan) -> Float64s:
     truth[np.searchsorted(CLASSES, HELD, side="right") - 1] = PEOPLE
     rows = []
     for key in (system.new_key() for _ in range(LOOKS)):
-        with machine.read(request, menu, key, lambda: None) as held:
-            rows.append((np.array(machine.look(held, menu.look, key)) - truth) / menu.look.stddev)
+        with machine.read(request, plan, key, lambda: None) as held:
+            rows.append((np.array(machine.look(held, plan.look, key)) - truth) / plan.look.stddev)
     return np.concatenate(rows)
 
 
 def look_takes_noise(system: System, _algorithm: Algorithm, budget: Budget, _trials: int) -> str | None:
     """Everybody counts once, in one class, and the noise is as wide as planned."""
-    return far_variance(draw_looks(system, plan_menu(Budget(budget.epsilon, 1e-6), None, {})))
+    return far_variance(draw_looks(system, plan_look(Budget(budget.epsilon, 1e-6), None, {})))
 
 
 def noise_delta(epsilon: float, mu: float) -> float:
@@ -70,8 +69,9 @@ def whole_delta(plan: Plan, stddev: float) -> float:
 
 
 def look_is_paid_for(_system: System, _algorithm: Algorithm, budget: Budget, _trials: int) -> str | None:
-    """Choosing by the look, as badly as it can be done, stays within delta for every plan of the menu."""
+    """Choosing by the look, as badly as it can be done, stays within delta for every plan to choose from."""
     asked = Budget(budget.epsilon, 1e-6)
-    menu = plan_menu(asked, None, {})
-    worst = max(whole_delta(plan, menu.look.stddev) for plan in (menu.plans[0], menu.usual))
+    planned = plan_look(asked, None, {})
+    some = (planned.alternatives[0], planned.opening)
+    worst = max(whole_delta(plan, planned.look.stddev) for plan in some)
     return f"the delta of look and release is {worst:.3g}" if worst > asked.delta else None

@@ -16,7 +16,7 @@ from dpunion.counting import Measure, steps
 from dpunion.counting.steps import ONE, LookStep, RoughStep, Step
 from dpunion.plans import Plan, plan_release
 from dpunion.plans.counts import PARTS, Counted, CountsPlan
-from dpunion.plans.looks import CLASSES
+from dpunion.plans.look import CLASSES
 from dpunion.randomness import RunKey
 from dpunion_lab.audit.counting import SHARE, with_counts
 
@@ -67,7 +67,7 @@ def forget_rough_step(algorithm: Algorithm, budget: Budget) -> Plan:
 
 
 def look_for_free(epsilon: float, delta: float, strength: float) -> LookCost:
-    """Let every plan of the menu have all of delta, as if nothing was chosen by what was seen."""
+    """Let every plan to choose from have all of delta, as if nothing was chosen by what was seen."""
     return dataclasses.replace(COST_OF_LOOK(epsilon, delta, strength), room=delta)
 
 

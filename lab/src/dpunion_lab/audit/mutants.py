@@ -38,7 +38,7 @@ from dpunion.counting.steps import ONE, LookStep
 from dpunion.engines.local import engine
 from dpunion.ledger import Reservation
 from dpunion.mechanisms import FunnelMechanism, Weights
-from dpunion.plans import Plan, menus, plan_release
+from dpunion.plans import Plan, look, plan_release
 from dpunion.randomness import Purpose, RunKey
 from dpunion.sets.encoding import encode, mark_known
 from dpunion.sets.narrowing import Part, narrow
@@ -301,7 +301,7 @@ def look_mutants() -> list[Mutant]:
     return [
         Mutant("noise of a look x 0.7", patched(steps, "add_noise", count_with_less_noise), funnel, noisy),
         Mutant("a look counts items", patched(LookStep, "add_up", add_up_items), funnel, noisy),
-        Mutant("a look for free", patched(menus, "cost_of_look", look_for_free), funnel, paid),
+        Mutant("a look for free", patched(look, "cost_of_look", look_for_free), funnel, paid),
     ]
 
 

@@ -13,16 +13,15 @@ import numpy as np
 from dpunion.addresses import public_address
 from dpunion.algorithms import Bounding, UserOrder
 from dpunion.contributions import Bools, Contributions, Int64s, ItemTable
-from dpunion.engines import Chosen, Listed, Planned, choose_ngrams, count_listed
+from dpunion.engines import Chosen, Listed, choose_ngrams, count_listed
 from dpunion.engines.local.rehearsing import kernels_ahead
 from dpunion.engines.local.rounds import run_rounds
 from dpunion.errors import BadParameter, InternalError
 from dpunion.mechanisms import mechanism_for
-from dpunion.ngrams.plans import NgramPlan
-from dpunion.plans import Plan
+from dpunion.plans import Plan, Planned
 from dpunion.plans.counts import MOST_COUNTED, Counted, CountsPlan
-from dpunion.plans.looks import LookPlan
-from dpunion.plans.menus import MenuPlan
+from dpunion.plans.look import SizeLook
+from dpunion.plans.ngrams import NgramPlan
 from dpunion.randomness import RunKey
 from dpunion.reading import Rows, ValueKind, check_addresses, open_rows
 from dpunion.releases.release import Release
@@ -86,7 +85,7 @@ class LocalEngine:
                 whole = read_sets(asked, rows, bounding, key, self.memory_limit, self.run.threads)
             yield LocalSets(whole, request, (whole,))
 
-    def look(self, held: Any, look: LookPlan, key: RunKey) -> list[float]:
+    def look(self, held: Any, look: SizeLook, key: RunKey) -> list[float]:
         """Look at the sizes of the whole sets."""
         from dpunion.counting.steps import look_at_sizes
 
@@ -152,9 +151,9 @@ class LocalSets:
         return "LocalSets(<sensitive>)"
 
 
-def asked_for_counts(request: Request, plan: Plan | MenuPlan) -> tuple[Request, Bounding]:
+def asked_for_counts(request: Request, plan: Planned) -> tuple[Request, Bounding]:
     """Return how sets are read: for counts, people's known and further items are kept too."""
-    bounding = plan.algorithm.bounding
+    bounding = plan.bounding
     if plan.counts is None:
         return request, bounding
     return dataclasses.replace(request, known=None), Bounding(max(bounding.limit, MOST_COUNTED), bounding.order)

@@ -11,8 +11,7 @@ import pyarrow as pa
 from dpunion.arrow_functions import number_array, text_array
 from dpunion.engines.local.rounds import run_rounds
 from dpunion.mechanisms import mechanism_for
-from dpunion.plans import Plan
-from dpunion.plans.menus import MenuPlan
+from dpunion.plans import Planned
 from dpunion.randomness import RunKey
 from dpunion.sets.encoding import encode
 from dpunion.text.normal_forms import Normalization
@@ -24,12 +23,12 @@ REHEARSED: set[tuple[str, bool]] = set()
 
 
 @contextlib.contextmanager
-def kernels_ahead(plan: Plan | MenuPlan, threads: int | None) -> Iterator[None]:
+def kernels_ahead(plan: Planned, threads: int | None) -> Iterator[None]:
     """Rehearse the plan in a thread beside what is done inside, once; with one core there is nothing to gain.
 
     Guarantees: the rows are made up, and what comes of them is thrown away.
     """
-    kind = (plan.algorithm.name, isinstance(plan, MenuPlan))
+    kind = (plan.name, plan.look is not None)
     if (threads or usable_cores()) == 1 or kind in REHEARSED:
         yield
         return
@@ -39,13 +38,13 @@ def kernels_ahead(plan: Plan | MenuPlan, threads: int | None) -> Iterator[None]:
     REHEARSED.add(kind)
 
 
-def rehearse(plan: Plan | MenuPlan) -> None:
+def rehearse(plan: Planned) -> None:
     """Release, for nobody, what one made-up person holds: one item more than is kept, so that bounding runs too.
 
     Guarantees: the rows are made up, and what comes of them is thrown away.
     """
-    decided = plan.usual if isinstance(plan, MenuPlan) else plan
-    bounding = decided.algorithm.bounding
+    decided = plan.opening
+    bounding = decided.bounding
     items = text_array([f"item {number}" for number in range(min(bounding.limit + 1, MOST_ITEMS))])
     made = encode(
         [(pa.DictionaryArray.from_arrays(number_array([0] * len(items), 32), items.slice(0, 1)), items)],
@@ -57,7 +56,7 @@ def rehearse(plan: Plan | MenuPlan) -> None:
         threads=1,
     )
     run_rounds(mechanism_for(decided), made, key, 1)
-    if isinstance(plan, MenuPlan):
+    if plan.look is not None:
         from dpunion.counting.steps import look_at_sizes
 
         look_at_sizes(np.diff(made.offsets), plan.look, key)

@@ -11,12 +11,12 @@ from dpunion.counting.holdings import Holdings
 from dpunion.engines.local.rounds import run_rounds
 from dpunion.errors import InternalError
 from dpunion.kernels.ngrams import renumber
-from dpunion.mechanisms import mechanism_for
+from dpunion.mechanisms import mechanism_for, mechanism_on_candidates
 from dpunion.ngrams.candidates import Level, places_in, unsupported
 from dpunion.ngrams.holdings import ngram_holdings
 from dpunion.ngrams.lengths import Positions, first_level, kept_ngrams, kept_tokens, longer
-from dpunion.ngrams.plans import LengthPlan
 from dpunion.plans import Plan
+from dpunion.plans.ngrams import LengthPlan
 from dpunion.randomness import RunKey
 from dpunion.reading import Rows
 from dpunion.requests import Request
@@ -95,7 +95,7 @@ class LocalTexts:
             raise InternalError("longer n-grams were asked for before single tokens")
         positions, pairs = longer(self.positions, self._key, self._threads)
         contributions = kept_ngrams(plan, self._stream, positions, pairs, levels, self._key, self._threads)
-        chosen = run_rounds(plan.mechanism(threshold), contributions, self._key, self._threads)
+        chosen = run_rounds(mechanism_on_candidates(plan, threshold), contributions, self._key, self._threads)
         released = np.union1d(pairs[chosen], unsupported(marks, pairs[count_keepers(contributions) > 0]))
         # subtle: an n-gram that was held but kept by nobody can come out by chance too, and then its places count.
         renumber(positions.codes, places_in(released, pairs))

@@ -10,18 +10,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dpunion.addresses import Address, public_address
-from dpunion.algorithms import Bounding, Funnel
+from dpunion.algorithms import Bounding
 from dpunion.checks import check_whole
 from dpunion.contributions import Contributions
-from dpunion.engines import Chosen, Listed, Planned, choose_ngrams, count_listed
+from dpunion.engines import Chosen, Listed, choose_ngrams, count_listed
 from dpunion.engines.local.engine import asked_for_counts, bounded_sets, open_request, read_sets
 from dpunion.errors import BadParameter, InternalError
 from dpunion.mechanisms import mechanism_for
-from dpunion.ngrams.plans import NgramPlan
-from dpunion.plans import Plan
+from dpunion.plans import Plan, Planned
 from dpunion.plans.counts import MOST_COUNTED, Counted, CountsPlan
-from dpunion.plans.looks import LookPlan
-from dpunion.plans.menus import MenuPlan
+from dpunion.plans.look import SizeLook
+from dpunion.plans.ngrams import NgramPlan
 from dpunion.randomness import RunKey
 from dpunion.releases.release import Release
 from dpunion.requests import Folder, Request, Run, SparkSource
@@ -89,7 +88,7 @@ class SparkEngine:
         frame, check_rows = open_frame(request)
         if self.folder is not None and not self.run.overwrite:
             check_folder(frame, self.folder)
-        reads_first = not isinstance(plan, Plan) or plan.counts is not None
+        reads_first = plan.opening is not plan or plan.counts is not None
         self.run.tell("reading on Spark" if reads_first else "reading and selecting on Spark")
         start_reading()
         check_rows()
@@ -99,14 +98,14 @@ class SparkEngine:
                 yield until_left.enter_context(read_texts(frame, request, key, self.shards, leaves))
                 return
             asked = dataclasses.replace(request, source=None)
-            if isinstance(plan, MenuPlan):
+            if plan.look is not None:
                 yield until_left.enter_context(read_for_look(frame, asked, plan, key, self.shards))
             elif plan.counts is None:
                 yield SparkSets(frame, asked, until_left)
             else:
-                yield until_left.enter_context(read_for_counts(frame, asked, plan, key, self.shards))
+                yield until_left.enter_context(read_for_counts(frame, asked, plan.opening, key, self.shards))
 
-    def look(self, held: Any, look: LookPlan, key: RunKey) -> list[float]:
+    def look(self, held: Any, look: SizeLook, key: RunKey) -> list[float]:
         """Look at the sizes of people's sets where they are.
 
         Guarantees: those of measure_on.
@@ -177,7 +176,7 @@ class SparkEngine:
         session = chosen.frame.sparkSession
         if not chosen.is_left:
             rows = rows_in_order(session, made.table())
-        elif isinstance(made.plan, NgramPlan):
+        elif made.results:
             rows = by_item(as_frame(session, made.table()).unionByName(chosen.frame))
         else:
             rows = by_item(as_columns(chosen.frame, made.columns))
@@ -203,9 +202,7 @@ def read_for_counts(frame: DataFrame, request: Request, plan: Plan, key: RunKey,
 
 
 @contextlib.contextmanager
-def read_for_look(
-    frame: DataFrame, request: Request, plan: MenuPlan, key: RunKey, shards: int
-) -> Iterator[SparkPieces]:
+def read_for_look(frame: DataFrame, request: Request, plan: Planned, key: RunKey, shards: int) -> Iterator[SparkPieces]:
     """Read a DataFrame's rows once, into sets whose sizes are looked at before they are bounded further.
 
     Guarantees: those of KeepWhole.
@@ -314,18 +311,8 @@ def check_path(folder: Folder) -> str:
 
 
 def check_scores_of(plan: Planned, shards: int) -> None:
-    """Refuse so many shards that rounding in Funnel's scores, of any length, is no longer negligible."""
+    """Refuse this many shards if rounding in the scores of a Funnel is no longer negligible."""
     from dpunion.engines.spark.targets import check_scores
-    from dpunion.ngrams.plans import highest_threshold
 
-    if isinstance(plan, MenuPlan):
-        for planned in plan.plans:
-            check_scores_of(planned, shards)
-    elif isinstance(plan, NgramPlan):
-        check_scores_of(plan.first, shards)
-        for one in plan.lengths[1:]:
-            if isinstance(one.algorithm, Funnel):
-                threshold = 1.05 * highest_threshold(one.stddev, plan.algorithm.spurious_rate)
-                check_scores(one.stddev, threshold, one.algorithm, shards)
-    elif isinstance(plan.algorithm, Funnel):
-        check_scores(plan.scale, plan.threshold, plan.algorithm, shards)
+    for stddev, threshold, funnel in plan.funnels():
+        check_scores(stddev, threshold, funnel, shards)

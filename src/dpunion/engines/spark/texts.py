@@ -34,12 +34,12 @@ from dpunion.engines.spark.rounds import dropped_after, materialize
 from dpunion.engines.spark.tasks import Batches, Decide, Secret, guarded
 from dpunion.engines.spark.wire import digests_to_arrow, names_of
 from dpunion.errors import InternalError
-from dpunion.mechanisms import Mechanism, mechanism_for
+from dpunion.mechanisms import Mechanism, mechanism_for, mechanism_on_candidates
 from dpunion.ngrams.candidates import Level, halves
 from dpunion.ngrams.holdings import ngram_holdings, positions_in
 from dpunion.ngrams.lengths import kept_ngrams, kept_tokens, longer, longer_texts, pair_digests, pair_table
-from dpunion.ngrams.plans import LengthPlan
 from dpunion.plans import Plan
+from dpunion.plans.ngrams import LengthPlan
 from dpunion.randomness import Purpose, RunKey
 from dpunion.requests import Request, Run
 from dpunion.sets.streams import TokenStream, read_tokens
@@ -130,7 +130,7 @@ class SparkTexts:
         - what comes out was kept by somebody and passed, or is marked and was kept by nobody;
         - given the levels, one user moves the sums by at most 1 in l2 norm.
         """
-        selecting = self._selected(PairReader(plan, levels), plan.mechanism(threshold), marks)
+        selecting = self._selected(PairReader(plan, levels), mechanism_on_candidates(plan, threshold), marks)
         if self._leaves == plan.length:
             return self._leave(selecting)
         with selecting as chosen:

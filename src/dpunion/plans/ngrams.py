@@ -1,44 +1,51 @@
-"""What a release of n-grams will do: settings, and every number that is fixed before any data is read."""
+"""Plans of n-grams, released length by length: the settings, and every number fixed before any data is read."""
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
-from dpunion.algorithms import (
-    MAX_ITEMS,
-    Funnel,
-    PolicyGaussian,
-    WeightedGaussian,
-    algorithm_named,
-)
+from dpunion.algorithms import MAX_ITEMS, Bounding, Funnel, PolicyGaussian, WeightedGaussian, algorithm_named
 from dpunion.budget import Budget
 from dpunion.calibration import rounding
 from dpunion.calibration.composition import candidate_threshold, geometric_shares
 from dpunion.checks import check_real, check_whole
 from dpunion.errors import BadParameter
-from dpunion.mechanisms import Mechanism, mechanism_on_candidates
-from dpunion.plans import Plan, as_algorithm, real_in
-from dpunion.plans.composing import STEPS, Gaussians, compose, plan_first, plan_steps, slack_of, steps_target
+from dpunion.plans import (
+    NGRAMS,
+    STEPS,
+    Nouns,
+    Plan,
+    as_algorithm,
+    compose,
+    find_slack,
+    plan_composed,
+    read_real,
+    refuse_strange,
+    target_steps,
+)
 from dpunion.plans.counts import Counts, CountsPlan
 
+Gaussians = WeightedGaussian | PolicyGaussian | Funnel
 LONGEST = 10
 MOST_NGRAMS = 2**63 - 1
 
-# On public candidates nothing is paid for novel items, so a sharper line than Funnel's own is best (tuned on public
-# film reviews).
+# On public candidates novel items cost nothing, so a sharper line than Funnel's own is best (tuned on public film
+# reviews).
 LATER = Funnel(max_items_per_user=500, keep_fraction=1.2, keep_margin=1.75)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ngrams:
-    """How n-grams of length 1 to `longest` are released; public parameters only.
+    """How to release n-grams of length 1 to `longest`; public parameters only.
 
-    first: the algorithm for single tokens. later: the algorithm for lengths 2 and more, where it runs on the public
-    candidates, or one for each of these lengths. spurious_rate: at each length, n-grams that nobody holds come out by
-    chance, about this many for each released n-gram one shorter; less costs a higher threshold. share_ratio: each
-    length's share of the budget over that of the length before; 1 shares evenly, more favours long n-grams.
+    first: the algorithm for single tokens. later: the algorithm for lengths 2 and more, which runs on the public
+    candidates, or one algorithm for each of these lengths. spurious_rate: n-grams that nobody wrote come out by chance,
+    at each length about this many for each released n-gram one shorter; a lower rate raises the threshold.
+    share_ratio: each length's share of the budget over that of the length before; 1 divides evenly, more favours long
+    n-grams.
     """
 
     longest: int = 3
@@ -64,7 +71,7 @@ class Ngrams:
 
     @property
     def name(self) -> str:
-        """Name the algorithm in one line: n-grams, and what selects each length."""
+        """Return the name: n-grams, and the algorithm of each length."""
         each = (self.algorithm_at(length).name for length in range(1, self.longest + 1))
         return f"ngrams ({', '.join(each)})"
 
@@ -106,7 +113,7 @@ def _described(algorithm: Gaussians) -> dict[str, Any]:
 
 
 def _gaussian(name: str, algorithm: object) -> Gaussians:
-    """Refuse what does not compose over lengths: Laplace noise, and algorithms without a proof here."""
+    """Accept an algorithm that composes over lengths; refuse Laplace noise and algorithms without a proof here."""
     chosen = as_algorithm(algorithm)
     if not isinstance(chosen, WeightedGaussian | PolicyGaussian | Funnel):
         raise BadParameter(
@@ -127,17 +134,13 @@ class LengthPlan:
     stddev: float
     rounding_slack: float
 
-    def mechanism(self, threshold: float) -> Mechanism:
-        """Return what is done on the public candidates of this length (2 and more), given their threshold."""
-        return mechanism_on_candidates(self.algorithm, self.stddev, threshold, self.length)
-
 
 @dataclass(frozen=True, slots=True)
 class LengthResult:
-    """What is known about one length from the released n-grams alone, hence public.
+    """What the released n-grams tell about one length; public.
 
     candidates: |V_k|, the n-grams that could come out (None at length 1, where anything could). threshold: what pure
-    noise had to exceed. spurious: how many n-grams that nobody kept are to be expected, at most.
+    noise had to exceed. spurious: the expected number of n-grams that nobody kept, at most.
     """
 
     length: int
@@ -149,22 +152,28 @@ class LengthResult:
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> LengthResult:
         """Read back a result that was written as plain values."""
-        for name in ("released", "candidates"):
-            if name == "released" or values[name] is not None:
-                check_whole("a result", name, values[name], 0, MOST_NGRAMS)
-        threshold = None if values["threshold"] is None else real_in(values, "threshold")
-        length, spurious = read_length(values), real_in(values, "spurious", 0.0)
-        return cls(length, values["released"], values["candidates"], threshold, spurious)
+        released, candidates = (
+            None if values[name] is None else check_whole("a result", name, values[name], 0, MOST_NGRAMS)
+            for name in ("released", "candidates")
+        )
+        if released is None:
+            raise ValueError("a length without a number of n-grams")
+        threshold = None if values["threshold"] is None else read_real(values, "threshold")
+        return cls(read_length(values), released, candidates, threshold, read_real(values, "spurious", 0.0))
 
     @classmethod
     def nothing(cls, length: int) -> LengthResult:
-        """Return the result where there was no candidate."""
+        """Return the result of a length without candidates."""
         return cls(length, 0, 0, None, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
 class NgramPlan:
-    """What a release of n-grams will do, in public numbers; first is the plan of length 1, with its threshold."""
+    """The public numbers of a release of n-grams; first: the plan of length 1, with its threshold."""
+
+    nouns: ClassVar[Nouns] = NGRAMS
+    look: ClassVar[None] = None
+    alternatives: ClassVar[tuple[Plan, ...]] = ()
 
     settings: Ngrams
     budget: Budget
@@ -175,8 +184,34 @@ class NgramPlan:
 
     @property
     def algorithm(self) -> Ngrams:
-        """The algorithm: its settings."""
+        """Return the settings."""
         return self.settings
+
+    @property
+    def name(self) -> str:
+        """Return the name: n-grams, and the algorithm of each length."""
+        return self.settings.name
+
+    @property
+    def opening(self) -> Plan:
+        """Return the plan of single tokens."""
+        return self.first
+
+    @property
+    def bounding(self) -> Bounding:
+        """Return how many single tokens of each user count."""
+        return self.first.bounding
+
+    def choose_plan(self, _measure: Callable[..., Any]) -> NgramPlan:
+        """Return this plan: there is nothing to choose."""
+        return self
+
+    def funnels(self) -> Iterator[tuple[float, float, Funnel]]:
+        """Yield the numbers of each length by Funnel, with the highest threshold that candidates can have."""
+        yield from self.first.funnels()
+        for one in self.lengths[1:]:
+            if isinstance(one.algorithm, Funnel):
+                yield one.stddev, 1.05 * highest_threshold(one.stddev, self.settings.spurious_rate), one.algorithm
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plan as plain values, for JSON and for people."""
@@ -208,26 +243,23 @@ class NgramPlan:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> NgramPlan:
-        """Read back what `to_dict` wrote: a record of what was done. A new release always plans anew."""
-        try:
+        """Read back what `to_dict` wrote: a record of what was done. A new release always makes a new plan."""
+        with refuse_strange("NgramPlan"):
             settings = Ngrams.from_dict(values["settings"])
             lengths = tuple(
                 LengthPlan(
                     read_length(one, settings.longest),
-                    real_in(one, "share", 0.0, 1.0),
+                    read_real(one, "share", 0.0, 1.0),
                     settings.algorithm_at(one["length"]),
-                    real_in(one, "stddev", 0.0),
-                    real_in(one, "rounding_slack", 0.0),
+                    read_real(one, "stddev", 0.0),
+                    read_real(one, "rounding_slack", 0.0),
                 )
                 for one in values["lengths"]
             )
             budget = Budget(values["epsilon"], values["delta"])
             counts = CountsPlan.from_dict(values["counts"]) if "counts" in values else None
-            first, used = Plan.from_dict(values["first"]), real_in(values, "delta_used", 0.0, 1.0)
+            first, used = Plan.from_dict(values["first"]), read_real(values, "delta_used", 0.0, 1.0)
             return cls(settings, budget, first, lengths, used, counts)
-        except (KeyError, TypeError, ValueError):
-            problem = BadParameter("This is not a plan of dpunion.", "Pass what NgramPlan.to_dict returned.")
-        raise problem
 
 
 def read_length(values: Any, longest: int = LONGEST) -> int:
@@ -236,8 +268,8 @@ def read_length(values: Any, longest: int = LONGEST) -> int:
 
 
 def plan_ngrams(settings: Ngrams, budget: Budget, counts: Counts | None = None) -> NgramPlan:
-    """Fix every number of a release of n-grams, with counts when they are asked for."""
-    # Twice the usual slack for each length: once for its coins, once for the chance of its spurious n-grams.
+    """Fix every number of a release of n-grams, and of its counts."""
+    # Each length takes twice the usual slack: for its coins, and for the chance of its spurious n-grams.
     epsilon, delta = budget.epsilon, budget.delta
     for _ in range(2 * settings.longest):
         epsilon, delta = rounding.calibration_target(epsilon, delta)
@@ -246,22 +278,22 @@ def plan_ngrams(settings: Ngrams, budget: Budget, counts: Counts | None = None) 
             delta = rounding.funnel_target(budget.epsilon, delta)
     shares = settings.shares
     if counts is not None:
-        epsilon, delta = steps_target(budget, epsilon, delta, STEPS)
+        epsilon, delta = target_steps(budget, epsilon, delta, STEPS)
         shares = (*((1.0 - counts.share) * one for one in shares), *counts.shares)
     composed = compose(settings.first, epsilon, delta, shares)
-    opening = plan_first(settings.first, budget, composed)
+    opening = plan_composed(settings.first, budget, composed)
     lengths = [LengthPlan(1, shares[0], settings.first, opening.scale, opening.rounding_slack)]
     for length in range(2, settings.longest + 1):
         algorithm, stddev = settings.algorithm_at(length), composed.stddevs[length - 1]
-        slack = slack_of(algorithm, stddev, highest_threshold(stddev, settings.spurious_rate))
+        slack = find_slack(algorithm, stddev, highest_threshold(stddev, settings.spurious_rate))
         lengths.append(LengthPlan(length, shares[length - 1], algorithm, stddev * (1.0 + slack), slack))
-    steps = None if counts is None else plan_steps(counts, composed)
+    steps = None if counts is None else CountsPlan(counts.share, *composed.stddevs[-STEPS:])
     return NgramPlan(settings, budget, opening, tuple(lengths), composed.delta_used, steps)
 
 
 def highest_threshold(stddev: float, rate: float) -> float:
-    """Return what no threshold on candidates can exceed: |S|/|V| is at least 1/|S| >= 1/MAX_ITEMS.
+    """Return a number that no threshold on candidates exceeds: |S|/|V| is at least 1/|S| >= 1/MAX_ITEMS.
 
-    Half of the rate, as a walk of several rounds may pass its threshold in any of them.
+    It uses half of the rate, because a walk of several rounds may pass its threshold in any of them.
     """
     return candidate_threshold(stddev, 0.5 * rate / MAX_ITEMS)
