@@ -15,36 +15,41 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dpunion.algorithms import (
-        CountGaussian,
-        CountLaplace,
-        DpSips,
-        Funnel,
-        OptimalSingleItem,
-        PolicyGaussian,
-        PolicyLaplace,
-        WeightedGaussian,
-        WeightedLaplace,
-    )
-    from dpunion.budget import Budget
-    from dpunion.errors import (
-        AlreadyReleased,
-        BadParameter,
-        BadSource,
-        BudgetExhausted,
-        CannotWrite,
-        DpunionError,
-        NotPrivate,
-    )
-    from dpunion.pipeline import plan, release, release_ngrams
-    from dpunion.plans import Plan
-    from dpunion.plans.counts import Counts
-    from dpunion.plans.look import LookPlan
-    from dpunion.plans.ngrams import Ngrams
-    from dpunion.releases.about import About
-    from dpunion.releases.release import Release
-    from dpunion.requests import Charge, Dated, Folder, Known, Run, SparkSource, Stdin, Words
-    from dpunion.tokenizing import tokenize
+    from dpunion.algorithms import CountGaussian as CountGaussian
+    from dpunion.algorithms import CountLaplace as CountLaplace
+    from dpunion.algorithms import DpSips as DpSips
+    from dpunion.algorithms import Funnel as Funnel
+    from dpunion.algorithms import OptimalSingleItem as OptimalSingleItem
+    from dpunion.algorithms import PolicyGaussian as PolicyGaussian
+    from dpunion.algorithms import PolicyLaplace as PolicyLaplace
+    from dpunion.algorithms import WeightedGaussian as WeightedGaussian
+    from dpunion.algorithms import WeightedLaplace as WeightedLaplace
+    from dpunion.budget import Budget as Budget
+    from dpunion.errors import AlreadyReleased as AlreadyReleased
+    from dpunion.errors import BadParameter as BadParameter
+    from dpunion.errors import BadSource as BadSource
+    from dpunion.errors import BudgetExhausted as BudgetExhausted
+    from dpunion.errors import CannotWrite as CannotWrite
+    from dpunion.errors import DpunionError as DpunionError
+    from dpunion.errors import NotPrivate as NotPrivate
+    from dpunion.pipeline import plan as plan
+    from dpunion.pipeline import release as release
+    from dpunion.pipeline import release_ngrams as release_ngrams
+    from dpunion.plans import Plan as Plan
+    from dpunion.plans.counts import Counts as Counts
+    from dpunion.plans.look import LookPlan as LookPlan
+    from dpunion.plans.ngrams import Ngrams as Ngrams
+    from dpunion.releases.about import About as About
+    from dpunion.releases.release import Release as Release
+    from dpunion.requests import Charge as Charge
+    from dpunion.requests import Dated as Dated
+    from dpunion.requests import Folder as Folder
+    from dpunion.requests import Known as Known
+    from dpunion.requests import Run as Run
+    from dpunion.requests import SparkSource as SparkSource
+    from dpunion.requests import Stdin as Stdin
+    from dpunion.requests import Words as Words
+    from dpunion.tokenizing import tokenize as tokenize
 
 __version__ = "0.1.0"
 
@@ -68,44 +73,7 @@ _HOMES = {
     for name in names.split()
 }
 
-__all__ = [
-    "About",
-    "AlreadyReleased",
-    "BadParameter",
-    "BadSource",
-    "Budget",
-    "BudgetExhausted",
-    "CannotWrite",
-    "Charge",
-    "CountGaussian",
-    "CountLaplace",
-    "Counts",
-    "Dated",
-    "DpSips",
-    "DpunionError",
-    "Folder",
-    "Funnel",
-    "Known",
-    "LookPlan",
-    "Ngrams",
-    "NotPrivate",
-    "OptimalSingleItem",
-    "Plan",
-    "PolicyGaussian",
-    "PolicyLaplace",
-    "Release",
-    "Run",
-    "SparkSource",
-    "Stdin",
-    "WeightedGaussian",
-    "WeightedLaplace",
-    "Words",
-    "__version__",
-    "plan",
-    "release",
-    "release_ngrams",
-    "tokenize",
-]
+__all__ = sorted([*_HOMES, "__version__"])  # noqa: PLE0605
 
 
 def __getattr__(name: str) -> Any:

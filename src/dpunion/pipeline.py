@@ -19,13 +19,13 @@ from dpunion.budget import budget_for_release
 from dpunion.charging import charged
 from dpunion.checks import AlgorithmName, NormalizationName, NullUsersName, OrderName, Settings
 from dpunion.engines import Engine, engine_for
+from dpunion.engines.publishing import Outputs, count_holders, draft_release, publish
 from dpunion.engines.stages import tell_compiling
 from dpunion.errors import name_shortages
 from dpunion.plans import Plan, Planned, as_algorithm, plan_release, refuse_settings
 from dpunion.plans.counts import Counts, as_counts
 from dpunion.plans.look import LookPlan, needs_look, plan_look
 from dpunion.plans.ngrams import NgramPlan, Ngrams, plan_ngrams
-from dpunion.publishing import Outputs, count_holders, draft_release, publish
 from dpunion.randomness import RunKey
 from dpunion.releases.release import Release
 from dpunion.requests import Charge, Dated, Folder, PathLike, Request, Run, Words, refuse_misplaced
@@ -154,7 +154,7 @@ def fulfil(
             decided = plan.choose_plan(lambda look: engine.look(held, look, key))
             chosen = engine.select(held, decided, key)
             counted = count_holders(engine, held, chosen, request, decided, key)
-            draft = draft_release(decided, request, engine, entry, key, run.about)
+            draft = draft_release(decided, request, engine, entry.notes, key, run.about.on_this_day(entry.charged))
             made, written = publish(chosen, counted, draft, request, engine, outputs, run)
         entry.settle(made, written)
     return made

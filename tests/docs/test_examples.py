@@ -8,6 +8,11 @@ import pytest
 from doc_examples import ROOT, Player, blocks, difference, examples, name_of, stray_examples, wrong_words
 from example_data import write_all
 
+from dpunion.algorithms import ALGORITHMS
+from dpunion.chances import CHANCES
+from dpunion.mechanisms import MECHANISMS
+from dpunion.plans import PLANNERS
+
 PAGES = {
     "README.md": (ROOT / "README.md").read_text("utf-8"),
     **{f"docs/{path.name}": path.read_text("utf-8") for path in sorted((ROOT / "docs").glob("*.md"))},
@@ -86,6 +91,17 @@ def data(tmp_path_factory):
 def small_data_only(monkeypatch):
     """The larger data sets, where they are installed, would take minutes."""
     monkeypatch.delenv("DPUNION_DATA", raising=False)
+
+
+@pytest.fixture(autouse=True)
+def forget_added_policies():
+    """A page shows how to add a policy; other tests must not see it."""
+    registries = (ALGORITHMS, PLANNERS, MECHANISMS, CHANCES)
+    before = [dict(one) for one in registries]
+    yield
+    for one, entries in zip(registries, before, strict=True):
+        one.clear()
+        one.update(entries)
 
 
 @pytest.fixture(scope="module")

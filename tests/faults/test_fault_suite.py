@@ -459,7 +459,7 @@ BOUNDARIES = [
     (f"{L}.Ledger.open", "after", 1),
     (f"{L}.Ledger.reserve", "before", 1),
     (f"{L}.Ledger.reserve", "after", 1),
-    ("dpunion.publishing.Outputs.check", "after", 1),
+    ("dpunion.engines.publishing.Outputs.check", "after", 1),
     (f"{E}.LocalEngine.read", "before", 1),
     (f"{E}.open_rows", "before", 1),
     (f"{E}.open_rows", "after", 1),

@@ -14,9 +14,9 @@ import dpunion
 from dpunion.engines import Chosen
 from dpunion.engines.local import engine as local_engine
 from dpunion.engines.local.engine import LocalEngine
+from dpunion.engines.publishing import count_holders
 from dpunion.engines.spark import counting
 from dpunion.plans.ngrams import Ngrams
-from dpunion.publishing import count_holders
 from dpunion.randomness import RunKey
 from dpunion.requests import Folder, Known, Request, Run
 

@@ -16,6 +16,7 @@ from dpunion.counting.steps import ONE, FineStep, MarksStep, RoughStep
 from dpunion.engines import Chosen, Listed, count_listed
 from dpunion.engines.local.engine import LocalEngine
 from dpunion.engines.local.texts import LocalTexts
+from dpunion.engines.publishing import list_chosen
 from dpunion.engines.spark.counting import AddNoise, AddUp, FindItems, in_places
 from dpunion.engines.spark.tasks import Secret
 from dpunion.engines.spark.texts import FindNgrams, ReadStreams, level_of_tokens
@@ -23,7 +24,6 @@ from dpunion.engines.spark.wire import Piece
 from dpunion.errors import InternalError, SensitivityMismatch
 from dpunion.ngrams.lengths import select_ngrams
 from dpunion.plans.ngrams import Ngrams
-from dpunion.publishing import list_chosen
 from dpunion.randomness import RunKey
 from dpunion.reading import NullUserPolicy, ValueKind
 from dpunion.reading.known import read_known

@@ -230,7 +230,7 @@ ROWS = [(f"u{number}", f"v{number % 3}") for number in range(300)]
 HOLDER = """
 import sys
 from pathlib import Path
-from dpunion.publishing import Outputs
+from dpunion.engines.publishing import Outputs
 with Outputs((Path(sys.argv[1]),), None, False).claimed():
     print("claimed", flush=True)
     sys.stdin.read()

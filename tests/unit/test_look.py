@@ -20,6 +20,7 @@ from dpunion.calibration.look import cost_of_look
 from dpunion.calibration.novelty import novelty_bounds
 from dpunion.counting.steps import ONE, LookStep, add_noise, people_in_classes, set_sizes
 from dpunion.engines.local.engine import LocalEngine, open_request, read_sets, texts_of
+from dpunion.engines.publishing import Outputs
 from dpunion.errors import BadParameter
 from dpunion.kernels.normal import gaussian_delta
 from dpunion.ledger.accounts import charge_for, charge_for_plan
@@ -28,7 +29,6 @@ from dpunion.pipeline import fulfil
 from dpunion.plans import Plan, plan_release
 from dpunion.plans.counts import Counts
 from dpunion.plans.look import CLASSES, LIMITS, STRENGTH, USUAL, SizeLook, class_sizes, plan_look
-from dpunion.publishing import Outputs
 from dpunion.randomness import RunKey
 from dpunion.requests import Request, Run
 from dpunion.sets.grouping import bound_further, copy_heavy_users

@@ -1,6 +1,7 @@
-"""What a new policy takes: a description, a kernel, a planner and a mechanism; everything else finds it by these."""
+"""A new policy takes a kernel and four entries: description, planner, mechanism, chances. Everything else finds it."""
 
 import dataclasses
+import json
 import math
 from dataclasses import dataclass
 from typing import ClassVar
@@ -8,17 +9,25 @@ from typing import ClassVar
 import numpy as np
 import pyarrow as pa
 import pytest
+from typer.testing import CliRunner
 
 import dpunion
 from dpunion import algorithms, mechanisms, plans
-from dpunion.algorithms import Norm, PolicyGaussian, Sensitivity
+from dpunion.algorithms import Algorithm, Norm, PolicyGaussian, Sensitivity
 from dpunion.budget import Budget
+from dpunion.calibration import gaussian, rounding
+from dpunion.chances import CHANCES, Company, by_keepers, find_needed, passing
+from dpunion.cli import app
 from dpunion.coins import coins_for
 from dpunion.engines.local.rounds import run_rounds
 from dpunion.errors import SensitivityMismatch
 from dpunion.kernels.compiler import kernel
+from dpunion.ledger import Ledger
+from dpunion.ledger.accounts import charge_for, charge_for_budget
 from dpunion.mechanisms import DescentMechanism, mechanism_for
+from dpunion.plans import Planner, certified_novelty, finish_plan, refuse_counts
 from dpunion.randomness import RunKey
+from dpunion.report import plan_page, release_page
 from dpunion_lab.audit.empirical import audit_release
 from dpunion_lab.audit.policies import Subject, descent
 from dpunion_lab.audit.runs import encode_for
@@ -30,10 +39,17 @@ PEOPLE = {f"user{n}": {f"item{(n * k) % 30}" for k in range(1, 6)} for n in rang
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CarefulPolicy(PolicyGaussian):
+class CarefulPolicy(Algorithm):
     """l2-descent that closes at most half of a gap at once: G * min(1/2, 1/|G|), nonexpansive by its radial slopes."""
 
     name: ClassVar[str] = "careful-policy"
+    noise: ClassVar[str] = "gaussian"
+
+    cutoff_margin: float = 3.0
+
+    @property
+    def sensitivity(self):
+        return Sensitivity(Norm.L2, 1.0)
 
 
 @kernel
@@ -54,18 +70,44 @@ class HalfwayMechanism(DescentMechanism):
         descend_halfway(part.offsets, part.items, weights, cutoff, budget)
 
 
-def halfway(plan):
-    chosen = plan.algorithm
-    visits = chosen.visits(plan.scale, plan.threshold)
-    return HalfwayMechanism(Norm.L2, visits, chosen.bounding, coins_for(plan), plan.sensitivity)
+def plan_careful(algorithm, budget, epsilon, delta, counts):
+    if counts is not None:
+        refuse_counts(algorithm.name)
+    limit = algorithm.max_items_per_user
+    found = gaussian.exact_unit_norm(epsilon, delta, limit)
+    cutoff = found.threshold + algorithm.cutoff_margin * found.scale
+    slack = rounding.l2_descent_slack(1.05 * cutoff, limit, 1, found.scale)
+    return finish_plan(algorithm, budget, found, slack)
+
+
+def run_careful(plan):
+    return HalfwayMechanism(Norm.L2, ((plan.cutoff, 1.0),), plan.bounding, coins_for(plan), plan.sensitivity)
+
+
+def careful_chances(plan, size, company, most):
+    path = [0.0]
+    while len(path) <= most and plan.cutoff - path[-1] > 1e-9:
+        gap = plan.cutoff - path[-1]
+        other = {Company.RARE: plan.cutoff, Company.EQUAL: gap, Company.POPULAR: 0.0}[company]
+        path.append(path[-1] + gap * min(0.5, 1.0 / math.hypot(gap, other * math.sqrt(size - 1))))
+    weights = np.array(path)
+    return lambda keepers: passing(plan, weights[np.minimum(keepers, len(path) - 1).astype(int)])
+
+
+ENTRIES = (
+    (algorithms.ALGORITHMS, CarefulPolicy.name, CarefulPolicy),
+    (plans.PLANNERS, CarefulPolicy, Planner(plan_careful, novelty=certified_novelty)),
+    (mechanisms.MECHANISMS, CarefulPolicy, run_careful),
+    (CHANCES, CarefulPolicy, by_keepers(careful_chances)),
+)
+"""All that a new policy takes besides its kernel."""
 
 
 @pytest.fixture
 def careful(monkeypatch):
-    """The four entries that a new policy takes, and nothing else."""
-    monkeypatch.setitem(algorithms.ALGORITHMS, CarefulPolicy.name, CarefulPolicy)
-    monkeypatch.setitem(plans.PLANNERS, CarefulPolicy, plans.PLANNERS[PolicyGaussian])
-    monkeypatch.setitem(mechanisms.MECHANISMS, CarefulPolicy, halfway)
+    """The policy, registered by its entries and nothing else."""
+    for registry, key, value in ENTRIES:
+        monkeypatch.setitem(registry, key, value)
     return CarefulPolicy(max_items_per_user=5)
 
 
@@ -84,6 +126,43 @@ def test_it_is_planned_by_name_and_released_on_both_engines(careful):
     assert by_rounds(plan, PEOPLE, RunKey.for_tests(1), 1) == set(released.items)
     assert 5 < len(by_rounds(plan, PEOPLE, RunKey.for_tests(1), 3)) <= 30
     assert dpunion.plan("careful-policy", epsilon=1.0, delta=1e-6).algorithm == CarefulPolicy()
+
+
+def test_no_shipped_algorithm_is_behind_it():
+    assert CarefulPolicy.__mro__[1:] == (Algorithm, object)
+    shipped = [tuple(registry) for registry, _, _ in ENTRIES]
+    assert len({len(keys) for keys in shipped}) == 1, "every algorithm has an entry in each of these"
+
+
+def test_the_command_line_plans_it(careful):
+    done = CliRunner().invoke(app, ["plan", "-a", careful.name, "-e", "1", "-d", "1e-6", "--json"])
+    assert done.exit_code == 0
+    values = json.loads(done.output)
+    assert values["algorithm"] == careful.name
+    needed = [one["chance_50"] for one in values["holders_needed"]]
+    assert needed == sorted(needed)
+    assert careful.name in CliRunner().invoke(app, ["plan", "-a", careful.name, "-e", "1", "-d", "1e-6"]).output
+
+
+def test_the_chances_are_those_of_releases(careful):
+    (needed,) = find_needed(dpunion.plan(careful, epsilon=2.0, delta=1e-3), (1,))
+    people = {f"user{n}": {"item"} for n in range(needed.even)}
+    runs = [
+        dpunion.release(people, algorithm=careful, epsilon=2.0, delta=1e-3, unsafe_test_key=key) for key in range(200)
+    ]
+    assert 60 < sum(len(one) for one in runs) < 160
+
+
+def test_statement_charge_and_pages_are_made_for_it(careful, tmp_path):
+    Ledger.open(tmp_path / "budget.db", create=True).create_dataset("posts", 10.0, 1e-2, "tight")
+    charge = dpunion.Charge(tmp_path / "budget.db", "posts")
+    made = dpunion.release(PEOPLE, algorithm=careful, epsilon=2.0, delta=1e-3, charge=charge)
+    assert "It was made by careful-policy from at most 5 items per person" in made.statement
+    assert made.about.charged.epsilon == 2.0
+    assert charge_for(made.plan).mu_squared < charge_for_budget(made.plan.budget).mu_squared
+    assert dpunion.Release.from_json(made.to_json()).plan == made.plan
+    assert careful.name in release_page(made)
+    assert careful.name in plan_page(made.plan, epsilons=(), algorithms=())
 
 
 def test_the_audit_looks_at_it_as_the_engines_run_it(careful):

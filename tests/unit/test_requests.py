@@ -8,8 +8,8 @@ import dpunion
 from dpunion.checks import Settings
 from dpunion.engines import Chosen
 from dpunion.engines.local.engine import LocalEngine
+from dpunion.engines.publishing import Outputs, publish
 from dpunion.errors import BadParameter, InternalError
-from dpunion.publishing import Outputs, publish
 from dpunion.releases.release import Release
 from dpunion.requests import Charge, Folder, Request, Run, SparkSource
 

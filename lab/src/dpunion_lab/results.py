@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import IO, Any
 
 from dpunion.checks import check_suffix, check_whole
+from dpunion.engines.publishing import Outputs
 from dpunion.files import OWNER_ONLY, atomic_file, check_place
-from dpunion.publishing import Outputs
 from dpunion_lab.figures import NOT_PRIVATE
 from dpunion_lab.generators import Generated
 from dpunion_lab.trials import Trial

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import enum
 import hashlib
 import itertools
@@ -15,7 +14,7 @@ from typing import Any, overload
 
 from dpunion.arrow_functions import number_array, text_array
 from dpunion.checks import check_whole
-from dpunion.errors import BadParameter
+from dpunion.errors import BadParameter, ForeignErrors
 from dpunion.files import atomic_file
 from dpunion.plans import Plan
 from dpunion.plans.counts import MOST_PEOPLE, Counted, Totals
@@ -217,20 +216,13 @@ class Release:
     @classmethod
     def from_json(cls, text: str) -> Release:
         """Read back what `to_json` wrote."""
-        values: Any = None
-        with contextlib.suppress(ValueError, RecursionError):
-            values = _newest(json.loads(text))
-        if isinstance(values, dict) and _is_whole(values):
-            if values.get("format") == FORMAT and _has_items(values):
-                with contextlib.suppress(AttributeError, KeyError, TypeError, ValueError):
-                    return _items_from(values)
-            if values.get("format") == NGRAM_FORMAT and _has_ngrams(values):
-                with contextlib.suppress(AttributeError, KeyError, TypeError, ValueError):
-                    return _ngrams_from(values)
-        raise BadParameter(
+        strange = BadParameter(
             "This is not a release in JSON.",
             "Use a file that --out release.json wrote, or the text that Release.to_json returned.",
         )
+        kinds = (AttributeError, KeyError, TypeError, ValueError, RecursionError)
+        with ForeignErrors(lambda _: strange, *kinds, ours_too=True):
+            return _read_release(_newest(json.loads(text)))
 
     def write(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
         """Write the items in the format of the suffix, whole or not at all; return where.
@@ -306,31 +298,27 @@ def _newest(values: Any) -> Any:
     return values if followed is None else values | {"format": followed, "guaranteed": values["private"]}
 
 
-def _is_whole(values: dict[str, Any]) -> bool:
-    return (
-        isinstance(values.get("guaranteed"), bool)
-        and isinstance(values.get("plan"), dict)
-        and _are_texts(values.get("notes", []))
-    )
+def _read_release(values: dict[str, Any]) -> Release:
+    """Return the release that these values describe; raise one of several errors where they describe none."""
+    ngrams = {FORMAT: False, NGRAM_FORMAT: True}[values["format"]]
+    notes, about = tuple(_read_texts(values.get("notes", []))), About.from_dict(values)
+    if not isinstance(values["guaranteed"], bool):
+        raise TypeError("neither guaranteed nor not")
+    plan = NgramPlan.from_dict(values["plan"]) if ngrams else Plan.from_dict(values["plan"])
+    draft = Release((), plan, values["guaranteed"], notes, about=about)
+    return _read_ngrams(draft, values) if ngrams else _read_items(draft, values)
 
 
-def _has_items(values: dict[str, Any]) -> bool:
-    items, columns = values.get("items"), values.get("columns", [COLUMN])
-    if not (isinstance(items, list) and _are_texts(columns) and len(set(columns)) == len(columns) > 0):
-        return False
-    if len(columns) == 1:
-        return _are_texts(items)
-    return all(_are_texts(item) and len(item) == len(columns) for item in items)
-
-
-def _items_from(values: dict[str, Any]) -> Release:
-    columns = tuple(values.get("columns", (COLUMN,)))
-    items = values["items"] if len(columns) == 1 else map(tuple, values["items"])
-    notes, plan = tuple(values.get("notes", [])), Plan.from_dict(values["plan"])
-    counts = _counts_from(values, len(values["items"]))
-    ordered = tuple(items) if counts else tuple(sorted(items))
-    made = Release(ordered, plan, values["guaranteed"], notes, columns, about=About.from_dict(values))
-    return replace(made, **counts)
+def _read_items(draft: Release, values: dict[str, Any]) -> Release:
+    columns = tuple(_read_texts(values.get("columns", [COLUMN])))
+    if not len(set(columns)) == len(columns) > 0 or not isinstance(values["items"], list):
+        raise ValueError("no items, or no columns for them")
+    items: list[Any] = values["items"]
+    items = _read_texts(items) if len(columns) == 1 else [tuple(_read_texts(item)) for item in items]
+    if len(columns) > 1 and any(len(item) != len(columns) for item in items):
+        raise ValueError("an item with another number of texts than columns")
+    counts = _counts_from(values, len(items))
+    return replace(draft, items=tuple(items if counts else sorted(items)), columns=columns, **counts)
 
 
 def _counts_from(values: dict[str, Any], count: int) -> dict[str, Any]:
@@ -347,31 +335,24 @@ def _counts_from(values: dict[str, Any], count: int) -> dict[str, Any]:
     return {"numbers": numbers, "totals": Totals.from_dict(values["totals"])}
 
 
-def _has_ngrams(values: dict[str, Any]) -> bool:
-    rows = values.get("ngrams")
-    return (
-        isinstance(rows, list)
-        and all(isinstance(row, list) and len(row) == 2 for row in rows)
-        and _are_texts([row[0] for row in rows])
-        and isinstance(values.get("results"), list)
-    )
-
-
-def _ngrams_from(values: dict[str, Any]) -> Release:
+def _read_ngrams(draft: Release, values: dict[str, Any]) -> Release:
+    if not isinstance(values["results"], list) or not isinstance(values["ngrams"], list):
+        raise TypeError("no n-grams, or no results")
     results = tuple(LengthResult.from_dict(one) for one in values["results"])
     rows = [(ngram, read_length({"length": length})) for ngram, length in values["ngrams"]]
-    plan, notes = NgramPlan.from_dict(values["plan"]), tuple(values.get("notes", []))
-    draft = Release((), plan, values["guaranteed"], notes, about=About.from_dict(values))
+    texts = tuple(_read_texts([ngram for ngram, _ in rows]))
     counts = _counts_from(values, len(rows))
     if not counts:
         return with_ngrams(draft, rows, results)
     lengths = Numbers(LENGTH, tuple(length for _, length in rows), 32)
-    items, numbers = tuple(text for text, _ in rows), (lengths, *counts["numbers"])
-    return replace(draft, items=items, numbers=numbers, results=results, totals=counts["totals"])
+    numbers = (lengths, *counts["numbers"])
+    return replace(draft, items=texts, numbers=numbers, results=results, totals=counts["totals"])
 
 
-def _are_texts(values: Any) -> bool:
-    """Say whether these are a list of texts, which can be written as UTF-8."""
+def _read_texts(values: Any) -> list[str]:
+    """Return a list of texts; refuse anything else, and texts that cannot be written as UTF-8."""
     if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
-        return False
-    return formats.is_utf8("".join(values))
+        raise TypeError("no list of texts")
+    if not formats.is_utf8("".join(values)):
+        raise ValueError("texts that are no UTF-8")
+    return values

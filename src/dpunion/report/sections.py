@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dpunion.algorithms import DpSips, Funnel, PolicyGaussian, PolicyLaplace
+from dpunion.algorithms import DpSips
 from dpunion.budget import Budget
 from dpunion.chances import SET_SIZES, Company, holders_between, release_curve, saturation
 from dpunion.errors import BadParameter
@@ -172,8 +172,6 @@ def budget_shares(plan: Plan) -> dict[str, float]:
 
 def chances(plan: Plan) -> tuple[Section, ...]:
     """Draw how likely an item is to come out; nothing where the model does not reach."""
-    if not is_sound(plan):
-        return ()
     try:
         most = max(saturation(plan, set_size=size, company=Company.RARE) for size in SET_SIZES)
         grid = holders_between(1, max(10, most))
@@ -195,20 +193,6 @@ def chances(plan: Plan) -> tuple[Section, ...]:
     )
     chart = Chart("Chance of release by number of people", HOLDERS, CHANCE, series, smooth=True)
     return (Section("What could be released", (text,), (chart,)),)
-
-
-def is_sound(plan: Plan) -> bool:
-    """Say whether the numbers can be a plan's: one that was read from a file may hold anything."""
-    numbers = [plan.threshold, plan.cutoff or 0.0, *[one.threshold for one in plan.rounds]]
-    positive = [plan.scale, *[one.stddev for one in plan.rounds], *[one.budget for one in plan.rounds]]
-    rounds = getattr(plan.algorithm, "rounds", 0)
-    fills = isinstance(plan.algorithm, Funnel | PolicyGaussian | PolicyLaplace)
-    return (
-        all(math.isfinite(value) for value in [*numbers, *positive])
-        and all(value > 0.0 for value in positive)
-        and len(plan.rounds) == rounds
-        and (plan.cutoff is not None or not fills)
-    )
 
 
 def plan_section(plan: Plan, counts: CountsPlan | None, *, title: str = "The plan") -> Section:

@@ -1,4 +1,4 @@
-"""From what was selected to a release: checked places, one statement, files whole or not at all."""
+"""Turn what an engine selected into a release: outputs that were checked first, one statement, complete files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from typing import Any
 
 from dpunion.addresses import check_output
 from dpunion.chances import least_holders
-from dpunion.charging import Entry
 from dpunion.checks import OrderName, as_choice
 from dpunion.engines import Chosen, Engine, Listed
 from dpunion.errors import BadParameter
@@ -31,7 +30,7 @@ from dpunion.requests import Charge, Folder, Known, PathLike, Request, Run, Spar
 
 @dataclass(frozen=True, slots=True)
 class Outputs:
-    """Where a release goes: files by their suffixes, or a folder for Spark to write; and how it is sorted."""
+    """Where a release is written, files by their suffixes or a folder of Spark's, and how it is sorted."""
 
     files: tuple[Path, ...]
     folder: Folder | None
@@ -47,7 +46,7 @@ class Outputs:
         sort: OrderName | None = None,
         counts: bool,
     ) -> Outputs:
-        """Take what was asked for; refuse an order that there is not, other places are checked later."""
+        """Accept the options of `release`; refuse an unknown order. `check` refuses other bad outputs later."""
         order = None if sort is None else as_choice("sort", sort, Order)
         if order is Order.PEOPLE and not counts:
             raise BadParameter(
@@ -62,7 +61,7 @@ class Outputs:
         return cls(tuple(map(Path, named)), None, overwrite, order)
 
     def check_apart(self, *, source: Any, item: Any = None, known: Any, charge: Charge | None) -> None:
-        """Refuse outputs that would replace what is read or kept, or be read the next time."""
+        """Refuse outputs that would replace an input or the ledger, or that the next run would read."""
         names = list(source.names) if isinstance(source, SparkSource) else source
         listed = known.source if isinstance(known, Known) else known
         stopped = item.stop_words if isinstance(item, Words) else None
@@ -72,17 +71,17 @@ class Outputs:
 
     @contextlib.contextmanager
     def claimed(self) -> Iterator[None]:
-        """Keep other runs of this user from the files' names, and refuse names that one of them has claimed."""
+        """Claim the names of the files while the release is made; refuse names that another run has claimed."""
         directory = cache_directory() if self.files else None
         if directory is None:
             yield
             return
-        # Next to the folders of compiled kernels, so that all versions of dpunion share it.
+        # The lock is next to the folders of compiled kernels, so that all versions of dpunion share it.
         with claim_names(self.files, directory.parent / "outputs.lock"):
             yield
 
     def check(self) -> None:
-        """Refuse what cannot be written."""
+        """Refuse files that cannot be written."""
         for target in self.files:
             check_target(target, overwrite=self.overwrite)
         if len({target.resolve() for target in self.files}) < len(self.files):
@@ -90,20 +89,20 @@ class Outputs:
 
 
 def draft_release(
-    plan: Plan | NgramPlan, request: Request, engine: Engine, entry: Entry, key: RunKey, about: About
+    plan: Plan | NgramPlan, request: Request, engine: Engine, charge_notes: tuple[str, ...], key: RunKey, about: About
 ) -> Release:
     """Return the release without its items.
 
-    Guarantees: it holds what is public before anything was read.
+    Guarantees: everything in it was public before any row was read.
     """
-    notes = (*engine.notes, *request.notes(), *entry.notes, *request.known_notes())
-    return Release((), plan, not key.is_test, notes, request.columns, about=about.on_this_day(entry.charged))
+    notes = (*engine.notes, *request.notes(), *charge_notes, *request.known_notes())
+    return Release((), plan, not key.is_test, notes, request.columns, about=about)
 
 
 def list_chosen(chosen: Chosen, request: Request) -> Listed:
-    """Return the public list: what was selected, and the known list when it is included.
+    """Return the public list: the selected items, and the known list if it is included.
 
-    Guarantees: nothing of the input but what was selected is in it.
+    Guarantees: of the input, only selected items are in it.
     """
     if chosen.levels:
         return Listed((), (), tuple(length == 1 for _, length in chosen.ngrams), chosen.levels)
@@ -119,7 +118,7 @@ def count_holders(
 ) -> Counted | None:
     """Count the people who have each item of the list, if the plan has counts.
 
-    Guarantees: those of the engine's `count`; the least numbers to show depend on the plan alone.
+    Guarantees: only the engine's `count` uses people's sets; the least numbers to show depend on the plan alone.
     """
     if plan.counts is None:
         return None
@@ -136,9 +135,9 @@ def publish(
     outputs: Outputs,
     run: Run,
 ) -> tuple[Release, list[Path]]:
-    """Turn what was selected, and the known list when it is included, into the release; return it and its files.
+    """Return the release of the selected items, and of the known list if it is included, and the files written.
 
-    Guarantees: the items are sorted; nothing else of the input reaches the release.
+    Guarantees: the items are sorted; of the input, only selected items reach the release.
     """
     run.tell("writing")
     if chosen.results:
@@ -147,7 +146,7 @@ def publish(
         made = draft
     else:
         made = with_items(draft, list_chosen(chosen, request).texts, counted, outputs.order)
-    # Of n-grams that are left on the executors, the shorter ones are here.
+    # If the longest n-grams stay on the executors, only the shorter ones are here.
     which = "shorter ones listed" if chosen.is_left else "listed"
     made = dataclasses.replace(made, notes=(*made.notes, *request.notes_on(made.items, which)))
     if outputs.folder is not None:
