@@ -2,8 +2,10 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+# The versions of everything that development needs; `make test LOCK=` takes the newest ones instead.
+LOCK ?= requirements-dev.lock
 
-.PHONY: help demo test test-all test-threads java proofs coq lint format docs pictures wheel publish reproduce audit torture benchmark benchmark-large benchmark-billion benchmark-counts benchmark-popular benchmark-spark benchmark-startup clean
+.PHONY: help demo test test-all test-threads java proofs coq lint format lock docs pictures wheel publish reproduce audit torture benchmark benchmark-large benchmark-billion benchmark-counts benchmark-popular benchmark-spark benchmark-startup clean
 
 help:  ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -39,9 +41,16 @@ lint: $(VENV)/.dev  ## Check style, types and layers
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
+	@$(BIN)/codespell
 
 format: $(VENV)/.dev  ## Format the code
 	@$(BIN)/ruff check --fix . ; $(BIN)/ruff format .
+
+lock:  ## Write requirements-dev.lock again, with the newest versions that pyproject.toml allows (2 minutes)
+	@$(PYTHON) -m venv --clear $(VENV)-lock
+	@$(VENV)-lock/bin/python -m pip install --quiet --disable-pip-version-check --editable ".[dev]" --editable ./lab
+	@(echo "# Versions for development, written by \`make lock\`."; $(VENV)-lock/bin/python -m pip freeze --exclude-editable) > requirements-dev.lock
+	@rm -rf $(VENV)-lock
 
 docs: $(VENV)/.docs  ## Build the documentation site into docs/_build/html, without Spark and test tools (1 minute)
 	@$(BIN)/python -m sphinx -W --keep-going -E -q -b html -d docs/_build/doctrees docs docs/_build/html
@@ -107,10 +116,10 @@ $(VENV)/.run: pyproject.toml | $(VENV)/bin/python
 	@echo "Installing dpunion into $(VENV) ..."
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable . && touch $@
 
-$(VENV)/.dev: pyproject.toml lab/pyproject.toml | $(VENV)/bin/python
+$(VENV)/.dev: pyproject.toml lab/pyproject.toml $(LOCK) | $(VENV)/bin/python
 	@echo "Installing dpunion and its test tools into $(VENV) ..."
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[dev]" --editable ./lab && touch $@ $(VENV)/.run
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check $(if $(LOCK),--constraint $(LOCK)) --editable ".[dev]" --editable ./lab && touch $@ $(VENV)/.run
 
-$(VENV)/.docs: pyproject.toml lab/pyproject.toml | $(VENV)/bin/python
+$(VENV)/.docs: pyproject.toml lab/pyproject.toml $(LOCK) | $(VENV)/bin/python
 	@echo "Installing dpunion and what the documentation needs into $(VENV) ..."
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[docs]" --editable ./lab && touch $@ $(VENV)/.run
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check $(if $(LOCK),--constraint $(LOCK)) --editable ".[docs]" --editable ./lab && touch $@ $(VENV)/.run

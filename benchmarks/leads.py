@@ -23,8 +23,7 @@ from dpunion.plans import Plan, plan_release
 from dpunion.randomness import RunKey
 from dpunion.samples import debian_depends
 from dpunion.sets.grouping import bound_again
-from dpunion_lab.data import LabData, load
-from dpunion_lab.figures import NOT_PRIVATE
+from dpunion_lab.data import NOT_PRIVATE, LabData, load
 
 BUDGETS = (Budget(3.0, math.exp(-10)), Budget(1.0, 1e-5))
 KEYS = range(1, 4)

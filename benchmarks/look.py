@@ -25,9 +25,8 @@ from dpunion.algorithms import Funnel
 from dpunion.budget import Budget
 from dpunion.plans import Plan, compose, plan_composed, plan_release
 from dpunion.plans.look import LIMITS, plan_look
-from dpunion_lab.data import load
-from dpunion_lab.figures import NOT_PRIVATE
-from dpunion_lab.looking import run_fixed, run_look
+from dpunion_lab.data import NOT_PRIVATE, load
+from dpunion_lab.trials import run_fixed, run_look
 
 
 def share_out(shape: Funnel, budget: Budget) -> Plan:

@@ -27,11 +27,9 @@ from dpunion.budget import Budget
 from dpunion.plans.look import plan_look
 from dpunion.samples import debian_depends
 from dpunion_lab.comparison import Comparison, ceilings_of
-from dpunion_lab.data import load
-from dpunion_lab.figures import NOT_PRIVATE
+from dpunion_lab.data import NOT_PRIVATE, load
 from dpunion_lab.generators import AskRedditLike
-from dpunion_lab.looking import run_look
-from dpunion_lab.trials import Setting, plan_all, run_all
+from dpunion_lab.trials import Setting, plan_all, run_all, run_look
 
 BUDGETS = (Budget(3.0, math.exp(-10)), Budget(1.0, 1e-5))
 REFERENCE = "policy-gaussian (published)"

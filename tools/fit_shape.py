@@ -6,7 +6,7 @@ python tools/fit_shape.py
 from __future__ import annotations
 
 from dpunion_lab.fitting import TAILS, expected, fit_shape, targets
-from dpunion_lab.shapes import SHAPES
+from dpunion_lab.generators import SHAPES
 
 
 def main() -> None:

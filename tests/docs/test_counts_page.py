@@ -61,7 +61,7 @@ def test_constants_are_those_of_the_code():
     assert f"{MOST_COUNTED:,} items of each person" in PAGE
     assert "({}, {} and {} %)".format(*(round(100 * part) for part in PARTS)) in PAGE
     assert f"at least {round(100 * LEVEL)} of 100 such intervals" in PAGE
-    assert ("two\nfifths" in PAGE) == (USED == 0.4)
+    assert ("use two fifths of their influence" in PAGE) == (USED == 0.4)
     assert f"| {dpunion.Counts().share} |" in PAGE
     assert f"by a factor of at most {estimates.MOST_RAISED}" in PAGE
     assert f"by at most {estimates.MOVED} of their" in PAGE

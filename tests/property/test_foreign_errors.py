@@ -27,7 +27,7 @@ from dpunion.reading import blocks, drivers, folders, jsonlines, logged, stores,
 from dpunion.report import charts
 from dpunion.sets import spill
 from dpunion.text import splitting, tokens
-from dpunion_lab import journals, reproduction
+from dpunion_lab import reproduction, results
 
 PACKAGE, LAB = Path(dpunion.__file__).parent, Path(dpunion_lab.__file__).parent
 CANARY = "CanarySecret"
@@ -176,19 +176,19 @@ def bad_text():
 
 
 def drive_journal(monkeypatch, place):
-    monkeypatch.setattr(journals.os, "open", refuse)
-    with journals.open_journal(place / "j"):
+    monkeypatch.setattr(results.os, "open", refuse)
+    with results.open_journal(place / "j"):
         pass
 
 
 def drive_lock(monkeypatch, place):
     monkeypatch.setattr(fcntl, "flock", refuse)
-    journals._take(place / "j", 0)
+    results._take(place / "j", 0)
 
 
 def drive_append(monkeypatch, place):
-    monkeypatch.setattr(journals.os, "write", refuse)
-    journals._append(place / "j", 0, "line")
+    monkeypatch.setattr(results.os, "write", refuse)
+    results._append(place / "j", 0, "line")
 
 
 def drive_results(monkeypatch, place):
@@ -287,9 +287,9 @@ DRIVERS = {
     "engines.spark.sessions.open_session": drive_session,
     "engines.spark.tasks.guarded.run": driven(lambda: list(tasks.guarded(lambda _: map(refuse, [1]))([]))),
     "files.atomic_file": drive_atomic_file,
-    "lab.journals._append": drive_append,
-    "lab.journals._take": drive_lock,
-    "lab.journals.open_journal": drive_journal,
+    "lab.results._append": drive_append,
+    "lab.results._take": drive_lock,
+    "lab.results.open_journal": drive_journal,
     "lab.reproduction._journal_in": drive_results,
     "ledger.events.Account.opened_by": driven(lambda: events.Account.opened_by(event(CANARY))),
     "ledger.events.Event.from_row": driven(lambda: event("", kind=CANARY)),

@@ -21,7 +21,7 @@ from dpunion.kernels.normal import gaussian_delta
 from dpunion.mechanisms import mechanism_for
 from dpunion.plans import plan_release
 from dpunion.randomness import RunKey
-from dpunion_lab.audit.binomial import lower_bound, upper_bound
+from dpunion_lab.audit.empirical import lower_bound, upper_bound
 
 FUNNEL = Funnel()
 PLAN = plan_release(FUNNEL, Budget(1.0, 0.02))

@@ -15,10 +15,9 @@ from dpunion.engines.local.rounds import run_rounds
 from dpunion.mechanisms import mechanism_for
 from dpunion.plans import plan_release
 from dpunion.sets.grouping import bound_again
-from dpunion_lab.allocation import all_knowing_size, find_reachable, measure_reach, weigh
 from dpunion_lab.data import load
+from dpunion_lab.funnel import all_knowing_size, find_reachable, measure_reach, watch_plan, weigh
 from dpunion_lab.generators import AskRedditLike
-from dpunion_lab.rounds import seen_in
 from dpunion_lab.trials import trial_key
 
 
@@ -78,7 +77,7 @@ def test_no_holders_reach_nothing():
 
 def test_rounds_account_for_every_item_and_for_what_is_released():
     data, plan = load(AskRedditLike(users=3_000, seed=3)), plan_release(Funnel(), Budget(3.0, 1e-5))
-    seen = seen_in(data, plan)
+    seen = watch_plan(data, plan)
     key = trial_key(0)
     chosen = run_rounds(mechanism_for(plan), bound_again(data.everything, Funnel().bounding, key), key)
     assert sum(one.passed for one in seen) == len(chosen) > 100

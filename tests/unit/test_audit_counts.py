@@ -16,7 +16,7 @@ from dpunion.errors import BadParameter, InternalError
 from dpunion.plans import plan_release
 from dpunion.plans.counts import Counts
 from dpunion.randomness import RunKey
-from dpunion_lab.audit import counting, exact, invariants, mistakes, mutants, noise
+from dpunion_lab.audit import counting, exact, invariants, mutants, noise
 from dpunion_lab.audit.counting import Contrast, counted_pairs, lines_between, whole_pairs, with_counts
 from dpunion_lab.audit.reach import STEPS
 from dpunion_lab.audit.runs import System, repeatable_keys
@@ -176,7 +176,7 @@ def test_true_counts_asked_for_besides_are_seen(monkeypatch):
 
     def besides(plan, least, measure, parts=None):
         measure(RoughStep(len(least)), 1e-6)
-        return mistakes.COUNT_PEOPLE(plan, least, measure, parts)
+        return mutants.COUNT_PEOPLE(plan, least, measure, parts)
 
     monkeypatch.setattr(people_counting, "count_people", besides)
     assert "4 times" in invariants.CHECKS["counts take noise"](System(), WeightedGaussian(), BUDGET, 0)

@@ -28,11 +28,10 @@ from dpunion.report.tables import Table, write_cell
 from dpunion.requests import Words
 from dpunion.sets.grouping import bound_again
 from dpunion_lab import trials as lab_trials
-from dpunion_lab.comparison import journal_of
-from dpunion_lab.data import load
-from dpunion_lab.figures import NOT_PRIVATE, Figure, Line, deviation
-from dpunion_lab.grids import grid
-from dpunion_lab.journals import open_journal
+from dpunion_lab.comparison import grid, journal_of
+from dpunion_lab.data import NOT_PRIVATE, load
+from dpunion_lab.measuring import Figure, Line, deviation
+from dpunion_lab.results import open_journal
 from dpunion_lab.study import Greedy, GreedyByOwnCounts, L1DescentL2Budget
 from dpunion_lab.trials import Setting, identity, plan_setting, run_trial, trial_key
 

@@ -153,7 +153,7 @@ def test_both_packages_have_one_version():
 
     lab = tomllib.loads((ROOT / "lab" / "pyproject.toml").read_text("utf-8"))
     assert dpunion_lab.__version__ == dpunion.__version__
-    assert lab["project"]["dependencies"] == [f"dpunion[report]=={dpunion.__version__}"]
+    assert lab["project"]["dependencies"] == [f"dpunion[report]=={dpunion.__version__}", "scipy>=1.14"]
 
 
 @pytest.mark.parametrize("command", ["audit", "lab"])

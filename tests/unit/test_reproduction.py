@@ -17,14 +17,12 @@ from dpunion.algorithms import Funnel
 from dpunion.errors import BadParameter
 from dpunion.report.tables import Table
 from dpunion.requests import Words
-from dpunion_lab import agreement, claims, fitting, paper_tables, rows, shapes, texts
+from dpunion_lab import agreement, claims, fitting, generators, paper_tables, rows, texts
 from dpunion_lab import trials as lab_trials
-from dpunion_lab.claims import Claim, Finding, Study, Verdict, judge
+from dpunion_lab.claims import WORD_CLAIMS, Claim, Finding, Study, Verdict, judge
 from dpunion_lab.claims_texts import TEXT_CLAIMS
-from dpunion_lab.claims_words import WORD_CLAIMS
-from dpunion_lab.data import COVERAGE, load
-from dpunion_lab.figures import NOT_PRIVATE, Figure
-from dpunion_lab.measuring import Measured, student_test
+from dpunion_lab.data import COVERAGE, NOT_PRIVATE, load
+from dpunion_lab.measuring import Figure, Measured, student_test
 from dpunion_lab.published import (
     contradictions,
     not_printed,
@@ -168,7 +166,7 @@ def test_settings_of_the_papers_use_the_papers_constants():
 
 @pytest.mark.parametrize("tail", list(fitting.TAILS))
 def test_the_shipped_shape_is_what_the_fit_finds(tail):
-    found, shipped = fitting.fit_shape(tail), shapes.SHAPES[tail]
+    found, shipped = fitting.fit_shape(tail), generators.SHAPES[tail]
     assert found.powers == pytest.approx(shipped.powers, abs=2e-4)
     assert found.tilt == pytest.approx(shipped.tilt, abs=2e-4)
     here, goal = fitting.expected(shipped), fitting.targets(tail)
@@ -187,20 +185,20 @@ def test_generated_data_is_as_expected():
     data = load(lab.AskRedditFitted())
     for one in agreement.describe_data(data):
         assert abs(one.off) < 0.06, one.what
-    assert agreement.zipf_exponent(data) == pytest.approx(fitting.expected(shapes.FITTED)["zipf"], rel=0.01)
-    here = fitting.expected(shapes.FITTED)
+    assert agreement.zipf_exponent(data) == pytest.approx(fitting.expected(generators.FITTED)["zipf"], rel=0.01)
+    here = fitting.expected(generators.FITTED)
     for k in (1, 2, 5, 10, 25):
         assert np.count_nonzero(data.holders >= k) == pytest.approx(here[f"held by {k}"], rel=0.02)
 
 
 def test_set_sizes_are_the_printed_shares():
     users = published_fact("users after filtering and preprocessing")
-    sizes = shapes.sizes_of(users, np.arange(users))
+    sizes = generators.sizes_of(users, np.arange(users))
     for most, printed in published_tables()["icml-supplement-1"].rows["share"].values.items():
         assert 100 * np.mean(sizes <= int(most)) == pytest.approx(printed, abs=0.001)
     assert sizes.max() == 2_000
     assert 850 <= np.sort(sizes)[-10] <= 880
-    assert shapes.size_chances().sum() == pytest.approx(1.0)
+    assert generators.size_chances().sum() == pytest.approx(1.0)
 
 
 def test_fitted_data_is_seeded_whole_and_of_the_sizes_asked_for():
@@ -209,16 +207,16 @@ def test_fitted_data_is_seeded_whole_and_of_the_sizes_asked_for():
     owner, item = (np.concatenate(column) for column in zip(*first, strict=True))
     assert not np.array_equal(item[:50], np.concatenate([item for _, item in other])[:50])
     assert len(set(zip(owner.tolist(), item.tolist(), strict=True))) == len(owner)
-    assert np.sort(np.bincount(owner)).tolist() == np.sort(shapes.sizes_of(2_000, np.arange(2_000))).tolist()
+    assert np.sort(np.bincount(owner)).tolist() == np.sort(generators.sizes_of(2_000, np.arange(2_000))).tolist()
     assert item.min() >= 1
-    assert item.max() <= shapes.RANKS
-    assert "film reviews" in lab.AskRedditFitted(shape=shapes.SHAPES["film reviews"]).name
+    assert item.max() <= generators.RANKS
+    assert "film reviews" in lab.AskRedditFitted(shape=generators.SHAPES["film reviews"]).name
 
 
 def test_people_with_few_items_name_rare_ones_more_often():
-    odds = shapes.FITTED.band_odds(np.array([1.0, 1_000.0]))
+    odds = generators.FITTED.band_odds(np.array([1.0, 1_000.0]))
     assert (np.diff(odds[:, 1]) < 0).all()
-    flat = dataclasses.replace(shapes.FITTED, tilt=0.0).band_odds(np.array([1.0, 1_000.0]))
+    flat = dataclasses.replace(generators.FITTED, tilt=0.0).band_odds(np.array([1.0, 1_000.0]))
     assert np.ptp(flat[:, 1]) == 0.0
 
 

@@ -16,8 +16,16 @@ from dpunion.counting.steps import FineStep, add_noise
 from dpunion.errors import BadParameter
 from dpunion.plans.counts import Counted, Estimate, Totals
 from dpunion_lab import hindsight, worlds
-from dpunion_lab.hindsight import Scene, judge_counts, judge_worlds, score_counts
-from dpunion_lab.hindsight_tables import covers_too_few, spread_of, summarize_worlds, tables_of
+from dpunion_lab.hindsight import (
+    Scene,
+    covers_too_few,
+    judge_counts,
+    judge_worlds,
+    score_counts,
+    spread_of,
+    summarize_worlds,
+    tables_of,
+)
 from dpunion_lab.trials import trial_key
 from dpunion_lab.worlds import World, draw_sizes, draw_world, draws_needed, generate_world, item_odds
 

@@ -1,11 +1,11 @@
-"""For study, never a release: generated data, comparisons of algorithms, and the papers' evaluation run again.
+"""Study algorithms, never release: generated data, comparisons, and the papers' evaluation run again.
 
     import dpunion_lab as lab
 
     lab.compare("posts.parquet", user="author", item="word", algorithms=["funnel", "dp-sips"], epsilon=1.0, delta=1e-6)
     lab.reproduce(quick=True)
 
-What the lab says about data is NOT PRIVATE: use public or generated data. Names are loaded when they are first used.
+The lab's results about data are NOT PRIVATE: use public or generated data. Names are imported on first use.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Every printed number that can be measured, beside the one here, and how many of them agree."""
+"""Compare every printed number that can be measured with the one measured here, and count how many agree."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import numpy as np
 
 from dpunion.report.tables import Cell, Table
 from dpunion_lab.data import COVERAGE, LabData
-from dpunion_lab.figures import deviation, share
 from dpunion_lab.fitting import FITTED_ROWS, ZIPF_RANKS
-from dpunion_lab.measuring import Measured
+from dpunion_lab.measuring import Measured, deviation, share
 from dpunion_lab.published import published_fact, published_facts, published_tables
-from dpunion_lab.rows import GAUSSIAN, ITEMS, LAPLACE, PASSES, READINGS, ROWS, passes_setting
+from dpunion_lab.rows import COUNTS, GAUSSIAN, ITEMS, LAPLACE, PASSES, READINGS, ROWS, WEIGHTED, passes_setting
+from dpunion_lab.trials import Setting
 
 NEAR, LARGE_DEVIATION = 0.03, 0.06
 
@@ -23,12 +23,12 @@ COUNT_SIZES, WEIGHTED_SIZES = "sizes of Count algorithms", "sizes of Weighted al
 POLICY_SIZES, PASS_SIZES, COVERED = "sizes of policies", "sizes of policies, one and two passes", "coverage"
 OTHER = "users, Zipf's exponent"
 SIZES = (HELD, COUNT_SIZES, WEIGHTED_SIZES, POLICY_SIZES, PASS_SIZES)
-"""Kinds of numbers that are sizes of sets of items."""
+"""The kinds of numbers that are sizes of sets of items."""
 
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """A printed number and the one here. fitted: the generated data was fitted to it. write: how people read it."""
+    """A printed number and ours. fitted: whether the data was fitted to it. write: how to write both for people."""
 
     kind: str
     what: str
@@ -40,12 +40,12 @@ class Compared:
 
     @property
     def off(self) -> float:
-        """Return the relative deviation."""
+        """Return the relative difference."""
         return self.here / self.printed - 1.0
 
 
 def describe_data(data: LabData) -> Iterator[Compared]:
-    """Yield the numbers of the data set beside the papers'."""
+    """Yield the numbers of the data, each with the papers' number."""
     sizes = np.diff(data.everything.offsets)
     users = published_fact("users after filtering and preprocessing")
     yield Compared(OTHER, "users", _where("users after filtering and preprocessing"), users, len(sizes), int, True)
@@ -74,7 +74,7 @@ def describe_data(data: LabData) -> Iterator[Compared]:
 
 
 def zipf_exponent(data: LabData) -> float:
-    """Return minus the slope of log holders over log rank, by least squares over the middle of the ranks."""
+    """Return minus the slope of log holders over log rank, by least squares over ZIPF_RANKS."""
     low, high = ZIPF_RANKS
     holders = np.sort(data.holders)[::-1][low - 1 : high]
     ranks = np.arange(low, low + len(holders))
@@ -82,7 +82,7 @@ def zipf_exponent(data: LabData) -> float:
 
 
 def compare_all(measured: Measured, limits: Sequence[int]) -> list[Compared]:
-    """Return every printed number that can be measured, each once: what a later paper repeats is not counted again."""
+    """Return every printed number that can be measured, once each: a later paper's repetitions do not count."""
     found = [*describe_data(measured.data), *_sizes(measured, limits), *_passes(measured, limits)]
     return [*found, *_coverage(measured)]
 
@@ -128,7 +128,7 @@ def _coverage(measured: Measured) -> Iterator[Compared]:
 
 
 def agreement_table(compared: Sequence[Compared]) -> Table:
-    """Return how many numbers of each kind agree, those that the data was fitted to apart from the others."""
+    """Return how many numbers of each kind agree; numbers that the data was fitted to have their own rows."""
     rows: list[tuple[Cell, ...]] = []
     for kind in dict.fromkeys(one.kind for one in compared):
         chosen = [one for one in compared if one.kind == kind]
@@ -166,7 +166,7 @@ def _agreement(kind: str, fitted: str, chosen: Sequence[Compared]) -> tuple[Cell
 
 
 def deviations_table(compared: Sequence[Compared]) -> Table:
-    """Return every compared number that is not near the printed one, with what is known of the reason."""
+    """Return every number that differs much from the printed one, with the reason as far as we know it."""
     far = [one for one in compared if abs(one.off) > NEAR]
     rows = tuple(
         (
@@ -198,7 +198,7 @@ EXPLANATIONS = {
     COVERED: "a quotient of two numbers above",
     OTHER: "printed as about 1, and fitted a third as strictly",
 }
-"""What is known of the reason, by kind of number."""
+"""Why a number differs from the printed one, as far as we know, by kind of number."""
 
 
 def _why(one: Compared) -> str:
@@ -212,3 +212,45 @@ def _exact_share(value: float) -> str:
 
 def _where(what: str) -> str:
     return next(fact.citation for fact in published_facts() if fact.what == what)
+
+
+TAIL_ROWS = (*COUNTS, *WEIGHTED, LAPLACE, GAUSSIAN)
+
+
+def tail_settings(limits: Sequence[int]) -> list[Setting]:
+    """Return the settings to run on data with another tail: all that have a printed number."""
+    found = [row.setting(limit) for row in TAIL_ROWS for limit in (*limits, ITEMS)]
+    found += [reading.setting(limit) for reading in READINGS if reading.counted for limit in limits]
+    found += [passes_setting(name, limit) for name in PASSES for limit in limits]
+    return list(dict.fromkeys(found))
+
+
+def tail_table(found: Sequence[tuple[str, Measured]], limits: Sequence[int]) -> Table:
+    """Return sizes on data sets that differ only in the tail of rare items. found: (name of the tail, measurements)."""
+    table = published_tables()["icml-main-1"].rows
+    rows: list[tuple[Cell, ...]] = [
+        ("printed", None, None, None, *[int(table[row.printed].values[str(ITEMS)]) for row in TAIL_ROWS])
+    ]
+    for name, measured in found:
+        sizes = [measured.size(row.setting(ITEMS)) for row in TAIL_ROWS]
+        held = [int(np.count_nonzero(measured.data.holders >= k)) for k in (1, 5)]
+        rows.append((f"tail as in {name}", *held, _within(measured, limits), *map(round, sizes)))
+        printed = [table[row.printed].values[str(ITEMS)] for row in TAIL_ROWS]
+        cells = [deviation(*pair) if measured.comparable else None for pair in zip(sizes, printed, strict=True)]
+        rows.append(("· deviation", None, None, None, *cells))
+    columns = ("rare items", "items", "of 5 users or more", "sizes within 6 %", *[row.name for row in TAIL_ROWS])
+    note = (
+        "ε = 3, δ = e⁻¹⁰; single sizes with Δ0 = 100, α = 5. How many items have fewer than five holders is not "
+        "printed. Count and Weighted sizes do not depend on it; policies spend a part of everybody's budget on it. "
+        "The tail of the chat was chosen with these rows in view, so the policies' sizes test everything but this one "
+        "choice; the printed numbers of items with at least 5 and 10 holders suit the tail of the reviews better."
+    )
+    return Table("The tail of rare items, which is not printed", columns, tuple(rows), note)
+
+
+def _within(measured: Measured, limits: Sequence[int]) -> str | None:
+    """Return how many of the comparable sizes are near the printed ones."""
+    if not measured.comparable:
+        return None
+    sizes = [one for one in compare_all(measured, limits) if one.kind in SIZES]
+    return f"{sum(abs(one.off) <= LARGE_DEVIATION for one in sizes)} of {len(sizes)}"

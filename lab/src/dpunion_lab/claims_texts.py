@@ -1,8 +1,9 @@
-"""Claims about bigrams, trigrams and unions of lengths."""
+"""The papers' claims about bigrams, trigrams and unions of lengths."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Callable, Sequence
 
 from dpunion_lab.claims import (
     NO_TEXTS,
@@ -20,21 +21,27 @@ from dpunion_lab.rows import L1, ROWS
 from dpunion_lab.texts import LENGTHS, OVER_EPSILON, PAPER_NAMES, MeasuredTexts
 
 KINDS = ("count", "weighted", "policy")
-GAUSSIANS = ("policy-gaussian", L1)
 UNIONS = ("1-2", "1-3")
 FIRST_EPSILON = 2.0
-
 MOST_NAMED = 6
 
 Cases = list[tuple[str, float, float]]
-"""Where, and two sizes: what should be ahead, and what should be behind."""
+"""A place and two sizes: the one that should be ahead, and the one that should be behind."""
+FindCases = Callable[[Study, MeasuredTexts], Cases]
 
 
-def _tested(sentence: str, where: str, finding: Finding) -> Claim:
-    return Claim(sentence, where, NOTHING_PRINTED, finding)
+def _claim_texts(sentence: str, where: str, what: str, find: FindCases) -> MakeClaim:
+    """Return a claim that says which of two sizes is ahead. what: the name of their ratio."""
+
+    def claim(study: Study) -> Claim:
+        texts = study.texts
+        finding = NO_TEXTS if texts is None else _judge_ahead(find(study, texts), what)
+        return Claim(sentence, where, NOTHING_PRINTED, finding)
+
+    return claim
 
 
-def _ahead(cases: Cases, what: str) -> Finding:
+def _judge_ahead(cases: Cases, what: str) -> Finding:
     known = [case for case in cases if case[1] or case[2]]
     ratios = divide([first for _, first, _ in known], [second for _, _, second in known])
     figures = f"{what} {span(ratios)}" if ratios else "nothing was released"
@@ -45,106 +52,77 @@ def _ahead(cases: Cases, what: str) -> Finding:
     return judge([is_ahead(first, second) for _, first, second in known], figures)
 
 
-def _over_limits(texts: MeasuredTexts, lengths: str, first: str, second: str, label: str = "") -> Cases:
-    pairs = zip(texts.limits, texts.over_limits(lengths, first), texts.over_limits(lengths, second), strict=True)
-    return [(f"{label}Δ0={limit}", one, two) for limit, one, two in pairs]
+def _limits(texts: MeasuredTexts) -> list[str]:
+    return [f"Δ0={limit}" for limit in texts.limits]
 
 
-def _over_epsilons(texts: MeasuredTexts, lengths: str, first: str, second: str, label: str = "") -> Cases:
-    pairs = zip(texts.epsilons, texts.over_epsilons(lengths, first), texts.over_epsilons(lengths, second), strict=True)
-    return [(f"{label}ε={epsilon:g}", one, two) for epsilon, one, two in pairs]
+def _epsilons(texts: MeasuredTexts) -> list[str]:
+    return [f"ε={epsilon:g}" for epsilon in texts.epsilons]
 
 
-def _by_noise(texts: MeasuredTexts, lengths: str) -> Cases:
-    cases: Cases = []
-    for kind in KINDS:
-        names = f"{kind}-gaussian", f"{kind}-laplace"
-        label = f"{kind}, N = {lengths[-1]}, " if lengths in UNIONS else f"{kind}, "
-        cases += _over_limits(texts, lengths, *names, label)
-        if lengths in OVER_EPSILON:
-            cases += _over_epsilons(texts, lengths, *names, label)
-    return cases
+def _find_noise(*lengths: str) -> FindCases:
+    """Return how to compare Gaussian with Laplace noise in every algorithm that has both."""
 
-
-def _claim_noise(lengths: Sequence[str], where: str) -> MakeClaim:
-    def claim(study: Study) -> Claim:
-        texts = study.texts
-        cases = [] if texts is None else [case for one in lengths for case in _by_noise(texts, one)]
-        places = "Δ0 and ε" if set(lengths) <= set(OVER_EPSILON) else "Δ0"
-        sentence = f"{_called(lengths)}: Gaussian noise is ahead of Laplace noise at every {places}"
-        return _tested(sentence, where, NO_TEXTS if texts is None else _ahead(cases, "Gaussian / Laplace"))
-
-    return claim
-
-
-def _claim_descent(lengths: Sequence[str], where: str) -> MakeClaim:
-    def claim(study: Study) -> Claim:
-        texts = study.texts
+    def find(_study: Study, texts: MeasuredTexts) -> Cases:
         cases: Cases = []
-        if texts is not None:
-            for one in lengths:
-                cases += _over_limits(texts, one, L1, "policy-gaussian")
-        sentence = f"{_called(lengths)}: ℓ1-descent (NOT PRIVATE) is ahead of ℓ2-descent"
-        return _tested(sentence, where, NO_TEXTS if texts is None else _ahead(cases, "ℓ1 / ℓ2"))
+        for one, kind in itertools.product(lengths, KINDS):
+            label = f"{kind}, N = {one[-1]}, " if one in UNIONS else f"{kind}, "
+            grids = [(_limits(texts), texts.over_limits)]
+            if one in OVER_EPSILON:
+                grids.append((_epsilons(texts), texts.over_epsilons))
+            for places, sizes in grids:
+                pairs = zip(places, sizes(one, f"{kind}-gaussian"), sizes(one, f"{kind}-laplace"), strict=True)
+                cases += [(label + place, gaussian, laplace) for place, gaussian, laplace in pairs]
+        return cases
 
-    return claim
+    return find
 
 
-def _claim_epsilon(lengths: str) -> MakeClaim:
-    def claim(study: Study) -> Claim:
-        texts = study.texts
-        sentence = (
-            f"{_called([lengths])}: from ε = 2 on both Gaussian policies release more than Count and Weighted Gaussian"
-        )
-        if texts is None:
-            return _tested(sentence, "JPC 6.2.4", NO_TEXTS)
+def _find_descent(_study: Study, texts: MeasuredTexts) -> Cases:
+    sizes = (texts.over_limits("2", name) for name in (L1, "policy-gaussian"))
+    return list(zip(_limits(texts), *sizes, strict=True))
+
+
+def _find_epsilon(lengths: str) -> FindCases:
+    """Return how to compare the Gaussian policies with the better one of Count and Weighted Gaussian."""
+
+    def find(_study: Study, texts: MeasuredTexts) -> Cases:
         cases: Cases = []
         for at, epsilon in enumerate(texts.epsilons):
             if epsilon >= FIRST_EPSILON:
                 best = max(texts.over_epsilons(lengths, name)[at] for name in ("count-gaussian", "weighted-gaussian"))
                 cases += [
                     (f"{_short(name)}, ε={epsilon:g}", texts.over_epsilons(lengths, name)[at], best)
-                    for name in GAUSSIANS
+                    for name in ("policy-gaussian", L1)
                 ]
-        return _tested(sentence, "JPC 6.2.4", _ahead(cases, "policy / best of the two"))
+        return cases
 
-    return claim
+    return find
 
 
-def claim_fewer(study: Study) -> Claim:
-    """Return whether fewer trigrams than bigrams are released, by every algorithm and with every limit."""
-    sentence, texts = "Fewer trigrams than bigrams are released", study.texts
-    if texts is None:
-        return _tested(sentence, "JPC 6.2.1", NO_TEXTS)
+def _find_fewer(_study: Study, texts: MeasuredTexts) -> Cases:
     cases: Cases = []
     for name in PAPER_NAMES:
-        pairs = zip(texts.limits, texts.over_limits("2", name), texts.over_limits("3", name), strict=True)
-        cases += [(f"{_short(name)}, Δ0={limit}", two, three) for limit, two, three in pairs]
-    return _tested(sentence, "JPC 6.2.1", _ahead(cases, "bigrams / trigrams"))
+        pairs = zip(_limits(texts), texts.over_limits("2", name), texts.over_limits("3", name), strict=True)
+        cases += [(f"{_short(name)}, {place}", two, three) for place, two, three in pairs]
+    return cases
 
 
-def claim_trigrams(study: Study) -> Claim:
-    """Return whether l1-descent and Weighted Gaussian are the two best for trigrams."""
-    sentence = "Trigrams: ℓ1-descent (NOT PRIVATE) and Weighted Gaussian are the two best"
-    texts = study.texts
-    if texts is None:
-        return _tested(sentence, "JPC 6.2.1", NO_TEXTS)
+def _find_trigrams(_study: Study, texts: MeasuredTexts) -> Cases:
     pair = (L1, "weighted-gaussian")
     cases: Cases = []
-    for at, limit in enumerate(texts.limits):
+    for at, place in enumerate(_limits(texts)):
         sizes = {name: texts.over_limits("3", name)[at] for name in PAPER_NAMES}
         rest = max(size for name, size in sizes.items() if name not in pair)
-        cases += [(f"{_short(name)}, Δ0={limit}", sizes[name], rest) for name in pair]
-    return _tested(sentence, "JPC 6.2.1", _ahead(cases, "each of them / best of the others"))
+        cases += [(f"{_short(name)}, {place}", sizes[name], rest) for name in pair]
+    return cases
 
 
-def _claim_winner(lengths: Sequence[str], sentence: str, where: str, *, words: bool) -> MakeClaim:
-    def claim(study: Study) -> Claim:
-        texts = study.texts
-        if texts is None:
-            return _tested(sentence, where, NO_TEXTS)
-        limits = [f"Δ0={limit}" for limit in texts.limits]
-        epsilons = [f"ε={epsilon:g}" for epsilon in texts.epsilons]
+def _find_winner(lengths: Sequence[str], *, words: bool) -> FindCases:
+    """Return how to compare l1-descent with the best of all others. words: on words too."""
+
+    def find(study: Study, texts: MeasuredTexts) -> Cases:
+        limits, epsilons = _limits(texts), _epsilons(texts)
         tables = [(one, limits, {name: texts.over_limits(one, name) for name in PAPER_NAMES}) for one in lengths]
         tables += [
             (one, epsilons, {name: texts.over_epsilons(one, name) for name in PAPER_NAMES})
@@ -157,37 +135,45 @@ def _claim_winner(lengths: Sequence[str], sentence: str, where: str, *, words: b
             tables.append(("1", epsilons, {row.name: study.over_epsilons(row) for row in chosen}))
         cases: Cases = []
         for one, places, sizes in tables:
+            name = f"union N = {one[-1]}" if one in UNIONS else LENGTHS[one]
             for at, place in enumerate(places):
-                best = max(values[at] for name, values in sizes.items() if name != L1)
-                cases.append((f"{_named(one)}, {place}", sizes[L1][at], best))
-        return _tested(sentence, where, _ahead(cases, "ℓ1 / best of the other six"))
+                best = max(values[at] for algorithm, values in sizes.items() if algorithm != L1)
+                cases.append((f"{name}, {place}", sizes[L1][at], best))
+        return cases
 
-    return claim
+    return find
 
 
 def _short(name: str) -> str:
     return "ℓ1" if name == L1 else name
 
 
-def _named(lengths: str) -> str:
-    return f"union N = {lengths[-1]}" if lengths in UNIONS else LENGTHS[lengths]
-
-
-def _called(lengths: Sequence[str]) -> str:
-    text = " and ".join(map(_named, lengths))
-    return text[0].upper() + text[1:]
-
-
+NOISE = "Gaussian noise is ahead of Laplace noise at every"
+FROM_TWO = "from ε = 2 on both Gaussian policies release more than Count and Weighted Gaussian"
+WINNER = "ℓ1 / best of the other six"
 TEXT_CLAIMS: tuple[MakeClaim, ...] = (
-    _claim_noise(("2",), "JPC 6.2.1"),
-    _claim_descent(("2",), "JPC 6.2.1"),
-    _claim_epsilon("2"),
-    claim_fewer,
-    _claim_epsilon("3"),
-    claim_trigrams,
-    _claim_noise(UNIONS, "JPC 6.2.1"),
-    _claim_winner(UNIONS, "Unions N = 2 and N = 3: ℓ1-descent (NOT PRIVATE) is ahead of all", "JPC 6.2.1", words=False),
-    _claim_winner(
-        ("2", "3", *UNIONS), "ℓ1-descent (NOT PRIVATE) is the winner of all experiments", "JPC 7", words=True
+    _claim_texts(f"Bigrams: {NOISE} Δ0 and ε", "JPC 6.2.1", "Gaussian / Laplace", _find_noise("2")),
+    _claim_texts("Bigrams: ℓ1-descent (NOT PRIVATE) is ahead of ℓ2-descent", "JPC 6.2.1", "ℓ1 / ℓ2", _find_descent),
+    _claim_texts(f"Bigrams: {FROM_TWO}", "JPC 6.2.4", "policy / best of the two", _find_epsilon("2")),
+    _claim_texts("Fewer trigrams than bigrams are released", "JPC 6.2.1", "bigrams / trigrams", _find_fewer),
+    _claim_texts(f"Trigrams: {FROM_TWO}", "JPC 6.2.4", "policy / best of the two", _find_epsilon("3")),
+    _claim_texts(
+        "Trigrams: ℓ1-descent (NOT PRIVATE) and Weighted Gaussian are the two best",
+        "JPC 6.2.1",
+        "each of them / best of the others",
+        _find_trigrams,
+    ),
+    _claim_texts(f"Union N = 2 and union N = 3: {NOISE} Δ0", "JPC 6.2.1", "Gaussian / Laplace", _find_noise(*UNIONS)),
+    _claim_texts(
+        "Unions N = 2 and N = 3: ℓ1-descent (NOT PRIVATE) is ahead of all",
+        "JPC 6.2.1",
+        WINNER,
+        _find_winner(UNIONS, words=False),
+    ),
+    _claim_texts(
+        "ℓ1-descent (NOT PRIVATE) is the winner of all experiments",
+        "JPC 7",
+        WINNER,
+        _find_winner(("2", "3", *UNIONS), words=True),
     ),
 )

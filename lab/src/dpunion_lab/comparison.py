@@ -1,32 +1,103 @@
-"""Compare algorithms on one's own or generated data: how much each releases, setting by setting. Never a release."""
+"""Compare algorithms on one's own or generated data: how much each setting releases. Never a release."""
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import itertools
 import os
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from dpunion.algorithms import ALGORITHMS, Algorithm, Funnel, OptimalSingleItem
+from dpunion.budget import Budget
 from dpunion.calibration.bounds import ceiling
+from dpunion.checks import refuse_choice
 from dpunion.errors import BadParameter, CannotWrite
 from dpunion.report.tables import Table
 from dpunion.requests import Progress
-from dpunion_lab.data import LabData, load
-from dpunion_lab.figures import NOT_PRIVATE, share
-from dpunion_lab.grids import DEFAULT, grid
-from dpunion_lab.journals import Journal, open_journal
-from dpunion_lab.results import check_results, refuse_replacing, write_results
+from dpunion_lab.data import NOT_PRIVATE, LabData, load
+from dpunion_lab.measuring import share
+from dpunion_lab.results import Journal, check_results, open_journal, refuse_replacing, write_results
+from dpunion_lab.study import RESEARCH_POLICIES, ResearchPolicy
 from dpunion_lab.trials import Setting, Trial, check_counts, plan_all, run_all
+
+DEFAULT = ("funnel", "dp-sips", "policy-gaussian", "policy-laplace", "weighted-gaussian")
+MOST_SETTINGS = 10_000
+
+Kinds = dict[str, type[Algorithm] | type[ResearchPolicy]]
+
+
+def grid(
+    algorithms: Sequence[Any],
+    epsilons: Sequence[float],
+    deltas: Sequence[float],
+    parameters: Mapping[str, Sequence[Any]],
+) -> list[Setting]:
+    """Return all combinations as settings, each once; an algorithm ignores the parameters that it does not have."""
+    budgets = [Budget(epsilon, delta) for epsilon in epsilons for delta in deltas]
+    asked = {name: tuple(values) for name, values in parameters.items() if len(values)}
+    names = [name for name in algorithms if isinstance(name, str)]
+    kinds: Kinds = ALGORITHMS | RESEARCH_POLICIES
+    for name in names:
+        if name not in kinds:
+            refuse_choice("algorithm", name, list(kinds))
+    _refuse_unknown(asked, [kinds[name] for name in names])
+    found: dict[Setting, None] = {}
+    for algorithm in algorithms:
+        variants = (
+            _variants(kinds[algorithm], asked) if isinstance(algorithm, str) else [_check_algorithm(algorithm, kinds)]
+        )
+        found |= {Setting(variant, budget): None for variant, budget in itertools.product(variants, budgets)}
+    if not 1 <= len(found) <= MOST_SETTINGS:
+        raise BadParameter(
+            f"There are {len(found):,} settings to compare.", f"Choose at least one and at most {MOST_SETTINGS:,}."
+        )
+    return list(found)
+
+
+def _variants(kind: Any, asked: Mapping[str, tuple[Any, ...]]) -> Iterable[Algorithm | ResearchPolicy]:
+    has = _fields(kind)
+    names = [name for name in asked if name in has]
+    for values in itertools.product(*(asked[name] for name in names)):
+        chosen = dict(zip(names, values, strict=True))
+        if kind is Funnel and chosen.get("rounds") == 1:
+            chosen.setdefault("first_share", 1.0)  # the only round takes everything
+        yield kind(**chosen)
+
+
+def _fields(kind: Any) -> set[str]:
+    fixed = {"max_items_per_user"} if kind is OptimalSingleItem else set()
+    return {field.name for field in dataclasses.fields(kind)} - fixed
+
+
+def _refuse_unknown(asked: Mapping[str, object], kinds: Sequence[Any]) -> None:
+    known = {name for kind in kinds for name in _fields(kind)}
+    for name in asked:
+        if name not in known:
+            raise BadParameter(
+                f"None of the chosen algorithms has a parameter {name!r}.",
+                f"They have: {', '.join(sorted(known)) or 'none that vary'}. Leave {name!r} out.",
+            )
+
+
+def _check_algorithm(algorithm: Any, kinds: Kinds) -> Algorithm | ResearchPolicy:
+    if isinstance(algorithm, tuple(kinds.values())):
+        return algorithm  # type: ignore[return-value]
+    raise BadParameter(
+        f"A {type(algorithm).__name__} is not an algorithm of dpunion.", f"Pass one, or a name: {', '.join(kinds)}."
+    )
+
 
 FORMAT = "dpunion-lab-comparison/1"
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What a comparison found. data: exact facts about the data; ceilings: the most any private algorithm can release.
+    """The result of a comparison. data: its exact sizes. ceilings: the most that a private algorithm can release.
 
     All of it is NOT PRIVATE.
     """
@@ -41,11 +112,11 @@ class Comparison:
 
     @property
     def settings(self) -> list[Setting]:
-        """Return the settings in the order in which they were asked for."""
+        """Return the settings in the order of the request."""
         return list(dict.fromkeys(trial.setting for trial in self.trials))
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return one summary for each setting, as plain values."""
+        """Return a summary of each setting as plain values."""
         rows = []
         for setting in self.settings:
             sizes = [trial.size for trial in self.of(setting)]
@@ -64,7 +135,7 @@ class Comparison:
         return rows
 
     def table(self) -> Table:
-        """Return the summary for people; parameters that do not vary are left out."""
+        """Return the summary as a table, without the parameters that do not vary."""
         rows = self.rows()
         varying = sorted({name for row in rows for name in row["parameters"]} - self._constant())
         columns = ("algorithm", *varying, "ε", "δ", "released", "± sd", "ceiling", "of ceiling")
@@ -88,7 +159,7 @@ class Comparison:
         return Table(title, columns, cells, note)
 
     def _constant(self) -> set[str]:
-        """Return the parameters with which no algorithm appears twice, the number of items aside."""
+        """Return the parameters that are the same in all settings of each algorithm, except the number of items."""
         values: dict[tuple[str, str], set[str]] = {}
         for setting in self.settings:
             for name, value in setting.parameters.items():
@@ -97,7 +168,7 @@ class Comparison:
         return {name for _, name in values} - varied - {"max_items_per_user"}
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain values, with the warning first."""
+        """Return all results as plain values, with the warning first."""
         return {
             "format": FORMAT,
             "warning": NOT_PRIVATE,
@@ -107,8 +178,8 @@ class Comparison:
         }
 
     def write(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
-        """Write .json (everything) or .parquet (the trials), whole or not at all; both are stamped NOT PRIVATE."""
-        return write_results(path, self.to_dict(), self.trials, overwrite=overwrite)
+        """Write .json (everything) or .parquet (the trials) atomically; both are stamped NOT PRIVATE."""
+        return write_results(path, self.to_dict(), overwrite=overwrite)
 
 
 def compare(
@@ -132,11 +203,11 @@ def compare(
     """Run every setting of a grid on data for study. The result is NOT PRIVATE.
 
     source: as in `dpunion.release`, with its reading options (user, item, text, query, ...); or AskRedditLike(...).
-    algorithms: names, research policies included, or algorithm objects. epsilon, delta and the parameters may be lists:
-    all combinations are tried, each algorithm taking the parameters it has. parameters: any others, by name.
-    trials: runs of each setting; trial n has the same randomness for all, and the same in every comparison.
-    jobs: trials at a time. out: a .json or .parquet file; beside it a journal keeps every finished trial, so that the
-    same call after an interruption runs only what is missing. overwrite: start over.
+    algorithms: names, including those of research policies, or algorithm objects. epsilon, delta and the parameters
+    may be lists: the grid has all combinations, and each algorithm takes the parameters it has. parameters: any others,
+    by name. trials: runs of each setting; trial n uses the same randomness for every setting, in every comparison.
+    jobs: how many trials run at the same time. out: a .json or .parquet file; a journal next to it keeps every finished
+    trial, so that the same call after an interrupt runs only the missing ones. overwrite: start over.
     """
     check_counts(trials, jobs)
     asked: dict[str, Sequence[Any]] = {
@@ -162,7 +233,7 @@ def compare(
 
 @contextlib.contextmanager
 def journal_beside(out: str | os.PathLike[str] | None, *, overwrite: bool) -> Iterator[Journal | None]:
-    """Open the journal of a results file; results without a journal are somebody else's and are not replaced."""
+    """Open the journal of a results file; results without a journal are not ours and are not overwritten."""
     if out is None:
         yield None
         return
@@ -176,12 +247,12 @@ def journal_beside(out: str | os.PathLike[str] | None, *, overwrite: bool) -> It
 
 
 def journal_of(target: Path) -> Path:
-    """Return where the finished trials of a results file are kept."""
+    """Return the path of the journal of a results file."""
     return target.with_name(target.name + ".journal")
 
 
 def ceilings_of(data: LabData, settings: Sequence[Setting]) -> dict[tuple[float, float], float]:
-    """Return Pi(D) for each budget (Desfontaines et al. 2022, Thm 1)."""
+    """Return the ceiling Pi(D) for each budget (Desfontaines et al. 2022, Thm 1)."""
     budgets = {(setting.budget.epsilon, setting.budget.delta) for setting in settings}
     return {budget: ceiling(*budget, data.holders.astype(float)) for budget in sorted(budgets)}
 

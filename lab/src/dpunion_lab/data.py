@@ -1,6 +1,6 @@
-"""Data for a study: read and encoded once, then bounded afresh for every trial.
+"""Data for a study: the lab reads and encodes it once, and every trial bounds it anew.
 
-Guarantees: none. What is measured on it is NOT PRIVATE, and its fingerprint is an unkeyed function of it.
+Guarantees: none. Measurements on the data are NOT PRIVATE, and its fingerprint is computed without a key.
 """
 
 from __future__ import annotations
@@ -19,16 +19,21 @@ from dpunion.randomness import RunKey
 from dpunion.requests import Progress, Request, Run
 from dpunion_lab.generators import Generated
 
+NOT_PRIVATE = (
+    "NOT PRIVATE: a study, not a release. How much an algorithm releases from data says something about the people in "
+    "it. Study public or generated data only."
+)
+
 ENCODING_KEY = 0
 COVERAGE = (5, 10, 15, 18, 20, 25)
-"""The numbers of holders for which coverage is told (k of k-anonymity)."""
+"""The k of k-anonymity for which the lab reports coverage: items that at least k users have."""
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class LabData:
-    """A set for study, whole: nobody's items are cut. holders: int64[items], how many users hold each item.
+    """Everybody's whole set, for study. holders: int64[items], how many users have each item.
 
-    Guarantees: nothing about the values shows in the repr.
+    Guarantees: the repr shows nothing of the values.
     """
 
     name: str
@@ -41,7 +46,7 @@ class LabData:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """Return the exact numbers of the set, which are NOT PRIVATE."""
+        """Return the exact sizes of the data, which are NOT PRIVATE."""
         return {
             "name": self.name,
             "fingerprint": self.fingerprint,
@@ -51,26 +56,26 @@ class LabData:
         }
 
 
-def load(source: Any, *, progress: Progress | None = None, **asked: Any) -> LabData:
-    """Read a source as `dpunion.release` does, or `Generated` data, and keep everything of everybody.
+def load(source: Any, *, progress: Progress | None = None, **reading: Any) -> LabData:
+    """Read a source as `dpunion.release` does, or `Generated` data, and keep all items of all users.
 
-    asked: user, item, text, query, null_users, normalize, as in `dpunion.release`.
+    reading: user, item, text, query, null_users, normalize, as in `dpunion.release`.
     """
     if isinstance(source, Generated):
         name = source.name
         request = Request.of(source.reader(), user="user", item="item")
     else:
-        request = Request.of(source, **asked)
+        request = Request.of(source, **reading)
         shortest, longest = request.lengths
         name = _name(request) + (f", n-grams {shortest}-{longest}" if longest > 1 else "")
     with open_request(request, Run(progress=progress), None) as rows:
-        return encoded(name, read_sets(request, rows, Bounding(MAX_ITEMS), RunKey.for_tests(ENCODING_KEY)))
+        return wrap_sets(name, read_sets(request, rows, Bounding(MAX_ITEMS), RunKey.for_tests(ENCODING_KEY)))
 
 
-def encoded(name: str, everything: Contributions) -> LabData:
-    """Wrap contributions that hold everything of everybody."""
+def wrap_sets(name: str, everything: Contributions) -> LabData:
+    """Add the holders of each item and a fingerprint to everybody's whole sets."""
     digest = hashlib.sha256(b"dpunion-lab-data/1")
-    # Users and items stand in the order of their digests by a fixed key, so the same set has the same fingerprint.
+    # The key of the digests is fixed, and users and items are in the order of their digests: equal data, equal print.
     for part in (everything.user_digests, everything.offsets, everything.table.digests, everything.items):
         digest.update(np.ascontiguousarray(part).data.cast("B"))
     holders = np.bincount(everything.items, minlength=len(everything.table)).astype(np.int64)
@@ -78,7 +83,7 @@ def encoded(name: str, everything: Contributions) -> LabData:
 
 
 def _name(request: Request) -> str:
-    """Return what a source may be called in public: no folders, no passwords."""
+    """Return a name of the source that is fit to print, without folders and passwords."""
     if not request.is_named:
         return "data in memory"
     names = LocalEngine.for_run(Run(), None).name_sources(request)

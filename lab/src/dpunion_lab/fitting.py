@@ -1,8 +1,8 @@
 """Fit the shape of the generated data to what the papers print about theirs; tools/fit_shape.py prints the result.
 
-Fitted to: the numbers of items with at least k holders, the sizes that Count Laplace and Count Gaussian release, and,
-a third as strictly, the exponent of Zipf's law and a tail of rare items like that of other data. Set sizes are the
-printed shares themselves. Held out, and so a test: all sizes that Weighted algorithms and policies release.
+The fit uses the numbers of items with at least k holders, the sizes that Count Laplace and Count Gaussian release and,
+with a third of the weight, the exponent of Zipf's law and the tail of rare items of other data. Set sizes are the
+printed shares. The sizes that Weighted algorithms and policies release are held out, as a test.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from dpunion.budget import Budget
 from dpunion.contributions import Float64s
 from dpunion.plans import plan_release
 from dpunion_lab.data import COVERAGE
+from dpunion_lab.generators import KNOTS, Shape, band_of, draws_for, rank_grid, size_chances
 from dpunion_lab.published import published_fact, published_tables
-from dpunion_lab.shapes import KNOTS, Shape, band_of, draws_for, rank_grid, size_chances
 
 FITTED_ROWS = frozenset({"count-laplace", "count-gaussian", "held", "share"})
-"""Rows of the papers' tables that the shape was fitted to."""
+"""The rows of the papers' tables that the fit uses."""
 BUDGET = Budget(3.0, math.exp(-10.0))
 ZIPF_RANKS = (10, 1_000)
 TAILS = {
@@ -29,21 +29,21 @@ TAILS = {
     "film reviews": {1: 112_455, 2: 64_500, 3: 51_065, 4: 43_802, 5: 38_906},
 }
 """Words with at least k holders in a chat of 17,777 people (Kummerfeld et al. 2019) and in 50,000 film reviews (Maas et
-al. 2011). The papers do not print how many words have fewer than five holders: the tail of the chat stands in."""
+al. 2011). The papers do not print how many words have fewer than five holders, so we use the tail of the chat."""
 LENIENT = 1.0 / 3.0
 START = Shape((1.0,) * 4 + (1.75,) * (len(KNOTS) - 4), 0.0)
 STEPS, NUDGE = 12, 1e-3
 DIGITS = 4
 
 Pass = Callable[[Float64s], Float64s]
-"""From numbers of holders to the chance that an item is counted or released."""
+"""Maps numbers of holders to the probability that an item is counted or released."""
 
 
 def fit_shape(tail: str = "a chat") -> Shape:
-    """Return the shape that is expected to give numbers nearest to the printed ones, relatively. tail: of TAILS."""
+    """Return the shape whose expected numbers have the smallest relative differences from the printed ones."""
     goal = targets(tail)
     at = np.array([*START.powers, START.tilt])
-    for _ in range(STEPS):  # Gauss and Newton, with slopes by differences
+    for _ in range(STEPS):  # Gauss-Newton, with numerical slopes
         off = _deviations(at, goal)
         slopes = np.stack([(_deviations(at + step, goal) - off) / NUDGE for step in NUDGE * np.eye(len(at))], axis=1)
         at = at - np.linalg.lstsq(slopes, off, rcond=None)[0]
@@ -51,7 +51,7 @@ def fit_shape(tail: str = "a chat") -> Shape:
 
 
 def targets(tail: str) -> dict[str, float]:
-    """Return the printed numbers to fit to, by name."""
+    """Return the printed numbers of the fit, by name."""
     held = published_tables()["icml-main-2"].rows["held"].values
     found = {f"held by {k}": value for k, value in held.items()} | _tail(TAILS[tail], held["5"])
     rows = published_tables()["icml-main-1"].rows
@@ -61,7 +61,7 @@ def targets(tail: str) -> dict[str, float]:
 
 
 def expected(shape: Shape) -> dict[str, float]:
-    """Return what the shape is expected to give for every target."""
+    """Return the expected value of every target for a shape."""
     table = published_tables()["icml-main-1"]
     users = float(published_fact("users after filtering and preprocessing"))
     ranks, counts = rank_grid()
@@ -77,13 +77,13 @@ def expected(shape: Shape) -> dict[str, float]:
         found[f"count-laplace {limit}"] = _passing(kept, counts, _laplace(laplace.threshold, laplace.scale))
         found[f"count-gaussian {limit}"] = _passing(kept, counts, _gaussian(gaussian.threshold, gaussian.scale))
     inside = (ranks >= ZIPF_RANKS[0]) & (ranks <= ZIPF_RANKS[1])
-    every = np.sqrt(counts[inside])  # as if by every rank, as the exponent is measured
+    every = np.sqrt(counts[inside])  # weights as if every rank were a point, as `zipf_exponent` measures it
     found["zipf"] = -float(np.polyfit(np.log(ranks[inside]), np.log(whole[inside]), 1, w=every)[0])
     return found
 
 
 def _tail(like: dict[int, int], held: float) -> dict[str, float]:
-    """Return how many items have at least 1 to 4 holders when `held` have at least 5, were it as in other data."""
+    """Return how many items have at least 1 to 4 holders if `held` have at least 5 and the tail is like this one."""
     return {f"held by {k}": held * number / like[5] for k, number in like.items() if k < 5}
 
 
@@ -99,7 +99,7 @@ def _deviations(at: Float64s, goal: dict[str, float]) -> Float64s:
 
 
 def _members(shape: Shape) -> tuple[Float64s, Float64s, Float64s]:
-    """Return groups of users: mean set sizes, parts of all users, chances to hold an item float64[groups, ranks]."""
+    """Return groups of users: mean set sizes, shares of users, probabilities of each item float64[groups, ranks]."""
     chances = size_chances()
     edges = np.unique(np.rint(np.geomspace(1, len(chances) + 1, 120)).astype(np.int64))
     groups = list(zip(edges[:-1] - 1, edges[1:] - 1, strict=True))
@@ -113,11 +113,11 @@ def _members(shape: Shape) -> tuple[Float64s, Float64s, Float64s]:
 
 
 MOST_SINGLE = 150.0
-"""Above so many expected holders a normal distribution stands for that of the number of holders."""
+"""From this many expected holders on, the number of holders counts as normal instead of Poisson."""
 
 
 def _passing(means: Float64s, counts: Float64s, chance: Pass) -> float:
-    """Return how many items pass, when the number of holders of each is spread like Poisson's around its mean."""
+    """Return how many items pass in expectation, if the number of holders of each is Poisson with this mean."""
     few = means < MOST_SINGLE
     holders = np.arange(int(3 * MOST_SINGLE), dtype=np.float64)
     logs = np.array([math.lgamma(number + 1.0) for number in holders])

@@ -1,4 +1,4 @@
-"""The papers' numbers, as data with citations: every table, every fact, every figure, and what contradicts what."""
+"""The papers' numbers as data with citations: tables, facts, figures, and the contradictions between them."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class PublishedRow:
-    """A printed row: values and standard deviations by column. unit: what is counted. released: the size behind it.
+    """A printed row: values and standard deviations by column. unit: what the values count.
 
-    unusable: columns whose number cannot be meant, with the reason. alpha_said: what the paper says in which place,
-    where it contradicts itself. read_as: the policy and alpha that the row has by all we know, where its label is
-    doubtful. same_as: the earlier row that it repeats digit for digit. bold: columns that are marked as best.
+    unusable: columns with a misprint, and why we think so. alpha_said: the alpha in each place of a paper that
+    contradicts itself. read_as: the policy and alpha that a row with a doubtful label most likely has. released: the
+    size of the release behind the row. same_as: the earlier row that it repeats digit for digit. bold: the columns that
+    the paper marks as best.
     """
 
     label: str
@@ -34,17 +35,17 @@ class PublishedRow:
     note: str = ""
 
     def value(self, column: object) -> float | None:
-        """Return the printed number, or None where there is none."""
+        """Return the printed number, or None if the column has none."""
         return self.values.get(str(column))
 
     def usable(self, column: object) -> float | None:
-        """Return the printed number, or None where there is none or it cannot be meant."""
+        """Return the printed number, or None if the column has none or a misprint."""
         return None if str(column) in self.unusable else self.value(column)
 
 
 @dataclass(frozen=True, slots=True)
 class PublishedTable:
-    """A table of a paper. column: what its columns count. repeats: the earlier table with the same numbers."""
+    """A table of a paper. column: the parameter of its columns. repeats: the earlier table with the same numbers."""
 
     name: str
     paper: str
@@ -59,13 +60,13 @@ class PublishedTable:
 
     @property
     def citation(self) -> str:
-        """Return where the numbers stand."""
+        """Return the paper and the table."""
         return f"[{self.paper}] {self.table}"
 
 
 @dataclass(frozen=True, slots=True)
 class PublishedFact:
-    """A number or statement of the running text."""
+    """A number or statement in the text of a paper."""
 
     paper: str
     where: str
@@ -75,13 +76,13 @@ class PublishedFact:
 
     @property
     def citation(self) -> str:
-        """Return where it stands."""
+        """Return the paper and the place in it."""
         return f"[{self.paper}] {self.where}"
 
 
 @dataclass(frozen=True, slots=True)
 class PublishedFigure:
-    """A figure as far as words tell: axes, curves, what was held fixed, and what the paper says about it."""
+    """A figure in words: axes, curves, the fixed parameters, and what the paper says about it."""
 
     paper: str
     figure: str
@@ -94,7 +95,7 @@ class PublishedFigure:
 
     @property
     def has_data(self) -> bool:
-        """Say whether it shows measurements; sketches for proofs do not."""
+        """Say whether the figure shows measurements, or is a sketch for a proof."""
         return self.x is not None
 
 
@@ -110,23 +111,23 @@ def published_tables() -> dict[str, PublishedTable]:
 
 @functools.cache
 def published_facts() -> tuple[PublishedFact, ...]:
-    """Return the facts of the running text."""
+    """Return the facts in the text of the papers."""
     return tuple(PublishedFact(**values) for values in _file()["facts"])
 
 
 @functools.cache
 def published_figures() -> tuple[PublishedFigure, ...]:
-    """Return the figures, sketches included."""
+    """Return all figures, also the sketches."""
     return tuple(PublishedFigure(**values) for values in _file()["figures"])
 
 
 def published_fact(what: str) -> Any:
-    """Return the value of the first fact that is called so; a fact that is not there is a mistake of ours."""
+    """Return the value of the first fact with this name; a missing one is a bug."""
     return next(fact.value for fact in published_facts() if fact.what == what)
 
 
 def contradictions() -> dict[str, str]:
-    """Return what is odd about the printed numbers, by a short name: contradictions, misprints and doubts."""
+    """Return the contradictions, misprints and doubts about the printed numbers, by a short name."""
     return {note["id"]: f"{note['what']} [{note['where']}]." for note in _file()["notes"]}
 
 
@@ -136,7 +137,7 @@ def papers() -> dict[str, str]:
 
 
 def not_printed() -> tuple[str, ...]:
-    """Return what one would look for and the papers do not print."""
+    """Return what readers would look for in the papers and not find."""
     return tuple(_file()["not_printed"])
 
 

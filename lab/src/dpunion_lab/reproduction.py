@@ -1,8 +1,9 @@
-"""The papers' evaluation, run again: every table, figure and claim beside what is printed."""
+"""Run the papers' evaluation again and compare every table, figure and claim with what they print."""
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,22 +13,17 @@ from typing import Any
 from dpunion.errors import CannotWrite, ForeignErrors, system_reason
 from dpunion.report.tables import Table
 from dpunion.requests import Progress
-from dpunion_lab import paper_figures, paper_tables
-from dpunion_lab.agreement import agreement_table, compare_all, deviations_table
-from dpunion_lab.claims import Claim, Study, claims_table, claims_text
+from dpunion_lab import paper_tables
+from dpunion_lab.agreement import agreement_table, compare_all, deviations_table, tail_settings, tail_table
+from dpunion_lab.claims import WORD_CLAIMS, Claim, Study, claims_table, claims_text
 from dpunion_lab.claims_texts import TEXT_CLAIMS
-from dpunion_lab.claims_words import WORD_CLAIMS
-from dpunion_lab.data import load
-from dpunion_lab.figures import NOT_PRIVATE, Figure
-from dpunion_lab.generators import AskRedditFitted
-from dpunion_lab.journals import Journal, open_journal
-from dpunion_lab.measuring import Measured, sort_by_setting
+from dpunion_lab.data import NOT_PRIVATE, load
+from dpunion_lab.generators import FITTED, SHAPES, AskRedditFitted, Shape
+from dpunion_lab.measuring import Figure, Measured, sort_by_setting
 from dpunion_lab.published import contradictions, not_printed
 from dpunion_lab.published import papers as citations
-from dpunion_lab.results import refuse_replacing, write_results
+from dpunion_lab.results import Journal, open_journal, refuse_replacing, write_results
 from dpunion_lab.rows import all_settings
-from dpunion_lab.shapes import FITTED, SHAPES, Shape
-from dpunion_lab.tails import tail_settings, tail_table
 from dpunion_lab.texts import TEXTS, MeasuredTexts, find_texts, measure_texts, text_figures, texts_table
 from dpunion_lab.trials import Setting, Trial, check_counts, plan_all, run_all
 
@@ -37,7 +33,7 @@ RESULTS, TRIALS, JOURNAL = "results.json", "trials.parquet", "trials.journal"
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """How much is run. text_trials: of n-grams, whose trials the papers do not number."""
+    """How much to run. text_trials: the trials on n-grams; the papers do not say how many they ran."""
 
     users: int
     trials: int
@@ -60,7 +56,7 @@ QUICK = Scale(3_000, 1, (1, 10, 100), (1.0, 3.0), (0.0, 3.0), 1)
 
 @dataclass(frozen=True, slots=True)
 class Reproduction:
-    """Tables and figures in the order of the papers, claims, the trials, and what was left out. NOT PRIVATE."""
+    """Tables and figures in the order of the papers, claims, trials, and which parts were skipped. NOT PRIVATE."""
 
     data: dict[str, Any]
     trials_each: int
@@ -71,11 +67,11 @@ class Reproduction:
 
     @property
     def tables(self) -> list[Table]:
-        """Return everything as tables."""
+        """Return all tables, and the figures as tables."""
         return [part if isinstance(part, Table) else part.table() for part in self.parts]
 
     def text(self) -> str:
-        """Return everything for a terminal."""
+        """Return all results as text for a terminal."""
         shown = [part for part in self.parts if isinstance(part, Table) or not part.repeats]
         tables = [part if isinstance(part, Table) else part.table() for part in shown]
         facts = self.data
@@ -90,7 +86,7 @@ class Reproduction:
         return "\n\n".join([*blocks, *lists]) + "\n"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain values, with the warning first."""
+        """Return all results as plain values, with the warning first."""
         tables = [*self.tables, claims_table(self.claims)]
         return {
             "format": FORMAT,
@@ -110,7 +106,7 @@ class Reproduction:
 
 @dataclass(frozen=True, slots=True)
 class _Runner:
-    """How trials are run."""
+    """Runs the trials of a reproduction."""
 
     scale: Scale
     seed: int
@@ -151,24 +147,19 @@ def reproduce(
     overwrite: bool = False,
     progress: Progress | None = None,
 ) -> Reproduction:
-    """Run the evaluation of Gopi et al. on a set fitted to theirs; Funnel, DP-SIPS and the ceiling are added.
+    """Run the evaluation of Gopi et al. on data fitted to theirs, and add Funnel, DP-SIPS and the ceiling.
 
-    quick: few users and one trial, to see the shape; printed numbers are then not comparable. users, trials: other than
-    the defaults. texts: a Parquet file with columns user and text, for n-grams; else imdb_reviews_50k.parquet in the
-    folder that DPUNION_DATA names (not when quick), or left out. out: a folder for results.json and trials.parquet; a
-    journal in it keeps every finished trial, so that the same call after an interruption runs only what is missing.
-    overwrite: start over.
+    quick: few users and one trial, to see the shape; the printed numbers are then not comparable. users, trials:
+    instead of the defaults. texts: a Parquet file with columns user and text, for n-grams; the default is
+    imdb_reviews_50k.parquet in the folder DPUNION_DATA if it is there (and quick is off). out: a folder for
+    results.json and trials.parquet; a journal in it keeps every finished trial, so that the same call after an
+    interrupt runs only the missing ones. overwrite: start over.
     """
     usual = QUICK if quick else FULL
     each = usual.trials if trials is None else trials
     check_counts(each, jobs)
-    scale = Scale(
-        usual.users if users is None else users,
-        each,
-        usual.limits,
-        usual.epsilons,
-        usual.margins,
-        min(each, usual.text_trials),
+    scale = dataclasses.replace(
+        usual, users=usual.users if users is None else users, trials=each, text_trials=min(each, usual.text_trials)
     )
     place = None if quick and texts is None else find_texts(texts)
     if out is not None:
@@ -186,11 +177,11 @@ def reproduce(
             tuple(_parts(study, thin)),
             tuple(claim(study) for claim in (*WORD_CLAIMS, *TEXT_CLAIMS)),
             (*done, *(measured_texts.trials if measured_texts else ())),
-            _left_out(study, quick=quick),
+            _skipped(study, quick=quick),
         )
         if out is not None:
             for name in (RESULTS, TRIALS):
-                write_results(Path(out) / name, result.to_dict(), result.trials, overwrite=True)
+                write_results(Path(out) / name, result.to_dict(), overwrite=True)
     return result
 
 
@@ -200,17 +191,17 @@ def _parts(study: Study, thin: Measured) -> Iterator[Table | Figure]:
     if words.comparable:
         yield agreement_table(compared)
     yield paper_tables.statistics_table(words)
-    yield paper_figures.zipf_figure(words.data)
-    yield paper_figures.set_sizes_figure(words.data)
+    yield paper_tables.zipf_figure(words.data)
+    yield paper_tables.set_sizes_figure(words.data)
     yield paper_tables.sizes_table(words, limits)
-    yield paper_figures.limits_figure(words, limits)
-    yield paper_figures.printed_limits_figure(limits)
+    yield paper_tables.limits_figure(words, limits)
+    yield paper_tables.printed_limits_figure(limits)
     yield paper_tables.journal_table(words, limits)
-    yield paper_figures.journal_figure(words, limits)
+    yield paper_tables.journal_figure(words, limits)
     yield paper_tables.coverage_table(words)
     yield paper_tables.passes_table(words, limits)
-    yield paper_figures.epsilons_figure(words, study.epsilons)
-    yield paper_figures.margins_figure(words, study.margins)
+    yield paper_tables.epsilons_figure(words, study.epsilons)
+    yield paper_tables.margins_figure(words, study.margins)
     yield tail_table([("a chat, as above", words), ("film reviews", thin)], limits)
     if study.texts is not None:
         yield texts_table(study.texts)
@@ -219,7 +210,7 @@ def _parts(study: Study, thin: Measured) -> Iterator[Table | Figure]:
         yield deviations_table(compared)
 
 
-def _left_out(study: Study, *, quick: bool) -> tuple[str, ...]:
+def _skipped(study: Study, *, quick: bool) -> tuple[str, ...]:
     found = []
     if not study.words.comparable:
         users = study.words.data.everything.users
@@ -238,7 +229,7 @@ def _left_out(study: Study, *, quick: bool) -> tuple[str, ...]:
 
 @contextlib.contextmanager
 def _journal_in(out: str | os.PathLike[str] | None, *, overwrite: bool) -> Iterator[Journal | None]:
-    """Open the journal in the folder of results, making the folder; other people's files are not replaced."""
+    """Create the folder of results and open the journal in it; results without a journal are not overwritten."""
     if out is None:
         yield None
         return

@@ -1,10 +1,12 @@
-"""The papers' evaluation as settings: which algorithm runs with which numbers for which table and figure."""
+"""The papers' evaluation as settings: the algorithms and parameters of each table and figure."""
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from dpunion.algorithms import (
     Algorithm,
@@ -27,78 +29,58 @@ ITEMS = 100
 ICML_MARGIN, JPC_MARGIN, PASSES_MARGIN = 5.0, 3.0, 2.0
 PUBLISHED = Calibration.PUBLISHED
 
-Make = Callable[[int, float], Algorithm | ResearchPolicy]
-"""From items per user and cutoff margin to an algorithm; one without a cutoff ignores the margin."""
-
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """An algorithm of the evaluation. printed: what the papers' tables call it here, if they have it.
+    """An algorithm of the evaluation. printed: its row in our copy of the papers' tables, if they have one.
 
-    margin: the cutoff margin it keeps where the papers' policies vary theirs; None where it follows them.
+    published: whether it runs with the noise of the papers. margin: its own cutoff margin, or None if it uses that of
+    the papers' policies.
     """
 
     name: str
-    make: Make
+    kind: type[Algorithm | ResearchPolicy]
     printed: str = ""
-    has_margin: bool = False
+    published: bool = False
     margin: float | None = None
+
+    @property
+    def has_margin(self) -> bool:
+        """Say whether the algorithm has a cutoff."""
+        return "cutoff_margin" in {field.name for field in dataclasses.fields(self.kind)}
 
     def setting(self, items: int, margin: float = ICML_MARGIN, epsilon: float = EPSILON) -> Setting:
         """Return the setting with these parameters."""
-        return Setting(self.make(items, margin if self.margin is None else self.margin), Budget(epsilon, DELTA))
+        return self._setting(items, margin if self.margin is None else self.margin, epsilon)
 
     def with_margin(self, margin: float) -> Setting:
-        """Return the setting with this very margin, for the study of it."""
-        return Setting(self.make(FUNNEL_ITEMS if self is FUNNEL else ITEMS, margin), Budget(EPSILON, DELTA))
+        """Return the setting with this margin, for the study of margins."""
+        return self._setting(FUNNEL_ITEMS if self is FUNNEL else ITEMS, margin, EPSILON)
 
     def with_epsilon(self, epsilon: float) -> Setting:
-        """Return the setting of the study of epsilon; Funnel keeps its own number of items."""
+        """Return the setting with this epsilon, for the study of epsilon; Funnel keeps its own number of items."""
         return self.setting(FUNNEL_ITEMS if self is FUNNEL else ITEMS, ICML_MARGIN, epsilon)
 
-
-def _count_gaussian(items: int, _margin: float) -> CountGaussian:
-    return CountGaussian(max_items_per_user=items, calibration=PUBLISHED)
-
-
-def _weighted_gaussian(items: int, _margin: float) -> WeightedGaussian:
-    return WeightedGaussian(max_items_per_user=items, calibration=PUBLISHED)
-
-
-def _policy_laplace(items: int, margin: float) -> PolicyLaplace:
-    return PolicyLaplace(max_items_per_user=items, cutoff_margin=margin)
-
-
-def _policy_gaussian(items: int, margin: float) -> PolicyGaussian:
-    return PolicyGaussian(max_items_per_user=items, cutoff_margin=margin, calibration=PUBLISHED)
-
-
-def _l1_descent(items: int, margin: float) -> L1DescentL2Budget:
-    return L1DescentL2Budget(max_items_per_user=items, cutoff_margin=margin)
+    def _setting(self, items: int, margin: float, epsilon: float) -> Setting:
+        given: dict[str, Any] = {"calibration": PUBLISHED} if self.published else {}
+        if self.has_margin:
+            given["cutoff_margin"] = margin
+        return Setting(self.kind(max_items_per_user=items, **given), Budget(epsilon, DELTA))
 
 
 L1 = "l1-descent-l2-budget (NOT PRIVATE)"
 ROWS = (
-    Row("count-laplace", lambda n, _: CountLaplace(max_items_per_user=n), "count-laplace"),
-    Row("count-gaussian", _count_gaussian, "count-gaussian"),
-    Row("weighted-laplace", lambda n, _: WeightedLaplace(max_items_per_user=n), "weighted-laplace"),
-    Row("weighted-gaussian", _weighted_gaussian, "weighted-gaussian"),
-    Row("policy-laplace", _policy_laplace, "policy-laplace", has_margin=True),
-    Row("policy-gaussian", _policy_gaussian, "policy-gaussian", has_margin=True),
-    Row(L1, _l1_descent, has_margin=True),
-    Row(
-        "policy-gaussian, exact",
-        lambda n, margin: PolicyGaussian(max_items_per_user=n, cutoff_margin=margin),
-        has_margin=True,
-    ),
-    Row("dp-sips", lambda n, _: DpSips(max_items_per_user=n)),
-    Row(
-        "funnel",
-        lambda n, margin: Funnel(max_items_per_user=n, cutoff_margin=margin),
-        has_margin=True,
-        margin=Funnel().cutoff_margin,
-    ),
-    Row("greedy (NOT PRIVATE)", lambda n, margin: Greedy(max_items_per_user=n, cutoff_margin=margin), has_margin=True),
+    Row("count-laplace", CountLaplace, "count-laplace"),
+    Row("count-gaussian", CountGaussian, "count-gaussian", published=True),
+    Row("weighted-laplace", WeightedLaplace, "weighted-laplace"),
+    Row("weighted-gaussian", WeightedGaussian, "weighted-gaussian", published=True),
+    Row("policy-laplace", PolicyLaplace, "policy-laplace"),
+    Row("policy-gaussian", PolicyGaussian, "policy-gaussian", published=True),
+    Row(L1, L1DescentL2Budget),
+    Row("policy-gaussian, exact", PolicyGaussian),
+    Row("dp-sips", DpSips),
+    Row("funnel", Funnel, margin=Funnel().cutoff_margin),
+    Row("greedy (NOT PRIVATE)", Greedy),
 )
 BY_NAME = {row.name: row for row in ROWS}
 FUNNEL = BY_NAME["funnel"]
@@ -110,7 +92,7 @@ COUNTS = (BY_NAME["count-laplace"], BY_NAME["count-gaussian"])
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A row of JPC Table 2 and what it may be. printed: the row's name there; counted: the reading that we compare."""
+    """A possible meaning of a row of JPC Table 2. printed: the row's name. counted: whether we compare this reading."""
 
     policy: str
     row: Row
@@ -120,11 +102,11 @@ class Reading:
 
     @property
     def name(self) -> str:
-        """Return what it is read as."""
+        """Return the policy and the margin of this reading."""
         return f"{self.policy}, α = {self.margin:g}"
 
     def setting(self, items: int) -> Setting:
-        """Return the setting with so many items per user."""
+        """Return the setting with this many items per user."""
         return self.row.setting(items, self.margin)
 
 

@@ -1,7 +1,7 @@
 """Policies from the papers that are NOT private, for study and comparison only.
 
-They are of another type than the algorithms: every release path refuses them, with the reason that
-`dpunion.checks.REFUSED_POLICIES` gives. The lab runs them in the place of a private policy, with its numbers.
+They are not of the type `Algorithm`, so every release path refuses them, with the reason in
+`dpunion.checks.REFUSED_POLICIES`. The lab runs each one with the numbers of a similar private policy.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from dpunion.plans import Plan, plan_release
 from dpunion.sets.narrowing import Part
 
 Update = Callable[[Int64s, Int32s, Float64s, float, float], None]
-"""Users in turn raise weights, in place: (offsets int64[users+1], items int32[pairs], weights, cutoff, budget)."""
+"""Users raise weights in place, in turn: (offsets int64[users+1], items int32[pairs], weights, cutoff, budget)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +43,7 @@ class _ResearchPolicy:
 
     @property
     def bounding(self) -> Bounding:
-        """Return how users' sets are bounded and ordered."""
+        """Return how to bound and order users' sets."""
         return Bounding(self.max_items_per_user)
 
 
@@ -128,10 +128,10 @@ def fill_greedily(offsets: Int64s, items: Int32s, weights: Float64s, cutoff: flo
 
 @kernel
 def fill_in_order(offsets: Int64s, items: Int32s, weights: Float64s, cutoff: float, budget: float) -> None:
-    """Fill each user's items to the cutoff in the order in which they stand until the l1 budget is spent (GW).
+    """Fill each user's items to the cutoff, first item first, until the l1 budget is spent (GW).
 
-    Carvalho et al. 2022: the order is that of the user's own item counts, most frequent first.
-    Guarantees: none. Items the user does not own can become exposed: docs/guarantees.md, "Errata".
+    Carvalho et al. 2022: the user's most frequent item comes first.
+    Guarantees: none. It can expose items that the user does not have: docs/guarantees.md, "Errata".
     """
     for user in range(len(offsets) - 1):
         left = budget
@@ -151,7 +151,7 @@ UPDATES: dict[type[ResearchPolicy], Update] = {
 
 
 def plan_study(policy: ResearchPolicy, budget: Budget) -> Plan:
-    """Return the numbers of the policy's private relative, which prove nothing about the policy."""
+    """Plan a research policy with the numbers of a similar private one, which prove nothing about it."""
     if isinstance(policy, GreedyByOwnCounts):
         raise BadParameter(
             "gw fills items in the order of how often a user holds each, which sets do not tell.",
@@ -165,7 +165,7 @@ def plan_study(policy: ResearchPolicy, budget: Budget) -> Plan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StudyMechanism(DescentMechanism):
-    """The mechanism of a private policy, in which users move the weights by another update.
+    """The mechanism of a private policy with another update of the weights.
 
     Guarantees: none.
     """
@@ -173,12 +173,12 @@ class StudyMechanism(DescentMechanism):
     update: Update
 
     def visit(self, part: Part, weights: Float64s, cutoff: float, budget: float) -> None:
-        """Let some users in turn raise their items; one user may move the weights by any distance."""
+        """Let users raise the weights of their items, one after the other; one user may move them by any distance."""
         self.update(part.offsets, part.items, weights, cutoff, budget)
 
 
 def study_mechanism(policy: ResearchPolicy, plan: Plan) -> StudyMechanism:
-    """Return what the policy does with the plan of its relative."""
+    """Return the mechanism of a research policy for the plan of a similar private one."""
     relative = mechanism_for(plan)
     if not isinstance(relative, DescentMechanism):
         raise InternalError("a policy that does not descend")

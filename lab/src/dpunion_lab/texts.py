@@ -1,4 +1,4 @@
-"""Bigrams, trigrams and unions of lengths (JPC Figures 6 to 11), on other texts than the papers'."""
+"""Bigrams, trigrams and unions of lengths (JPC Figures 6 to 11), on other texts than the papers used."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ from dpunion.errors import BadParameter
 from dpunion.report.tables import Cell, Table
 from dpunion.requests import Progress, Words
 from dpunion_lab.data import load
-from dpunion_lab.figures import Figure, Line
-from dpunion_lab.journals import Journal
-from dpunion_lab.measuring import sort_by_setting
+from dpunion_lab.measuring import Figure, Line, sort_by_setting
+from dpunion_lab.results import Journal
 from dpunion_lab.rows import BY_NAME, DELTA, EPSILON, FUNNEL, FUNNEL_ITEMS, ICML_MARGIN, ITEMS, JPC_MARGIN, L1, Row
 from dpunion_lab.trials import Setting, Trial, plan_all, run_all
 
@@ -28,7 +27,7 @@ LENGTHS = {
 }
 OVER_EPSILON = ("2", "3")
 FIGURES = {("2", "Δ0"): 6, ("2", "ε"): 7, ("3", "Δ0"): 8, ("3", "ε"): 9, ("1-2", "Δ0"): 10, ("1-3", "Δ0"): 11}
-"""Figures of the journal version, by lengths and what varies."""
+"""The figures of the journal version, by lengths and the parameter that varies."""
 PAPER_NAMES = (
     "count-laplace",
     "count-gaussian",
@@ -40,7 +39,7 @@ PAPER_NAMES = (
 )
 TEXT_ROWS = tuple(BY_NAME[name] for name in (*PAPER_NAMES, "funnel"))
 TABLE_ROWS = (*TEXT_ROWS, BY_NAME["dp-sips"])
-"""DP-SIPS draws everybody's items anew for each round, which takes long on n-grams: it is in the table alone."""
+"""DP-SIPS draws everybody's items anew in each round, which is slow on n-grams: only the table has it."""
 TEXT_MARGINS = {"policy-gaussian": ICML_MARGIN}
 TEXT_NOTE = (
     "δ = e⁻¹⁰; α = 3, l2-descent 5 (the caption of JPC Figure 5). Not the papers' texts, and the papers print no "
@@ -54,13 +53,13 @@ def text_setting(row: Row, items: int, epsilon: float = EPSILON) -> Setting:
 
 
 def text_epsilon_setting(row: Row, epsilon: float) -> Setting:
-    """Return a setting of the figures over epsilon, with 100 items; Funnel keeps its own number."""
+    """Return a setting of the figures over epsilon, with 100 items per user; Funnel keeps its own number."""
     return text_setting(row, FUNNEL_ITEMS if row is FUNNEL else ITEMS, epsilon)
 
 
 @dataclass(frozen=True, slots=True)
 class MeasuredTexts:
-    """Mean sizes by lengths and setting, and ceilings by lengths and epsilon. place: the name of the file."""
+    """Mean sizes by lengths and setting, and ceilings by lengths and epsilon. place: the file's name."""
 
     place: str
     limits: tuple[int, ...]
@@ -89,7 +88,7 @@ def measure_texts(
     journal: Journal | None,
     progress: Progress | None,
 ) -> MeasuredTexts:
-    """Run all algorithms on every union of lengths; one set of data is in memory at a time."""
+    """Run all algorithms on every union of lengths, with one of them in memory at a time."""
     sizes: dict[str, dict[Setting, float]] = {}
     ceilings: dict[str, dict[float, float]] = {}
     everything: list[Trial] = []
@@ -116,7 +115,7 @@ def _settings(lengths: str, limits: Sequence[int], epsilons: Sequence[float]) ->
 
 
 def texts_table(texts: MeasuredTexts) -> Table:
-    """Return the sizes with 100 items per user, of every union of lengths."""
+    """Return the sizes with 100 items per user, for every union of lengths."""
     rows: list[tuple[Cell, ...]] = [
         (row.name, *[texts.sizes[lengths][text_epsilon_setting(row, EPSILON)] for lengths in LENGTHS])
         for row in TABLE_ROWS
@@ -145,7 +144,7 @@ def text_figures(texts: MeasuredTexts) -> Iterator[Figure]:
 
 
 def find_texts(texts: str | os.PathLike[str] | None) -> Path | None:
-    """Return the file of texts that was named, or the reviews in the folder that DPUNION_DATA names, or None."""
+    """Return this file of texts, else the reviews in the folder DPUNION_DATA, else None."""
     if texts is not None:
         if not Path(texts).is_file():
             raise BadParameter(f"There is no file {texts}.", "Name a Parquet file with columns user and text.")

@@ -1,4 +1,4 @@
-"""Trials of a study: an algorithm, private or not, run on data for study; many side by side, and each only once."""
+"""Trials of a study: run an algorithm, private or not, many times on data for study. NOT PRIVATE."""
 
 from __future__ import annotations
 
@@ -19,15 +19,17 @@ import numpy as np
 from dpunion.algorithms import Algorithm, Bounding
 from dpunion.budget import Budget
 from dpunion.checks import check_whole
-from dpunion.contributions import Contributions
+from dpunion.contributions import Contributions, Int64s
+from dpunion.counting.steps import look_at_sizes, set_sizes
 from dpunion.engines.local.rounds import run_rounds
 from dpunion.mechanisms import mechanism_for
 from dpunion.plans import Plan, plan_release
+from dpunion.plans.look import LookPlan
 from dpunion.randomness import RunKey
 from dpunion.sets.grouping import bound_again
 from dpunion.threads import Threads
 from dpunion_lab.data import COVERAGE, LabData
-from dpunion_lab.journals import Journal
+from dpunion_lab.results import Journal
 from dpunion_lab.study import ResearchPolicy, plan_study, study_mechanism
 
 IDENTITY = "dpunion-lab-trial/1"
@@ -35,19 +37,19 @@ MOST_TRIALS = 1000
 MOST_JOBS = 64
 
 OnTrial = Callable[[str, float], None]
-"""Told what was just finished and which part of all trials is done."""
+"""Takes the name of the trial that just ended, and the part of all trials that is done."""
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What is tried: an algorithm or a research policy, and a budget."""
+    """An algorithm or a research policy, and a budget."""
 
     algorithm: Algorithm | ResearchPolicy
     budget: Budget
 
     @property
     def has_proof(self) -> bool:
-        """Say whether the algorithm is private; research policies are not, whatever the budget says."""
+        """Say whether the algorithm is private; research policies are not, at any budget."""
         return not isinstance(self.algorithm, ResearchPolicy)
 
     @property
@@ -59,7 +61,7 @@ class Setting:
 
     @property
     def name(self) -> str:
-        """Return the algorithm's name, with a word of warning when it is not private."""
+        """Return the algorithm's name, with a warning if it is not private."""
         return self.algorithm.name if self.has_proof else f"{self.algorithm.name} (NOT PRIVATE)"
 
     def to_dict(self) -> dict[str, Any]:
@@ -74,7 +76,10 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What one run released. covered[i]: how many of it at least COVERAGE[i] users hold. seconds: of selecting."""
+    """The result of one run. size: the number of released items. seconds: the time of the selection.
+
+    covered[i]: how many of the released items at least COVERAGE[i] users have.
+    """
 
     setting: Setting
     number: int
@@ -94,7 +99,7 @@ class Trial:
 
 
 def identity(data: LabData, setting: Setting, number: int) -> str:
-    """Return what tells this trial from all others: the data, the algorithm, its parameters, the budget, the number."""
+    """Return a digest of everything that decides the trial: data, algorithm, parameters, budget, number, version."""
     from dpunion import __version__
 
     facts = setting.to_dict() | {"data": data.fingerprint, "trial": number, "version": __version__}
@@ -103,7 +108,7 @@ def identity(data: LabData, setting: Setting, number: int) -> str:
 
 
 def plan_setting(setting: Setting) -> Plan:
-    """Return the numbers to run with; a research policy gets those of its private relative, without the proof."""
+    """Plan a setting; a research policy gets the numbers of a similar private policy, which prove nothing about it."""
     algorithm = setting.algorithm
     if isinstance(algorithm, ResearchPolicy):
         return plan_study(algorithm, setting.budget)
@@ -111,12 +116,12 @@ def plan_setting(setting: Setting) -> Plan:
 
 
 def trial_key(number: int) -> RunKey:
-    """Return the key of a trial: the same for all algorithms, so that they are compared on the same draws."""
+    """Return the key of a trial; all algorithms use the same one, so a comparison uses the same draws."""
     return RunKey.for_tests(number + 1)
 
 
 def run_trial(data: LabData, setting: Setting, plan: Plan, contributions: Contributions, number: int) -> Trial:
-    """Run once; `contributions` are the data bounded by the trial's key as the setting asks."""
+    """Run a setting once. contributions: the data, bounded for the setting with the key of the trial."""
     begun = time.perf_counter()
     policy = setting.algorithm
     mechanism = study_mechanism(policy, plan) if isinstance(policy, ResearchPolicy) else mechanism_for(plan)
@@ -132,7 +137,7 @@ def run_trial(data: LabData, setting: Setting, plan: Plan, contributions: Contri
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """Trials that see the same bounded sets, so that bounding is done once for all of them."""
+    """Trials that use the same bounded sets, so the data is bounded once for all of them."""
 
     number: int
     bounding: Bounding
@@ -140,13 +145,13 @@ class _Group:
 
 
 def check_counts(trials: int, jobs: int) -> None:
-    """Refuse numbers of trials or jobs that have no meaning."""
+    """Refuse a number of trials or jobs that is out of range."""
     check_whole("a study", "trials", trials, 1, MOST_TRIALS)
     check_whole("a study", "jobs", jobs, 1, MOST_JOBS)
 
 
 def plan_all(settings: Sequence[Setting], on_plan: OnTrial | None = None) -> dict[Setting, Plan]:
-    """Fix the numbers of every setting, before any data is read: what cannot be planned is refused here."""
+    """Plan every setting before any data is read, so that a bad setting is refused early."""
     plans: dict[Setting, Plan] = {}
     for setting in settings:
         if setting not in plans:
@@ -165,13 +170,13 @@ def run_all(
     journal: Journal | None = None,
     on_trial: OnTrial | None = None,
 ) -> list[Trial]:
-    """Run `trials` trials of each setting, leaving out what the journal holds; return all, in order.
+    """Run `trials` trials of each setting, except those in the journal, and return all of them in order.
 
-    Trials run in threads, whose kernels hold no interpreter lock, over one copy of the data. When interrupted, the
-    trials under way are finished and kept, and no other is begun.
+    Trials run in threads over one copy of the data; the kernels release the interpreter lock. After an interrupt, the
+    running trials finish and enter the journal, and no other trial starts.
     """
     check_counts(trials, jobs)
-    done, groups = _sorted_out(data, plans, trials, journal)
+    done, groups = _find_missing(data, plans, trials, journal)
     total = trials * len(plans)
     stop, lock = threading.Event(), threading.Lock()
 
@@ -208,10 +213,10 @@ def run_all(
     return [done[setting, number] for setting in plans for number in range(trials)]
 
 
-def _sorted_out(
+def _find_missing(
     data: LabData, plans: dict[Setting, Plan], trials: int, journal: Journal | None
 ) -> tuple[dict[tuple[Setting, int], Trial], list[_Group]]:
-    """Return the trials that the journal holds, and the others in groups."""
+    """Return the trials that are in the journal, and the others in groups."""
     known = {} if journal is None else journal.entries
     done: dict[tuple[Setting, int], Trial] = {}
     waiting: dict[tuple[int, Bounding], list[Setting]] = defaultdict(list)
@@ -223,15 +228,41 @@ def _sorted_out(
             else:
                 waiting[number, setting.algorithm.bounding].append(setting)
     groups = [_Group(*place, tuple(settings)) for place, settings in waiting.items()]
-    # The largest groups first, so that the last ones to end are short.
+    # Start the largest groups first: then no thread is left with a large one at the end.
     return done, sorted(groups, key=lambda group: len(group.settings), reverse=True)
 
 
 def _trial_of(setting: Setting, number: int, entry: dict[str, Any] | None) -> Trial | None:
-    """Read a trial back from a journal; what does not read as one is run again."""
+    """Read a trial back from its journal entry, or return None if the entry is missing or unreadable."""
     if entry is None:
         return None
     with contextlib.suppress(KeyError, TypeError, ValueError):
         covered = tuple(int(entry[f"released_of_{k}_holders"]) for k in COVERAGE)
         return Trial(setting, number, int(entry["released"]), covered, float(entry["seconds"]))
     return None
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """One release with a look: the number of items per person that the look chose, and how many items it released."""
+
+    bound: int
+    size: int
+
+
+def run_look(data: LabData, plan: LookPlan, number: int) -> Looked:
+    """Make a release that begins with a look, with the key of this trial."""
+    sizes = set_sizes(data.everything)
+    chosen = plan.choose_plan(lambda look: look_at_sizes(sizes, look, trial_key(number)))
+    return Looked(chosen.algorithm.max_items_per_user, run_fixed(data, chosen, number))
+
+
+def run_fixed(data: LabData, plan: Plan, number: int) -> int:
+    """Select by a plan, with the key of this trial; return how many items it releases."""
+    return len(select_fixed(data, plan, number))
+
+
+def select_fixed(data: LabData, plan: Plan, number: int) -> Int64s:
+    """Select by a plan, with the key of this trial; return the numbers of the released items."""
+    sets = bound_again(data.everything, plan.algorithm.bounding, trial_key(number))
+    return run_rounds(mechanism_for(plan), sets, trial_key(number), threads=1)

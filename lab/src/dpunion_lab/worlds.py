@@ -1,6 +1,6 @@
-"""Random worlds: generated data whose shape is drawn at random, so that nothing can be tuned to it.
+"""Random worlds: generated data with random parameters, so that nobody can tune an algorithm to it.
 
-Each world is a function of a seed and a number, and reports every parameter that was drawn.
+A seed and a number determine a world, and the world reports every parameter that was drawn.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ import numpy as np
 from dpunion.algorithms import MAX_ITEMS
 from dpunion.budget import Budget
 from dpunion.contributions import Contributions, Float64s, Int64s, ItemTable, offsets_of
-from dpunion_lab.data import LabData, encoded
+from dpunion_lab.data import LabData, wrap_sets
 from dpunion_lab.generators import cumulate_odds, ranks_at
 
 PEOPLE = (500, 500_000)
 MEAN_SIZES = (1.5, 100.0)
 LARGEST_SETS = (10_000, 100_000)
 SPREADS = {"lognormal": (0.5, 2.2), "pareto": (0.8, 3.0), "geometric": (0.0, 0.0), "constant": (0.0, 0.0)}
-"""The distributions of set sizes, and the range of their parameter: log sd or exponent."""
+"""The distributions of set sizes, each with the range of its parameter: log sd or exponent."""
 KINDS, KIND_ODDS = tuple(SPREADS), (0.4, 0.35, 0.15, 0.1)
 VOCABULARIES = (300, 1_000_000)
 SHORT_VOCABULARIES = (6, 20)
@@ -32,13 +32,13 @@ KNEE_ODDS = 0.5
 STEEPER = (0.2, 1.2)
 """By how much the exponent is larger beyond the knee."""
 OTHER_ODDS = 0.6
-"""How many worlds have heavy people who hold other items than the rest."""
+"""The probability that the people with the largest sets have other items than the rest."""
 HEAVY = (0.001, 0.1)
 OTHER_PARTS = (0.3, 1.0)
 EPSILONS = (0.5, 5.0)
 DELTAS = (1e-8, 1e-4)
 MOST_DRAWS = 12_000_000
-"""Worlds with more draws than this lose people, so that a world takes a few seconds."""
+"""A world with more draws than this gets fewer people, so that it takes a few seconds only."""
 MOST_DRAWS_PER_ITEM = 8.0
 
 
@@ -48,8 +48,8 @@ class World:
 
     sizes: the distribution of set sizes, one of SPREADS, with its parameter `spread`, its mean before rounding and
     `largest`, the largest set. Items are ranks up to `vocabulary`, drawn in proportion to 1/rank^exponent, and to
-    1/rank^(exponent + steeper) beyond the knee. Of the people with the largest sets, the part `heavy` draws the part
-    `other` of their items from a random permutation of the ranks. key: of all random choices of the releases.
+    1/rank^(exponent + steeper) beyond the knee. The share `heavy` of people, those with the largest sets, draws the
+    share `other` of its items from a random permutation of the ranks. key: the key of the releases.
     """
 
     seed: int
@@ -81,7 +81,7 @@ class World:
 
 
 def draw_world(seed: int, number: int, attempt: int = 0) -> World:
-    """Draw the parameters of a world; attempt: how many draws with this number were rejected before."""
+    """Draw the parameters of a world. attempt: how many earlier draws with this number were rejected."""
     generator = np.random.default_rng((seed, number, attempt))
 
     def log_uniform(limits: tuple[float, float]) -> float:
@@ -131,20 +131,20 @@ def generate_world(world: World) -> LabData:
         moved = np.flatnonzero(is_heavy[owners])
         moved = moved[generator.random(len(moved)) < world.other]
         ranks[moved] = generator.permutation(world.vocabulary)[ranks[moved]]
-    # Sorting and comparing neighbours takes a tenth of the time of np.unique.
+    # This takes a tenth of the time of np.unique.
     pairs = np.sort(owners * world.vocabulary + ranks)
     owners, ranks = np.divmod(pairs[np.append(True, pairs[1:] != pairs[:-1])], world.vocabulary)
-    return encoded(f"world {world.number} of seed {world.seed}", _contributions(owners, ranks, fit, generator))
+    return wrap_sets(f"world {world.number} of seed {world.seed}", _contributions(owners, ranks, fit, generator))
 
 
 def item_odds(world: World) -> Float64s:
-    """Return how likely each rank is, up to a factor: float64[vocabulary]."""
+    """Return the odds of each rank, up to a common factor: float64[vocabulary]."""
     ranks = np.arange(1.0, world.vocabulary + 1.0)
     return np.asarray(ranks**-world.exponent * np.maximum(1.0, ranks / world.knee) ** -world.steeper)
 
 
 def draw_sizes(world: World, generator: np.random.Generator) -> Int64s:
-    """Draw how many items each person is to hold: int64[people]."""
+    """Draw the size of each person's set: int64[people]."""
     match world.sizes:
         case "lognormal":
             sizes = np.exp(generator.normal(0.0, world.spread, world.people))
@@ -159,8 +159,8 @@ def draw_sizes(world: World, generator: np.random.Generator) -> Int64s:
 
 
 def draws_needed(sizes: Int64s, odds: Float64s) -> Int64s:
-    """Return how often to draw so that about `sizes` different items come out, within limits: int64[sizes]."""
-    # Ranks in groups, all but the first ones in wide ones: nearly equal odds need no sum over a million of them.
+    """Return how many draws give about `sizes` distinct items, within limits: int64[sizes]."""
+    # Sum over groups of ranks with nearly equal odds instead of over a million ranks; the first ranks stay single.
     edges = np.unique(np.rint(np.geomspace(1, len(odds) + 1, 600)).astype(np.int64)) - 1
     count = np.diff(edges)
     chances = np.add.reduceat(odds, edges[:-1]) / count / odds.sum()
@@ -171,7 +171,7 @@ def draws_needed(sizes: Int64s, odds: Float64s) -> Int64s:
 
 
 def _contributions(owners: Int64s, ranks: Int64s, people: int, generator: np.random.Generator) -> Contributions:
-    """Return distinct pairs, sorted, as what people hold; ranks that nobody holds are left out."""
+    """Return sorted, distinct pairs as contributions, without the ranks that nobody has."""
     held = np.bincount(ranks) > 0
     items = (np.cumsum(held) - 1).astype(np.int32)[ranks]
     count = int(held.sum())

@@ -46,8 +46,8 @@ def copy_listed(
 def add_marks(offsets: Int64s, items: Int32s, burdens: Int64s, marks: Int64s, unit: int, sums: Int64s) -> None:
     """Add `unit` for each user with listed items, divided between the two marks around the sum of the user's burdens.
 
-    The nearer mark gets more, so that their weighted mean is the user's burden. In-place on sums: int64[marks]. burdens:
-    int64[items], public and positive; marks: int64[n], rising.
+    The nearer mark gets more, so that their weighted mean is the user's burden. In-place on sums: int64[marks].
+    burdens: int64[items], public and positive; marks: int64[n], rising.
 
     Guarantees: what a user adds is not negative and sums up to exactly `unit`; users without listed items add nothing.
     """
@@ -149,8 +149,8 @@ def whole_root(value: int) -> int:
 def lower_to_parts(values: Float64s, variances: Float64s, parts: Int32s, sweeps: int, enough: float) -> None:
     """Move values as little as possible, weighed by variances, so that none exceeds its parts. In-place on values.
 
-    parts: int32[n, 2], the places of the two parts, -1 where there is none. Hildreth's method, with at most this many sweeps,
-    or until no step is larger than `enough` standard deviations.
+    parts: int32[n, 2], the places of the two parts, -1 where there is none. Hildreth's method, with at most this many
+    sweeps, or until no step is larger than `enough` standard deviations.
 
     Guarantees: only noisy, public values come in; it is the projection onto the values that obey all inequalities, so
     no further from any such values than before.

@@ -1,13 +1,15 @@
-"""Policies searched for flaws, releases audited empirically: evidence beside the proofs, never a release.
+"""Search policies for flaws and audit releases: evidence in addition to the proofs, never a release.
 
-search.py      search_policy: pairs that move apart, users who move too far, sequences that differ too much
-  policies.py    what is searched; attacks.py: where it looks; examples.py: what it found, made small; text.py: drawn
+search.py      search_policy: searches a policy for users who change a histogram more than the policy claims
+  policies.py    the policies; attacks.py: where the search looks; examples.py: what it found, shrunk; text.py: as text
 empirical.py   audit_release: lower bounds on epsilon and delta from many trials of the real code
-  neighbours.py  worst-case neighbours; runs.py: many trials in one run; binomial.py: Clopper-Pearson
-counting.py    audit_counts: the same for counts; noise.py: their noise in a whole release
+  runs.py        worst-case neighbours, and many trials of them in one run
+counting.py    audit_counts: the same for counts
   reach.py       search_reach: how far one person moves the sums of each step of counting
-exact.py       the whole law of the output on tiny databases, without sampling
-invariants.py  what must hold besides; mutants.py: releases with a known mistake, which the checks must notice
+exact.py       the whole distribution of the output on tiny databases, without sampling
+invariants.py  other properties of every release; noise.py: the noise of counts and of the look
+mutants.py     run_mutants: releases with a known mistake, which the checks must notice
+verdicts.py    the result of a whole audit, in words
 """
 
 from __future__ import annotations

@@ -1,12 +1,14 @@
-"""Attacks on a policy: where flaws are looked for. None of them knows any policy.
+"""Attacks on a policy: the examples that the search tries. No attack knows any policy.
 
-On one update: histograms, pairs of them and a user, drawn where policies change their behaviour. From the empty
-histogram: sequences of users, of whom one may stay away, of three generic families. Groups: some items of each group
-are primed by earlier users, others fresh; the extra user nudges many groups at once, and each group's followers
-amplify the nudge, if the policy lets them. Ladders: items primed to rising levels, followers who hold neighbouring
-rungs. Growth: users appended one at a time, each the candidate that drives the two worlds furthest apart.
+Attacks on one update draw histograms, pairs of histograms and a user, near the places where policies change their
+behaviour. Attacks from the empty histogram draw sequences of users and leave one of them out. They are of three kinds:
 
-The attacks' own randomness is here too. Nothing private is drawn from it, so a seed is welcome.
+groups   earlier users prime some items of each group, others stay fresh; the extra user moves many groups a little, and
+         the followers of each group amplify that, if the policy lets them
+ladders  items are primed to rising levels, and followers have neighbouring rungs
+growth   users are appended one at a time, each the candidate that separates the two worlds most
+
+The attacks' randomness is here too. It decides nothing private, so it can have a seed.
 """
 
 from __future__ import annotations
@@ -25,19 +27,19 @@ from dpunion_lab.audit.policies import Subject
 
 Generator = np.random.Generator
 
-# Pairs closer than this would only show rounding.
+# Closer pairs than this would only show rounding.
 CLOSEST = 1e-3
 MOST_USERS = 1500
 EXTRAS = ("all", "primed", "fresh")
 
 
 def generator(seed: int) -> Generator:
-    """Return the attacks' generator: the same seed tries the same attacks in the same order."""
+    """Return the attacks' random generator; the same seed tries the same attacks in the same order."""
     return np.random.default_rng(seed)
 
 
 def new_seed() -> int:
-    """Return a seed nobody chose, to be printed with the report so that the search can be repeated."""
+    """Return a random seed; the report prints it, so that the search can be repeated."""
     return int.from_bytes(os.urandom(4), "little")
 
 
@@ -45,7 +47,7 @@ def new_seed() -> int:
 
 
 def random_state(rng: Generator, subject: Subject, size: int) -> Float64s:
-    """Draw a histogram within [0, cutoff]: empty, anywhere, tied, on a ladder or just below the cutoff."""
+    """Draw a histogram within [0, cutoff]: empty, uniform, all equal, rising, or just below the cutoff."""
     cutoff = subject.cutoff
     choices = np.stack(
         [
@@ -58,14 +60,14 @@ def random_state(rng: Generator, subject: Subject, size: int) -> Float64s:
             np.full(size, cutoff),
         ]
     )
-    # One kind for all, two kinds mixed, or every item its own kind.
+    # One kind for all items, a mix of two kinds, or a kind for each item.
     kinds = rng.choice(len(choices), size=int(rng.choice([1, 2, len(choices)])))
     state: Float64s = choices[rng.choice(kinds, size=size), np.arange(size)]
     return state
 
 
 def random_neighbour(rng: Generator, subject: Subject, state: Float64s) -> Float64s:
-    """Draw a second histogram near the first: a few or all items moved, evenly, at random or down only."""
+    """Draw a second histogram near the first: a few or all items move, equally, at random or only down."""
     touched = rng.random(len(state)) < rng.choice([0.2, 0.5, 1.0])
     length = subject.budget * 10.0 ** rng.uniform(-2.0, 0.3)
     kinds = (np.ones(len(state)), rng.normal(size=len(state)), -np.abs(rng.normal(size=len(state))))
@@ -78,21 +80,21 @@ def random_neighbour(rng: Generator, subject: Subject, state: Float64s) -> Float
 
 
 def random_items(rng: Generator, subject: Subject, size: int) -> Int32s:
-    """Draw who comes along: a user with all items, or with some of them."""
+    """Draw a user with all items, or with some of them."""
     most = min(size, subject.max_items)
     count = most if rng.random() < 0.5 else int(rng.integers(1, most + 1))
     return np.sort(rng.choice(size, count, replace=False)).astype(np.int32)
 
 
 def random_size(rng: Generator, subject: Subject) -> int:
-    """Draw the number of items: mostly few, sometimes as many as a user may hold."""
+    """Draw the number of items: mostly few, sometimes as many as a user may have."""
     if rng.random() < 0.8:
         return int(rng.integers(1, 9))
     return int(rng.integers(1, subject.max_items + 1))
 
 
 def random_pair(rng: Generator, subject: Subject, attack: str) -> PairExample | None:
-    """Draw a pair and a user; None when the two are too close to tell anything."""
+    """Draw a pair and a user; return None if the histograms are too close to show anything."""
     size = random_size(rng, subject)
     one = random_state(rng, subject, size)
     other = random_neighbour(rng, subject, one) if rng.random() < 0.8 else random_state(rng, subject, size)
@@ -117,15 +119,15 @@ def random_steps(rng: Generator, subject: Subject, tries: int) -> list[StepExamp
     return found
 
 
-def climbed_pair(rng: Generator, subject: Subject, tries: int) -> list[PairExample]:
-    """Draw some pairs, then change the most expanding one coordinate by coordinate while it expands more.
+def climb_pair(rng: Generator, subject: Subject, tries: int) -> list[PairExample]:
+    """Draw some pairs, then change the one that expands most, coordinate by coordinate, while it expands more.
 
-    A pattern search: no gradient is needed, and the steps shrink when none of them helps.
+    This is a pattern search: it needs no gradient, and steps shrink when none of them helps.
     """
     starts = [pair for pair in (random_pair(rng, subject, "pattern search") for _ in range(tries // 5)) if pair]
     if not starts:
         return []
-    # Many pairs keep their distance exactly; a random one among the best is a better place to start than the first.
+    # Many pairs keep their distance exactly, so ties are common: start from a random one of the best.
     order = rng.permutation(len(starts))
     best = max((starts[i] for i in order), key=lambda pair: pair.score)
     step = 0.3 * subject.budget
@@ -150,7 +152,7 @@ def climbed_pair(rng: Generator, subject: Subject, tries: int) -> list[PairExamp
 
 
 def user(items: object) -> Int32s:
-    """Return a user's items as a kernel wants them: rising, int32[k]."""
+    """Return a user's items as kernels take them: sorted, int32[k]."""
     return np.unique(np.asarray(items, np.int32))
 
 
@@ -158,8 +160,8 @@ def user(items: object) -> Int32s:
 class Groups:
     """A database of equal groups.
 
-    groups: how many; primed, fresh: items of each group; layers: (size, count) pairs, `count` users for each run of
-    `size` primed items; extra: what the extra user holds of every group; followers: users after it, per group.
+    groups: their number. primed, fresh: the items of each group. layers: (size, count) pairs, `count` users for each
+    run of `size` primed items. extra: which items of every group the extra user has. followers: later users per group.
     """
 
     groups: int
@@ -179,7 +181,7 @@ class Groups:
         return self.groups * (runs + self.followers) + 1
 
     def fits(self, subject: Subject) -> bool:
-        """Say whether this is a database at all, within the limits."""
+        """Say whether the shape is valid and within the limits."""
         held = {"all": self.per_group, "primed": self.primed, "fresh": self.fresh}[self.extra]
         return (
             min(self.groups, self.per_group, held, self.followers) >= 1
@@ -190,7 +192,7 @@ class Groups:
         )
 
     def example(self, subject: Subject) -> SequenceExample:
-        """Lay out the users and run both worlds."""
+        """Make the users and run both worlds."""
         starts = [group * self.per_group for group in range(self.groups)]
         before: list[Int32s] = []
         for size, count in self.layers:
@@ -215,13 +217,13 @@ def random_groups(rng: Generator, subject: Subject) -> Groups:
 
 
 def _random_layer(rng: Generator, subject: Subject, primed: int) -> tuple[int, int]:
-    """Draw users who prime runs of items: so many that the items come anywhere up to the cutoff."""
+    """Draw users who prime runs of items, up to as many as bring the items to the cutoff."""
     size = int(rng.integers(1, primed + 1)) if rng.random() < 0.5 else 1
     each = subject.budget / (size if subject.norm is Norm.L1 else math.sqrt(size))
     return size, int(rng.integers(0, math.ceil(subject.cutoff / each) + 2))
 
 
-def changed_groups(rng: Generator, subject: Subject, shape: Groups) -> Groups:
+def change_groups(rng: Generator, subject: Subject, shape: Groups) -> Groups:
     """Change one number of the shape."""
     which = int(rng.integers(7))
     step = int(rng.choice([-2, -1, 1, 2]))
@@ -251,7 +253,7 @@ def changed_groups(rng: Generator, subject: Subject, shape: Groups) -> Groups:
             return dataclasses.replace(shape, layers=tuple(layers))
 
 
-def climbed_groups(rng: Generator, subject: Subject, tries: int) -> list[SequenceExample]:
+def climb_groups(rng: Generator, subject: Subject, tries: int) -> list[SequenceExample]:
     """Draw some shapes, then change the best one number by number while the distance grows."""
     shapes = [shape for shape in (random_groups(rng, subject) for _ in range(tries)) if shape.fits(subject)]
     starts = [(shape.example(subject), shape) for shape in shapes[: max(1, tries // 3)]]
@@ -259,7 +261,7 @@ def climbed_groups(rng: Generator, subject: Subject, tries: int) -> list[Sequenc
         return []
     best, shape = max(starts, key=lambda pair: pair[0].distance)
     for _ in range(tries - len(starts)):
-        following = changed_groups(rng, subject, shape)
+        following = change_groups(rng, subject, shape)
         if following.fits(subject):
             example = following.example(subject)
             if example.distance >= best.distance:
@@ -268,7 +270,7 @@ def climbed_groups(rng: Generator, subject: Subject, tries: int) -> list[Sequenc
 
 
 def random_ladders(rng: Generator, subject: Subject, tries: int) -> list[SequenceExample]:
-    """Draw items primed to rising levels, an extra user who holds some, and followers with neighbouring rungs."""
+    """Draw items primed to rising levels, an extra user with some of them, and followers with neighbouring rungs."""
     found = []
     for _ in range(tries):
         size = int(rng.integers(2, min(24, max(3, subject.max_items)) + 1))
@@ -286,8 +288,8 @@ def random_ladders(rng: Generator, subject: Subject, tries: int) -> list[Sequenc
     return found
 
 
-def grown_sequence(rng: Generator, subject: Subject, tries: int) -> list[SequenceExample]:
-    """Append users one at a time, each the best of a few candidates, until the tries are used up."""
+def grow_sequence(rng: Generator, subject: Subject, tries: int) -> list[SequenceExample]:
+    """Append users one at a time, each the best of a few candidates, until no candidate helps or tries run out."""
     size = int(rng.integers(2, min(10, max(2, subject.max_items)) + 1))
     before = [_random_user(rng, subject, size) for _ in range(int(rng.integers(0, 4 * size)))]
     common = subject.after(np.zeros(size), before)
@@ -301,7 +303,7 @@ def grown_sequence(rng: Generator, subject: Subject, tries: int) -> list[Sequenc
             distance = subject.distance(one, other)
             if best is None or distance > best[0]:
                 best = (distance, candidate, one, other)
-        # subtle: a user who brings the worlds together may still be needed; but a worse end is never kept.
+        # subtle: a user who brings the worlds closer might help later, but growth stops there: it never ends worse.
         if best is None or best[0] < subject.distance(with_extra, without):
             break
         after.append(best[1])
@@ -315,7 +317,7 @@ def _random_user(rng: Generator, subject: Subject, size: int) -> Int32s:
 
 
 def _candidates(rng: Generator, subject: Subject, with_extra: Float64s, without: Float64s) -> list[Int32s]:
-    """Return who might come next: random users, and users who hold what differs together with what does not."""
+    """Return candidates: random users, and users with items that differ much, little, or some of both."""
     size = len(without)
     found = [_random_user(rng, subject, size) for _ in range(5)]
     order = np.argsort(without - with_extra, kind="stable")

@@ -1,9 +1,9 @@
-"""Lower bounds on epsilon and delta for counts: each step alone, and a whole release with all three of them.
+"""Lower bounds on epsilon and delta for counts: for each step alone, and for a whole release with all three steps.
 
-What is looked at is all that leaves people's sets: the noisy sums. Whatever is printed is made of these. The one who
-attacks knows everybody else's sets and the one in question, and picks every public number of a step: burdens and
-weights are the worst there are. So the noisy sums are best seen along the line between the two worlds; where they
-stand on it, in a few cells of which one edge is right in the middle, is the outcome of a trial.
+The audit looks at the noisy sums, from which everything that a release prints is computed. The attacker knows
+everybody's sets, and picks every public number of a step: the worst burdens and weights. The best test then projects
+the noisy sums onto the line between the two worlds. The outcome of a trial is the cell of the line that the projection
+falls into; one edge between cells is exactly in the middle of the worlds.
 """
 
 from __future__ import annotations
@@ -36,29 +36,39 @@ from dpunion_lab.audit.empirical import (
     bound_pair,
 )
 from dpunion_lab.audit.exact import COUNTED
-from dpunion_lab.audit.neighbours import TRACKED, NeighbourPair, User, singles
 from dpunion_lab.audit.reach import STEPS, moved_sums, squared_norm
-from dpunion_lab.audit.runs import ROWS_PER_RUN, System, copies, encode_for, names, outcomes
+from dpunion_lab.audit.runs import (
+    ROWS_PER_RUN,
+    TRACKED,
+    NeighbourPair,
+    System,
+    User,
+    copies,
+    encode_for,
+    names,
+    outcomes,
+    singles,
+)
 
-# Half of the budget for counts: then neither they nor the selection hide what is wrong with the other.
+# Counts get half of the budget, so that neither they nor the selection hide a flaw of the other.
 SHARE = 0.5
-# Cells on the line between the worlds: this wide, in standard deviations, and so many to either side.
+# The width of a cell on the line between the worlds, in standard deviations, and the number of cells on each side.
 CELL, CELLS = 0.5, 8
 MANY = 12
-# Of somebody who holds more than are counted: how many, and how many of these are listed.
+# A person with more items than are counted: the number of items, and how many of them are listed.
 BEYOND, BEYOND_LISTED = MOST_COUNTED + 2_000, 12
 
 
 @dataclass(frozen=True, slots=True)
 class CountedPair:
-    """Neighbours, and how many of their items are on the public list: the first ones."""
+    """Neighbouring databases, and how many of their items, the first ones, are on the public list."""
 
     pair: NeighbourPair
     listed: int
 
 
 def counted_pairs() -> Iterator[CountedPair]:
-    """Yield the pairs on which each step is tried."""
+    """Yield the pairs of databases for the audit of each step."""
     everything = tuple(range(MANY))
     yield CountedPair(NeighbourPair("one listed item", ((0,),) * 3, (0,)), 1)
     yield CountedPair(NeighbourPair("alone on a listed item", (), (0,)), 1)
@@ -70,7 +80,7 @@ def counted_pairs() -> Iterator[CountedPair]:
 
 
 def holdings_in(users: Sequence[User], listed: Sequence[int], plan: Plan, key: RunKey) -> Holdings:
-    """Return who holds what of the list, through the code of releases: read, numbered by digests, bounded."""
+    """Return which listed items each user has, with the code of releases: read, number by digests, bound."""
     contributions = encode_for(plan, [copies(tuple(users), 1)], key, limit=MOST_COUNTED)
     texts = names(np.zeros(len(listed), np.int64), np.array(listed, np.int64)).to_pylist()
     numbers = number_items(contributions.table.digests, digests_of(texts, key), digests_of((), key))
@@ -78,9 +88,9 @@ def holdings_in(users: Sequence[User], listed: Sequence[int], plan: Plan, key: R
 
 
 def worst_steps(listed: int) -> list[Step]:
-    """Return the three steps with the public numbers that show one person best.
+    """Return the three steps with the public numbers that make one person most visible.
 
-    At the marks a person shows best who is at one alone: one of the first items outweighs all later ones.
+    At the marks, that is a person who is the only one at a mark: one of the first items outweighs all later ones.
     """
     burdens = BURDEN >> np.minimum(np.arange(listed) * 17, 40)
     return [RoughStep(listed), MarksStep(burdens), FineStep(np.full(listed, ONE))]
@@ -90,7 +100,8 @@ def worst_steps(listed: int) -> list[Step]:
 class Contrast:
     """The line between two worlds, in the sums of one step.
 
-    places: int64[n], where they differ; without, along: the sums without the person, and how far with, there.
+    places: int64[n], where the sums differ. without: the sums without the person at these places. along: what the
+    person adds to them.
     """
 
     step: Step
@@ -100,21 +111,21 @@ class Contrast:
 
     @classmethod
     def between(cls, step: Step, one: Holdings, other: Holdings) -> Contrast:
-        """Return the line; one: everybody, other: all but one."""
+        """Return the line. one: everybody's sets. other: the sets of all but one person."""
         moved = moved_sums(step, one, other)
         places = np.flatnonzero(moved)
         return cls(step, places, step.add_up(other)[places], moved[places])
 
     @property
     def length(self) -> float:
-        """Return how far apart the worlds are, in l2 norm."""
+        """Return the l2 distance of the worlds."""
         return math.sqrt(squared_norm(self.along)) / ONE
 
     def draw(self, stddev: float, key: RunKey, trials: int, *, is_with: bool) -> Float64s:
-        """Return where the noisy sums of each trial stand on the line: float64[trials].
+        """Return the projection of each trial's noisy sums onto the line: float64[trials].
 
-        In standard deviations, from the world without the person. Every trial has places of its own, and the noise is
-        a function of the place; that draws at different places are independent is itself a check (`counts_take_noise`).
+        The unit is a standard deviation, and 0 is the world without the person. Every trial uses other places, and the
+        noise is a function of the place; `counts_take_noise` checks that draws at different places are independent.
         """
         width = len(self.places)
         sums = np.tile(self.without + self.along if is_with else self.without, trials)
@@ -125,7 +136,7 @@ class Contrast:
 
 
 def lines_between(pair: NeighbourPair, listed: Sequence[int], plan: Plan, key: RunKey) -> list[Contrast]:
-    """Return the lines of the three steps, of those where the person makes any difference."""
+    """Return the lines of the steps, without those where the person makes no difference."""
     one = holdings_in((*pair.rest, pair.extra), listed, plan, key)
     other = holdings_in(pair.rest, listed, plan, key) if pair.rest else nobody()
     lines = [Contrast.between(step, one, other) for step in worst_steps(len(listed))]
@@ -133,12 +144,12 @@ def lines_between(pair: NeighbourPair, listed: Sequence[int], plan: Plan, key: R
 
 
 def nobody() -> Holdings:
-    """Return the sets of no people at all."""
+    """Return the sets of an empty database."""
     return Holdings(np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.bool_), np.zeros(0, np.bool_))
 
 
 def cells_of(places: Float64s, middle: float) -> Int64s:
-    """Return the cells in which places on the line lie, from 0 to 2 CELLS - 1; CELLS begins right in the middle."""
+    """Return the cell of each place on the line, from 0 to 2 CELLS - 1; cell CELLS begins in the middle."""
     cells: Int64s = CELLS + np.clip(np.floor((places - middle) / CELL), -CELLS, CELLS - 1).astype(np.int64)
     return cells
 
@@ -147,7 +158,7 @@ def cells_of(places: Float64s, middle: float) -> Int64s:
 
 
 def step_cells(line: Contrast, stddev: float, system: System, trials: int, *, is_with: bool) -> Int64s:
-    """Take the step so often: int64[trials]."""
+    """Run the step this many times and return the cells: int64[trials]."""
     most = max(1, ROWS_PER_RUN // len(line.places))
     runs = [min(most, trials - first) for first in range(0, trials, most)]
     drawn = [line.draw(stddev, system.new_key(), count, is_with=is_with) for count in runs]
@@ -157,7 +168,7 @@ def step_cells(line: Contrast, stddev: float, system: System, trials: int, *, is
 def audit_step(
     system: System, counted: CountedPair, budget: Budget, trials: int, tail: float
 ) -> Iterator[tuple[int, PairResult]]:
-    """Yield what each step shows of a pair, with the noise that alone would use up the whole budget."""
+    """Audit each step on a pair, with noise that uses the whole budget for this step."""
     stddev = gaussian_stddev(budget.epsilon, budget.delta, 1.0)
     plan = plan_release(WeightedGaussian(max_items_per_user=1), budget)
     for line in lines_between(counted.pair, range(counted.listed), plan, system.new_key()):
@@ -166,7 +177,7 @@ def audit_step(
 
 
 def audit_steps(system: System, budget: Budget, trials: int, error: float) -> list[AlgorithmResult]:
-    """Audit the three steps, each alone under the whole budget."""
+    """Audit the three steps, each with the whole budget."""
     pairs = list(counted_pairs())
     tail = error / (8.0 * len(STEPS) * len(pairs))
     found: dict[int, list[PairResult]] = {number: [] for number in STEPS}
@@ -180,7 +191,7 @@ def audit_steps(system: System, budget: Budget, trials: int, error: float) -> li
 
 
 def whole_pairs(plan: Plan) -> Iterator[NeighbourPair]:
-    """Yield the pairs on which a release with counts is tried; all of their items are looked at one by one."""
+    """Yield the pairs of databases for releases with counts; the outcome tracks every item of them."""
     limit = min(plan.algorithm.max_items_per_user, TRACKED)
     surely = max(1, round(plan.threshold + 6.0 * plan.scale))
     near = max(1, round(plan.threshold - 0.5))
@@ -192,9 +203,9 @@ def whole_pairs(plan: Plan) -> Iterator[NeighbourPair]:
 
 
 def whole_cells(system: System, plan: Plan, pair: NeighbourPair, trials: int, *, is_with: bool) -> Int64s:
-    """Select and count so often; return what came out, and where the numbers stand between the worlds: int64[trials].
+    """Select and count this many times; return the released set and the cell of the counts as one code: int64[trials].
 
-    All three steps together are seen by their likelihood ratio, as it would be with the planned noise.
+    The cell is that of the likelihood ratio of all three steps, computed for the planned noise.
     """
     chosen = outcomes(system, plan, (*pair.rest, pair.extra) if is_with else pair.rest, trials)
     cells = np.zeros(trials, np.int64)
@@ -208,7 +219,7 @@ def whole_cells(system: System, plan: Plan, pair: NeighbourPair, trials: int, *,
 
 
 def log_ratios(lines: Sequence[Contrast], plan: Plan, key: RunKey, trials: int, *, is_with: bool) -> Float64s:
-    """Return the logarithm of each trial's likelihood ratio, over its standard deviation: float64[trials]."""
+    """Return the log-likelihood ratio of each trial, divided by its standard deviation: float64[trials]."""
     total, squares = np.zeros(trials), 0.0
     if plan.counts is None:
         raise InternalError("a release without counts has no numbers to look at")
@@ -235,12 +246,12 @@ def audit_counted(system: System, plan: Plan, pair: NeighbourPair, trials: int, 
 
 
 def counted_algorithms(limit: int) -> list[Algorithm]:
-    """Return every algorithm that counts go with, with a small limit."""
+    """Return every algorithm that allows counts, with a small limit."""
     return [kind(max_items_per_user=limit) for kind in (Funnel, *COUNTED)]
 
 
 def with_counts(share: float = SHARE) -> Callable[[Algorithm, Budget], Plan]:
-    """Return the planning of releases with counts, at this share of the budget for them."""
+    """Return a function that plans releases with counts, which get this share of the budget."""
     return functools.partial(plan_release, counts=Counts(share=share))
 
 
@@ -256,7 +267,8 @@ def audit_counts(
 ) -> AuditReport:
     """Audit the three steps of counting, each alone, and releases with counts, with the real code and fresh keys.
 
-    As audit_release. Half of the budget is for counts, so that neither these nor the selection hide a flaw.
+    The parameters are those of audit_release. Counts get half of the budget, so that neither they nor the selection
+    hide a flaw of the other.
     """
     check_whole("audit_counts", "trials", trials, 100, 10**9)
     check_real("audit_counts", "error", error, 1e-300, 0.5)
@@ -271,7 +283,7 @@ def audit_counts(
 
 
 def counts_odds_hold(system: System, _algorithm: Algorithm, budget: Budget, trials: int) -> str | None:
-    """No outcome of a step is likelier than the budget allows, when the step alone has the whole of it."""
+    """No outcome of a step is likelier than the budget allows, if the step gets the whole budget."""
     for result in audit_steps(system, budget, trials, ERROR):
         if result.violated:
             worst = max(result.pairs, key=lambda one: max(one.epsilon_bound / budget.epsilon, one.delta_bound))

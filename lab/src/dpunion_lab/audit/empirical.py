@@ -1,9 +1,9 @@
 """Lower bounds on epsilon and delta, from running neighbouring databases many times.
 
 For an event O with probabilities p and q in the two worlds, (epsilon, delta)-privacy says p <= e^epsilon q + delta.
-Half of the trials choose the event, the other half measure it, so that choosing costs no confidence. Clopper-Pearson
-bounds on p and q then give bounds that hold with the stated confidence for the whole audit (Bonferroni over all
-pairs, both directions, both bounds).
+One half of the trials chooses the event and the other half measures it, so the choice costs no confidence.
+Clopper-Pearson bounds on p and q then give bounds that hold with the stated confidence for the whole audit (Bonferroni
+over all pairs, both directions, both bounds).
 """
 
 from __future__ import annotations
@@ -20,18 +20,16 @@ from dpunion.budget import Budget
 from dpunion.checks import check_real, check_whole
 from dpunion.contributions import Bools, Int64s
 from dpunion.plans import Plan
-from dpunion_lab.audit.binomial import lower_bound, upper_bound
-from dpunion_lab.audit.neighbours import NeighbourPair, neighbour_pairs
-from dpunion_lab.audit.runs import System, outcomes
+from dpunion_lab.audit.runs import NeighbourPair, System, neighbour_pairs, outcomes
 from dpunion_lab.audit.text import table
 
-# The chance that an audit of a private release says anything wrong at all.
+# The probability that an audit of a private release has any wrong bound.
 ERROR = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
 class PairResult:
-    """What one pair of worlds showed, in its worse direction."""
+    """The bounds from one pair of databases, in its worse direction."""
 
     pair: NeighbourPair
     epsilon_bound: float
@@ -42,7 +40,7 @@ class PairResult:
 
 @dataclass(frozen=True, slots=True)
 class AlgorithmResult:
-    """The worst pairs of one algorithm, or of a part of one, against the claim. label: what it is called."""
+    """The bounds from all pairs of one algorithm, or of a part of it, and its claim."""
 
     label: str
     budget: Budget
@@ -58,17 +56,17 @@ class AlgorithmResult:
 
     @property
     def violated(self) -> bool:
-        """Say whether a bound exceeds the claim, which has chance ERROR for a private release."""
+        """Say whether a bound exceeds the claim; a private release is accused with probability ERROR at most."""
         budget = self.budget
         return self.worst_epsilon.epsilon_bound > budget.epsilon or self.worst_delta.delta_bound > budget.delta
 
 
 def largest_ratio_event(in_p: Int64s, in_q: Int64s, delta: float, tail: float) -> Bools:
-    """Choose the event with the best bound on epsilon: outcomes by falling likelihood ratio, cut where it is best.
+    """Choose the event with the best bound on epsilon: the outcomes with the largest likelihood ratios.
 
-    in_p, in_q: int64[outcomes], how often each outcome came in the choosing half.
+    in_p, in_q: int64[outcomes], how often each outcome occurred in the half that chooses.
     """
-    # Half a count more on each side, so that an outcome seen once in one world is not taken for proof.
+    # Add half a count on each side: an outcome seen once in one world only is no proof.
     order = np.argsort(-(in_p + 0.5) / (in_q + 0.5), kind="stable")
     hits, misses = np.cumsum(in_p[order]), np.cumsum(in_q[order])
     total_p, total_q = int(in_p.sum()), int(in_q.sum())
@@ -76,6 +74,20 @@ def largest_ratio_event(in_p: Int64s, in_q: Int64s, delta: float, tail: float) -
     event = np.zeros(len(in_p), np.bool_)
     event[order[: int(np.argmax(bounds)) + 1]] = True
     return event
+
+
+def lower_bound(hits: int, trials: int, tail: float) -> float:
+    """Return Clopper and Pearson's lower bound (1934): below it, this many hits have a chance below `tail`."""
+    from scipy.special import betaincinv
+
+    return float(betaincinv(hits, trials - hits + 1, tail)) if hits else 0.0
+
+
+def upper_bound(hits: int, trials: int, tail: float) -> float:
+    """Return Clopper and Pearson's upper bound (1934): above it, this few hits have a chance below `tail`."""
+    from scipy.special import betainccinv
+
+    return float(betainccinv(hits + 1, trials - hits, tail)) if hits < trials else 1.0
 
 
 def epsilon_bound(hits: int, trials_p: int, misses: int, trials_q: int, delta: float, tail: float) -> float:
@@ -90,7 +102,7 @@ def delta_bound(hits: int, trials_p: int, misses: int, trials_q: int, epsilon: f
 
 
 def compare_outcomes(codes_p: Int64s, codes_q: Int64s, budget: Budget, tail: float) -> tuple[float, float]:
-    """Return lower bounds on epsilon and delta for telling P from Q, from one outcome code per trial."""
+    """Return lower bounds on epsilon and delta for telling P from Q. codes: one outcome per trial."""
     kinds = np.unique(np.concatenate([codes_p, codes_q]))
     half_p, half_q = len(codes_p) // 2, len(codes_q) // 2
 
@@ -111,10 +123,10 @@ def compare_outcomes(codes_p: Int64s, codes_q: Int64s, budget: Budget, tail: flo
 
 
 def detectable(budget: Budget, trials: int, tail: float) -> tuple[float, float]:
-    """Return what an audit with this many measured trials could show at best.
+    """Return the best bounds that an audit with this many measured trials could give.
 
-    The bound on epsilon for a release that uses all of it (randomised response with leak delta), and the smallest
-    delta of a release that would be distinguished from the claim, in the even case: an outcome impossible in one world.
+    First the bound on epsilon for a release that uses its whole epsilon (randomised response with leak delta), then the
+    smallest delta that the audit would tell from the claim, for an outcome that is impossible in one world.
     """
     odds = math.exp(budget.epsilon)
     p = odds * (1.0 - budget.delta) / (1.0 + odds) + budget.delta
@@ -148,7 +160,7 @@ def bound_pair(pair: NeighbourPair, with_extra: Int64s, without: Int64s, budget:
 
 
 def audited_algorithms(limit: int) -> list[Algorithm]:
-    """Return every algorithm, with a small limit: the fewer items share the budget, the sharper the audit."""
+    """Return every algorithm with a small limit: the fewer items share the budget, the sharper the audit."""
     return [
         *[kind() if kind is OptimalSingleItem else kind(max_items_per_user=limit) for kind in ALGORITHMS.values()],
         Funnel(max_items_per_user=limit, rounds=2),
@@ -174,8 +186,41 @@ class AuditReport:
         return sum(len(result.pairs) for result in self.results)
 
     def text(self) -> str:
-        """Return the table: bounds against claims, and what could have been detected."""
-        return audit_text(self)
+        """Return a table of the bounds, the claims and what the audit could have detected."""
+        rows = []
+        for result in self.results:
+            budget, worst_e, worst_d = result.budget, result.worst_epsilon, result.worst_delta
+            rows.append(
+                [
+                    result.label,
+                    f"{worst_e.epsilon_bound:.3f}",
+                    f"{budget.epsilon:g}",
+                    f"{worst_d.delta_bound:.5f}",
+                    f"{budget.delta:g}",
+                    f"{worst_e.detectable_epsilon:.3f}",
+                    f"{worst_d.detectable_delta:.5f}",
+                    "VIOLATED" if result.violated else "holds",
+                    worst_d.pair.name if worst_d.delta_bound > 0.0 else worst_e.pair.name,
+                ]
+            )
+        head = [
+            "algorithm",
+            "epsilon >=",
+            "claim",
+            "delta >=",
+            "claim",
+            "could show epsilon",
+            "could show delta",
+            "verdict",
+            "worst pair",
+        ]
+        return (
+            table(head, rows)
+            + f"\n\nLower bounds from {self.trials} trials of each world of {self.pairs} pairs of neighbouring "
+            f"databases; all hold together with probability {1.0 - self.error:.9g}.\n"
+            "'could show': the bound on epsilon that a release using its whole budget would get from this many trials, "
+            "and the delta from which on a release would be found out."
+        )
 
 
 def audit_release(
@@ -190,9 +235,9 @@ def audit_release(
 ) -> AuditReport:
     """Audit algorithms with the real code, fresh keys and worst-case neighbours.
 
-    algorithms: all of them when left out. epsilon, delta: the budget that is claimed and tested; a delta this large
-    is what makes an excess visible, and the code path is the same at any delta. trials: of each world of each pair.
-    error: the chance that the report accuses a private release.
+    algorithms: all by default. epsilon, delta: the claim to test. An excess is visible only at a large delta, and the
+    code path is the same at any delta. trials: runs of each database of each pair. error: the probability that the
+    report accuses a private release.
     """
     check_whole("audit_release", "trials", trials, 100, 10**9)
     check_real("audit_release", "error", error, 1e-300, 0.5)
@@ -202,7 +247,7 @@ def audit_release(
     with tested.in_place():
         plans = [tested.plan(algorithm, budget) for algorithm in chosen]
         pairs = [list(neighbour_pairs(plan)) for plan in plans]
-        # Two worlds, two directions, two bounds of two probabilities each.
+        # Two directions, with two bounds each, on two probabilities each.
         tail = error / (8.0 * sum(map(len, pairs)))
         results = [
             AlgorithmResult(
@@ -214,7 +259,7 @@ def audit_release(
 
 
 def algorithm_label(plan: Plan) -> str:
-    """Name an algorithm by what differs from its defaults."""
+    """Return the algorithm's name and the parameters that differ from their defaults."""
     default = type(plan.algorithm)()
     changed = [
         f"{field.name}={getattr(plan.algorithm, field.name)}"
@@ -222,41 +267,3 @@ def algorithm_label(plan: Plan) -> str:
         if field.name != "max_items_per_user" and getattr(plan.algorithm, field.name) != getattr(default, field.name)
     ]
     return plan.algorithm.name + (f" ({', '.join(changed)})" if changed else "")
-
-
-def audit_text(report: AuditReport) -> str:
-    """Lay out an empirical audit."""
-    rows = []
-    for result in report.results:
-        budget, worst_e, worst_d = result.budget, result.worst_epsilon, result.worst_delta
-        rows.append(
-            [
-                result.label,
-                f"{worst_e.epsilon_bound:.3f}",
-                f"{budget.epsilon:g}",
-                f"{worst_d.delta_bound:.5f}",
-                f"{budget.delta:g}",
-                f"{worst_e.detectable_epsilon:.3f}",
-                f"{worst_d.detectable_delta:.5f}",
-                "VIOLATED" if result.violated else "holds",
-                worst_d.pair.name if worst_d.delta_bound > 0.0 else worst_e.pair.name,
-            ]
-        )
-    head = [
-        "algorithm",
-        "epsilon >=",
-        "claim",
-        "delta >=",
-        "claim",
-        "could show epsilon",
-        "could show delta",
-        "verdict",
-        "worst pair",
-    ]
-    return (
-        table(head, rows)
-        + f"\n\nLower bounds from {report.trials} trials of each world of {report.pairs} pairs of neighbouring "
-        f"databases; all hold together with probability {1.0 - report.error:.9g}.\n"
-        "'could show': the bound on epsilon that a release using its whole budget would get from this many trials, "
-        "and the delta from which on a release would be found out."
-    )

@@ -1,8 +1,8 @@
-"""Tiny databases without sampling: the whole law of the output in both worlds, and their exact divergence.
+"""Exact audits of tiny databases: the whole distribution of the output in both worlds, and their divergence.
 
-For a fixed order of the users, a release of one round is one independent coin per item; DP-SIPS is a tree of such
-coins; in a Funnel of two rounds the scores after round 1 are independent normals, over which the second round is
-integrated numerically. Bounding is left out: the databases hold no more items per user than the limit.
+For a fixed order of the users, a release of one round tosses one independent coin per item, and DP-SIPS is a tree of
+such coins. In a Funnel of two rounds, the scores after round 1 are independent normals; the second round is integrated
+over them numerically. There is no bounding: no user of these databases has more items than the limit.
 """
 
 from __future__ import annotations
@@ -34,23 +34,23 @@ from dpunion.plans import Plan, plan_release
 from dpunion.plans.counts import Counts
 from dpunion.randomness import KEY_BYTES, RunKey
 from dpunion.sets.narrowing import Sets
-from dpunion_lab.audit.neighbours import User
+from dpunion_lab.audit.runs import User
 from dpunion_lab.audit.text import table
 
-# Algorithms of coins that counts go with.
+# The algorithms that toss coins and allow counts.
 COUNTED = (WeightedGaussian, PolicyGaussian, CountGaussian, DpSips)
 # Gauss-Legendre points in each piece, and pieces per standard deviation of a score.
 POINTS = 6
 PIECES_PER_STDDEV = 2.0
-# A score does not come further from its mean than this many standard deviations (1e-18).
+# No score is further from its mean than this many standard deviations (probability 1e-18).
 REACH = 9.0
 
 
 def hockey_stick(one: Float64s, other: Float64s, epsilon: float, mu: float = 0.0) -> float:
     """Return max over events of one(O) - e^epsilon other(O): the exact delta of telling `one` from `other`.
 
-    mu: beside each outcome stands a normal number, which in `one` is higher by so many of its standard deviations. The
-    best event then takes the numbers above a line of their own for each outcome.
+    mu: each outcome comes with a normal number, which in `one` is larger by this many standard deviations. The best
+    event then has a threshold on the number for each outcome.
     """
     if mu == 0.0:
         return float(np.maximum(0.0, one - math.exp(epsilon) * other).sum())
@@ -63,20 +63,20 @@ def hockey_stick(one: Float64s, other: Float64s, epsilon: float, mu: float = 0.0
 
 
 def counts_mu(plan: Plan) -> float:
-    """Return how many standard deviations one person moves the noisy sums of counting by at most; 0 without counts."""
+    """Return by how many standard deviations one person can move the noisy sums of counting; 0 without counts."""
     if plan.counts is None:
         return 0.0
     return math.hypot(*(1.0 / stddev for stddev in plan.counts.stddevs))
 
 
 def gaussian_parts_delta(plan: Plan) -> float:
-    """Return the exact delta of all the noise of a plan together, selecting and counting, where no item is novel."""
+    """Return the exact delta of all noise of a plan, from selection and counting, if no item is novel."""
     mu = math.hypot(plan.sensitivity.bound / plan.scale, counts_mu(plan))
     return hockey_stick(np.ones(1), np.ones(1), plan.budget.epsilon, mu)
 
 
 def database(users: tuple[User, ...], size: int, limit: int) -> Contributions:
-    """Return contributions of these users in this order; only what weighing looks at is there."""
+    """Return the contributions of these users in this order, with only the parts that weighing uses."""
     if any(len(items) > limit or len(set(items)) < len(items) for items in users):
         raise BadParameter("A user of an exact audit holds too many items, or one twice.", "Use smaller users.")
     offsets = offsets_of(np.array([len(items) for items in users], np.int64))
@@ -86,7 +86,7 @@ def database(users: tuple[User, ...], size: int, limit: int) -> Contributions:
 
 
 def coin_laws(chances: Float64s) -> Float64s:
-    """Return the law of independent coins over all subsets: chances float64[n, items] -> float64[n, 2^items].
+    """Return the distribution of independent coins over subsets: chances float64[n, items] -> float64[n, 2^items].
 
     Bit i of a subset's number says whether item i is in it.
     """
@@ -98,7 +98,7 @@ def coin_laws(chances: Float64s) -> Float64s:
 
 
 class NotingKey(RunKey):
-    """A key that tosses no coin: it notes each coin's chance to be "released", and lets every item pass."""
+    """A key that tosses no coins: it records the probability of each release, and lets every item pass."""
 
     __slots__ = ("chances",)
 
@@ -113,8 +113,8 @@ class NotingKey(RunKey):
         threshold: float,
         stddev: float,
     ) -> Bools:
-        """Note the chances of Gaussian decisions."""
-        return self._noted(gaussian_chances(weights, threshold, stddev))
+        """Record the probabilities of Gaussian decisions."""
+        return self._record(gaussian_chances(weights, threshold, stddev))
 
     def decide_laplace(
         self,
@@ -125,8 +125,8 @@ class NotingKey(RunKey):
         threshold: float,
         scale: float,
     ) -> Bools:
-        """Note the chances of Laplace decisions."""
-        return self._noted(laplace_chances(weights, threshold, scale))
+        """Record the probabilities of Laplace decisions."""
+        return self._record(laplace_chances(weights, threshold, scale))
 
     def coins(
         self,
@@ -135,18 +135,18 @@ class NotingKey(RunKey):
         prob_small: Float64s,
         release_when_hit: Bools,
     ) -> Bools:
-        """Note the chances of plain coins."""
-        return self._noted(np.where(release_when_hit, prob_small, 1.0 - prob_small))
+        """Record the probabilities of plain coins."""
+        return self._record(np.where(release_when_hit, prob_small, 1.0 - prob_small))
 
-    def _noted(self, chances: Float64s) -> Bools:
+    def _record(self, chances: Float64s) -> Bools:
         self.chances = chances
         return np.ones(len(chances), np.bool_)
 
 
 def release_chances(plan: Plan, users: tuple[User, ...], size: int, number: int = 0) -> Float64s:
-    """Return each item's chance to be released in a round, for algorithms that toss coins: float64[size].
+    """Return the probability that a round releases each item, for algorithms that toss coins: float64[size].
 
-    The mechanism weighs and decides; only the coins are not tossed.
+    The mechanism itself weighs and decides; only the key tosses no coins.
     """
     key, mechanism, state = NotingKey(bytes(KEY_BYTES), is_test=True), mechanism_for(plan), State.start(size)
     sets = Sets(database(users, size, plan.algorithm.max_items_per_user))
@@ -172,7 +172,7 @@ def output_law(plan: Plan, users: tuple[User, ...], size: int) -> Float64s:
 def _sips_branch(
     plan: Plan, users: tuple[User, ...], size: int, number: int, released: int, chance: float, law: Float64s
 ) -> None:
-    """Add what follows from `released` before round `number` to the law: each round's output is a branch."""
+    """Add all outputs that are possible after `released` to the law, from round `number` on, one branch for each."""
     if number == len(plan.rounds):
         law[released] += chance
         return
@@ -197,7 +197,7 @@ def funnel_law(plan: Plan, users: tuple[User, ...], size: int) -> Float64s:
         return np.asarray(coin_laws(chances[None, :])[0])
     scores, masses, alive = _score_grid(plan, means, stddev, held)
     second = plan.rounds[1]
-    # Every point of the grid is a copy of the database with items of its own, so one call of the kernels does all.
+    # Every point of the grid is a copy of the database with other items, so one call of the kernels does them all.
     points = len(scores)
     copied = tuple(tuple(item + point * size for item in items) for point in range(points) for items in users)
     sets = Sets(database(copied, points * size, limit))
@@ -213,8 +213,8 @@ def funnel_law(plan: Plan, users: tuple[User, ...], size: int) -> Float64s:
 def _score_grid(plan: Plan, means: Float64s, stddev: float, held: Bools) -> tuple[Float64s, Float64s, Bools]:
     """Return scores float64[points, items], their masses float64[points] and which are alive bool[points, items].
 
-    Each item is below the keep line (one point with all that mass) or at a Gauss-Legendre point above it; pieces end
-    at the threshold, where an item has passed and needs nothing more: there the second round jumps.
+    Each item is below the keep line, which is one point with all of that mass, or at a Gauss-Legendre point above it.
+    A piece ends at the threshold: the second round is not continuous there, as an item above it has passed.
     """
     line = plan.rounds[0].threshold
     top = max(line, float(means.max(initial=0.0)) + REACH * stddev)
@@ -232,7 +232,7 @@ def _score_grid(plan: Plan, means: Float64s, stddev: float, held: Bools) -> tupl
             lengths += (widths * half).tolist()
     each: list[tuple[Float64s, Float64s]] = []
     for mean, is_held in zip(means.tolist(), held.tolist(), strict=True):
-        # The first point of an item stands for "not alive".
+        # The first point of an item means "not alive".
         if not is_held:
             each.append((np.zeros(1), np.ones(1)))
             continue
@@ -248,21 +248,21 @@ def _score_grid(plan: Plan, means: Float64s, stddev: float, held: Bools) -> tupl
 
 
 def divergence(plan: Plan, rest: tuple[User, ...], extra: User, place: int, size: int) -> float:
-    """Return the exact delta, at the plan's epsilon, of the extra user standing at `place` among the others."""
+    """Return the exact delta of the extra user at `place` among the others, at the plan's epsilon."""
     with_extra = output_law(plan, (*rest[:place], extra, *rest[place:]), size)
     return _either_way(with_extra, output_law(plan, rest, size), plan)
 
 
 def _either_way(one: Float64s, other: Float64s, plan: Plan) -> float:
-    """Return the delta of two laws of the output; with counts, beside numbers that one person moves to the full."""
+    """Return the delta of two laws in both directions; with counts, one person moves these as far as possible."""
     epsilon, mu = plan.budget.epsilon, counts_mu(plan)
     return max(hockey_stick(one, other, epsilon, mu), hockey_stick(other, one, epsilon, mu))
 
 
 def supported_databases(plan: Plan, size: int) -> Iterator[tuple[User, ...]]:
-    """Yield small databases with items that nobody, few and enough users hold.
+    """Yield small databases with items of no, few and enough users.
 
-    Every item is held alone by 0, 1 or about a threshold of users; up to two users hold all items.
+    Each item has 0, 1 or about a threshold of users without any other item; up to two users have all items.
     """
     near = max(2, round(plan.threshold - plan.scale))
     levels = sorted({0, 1, near, near + max(1, round(plan.scale))})
@@ -274,7 +274,7 @@ def supported_databases(plan: Plan, size: int) -> Iterator[tuple[User, ...]]:
 
 
 def largest_divergence(plan: Plan, size: int) -> tuple[float, int]:
-    """Return the largest exact delta over the small databases and every extra user, first or last, and how many."""
+    """Return the largest exact delta over small databases and extra users, first or last, and the number of cases."""
     worst, tried = 0.0, 0
     most = min(size, plan.algorithm.max_items_per_user)
     extras = [items for count in range(1, most + 1) for items in itertools.combinations(range(size), count)]
@@ -288,16 +288,16 @@ def largest_divergence(plan: Plan, size: int) -> tuple[float, int]:
 
 
 def lone_user_delta(plan: Plan, novel: int) -> float:
-    """Return the exact delta of a lone user with so many novel items, in a release of one round, for any number.
+    """Return the exact delta of a lone user with this many novel items, in a release of one round.
 
-    Without counts it is the chance that any of them is released.
+    Without counts, that is the probability that any of them is released.
     """
     quiet = float(np.log1p(-release_chances(plan, (tuple(range(novel)),), novel)).sum())
     return _either_way(np.array([math.exp(quiet), -math.expm1(quiet)]), np.array([1.0, 0.0]), plan)
 
 
 def exact_algorithms(*, counts: bool = False) -> list[Algorithm]:
-    """Return every algorithm small enough for an exact law, at two items per user; or those that counts go with."""
+    """Return the algorithms that are small enough for an exact law. counts: only those that allow counts."""
     if counts:
         return [Funnel(max_items_per_user=2, rounds=2), *(kind(max_items_per_user=2) for kind in COUNTED)]
     small = [kind(max_items_per_user=2) for kind in ALGORITHMS.values() if kind not in (Funnel, OptimalSingleItem)]
@@ -306,7 +306,7 @@ def exact_algorithms(*, counts: bool = False) -> list[Algorithm]:
 
 @dataclass(frozen=True, slots=True)
 class ExactReport:
-    """The largest exact delta over tiny databases, as a part of the claimed one: for each algorithm, at each delta."""
+    """The largest exact delta over tiny databases, divided by the claim, for each algorithm and claimed delta."""
 
     epsilon: float
     deltas: tuple[float, ...]
@@ -315,11 +315,11 @@ class ExactReport:
 
     @property
     def violations(self) -> list[str]:
-        """Return the algorithms that use more than is claimed."""
+        """Return the algorithms whose exact delta exceeds the claim."""
         return [name for name, parts in self.parts.items() if max(parts) > 1.0]
 
     def text(self) -> str:
-        """Return the table, and what it is about."""
+        """Return the table with an explanation."""
         rows = [
             [name, *[f"{part:.5f}" + (" VIOLATED" if part > 1.0 else "") for part in parts]]
             for name, parts in self.parts.items()
@@ -338,7 +338,7 @@ def audit_exactly(
 ) -> ExactReport:
     """Compute the largest exact delta over the tiny databases, for each algorithm.
 
-    counts: of releases with these, together with all of their numbers.
+    counts: audit releases with these counts.
     """
     found: dict[str, tuple[float, ...]] = {}
     tried = 0

@@ -1,4 +1,4 @@
-"""What the search found, measured, and made small enough to read; anyone can recompute it with the policy at hand."""
+"""Examples that the search finds: measured, and shrunk until people can read them and compute them again."""
 
 from __future__ import annotations
 
@@ -12,17 +12,16 @@ import numpy as np
 from dpunion.contributions import Float64s, Int32s
 from dpunion_lab.audit.policies import Subject
 
-# A violation must exceed the claim by more than float64 rounding in a few thousand updates can.
+# A violation must exceed the claim by more than the rounding of a few thousand updates.
 TOLERANCE = 1e-7
-# What is left of a violation when it is shrunk: at least this part of its excess over the claim ...
-KEPT_EXCESS = 0.5
-# ... unless that is more than this, relative to the claim: a plain violation is enough.
-PLAIN_EXCESS = 0.02
+# A shrunk violation keeps this share of its excess over the claim, but needs no more than the second number,
+# relative to the claim.
+KEPT_EXCESS, PLAIN_EXCESS = 0.5, 0.02
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PairExample:
-    """Two histograms and one user. before: how far apart they were; after: how far once the user came along.
+    """Two histograms and one user. before, after: the distance of the histograms before and after the user's update.
 
     one, other: float64[n]; items: int32[k].
     """
@@ -42,11 +41,11 @@ class PairExample:
 
     @property
     def score(self) -> float:
-        """The expansion: above 1 the pair moved apart."""
+        """Return the expansion: above 1, the distance grew."""
         return self.after / self.before if self.before > 0.0 else (np.inf if self.after > 0.0 else 0.0)
 
     def violates(self, _subject: Subject) -> bool:
-        """Say whether the pair moved apart by more than rounding."""
+        """Say whether the distance grew by more than rounding."""
         return self.score > 1.0 + TOLERANCE
 
 
@@ -66,7 +65,7 @@ class StepExample:
 
     @property
     def score(self) -> float:
-        """How far one user moved the histogram."""
+        """Return how far the user moved the histogram."""
         return self.moved
 
     def violates(self, subject: Subject) -> bool:
@@ -76,9 +75,9 @@ class StepExample:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SequenceExample:
-    """Users in order, from the empty histogram: with and without `extra` the results are `distance` apart.
+    """Users in order, from the empty histogram. distance: between the results with and without the user `extra`.
 
-    before, after: the users who come before and after the extra one, int32[k] each; size: the number of items.
+    before, after: the users before and after the extra one, int32[k] each. size: the number of items.
     """
 
     before: tuple[Int32s, ...]
@@ -98,27 +97,27 @@ class SequenceExample:
         size: int,
         attack: str,
     ) -> Self:
-        """Run both worlds; what comes before the extra user is the same in both."""
+        """Run both worlds and measure their distance."""
         with_extra, without = histograms(subject, before, extra, after, size)
         return cls(before, extra, after, size, subject.distance(with_extra, without), attack)
 
     @property
     def score(self) -> float:
-        """How far apart one user left the two histograms."""
+        """Return the distance that one user made."""
         return self.distance
 
     def violates(self, subject: Subject) -> bool:
-        """Say whether one user made more difference than claimed."""
+        """Say whether one user made a larger difference than claimed."""
         return self.distance > subject.budget * (1.0 + TOLERANCE)
 
     @property
     def users(self) -> int:
-        """The number of users, the extra one included."""
+        """Return the number of users, with the extra one."""
         return len(self.before) + 1 + len(self.after)
 
     @property
     def largest(self) -> int:
-        """The most items that one user holds."""
+        """Return the size of the largest user's set."""
         return max(len(items) for items in (*self.before, self.extra, *self.after))
 
 
@@ -134,7 +133,7 @@ def histograms(
     return subject.after(subject.policy(common, extra), later), subject.after(common, later)
 
 
-# --- made small: fewer users, fewer items, rounder numbers, still a violation ---------------------------------
+# --- shrinking: fewer users, fewer items, rounder numbers, still a violation ----------------------------------
 
 
 def kept_level(score: float, claim: float) -> float:
@@ -143,7 +142,7 @@ def kept_level(score: float, claim: float) -> float:
 
 
 def shrink_sequence(subject: Subject, example: SequenceExample, *, seconds: float = 10.0) -> SequenceExample:
-    """Return a sequence with as few users and items as simple removals reach, still beyond the claim."""
+    """Remove users and items while the sequence still violates the claim."""
     level = kept_level(example.distance, subject.budget)
     deadline = time.monotonic() + seconds
 
@@ -153,17 +152,17 @@ def shrink_sequence(subject: Subject, example: SequenceExample, *, seconds: floa
     best = example
     while True:
         start = best
-        best = _without_users(subject, best, good, deadline)
-        best = _without_items(subject, best, good, deadline)
-        best = _smaller_users(subject, best, good, deadline)
+        best = _remove_users(subject, best, good, deadline)
+        best = _remove_items(subject, best, good, deadline)
+        best = _shrink_users(subject, best, good, deadline)
         if best is start or time.monotonic() > deadline:
-            return _renumbered(subject, best)
+            return _renumber(subject, best)
 
 
-def _without_users(
+def _remove_users(
     subject: Subject, best: SequenceExample, good: Callable[[SequenceExample], bool], deadline: float
 ) -> SequenceExample:
-    """Leave out runs of users, long runs first (delta debugging)."""
+    """Remove runs of users, long runs first (delta debugging)."""
     run = max(1, (len(best.before) + len(best.after)) // 2)
     while run >= 1:
         place = 0
@@ -181,23 +180,23 @@ def _without_users(
     return best
 
 
-def _without_items(
+def _remove_items(
     subject: Subject, best: SequenceExample, good: Callable[[SequenceExample], bool], deadline: float
 ) -> SequenceExample:
-    """Take runs of items from everybody; users left with nothing go."""
+    """Remove runs of items from all users, and users without items."""
     run = max(1, best.size // 2)
     while run >= 1:
         for first in range(0, best.size, run):
             if time.monotonic() > deadline:
                 return best
-            candidate = _taken(subject, best, first, first + run)
+            candidate = _take_items(subject, best, first, first + run)
             if candidate is not None and good(candidate):
                 best = candidate
         run //= 2
     return best
 
 
-def _taken(subject: Subject, example: SequenceExample, first: int, last: int) -> SequenceExample | None:
+def _take_items(subject: Subject, example: SequenceExample, first: int, last: int) -> SequenceExample | None:
     def left(items: Int32s) -> Int32s:
         return items[(items < first) | (items >= last)]
 
@@ -209,10 +208,10 @@ def _taken(subject: Subject, example: SequenceExample, first: int, last: int) ->
     return SequenceExample.of(subject, before, left(example.extra), after, example.size, example.attack)
 
 
-def _smaller_users(
+def _shrink_users(
     subject: Subject, best: SequenceExample, good: Callable[[SequenceExample], bool], deadline: float
 ) -> SequenceExample:
-    """Take single items from single users."""
+    """Remove single items from single users."""
     split = len(best.before)
     place = 0
     while place < best.users:
@@ -231,8 +230,8 @@ def _smaller_users(
     return best
 
 
-def _renumbered(subject: Subject, example: SequenceExample) -> SequenceExample:
-    """Number the items that are left 0, 1, ...; policies whose targets depend on the number keep the old ones."""
+def _renumber(subject: Subject, example: SequenceExample) -> SequenceExample:
+    """Number the remaining items 0, 1, ..., unless that changes the distance: targets may depend on the number."""
     held = np.unique(np.concatenate([*example.before, example.extra, *example.after]))
 
     def renumber(items: Int32s) -> Int32s:
@@ -250,10 +249,10 @@ def _renumbered(subject: Subject, example: SequenceExample) -> SequenceExample:
 
 
 def shrink_pair(subject: Subject, example: PairExample) -> PairExample:
-    """Return a pair with fewer items and rounder numbers that still moves apart."""
+    """Return a pair with fewer items and rounder numbers whose distance still grows."""
     level = kept_level(example.score, 1.0)
     best = example
-    # A difference that can be seen reads better than one in the fourth digit.
+    # A large difference is easier to read than one in the fourth digit.
     for stretch in (1000.0, 100.0, 10.0, 3.0):
         best = _better_pair(subject, best, best.one, best.one + stretch * (best.other - best.one), best.items, level)
     for item in range(len(example.one)):
@@ -291,7 +290,7 @@ def _better_pair(
 
 
 def _compact_pair(subject: Subject, example: PairExample) -> PairExample:
-    """Drop items that the user does not hold and that do not differ, where the numbering does not matter."""
+    """Drop items that the user does not have and that do not differ, unless that changes the score."""
     used = np.zeros(len(example.one), np.bool_)
     used[example.items] = True
     used |= example.one != example.other

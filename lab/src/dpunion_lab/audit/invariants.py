@@ -1,6 +1,6 @@
-"""What must hold for every release besides the odds of its outcomes: each check returns evidence against, or None.
+"""Properties of every release, in addition to the odds of its outcomes. Each check returns evidence of a flaw, or None.
 
-The empirical audit rests on two of them: draws of different items are independent, and keys are fresh.
+The empirical audit relies on two of them: draws of different items are independent, and keys are fresh.
 """
 
 from __future__ import annotations
@@ -28,18 +28,16 @@ from dpunion.requests import Charge
 from dpunion_lab.audit.counting import counts_odds_hold
 from dpunion_lab.audit.empirical import ERROR, AlgorithmResult, audit_pair
 from dpunion_lab.audit.exact import counts_mu, gaussian_parts_delta, largest_divergence, lone_user_delta
-from dpunion_lab.audit.looking import look_is_paid_for, look_takes_noise
-from dpunion_lab.audit.neighbours import NeighbourPair, neighbour_pairs, singles
-from dpunion_lab.audit.noise import counts_take_noise
+from dpunion_lab.audit.noise import counts_take_noise, look_is_paid_for, look_takes_noise
 from dpunion_lab.audit.reach import STEPS, search_reach
-from dpunion_lab.audit.runs import Batch, System, chosen_names, copies
+from dpunion_lab.audit.runs import Batch, NeighbourPair, System, chosen_names, copies, neighbour_pairs, singles
 
 BORDERLINE_ITEMS = 400
 KEYS = 20
 CANARIES = 600
 # How many examples of each step of counting are tried.
 REACHES = 400
-# How many known items a user holds for each item that is kept: a new one among them is hardly ever kept by chance.
+# Known items of a user for each item that bounding keeps: it hardly ever keeps a new one among them by chance.
 KNOWN_PER_KEPT = 100
 SUFFIXES = (".parquet", ".arrow", ".csv", ".json", ".jsonl", ".txt")
 
@@ -47,12 +45,12 @@ Check = Callable[[System, Algorithm, Budget, int], str | None]
 
 
 def borderline(plan: Plan) -> Batch:
-    """Return many items, each with the support at which it is released about every second time."""
+    """Return many items, each with as many users as release it about half of the time."""
     return copies(singles(1, max(1, round(plan.threshold))), BORDERLINE_ITEMS)
 
 
-def released(system: System, plan: Plan, key: RunKey) -> frozenset[int]:
-    """Return which of the borderline items come out."""
+def select_borderline(system: System, plan: Plan, key: RunKey) -> frozenset[int]:
+    """Select among the borderline items; return the numbers of those released."""
     contributions = system.encode(plan, [borderline(plan)], key)
     return frozenset(chosen_names(contributions, system.select(plan, contributions, key))[0].tolist())
 
@@ -62,16 +60,16 @@ def odds_hold(system: System, algorithm: Algorithm, budget: Budget, trials: int)
     plan = system.plan(algorithm, budget)
     pairs = sorted(neighbour_pairs(plan), key=lambda pair: (len(pair.rest), pair.rows))
     tail = ERROR / (8.0 * len(pairs))
-    # Stop at the first pair that refutes the claim: the bounds of all pairs hold together anyway.
+    # Stop at the first pair that refutes the claim; the bounds of all pairs hold together anyway.
     for pair in pairs:
-        found = refuted(system, plan, pair, trials, tail)
+        found = refute_claim(system, plan, pair, trials, tail)
         if found is not None:
             return found
     return None
 
 
-def refuted(system: System, plan: Plan, pair: NeighbourPair, trials: int, tail: float) -> str | None:
-    """Return what one pair shows against the claim."""
+def refute_claim(system: System, plan: Plan, pair: NeighbourPair, trials: int, tail: float) -> str | None:
+    """Return the evidence of one pair against the claim, or None."""
     result = AlgorithmResult(pair.name, plan.budget, (audit_pair(system, plan, pair, trials, tail),))
     if not result.violated:
         return None
@@ -82,8 +80,9 @@ def refuted(system: System, plan: Plan, pair: NeighbourPair, trials: int, tail: 
 def numbers_are_certified(system: System, algorithm: Algorithm, budget: Budget, _trials: int) -> str | None:
     """The plan's numbers, weighed and decided by the engine, give an exact delta within the budget.
 
-    On tiny databases, for lone users, and of the noise alone; with counts, together with these. Of a Funnel with more
-    than two rounds it is the certificate of Theorem A at the plan's own numbers only (docs/guarantees-funnel.md).
+    The check covers tiny databases, lone users and the noise alone, with counts if the plan has them. For a Funnel
+    with more than two rounds it computes only the certificate of Theorem A at the plan's numbers
+    (docs/guarantees-funnel.md).
     """
     plan = system.plan(algorithm, budget)
     exact = 0.0
@@ -102,41 +101,41 @@ def numbers_are_certified(system: System, algorithm: Algorithm, budget: Budget, 
 
 
 def sensitivity_is_compared(system: System, algorithm: Algorithm, budget: Budget, _trials: int) -> str | None:
-    """Weights are refused when the noise is for another sensitivity."""
+    """A release refuses weights when the noise is for another sensitivity."""
     plan = system.plan(algorithm, budget)
     other = Sensitivity(plan.sensitivity.norm, 0.5 * plan.sensitivity.bound)
     try:
-        released(system, dataclasses.replace(plan, sensitivity=other), system.new_key())
+        select_borderline(system, dataclasses.replace(plan, sensitivity=other), system.new_key())
     except SensitivityMismatch:
         return None
     return "noise for half of the weights' sensitivity is accepted"
 
 
 def keys_are_fresh(system: System, algorithm: Algorithm, budget: Budget, _trials: int) -> str | None:
-    """Two releases decide differently somewhere among hundreds of even coins."""
+    """Two releases differ in at least one of hundreds of fair coins."""
     plan = system.plan(algorithm, budget)
-    if released(system, plan, system.new_key()) == released(system, plan, system.new_key()):
+    if select_borderline(system, plan, system.new_key()) == select_borderline(system, plan, system.new_key()):
         return f"two releases with new keys agree on all of {BORDERLINE_ITEMS} borderline items"
     return None
 
 
 def decisions_are_keyed(system: System, algorithm: Algorithm, budget: Budget, _trials: int) -> str | None:
-    """The same key decides the same, so that a task that runs twice does not draw twice."""
+    """The same key makes the same decisions, so a task that runs twice does not draw twice."""
     plan = system.plan(algorithm, budget)
     key = system.new_key()
-    if released(system, plan, key) != released(system, plan, key):
+    if select_borderline(system, plan, key) != select_borderline(system, plan, key):
         return "the same key decides differently the second time"
     return None
 
 
 def items_are_independent(system: System, algorithm: Algorithm, budget: Budget, _trials: int) -> str | None:
-    """The number of equal items released varies from key to key as that of independent coins does.
+    """The number of released items among equal ones varies from key to key as for independent coins.
 
-    The dispersion of binomial counts over k keys is chi-squared with k-1 degrees of freedom; beyond ten times its
-    mean is a chance below 1e-29.
+    The dispersion of binomial counts over k keys is chi-squared with k-1 degrees of freedom; it exceeds ten times its
+    mean with a probability below 1e-29.
     """
     plan = system.plan(algorithm, budget)
-    counts = np.array([len(released(system, plan, system.new_key())) for _ in range(KEYS)])
+    counts = np.array([len(select_borderline(system, plan, system.new_key())) for _ in range(KEYS)])
     chance = counts.mean() / BORDERLINE_ITEMS
     if not 0.0 < chance < 1.0:
         return "equal items are always released together"
@@ -147,16 +146,16 @@ def items_are_independent(system: System, algorithm: Algorithm, budget: Budget, 
 
 
 def canary_rows() -> Batch:
-    """Return items of many users, and items of one user each that a release has no right to show."""
+    """Return items of many users, and canaries: items of one user each, which no release may show."""
     pairs = [(f"user{number}", f"popular{number % 4}") for number in range(CANARIES)]
     pairs += [(user, f"canary-of-{user}") for user, _ in pairs]
-    # An order that is not that of the alphabet.
+    # Not in alphabetical order.
     pairs.sort(key=lambda pair: (pair[1][::-1], pair[0]), reverse=True)
     return pa.array([user for user, _ in pairs]), pa.array([item for _, item in pairs])
 
 
 def order_is_canonical(system: System, algorithm: Algorithm, budget: Budget, _trials: int) -> str | None:
-    """The same rows in another order give the same bytes."""
+    """The same rows in another order give the same file."""
     careful = Budget(budget.epsilon, 1e-9)
     users, items = canary_rows()
     files = [
@@ -167,7 +166,7 @@ def order_is_canonical(system: System, algorithm: Algorithm, budget: Budget, _tr
 
 
 def files_hold_the_release_only(system: System, algorithm: Algorithm, budget: Budget, _trials: int) -> str | None:
-    """No written file holds a canary; the chance that one is rightly released is below 1e-6."""
+    """No file contains a canary; the probability that a correct release has one is below 1e-6."""
     careful = Budget(budget.epsilon, 1e-9)
     for suffix in SUFFIXES:
         content = written_bytes(system, algorithm, careful, canary_rows(), None, suffix)
@@ -181,7 +180,7 @@ def files_hold_the_release_only(system: System, algorithm: Algorithm, budget: Bu
 def written_bytes(
     system: System, algorithm: Algorithm, budget: Budget, rows: Batch, test_key: int | None, suffix: str
 ) -> bytes:
-    """Return the bytes of a released file."""
+    """Make a release and return the bytes of its file."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"release{suffix}"
         system.write(algorithm, budget, rows, test_key, path)
@@ -189,14 +188,14 @@ def written_bytes(
 
 
 class Killed(BaseException):
-    """Stands for a process that dies: nothing after it runs, and nobody catches it."""
+    """Simulates the death of the process: nothing runs after it, and nobody catches it."""
 
 
 @dataclass(slots=True)
 class WatchedRows:
-    """Rows that note how much of the dataset "audit" was spent when the first of them was read, then end the process.
+    """Rows that record the spent budget of the dataset "audit" when the first row is read, then kill the process.
 
-    spent: None as long as nothing was read.
+    spent: None if nothing was read.
     """
 
     ledger: Ledger
@@ -206,16 +205,16 @@ class WatchedRows:
         return self
 
     def __next__(self) -> tuple[str, str]:
-        """Note the sight of data, and die of it."""
+        """Record the spent budget, then die."""
         if self.spent is None:
             self.spent = max(self.ledger.overview().accounts[0].spent.values())
         raise Killed
 
 
 def budget_is_charged_first(_system: System, algorithm: Algorithm, budget: Budget, _trials: int) -> str | None:
-    """`dpunion.release` charges all it costs before it reads, keeps it when it dies, and reads nothing it cannot pay.
+    """`dpunion.release` charges its whole cost before it reads, and the charge stays when the process dies.
 
-    The dataset has the budget of one release: what died while reading leaves nothing for a second.
+    The dataset has the budget of one release, so a second one after the death may not read anything.
     """
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder) / "ledger.db"
@@ -241,7 +240,7 @@ def budget_is_charged_first(_system: System, algorithm: Algorithm, budget: Budge
 
 
 def known_items_are_set_aside_first(system: System, algorithm: Algorithm, budget: Budget, _trials: int) -> str | None:
-    """Among many known items everybody's one new item still counts in full, and no known item comes out."""
+    """Everybody's one new item counts in full among many known items, and no known item is released."""
     careful = Budget(budget.epsilon, 1e-9)
     known = [f"known{number}" for number in range(KNOWN_PER_KEPT * algorithm.max_items_per_user)]
     people = 10 * max(1, round(system.plan(algorithm, careful).threshold))
@@ -253,7 +252,7 @@ def known_items_are_set_aside_first(system: System, algorithm: Algorithm, budget
 
 
 def one_person_counts_once(_system: System, _algorithm: Algorithm, _budget: Budget, _trials: int) -> str | None:
-    """Nobody moves the sums of a step of counting by more than 1, whatever the public numbers."""
+    """Nobody moves the sums of a step of counting by more than 1, at any public numbers."""
     report = search_reach(seconds=1e6, tries=REACHES, seed=1)
     if not report.violations:
         return None
@@ -283,7 +282,7 @@ CHECKS: dict[str, Check] = {
 def failed_checks(
     system: System, algorithm: Algorithm, budget: Budget, trials: int, names: Iterable[str] = tuple(CHECKS)
 ) -> dict[str, str]:
-    """Run the named checks; return the evidence of those that failed."""
+    """Run the named checks; return the evidence of the failed ones."""
     with system.in_place():
         found = {name: CHECKS[name](system, algorithm, budget, trials) for name in names}
     return {name: evidence for name, evidence in found.items() if evidence is not None}

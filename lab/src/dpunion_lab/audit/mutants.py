@@ -1,14 +1,15 @@
-"""Releases with a known mistake in them: what an audit that finds nothing must at least be able to find.
+"""Mutants: releases with a known mistake. An audit that finds nothing must at least be able to find these.
 
-Each mutant is the real system with one part replaced by a mistake that was seen in published code or is easily made;
-those that a whole release must show stand inside the shipped code while their check runs (`Patch`).
-Nothing here can be reached from a release.
+Each mutant is the real system with one part replaced by a mistake that was seen in published code or is easily made.
+A mistake that only a whole release can show replaces a name inside the shipped code while its check runs (`Patch`).
+No release can reach the code in this module.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,44 +32,95 @@ from dpunion.algorithms import (
 from dpunion.budget import Budget
 from dpunion.calibration import bounds
 from dpunion.calibration.bounds import laplace_quantile_above
+from dpunion.calibration.look import LookCost, cost_of_look
 from dpunion.charging import Entry, charged
-from dpunion.contributions import Bools, Contributions, Float64s, Int64s, ItemTable, Uint64s, offsets_of
-from dpunion.counting import steps
-from dpunion.counting.steps import ONE, LookStep
+from dpunion.contributions import Bools, Contributions, Float64s, Int32s, Int64s, ItemTable, Uint64s, offsets_of
+from dpunion.counting import Measure, steps
+from dpunion.counting.steps import ONE, LookStep, RoughStep, Step
 from dpunion.engines.local import engine
 from dpunion.ledger import Reservation
 from dpunion.mechanisms import FunnelMechanism, Weights
 from dpunion.plans import Plan, look, plan_release
+from dpunion.plans.counts import PARTS, Counted, CountsPlan
+from dpunion.plans.look import CLASSES
 from dpunion.randomness import Purpose, RunKey
 from dpunion.sets.encoding import encode, mark_known
 from dpunion.sets.narrowing import Part, narrow
 from dpunion.sets.strings import string_buffers
+from dpunion_lab.audit.counting import SHARE, with_counts
 from dpunion_lab.audit.invariants import failed_checks
-from dpunion_lab.audit.mistakes import (
-    add_uncapped,
-    add_up_items,
-    count_with_less_noise,
-    forget_counts,
-    forget_rough_step,
-    look_for_free,
-    reuse_noise_of_counts,
-    weigh_by_true_counts,
-)
 from dpunion_lab.audit.runs import Batch, Patch, System, encode_for, make_release, select_for, write_release
 from dpunion_lab.audit.text import table
 
+ADD_NOISE, COUNT_PEOPLE, COST_OF_LOOK = steps.add_noise, counting.count_people, cost_of_look
+PLAN_COUNTS = with_counts()
+
+
+def count_with_less_noise(
+    sums: Int64s, sensitivity: Sensitivity, stddev: float, number: int, key: RunKey, places: Int64s | None = None
+) -> Int64s:
+    """Add 0.7 of the planned noise to the sums of every step."""
+    return ADD_NOISE(sums, sensitivity, 0.7 * stddev, number, key, places)
+
+
+def reuse_noise_of_counts(
+    sums: Int64s, sensitivity: Sensitivity, stddev: float, _number: int, key: RunKey, places: Int64s | None = None
+) -> Int64s:
+    """Add the same draws in every step, so that the difference of two steps has no noise."""
+    return ADD_NOISE(sums, sensitivity, stddev, 0, key, places)
+
+
+def add_uncapped(offsets: Int64s, items: Int32s, weights: Int64s, _room: int, _most: int, sums: Int64s) -> None:
+    """Let everybody give each item its whole weight, without a cap."""
+    np.add.at(sums, items[: offsets[-1]], weights[items[: offsets[-1]]])
+
+
+def weigh_by_true_counts(plan: CountsPlan, least: Int64s, measure: Measure, parts: Int32s | None = None) -> Counted:
+    """Choose the weights of the last two steps from nearly exact sums: the first step adds hardly any noise."""
+
+    def truly(step: Step, stddev: float) -> Int64s:
+        return measure(step, 1e-6 if isinstance(step, RoughStep) else stddev)
+
+    return COUNT_PEOPLE(plan, least, truly, parts)
+
+
+def forget_counts(algorithm: Algorithm, budget: Budget) -> Plan:
+    """Plan the selection as if the release had no counts."""
+    return dataclasses.replace(plan_release(algorithm, budget), counts=PLAN_COUNTS(algorithm, budget).counts)
+
+
+def forget_rough_step(algorithm: Algorithm, budget: Budget) -> Plan:
+    """Plan with counts, and spend the rough step's part of the budget on the selection, too."""
+    plan = PLAN_COUNTS(algorithm, budget)
+    kept = 1.0 - SHARE
+    factor = math.sqrt(kept / (kept + SHARE * PARTS[0]))
+    rounds = tuple(dataclasses.replace(one, stddev=factor * one.stddev) for one in plan.rounds)
+    return dataclasses.replace(plan, scale=factor * plan.scale, rounds=rounds)
+
+
+def look_for_free(epsilon: float, delta: float, strength: float) -> LookCost:
+    """Give every plan to choose from the whole delta, as if the look did not choose the plan."""
+    return dataclasses.replace(COST_OF_LOOK(epsilon, delta, strength), room=delta)
+
+
+def add_up_items(self: LookStep, sizes: Int64s) -> Int64s:
+    """Count everybody in their class once for each of their items."""
+    places = np.searchsorted(CLASSES, sizes, side="right") - 1
+    return ONE * np.bincount(places, weights=sizes, minlength=self.length).astype(np.int64)
+
+
 BUDGET = Budget(1.0, 0.01)
-# Mistakes in numbers are seen by the exact layer and, independently, in the outcomes.
 VISIT = FunnelMechanism.visit
+# The exact check finds mistakes in numbers, and so do, independently, the outcomes.
 NUMBERS = ("numbers are certified", "odds hold")
 
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """A mistake, and a release that has it.
+    """A mistake, and a system that makes it.
 
-    checks: those that must notice; budget: one at which it can show; effort: how many times the usual trials it takes
-    to show in the outcomes.
+    checks: the checks that must notice it. budget: one at which the mistake is visible. effort: how many times the
+    usual trials the outcomes need to show it.
     """
 
     name: str
@@ -100,13 +152,13 @@ def wrong_tail(algorithm: Algorithm, budget: Budget) -> Plan:
 
 
 def plain_encode(plan: Plan, batches: Iterable[Batch], key: RunKey, *, distinct: bool) -> Contributions:
-    """Group rows by user in the plainest way, with or without dropping duplicates.
+    """Group rows by user in the simplest way, with or without dropping duplicates.
 
-    Of too many items those that come first are kept; users stand in the random order of their digests.
+    A user keeps the first items up to the limit. Users are in the random order of their digests.
     """
     users, items = (pa.concat_arrays(column) for column in zip(*batches, strict=True))
-    owners, user_digests = _numbered(users, key, Purpose.USER)
-    numbers, item_digests = _numbered(items, key, Purpose.ITEM)
+    owners, user_digests = _number(users, key, Purpose.USER)
+    numbers, item_digests = _number(items, key, Purpose.ITEM)
     rows = np.lexsort((numbers, owners))
     owner, number = owners[rows], numbers[rows]
     if distinct:
@@ -129,7 +181,7 @@ def _distinct(strings: pa.Array) -> Any:
     return strings.unique().cast(pa.large_string())
 
 
-def _numbered(strings: pa.Array, key: RunKey, purpose: Purpose) -> tuple[Int64s, Uint64s]:
+def _number(strings: pa.Array, key: RunKey, purpose: Purpose) -> tuple[Int64s, Uint64s]:
     """Return each string's number in order of first appearance, and the digests of the distinct ones."""
     offsets, data = string_buffers(_distinct(strings))
     numbers = np.asarray(strings.dictionary_encode().indices, np.int64)
@@ -137,31 +189,31 @@ def _numbered(strings: pa.Array, key: RunKey, purpose: Purpose) -> tuple[Int64s,
 
 
 def keep_duplicates(plan: Plan, batches: Iterable[Batch], key: RunKey) -> Contributions:
-    """Forget to drop repeated rows."""
+    """Encode without dropping repeated rows."""
     return plain_encode(plan, batches, key, distinct=False)
 
 
 def keep_everything(plan: Plan, batches: Iterable[Batch], key: RunKey) -> Contributions:
-    """Forget to bound the items of a user; the plan's bound is claimed all the same."""
+    """Encode without bounding the items of a user, but claim the plan's bound."""
     unbounded = encode_for(plan, batches, key, limit=MAX_ITEMS)
     return dataclasses.replace(unbounded, max_items_per_user=plan.algorithm.max_items_per_user)
 
 
 class SameNoiseKey(RunKey):
-    """Draws that do not depend on the item: one noise for all."""
+    """A key whose draws do not depend on the item."""
 
     def words(self, purpose: Purpose, round: int, digests: Uint64s) -> Uint64s:  # noqa: A002
-        """Draw for the first item, and give it to all."""
+        """Give all items the same draw."""
         return super().words(purpose, round, np.zeros_like(digests))
 
 
 def reuse_noise(plan: Plan, contributions: Contributions, key: RunKey) -> Int64s:
-    """Decide all items by the same draw."""
+    """Decide all items with the same draw."""
     return select_for(plan, contributions, SameNoiseKey.from_closure(key.export_for_closure()))
 
 
 def redraw_noise(plan: Plan, contributions: Contributions, _key: RunKey) -> Int64s:
-    """Decide by draws that are new at every call, as rand() in a lazy engine does."""
+    """Decide with new draws at every call, as rand() in a lazy engine does."""
     return select_for(plan, contributions, RunKey.fresh())
 
 
@@ -178,7 +230,7 @@ def write_in_row_order(algorithm: Algorithm, budget: Budget, rows: Batch, test_k
 
 
 def write_with_dictionary(algorithm: Algorithm, budget: Budget, rows: Batch, test_key: int | None, path: Path) -> None:
-    """Write the right items by filtering a dictionary column: its dictionary keeps all the others."""
+    """Write the right items by filtering a dictionary column, whose dictionary keeps all other items."""
     if path.suffix != ".parquet":
         write_release(algorithm, budget, rows, test_key, path)
         return
@@ -190,7 +242,7 @@ def write_with_dictionary(algorithm: Algorithm, budget: Budget, rows: Batch, tes
 
 @contextlib.contextmanager
 def charge_after_release(*arguments: Any) -> Iterator[Entry]:
-    """Read and write first, and pay when all went well."""
+    """Read and write first, and charge only after success."""
     yield Entry()
     with charged(*arguments) as entry:
         entry.start_reading()
@@ -198,31 +250,31 @@ def charge_after_release(*arguments: Any) -> Iterator[Entry]:
 
 @contextlib.contextmanager
 def charge_nothing(*_arguments: Any) -> Iterator[Entry]:
-    """Take the ledger's name, and never open it."""
+    """Accept a ledger and never open it."""
     yield Entry()
 
 
 def keep_quiet(_reservation: Reservation) -> None:
-    """Read without telling the ledger, which then gives the budget back when the run dies."""
+    """Read without recording it in the ledger, which then refunds the budget when the run dies."""
 
 
 def accept_any_sensitivity(_weights: Weights, _calibrated: Sensitivity) -> None:
-    """Compare nothing of what the weights and the noise were made for."""
+    """Do not compare the sensitivity of the weights with that of the noise."""
 
 
 def other_odds(budget: Budget) -> tuple[Float64s, Bools]:
-    """Return the odds of a delta a thousandth larger, without what rounding needs."""
+    """Return the odds for a delta that is larger by a thousandth, without room for rounding."""
     odds = bounds.release_odds(budget.epsilon, 1.001 * budget.delta)
     return np.array([chance for chance, _ in odds]), np.array([side for _, side in odds])
 
 
 def visit_too_far(mechanism: FunnelMechanism, part: Part, gaps: Float64s, budget: float) -> None:
-    """Let each user move a round's weights a tenth further than the round's budget."""
+    """Let each user move the weights by 1.1 times the round's budget."""
     VISIT(mechanism, part, gaps, 1.1 * budget)
 
 
 def drop_known_last(batches: Iterable[Batch], key: RunKey, *, known: Sequence[str], **options: Any) -> Contributions:
-    """Bound first, so that known items fill the sets, and take them out afterwards."""
+    """Bound first and remove known items afterwards, so that they take the places of new ones."""
     bounded = encode(batches, key, **options)
     unwanted = mark_known(bounded.table, known, key)
     if unwanted is None:
@@ -231,19 +283,19 @@ def drop_known_last(batches: Iterable[Batch], key: RunKey, *, known: Sequence[st
     return dataclasses.replace(bounded, offsets=left.offsets, items=left.items, user_digests=left.user_digests)
 
 
-def patched(owner: Any, name: str, mistake: Any) -> System:
+def patch_system(owner: Any, name: str, mistake: Any) -> System:
     """Return the real system with one name of the shipped code replaced."""
     return System(patches=(Patch(owner, name, mistake),))
 
 
 def mutants() -> list[Mutant]:
-    """Return all mutants, each with the checks that must notice it."""
+    """Return all mutants with the checks that must notice them."""
     weighted, policy = WeightedGaussian(max_items_per_user=3), PolicyGaussian(max_items_per_user=3)
     funnel, wider = Funnel(max_items_per_user=3), WeightedGaussian(max_items_per_user=10)
     same, keyed, paid = ("items are independent",), ("decisions are keyed",), ("budget is charged first",)
     exact, first = ("numbers are certified",), ("known items are set aside first",)
     two_rounds = Funnel(max_items_per_user=2, rounds=2)
-    other_sensitivity = patched(mechanisms, "check_sensitivity", accept_any_sensitivity)
+    other_sensitivity = patch_system(mechanisms, "check_sensitivity", accept_any_sensitivity)
     return [
         Mutant("noise x 0.7", System(plan=less_noise), weighted, NUMBERS),
         Mutant("noise x 0.7, funnel", System(plan=less_noise), funnel, NUMBERS, effort=3),
@@ -257,13 +309,13 @@ def mutants() -> list[Mutant]:
         Mutant("seeded randomness", System(new_key=seeded_key), weighted, ("keys are fresh",)),
         Mutant("insertion-order output", System(write=write_in_row_order), weighted, ("order is canonical",)),
         Mutant("leftover dictionary", System(write=write_with_dictionary), weighted, ("files hold the release only",)),
-        Mutant("charge after release", patched(pipeline, "charged", charge_after_release), weighted, paid),
-        Mutant("budget not charged", patched(pipeline, "charged", charge_nothing), weighted, paid),
-        Mutant("charge given back", patched(Reservation, "start_reading", keep_quiet), weighted, paid),
+        Mutant("charge after release", patch_system(pipeline, "charged", charge_after_release), weighted, paid),
+        Mutant("budget not charged", patch_system(pipeline, "charged", charge_nothing), weighted, paid),
+        Mutant("charge given back", patch_system(Reservation, "start_reading", keep_quiet), weighted, paid),
         Mutant("any sensitivity", other_sensitivity, weighted, ("sensitivity is compared",)),
-        Mutant("odds of another delta", patched(coins, "optimal_odds", other_odds), OptimalSingleItem(), exact),
-        Mutant("larger ball", patched(FunnelMechanism, "visit", visit_too_far), two_rounds, exact),
-        Mutant("known list after bounding", patched(engine, "encode", drop_known_last), weighted, first),
+        Mutant("odds of another delta", patch_system(coins, "optimal_odds", other_odds), OptimalSingleItem(), exact),
+        Mutant("larger ball", patch_system(FunnelMechanism, "visit", visit_too_far), two_rounds, exact),
+        Mutant("known list after bounding", patch_system(engine, "encode", drop_known_last), weighted, first),
         Mutant("redrawn noise", System(select=redraw_noise), weighted, keyed),
         Mutant("redrawn noise, funnel", System(select=redraw_noise), funnel, keyed),
         *count_mutants(),
@@ -280,12 +332,14 @@ def count_mutants() -> list[Mutant]:
         "odds of counts hold",
         "numbers are certified",
     )
-    whole_room = patched(steps.FineStep, "room", ONE * ONE)
-    true_counts = patched(counting, "count_people", weigh_by_true_counts)
+    whole_room = patch_system(steps.FineStep, "room", ONE * ONE)
+    true_counts = patch_system(counting, "count_people", weigh_by_true_counts)
     return [
-        Mutant("noise of counts x 0.7", patched(steps, "add_noise", count_with_less_noise), weighted, (noisy, odds)),
-        Mutant("noise of counts reused", patched(steps, "add_noise", reuse_noise_of_counts), weighted, (noisy,)),
-        Mutant("no cap", patched(steps, "add_capped", add_uncapped), weighted, (once, odds)),
+        Mutant(
+            "noise of counts x 0.7", patch_system(steps, "add_noise", count_with_less_noise), weighted, (noisy, odds)
+        ),
+        Mutant("noise of counts reused", patch_system(steps, "add_noise", reuse_noise_of_counts), weighted, (noisy,)),
+        Mutant("no cap", patch_system(steps, "add_capped", add_uncapped), weighted, (once, odds)),
         Mutant("no room for totals", whole_room, weighted, (once,)),
         Mutant("weights from the true counts", true_counts, weighted, (noisy,)),
         Mutant("counts not charged", System(plan=forget_counts), weighted, (exact,)),
@@ -299,9 +353,9 @@ def look_mutants() -> list[Mutant]:
     """Return the mutants of releases that begin with a look."""
     funnel, noisy, paid = Funnel(max_items_per_user=3), ("look takes noise",), ("look is paid for",)
     return [
-        Mutant("noise of a look x 0.7", patched(steps, "add_noise", count_with_less_noise), funnel, noisy),
-        Mutant("a look counts items", patched(LookStep, "add_up", add_up_items), funnel, noisy),
-        Mutant("a look for free", patched(look, "cost_of_look", look_for_free), funnel, paid),
+        Mutant("noise of a look x 0.7", patch_system(steps, "add_noise", count_with_less_noise), funnel, noisy),
+        Mutant("a look counts items", patch_system(LookStep, "add_up", add_up_items), funnel, noisy),
+        Mutant("a look for free", patch_system(look, "cost_of_look", look_for_free), funnel, paid),
     ]
 
 
@@ -327,7 +381,7 @@ def run_mutants(trials: int = 60_000, some: Iterable[Mutant] | None = None) -> l
 
 
 def mutants_text(results: list[MutantResult]) -> str:
-    """Lay out which mutants were caught, and by what."""
+    """Write a table of the mutants, and which check caught each."""
     rows = [
         [
             result.mutant.name,

@@ -1,7 +1,7 @@
-"""What the contraction search looks at: one user's update of a histogram, and what is claimed about it.
+"""The policies that the contraction search tests: one user's update of a histogram, and the claim about it.
 
-A policy is any function (weights float64[n], items int32[k]) -> new weights float64[n]: the user holding `items`
-comes along. The shipped and the research policies are the mechanisms themselves, one user at a time.
+A policy is any function (weights float64[n], items int32[k]) -> new weights float64[n], the update of a user with
+`items`. The shipped and the research policies call the mechanisms of releases, with one user at a time.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Builder = Callable[[float, int], Policy]
 M = TypeVar("M", DescentMechanism, FunnelMechanism)
 
 DEFAULT_CUTOFF = 10.0
-# Of policies only the cutoff matters, and that is chosen: any budget will do.
+# Any budget will do: only the cutoff matters to a policy, and the caller chooses it.
 BUDGET = Budget(1.0, 1e-6)
 MOST_TARGETS = 20_000
 NOBODY = np.zeros((0, 2), np.uint64)
@@ -40,10 +40,10 @@ GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A policy and the claim about it: one user moves a histogram by at most `budget`, and no two move apart.
+    """A policy and its claim: one user moves a histogram by at most `budget`, and the distance of two never grows.
 
     cutoff: the highest weight that the search tries; for policies that fill up to a cutoff, that cutoff.
-    max_items: no user of the search holds more.
+    max_items: the most items of a user in the search.
     """
 
     name: str
@@ -60,12 +60,12 @@ class Subject:
         check_whole(self.name, "max_items_per_user", self.max_items, 1, 1000)
 
     def distance(self, one: Float64s, other: Float64s) -> float:
-        """Return how far two histograms are apart in the norm of the claim."""
+        """Return the distance of two histograms in the norm of the claim."""
         gap = np.abs(one - other)
         return float(gap.sum()) if self.norm is Norm.L1 else math.sqrt(float(gap @ gap))
 
     def after(self, weights: Float64s, users: list[Int32s]) -> Float64s:
-        """Return the histogram after the users came along in turn; `weights` is left as it is."""
+        """Return the histogram after the updates of these users in turn, without changing `weights`."""
         for items in users:
             weights = self.policy(weights, items)
         return weights
@@ -76,7 +76,7 @@ def _one_user(items: Int32s) -> Part:
 
 
 def descent(mechanism: DescentMechanism, cutoff: float) -> Policy:
-    """The policy of a planned algorithm of one round with this cutoff, as the engines run it."""
+    """Return the policy of a mechanism of one round with this cutoff, as the engines run it."""
 
     def policy(weights: Float64s, items: Int32s) -> Float64s:
         moved = weights.copy()
@@ -86,31 +86,26 @@ def descent(mechanism: DescentMechanism, cutoff: float) -> Policy:
     return policy
 
 
-def planned(algorithm: Algorithm, kind: type[M]) -> M:
-    """Return the mechanism of an algorithm, whatever the budget."""
+def plan_mechanism(algorithm: Algorithm, kind: type[M]) -> M:
+    """Return the mechanism of an algorithm."""
     mechanism = mechanism_for(plan_release(algorithm, BUDGET))
     if not isinstance(mechanism, kind):
         raise InternalError("a policy of another mechanism")
     return mechanism
 
 
-def l2_descent(cutoff: float, max_items: int) -> Policy:
-    """The policy of PolicyGaussian."""
-    return descent(planned(PolicyGaussian(max_items_per_user=max_items), DescentMechanism), cutoff)
-
-
-def l1_descent(cutoff: float, max_items: int) -> Policy:
-    """The policy of PolicyLaplace."""
-    return descent(planned(PolicyLaplace(max_items_per_user=max_items), DescentMechanism), cutoff)
+def shipped_descent(kind: type[Algorithm], cutoff: float, max_items: int) -> Policy:
+    """Return the policy of an algorithm that descends in one round."""
+    return descent(plan_mechanism(kind(max_items_per_user=max_items), DescentMechanism), cutoff)
 
 
 def funnel_round(cutoff: float, max_items: int, *, spread_targets: bool) -> Policy:
-    """One round of Funnel: to the same target for all items, or to a different one for each.
+    """Return one round of Funnel, with the same target for all items or a different one for each.
 
-    The targets of a later round are arbitrary numbers; here item i's is cutoff times the fraction of i times the
-    golden section, and every seventh item's is 0, as for an item that needs nothing more.
+    The targets of a later round are arbitrary numbers. Here the target of item i is the cutoff times the fractional
+    part of i times the golden section. Every seventh item has target 0, like an item that needs no more weight.
     """
-    mechanism = planned(Funnel(max_items_per_user=max_items, rounds=1, first_share=1.0), FunnelMechanism)
+    mechanism = plan_mechanism(Funnel(max_items_per_user=max_items, rounds=1, first_share=1.0), FunnelMechanism)
     numbers = np.arange(MOST_TARGETS)
     targets = np.full(MOST_TARGETS, cutoff)
     if spread_targets:
@@ -126,35 +121,26 @@ def funnel_round(cutoff: float, max_items: int, *, spread_targets: bool) -> Poli
     return policy
 
 
-def greedy(cutoff: float, max_items: int) -> Policy:
-    """Fill the smallest gap first (ICML 2020, supplement E): NOT a contraction."""
-    return studied(Greedy(max_items_per_user=max_items), cutoff)
-
-
-def l1_descent_l2_budget(cutoff: float, max_items: int) -> Policy:
-    """The "Policy Gaussian l1" of arXiv 2002.09745, Alg. 8: NOT a contraction."""
-    return studied(L1DescentL2Budget(max_items_per_user=max_items), cutoff)
-
-
-def studied(policy: ResearchPolicy, cutoff: float) -> Policy:
-    """Return a policy of the lab with this cutoff."""
+def research_descent(kind: type[ResearchPolicy], cutoff: float, max_items: int) -> Policy:
+    """Return a research policy, which is NOT a contraction."""
+    policy = kind(max_items_per_user=max_items)
     return descent(study_mechanism(policy, plan_study(policy, BUDGET)), cutoff)
 
 
 SHIPPED: dict[str, tuple[Norm, Builder]] = {
-    "l2-descent": (Norm.L2, l2_descent),
-    "l1-descent": (Norm.L1, l1_descent),
+    "l2-descent": (Norm.L2, functools.partial(shipped_descent, PolicyGaussian)),
+    "l1-descent": (Norm.L1, functools.partial(shipped_descent, PolicyLaplace)),
     "funnel-first-round": (Norm.L2, functools.partial(funnel_round, spread_targets=False)),
     "funnel-later-round": (Norm.L2, functools.partial(funnel_round, spread_targets=True)),
 }
 RESEARCH: dict[str, tuple[Norm, Builder]] = {
-    "greedy": (Norm.L1, greedy),
-    "l1-descent-l2-budget": (Norm.L2, l1_descent_l2_budget),
+    "greedy": (Norm.L1, functools.partial(research_descent, Greedy)),
+    "l1-descent-l2-budget": (Norm.L2, functools.partial(research_descent, L1DescentL2Budget)),
 }
 
 
 def named_subject(name: str, *, cutoff: float = DEFAULT_CUTOFF, max_items: int = 100) -> Subject:
-    """Return the shipped or research policy called `name`."""
+    """Return the shipped or research policy with this name."""
     known = SHIPPED | RESEARCH
     if name not in known:
         refuse_choice("policy", name, list(known))
@@ -163,7 +149,7 @@ def named_subject(name: str, *, cutoff: float = DEFAULT_CUTOFF, max_items: int =
 
 
 def load_policy(place: str) -> Policy:
-    """Return the function at "path/to/file.py:name": it runs as your own code, with your rights."""
+    """Import the function at "path/to/file.py:name", which runs with your rights."""
     path, _, name = place.rpartition(":")
     file = Path(path)
     if not (path.endswith(".py") and file.is_file()):
@@ -183,7 +169,7 @@ def load_policy(place: str) -> Policy:
 def as_subject(
     policy: str | Subject | Policy, *, norm: str | Norm | None, budget: float, cutoff: float, max_items: int
 ) -> Subject:
-    """Accept a subject, the name of a policy, a file and function, or a function on arrays."""
+    """Return a subject for a subject, the name of a policy, "file.py:function", or a function on arrays."""
     if isinstance(policy, Subject):
         return policy
     if isinstance(policy, str) and ":" not in policy:
@@ -196,7 +182,7 @@ def as_subject(
 
 
 def _check_policy(function: Policy) -> Policy:
-    """Hand a user's function its own copy, and refuse what is not a histogram."""
+    """Wrap a user's function: it gets copies, and must return a histogram."""
 
     def policy(weights: Float64s, items: Int32s) -> Float64s:
         moved = np.asarray(function(weights.copy(), items.copy()), np.float64)

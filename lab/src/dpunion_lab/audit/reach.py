@@ -1,8 +1,8 @@
-"""How far one person moves the sums of each step of counting: searched, and measured in whole numbers.
+"""Search for a person who moves the sums of a step of counting too far.
 
-A step has public numbers, which may be anything; so the search chooses them as it likes: weights and burdens, together
-with everybody's sets. What a person adds is the difference of the step's own sums with and without that
-person. All of it is whole, so the claim, squares that sum up to at most 1, is checked without any rounding.
+The search chooses everybody's sets and the public numbers of the step, weights or burdens, which may be anything. A
+person adds the difference of the step's sums with and without that person. All of these are integers, so the claim
+that the squares add up to at most 1 is checked without rounding.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from dpunion_lab.audit.text import table
 
 STEPS = {RoughStep.number: "rough", MarksStep.number: "marks", FineStep.number: "fine"}
 MOST_OTHERS = 5
-# Mostly few items; now and then as many of one person as are ever counted.
+# Lists are mostly short; now and then, one is as long as one person's counted items can be.
 FEW, SOME = 12, 400
 OFTEN_FEW, OFTEN_SOME = 0.6, 0.97
 CLIMBS = 20
@@ -32,7 +32,7 @@ CLIMBS = 20
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Person:
-    """What one person holds: places on the list, rising, int32[k]; and whether of anything else."""
+    """One person's items: sorted places on the list, int32[k], and whether there is anything, or anything unlisted."""
 
     items: Int32s
     anything: bool
@@ -40,7 +40,7 @@ class Person:
 
 
 def hold(people: list[Person]) -> Holdings:
-    """Return these people's sets as the steps take them."""
+    """Return these people's sets in the form that steps take."""
     offsets = offsets_of(np.array([len(one.items) for one in people], np.int64))
     items = np.concatenate([np.zeros(0, np.int32), *(one.items for one in people)])
     anything: Bools = np.array([one.anything for one in people], np.bool_)
@@ -50,9 +50,9 @@ def hold(people: list[Person]) -> Holdings:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reach:
-    """A step, everybody's sets, and how far one of them moves the sums.
+    """A step, everybody's sets, and how far one person moves the sums.
 
-    place: where that person stands. squared: the squares of the difference, summed up, in squared units.
+    place: the index of that person. squared: the squared l2 norm of the difference, in squared units.
     """
 
     step: Step
@@ -62,7 +62,7 @@ class Reach:
 
     @classmethod
     def of(cls, step: Step, people: list[Person], place: int) -> Reach:
-        """Add up with and without the person."""
+        """Compute the sums with and without the person."""
         moved = moved_sums(step, hold(people), hold(people[:place] + people[place + 1 :]))
         return cls(step, tuple(people), place, squared_norm(moved))
 
@@ -78,7 +78,7 @@ class Reach:
 
 
 def moved_sums(step: Step, one: Holdings, other: Holdings) -> Int64s:
-    """Return what the step's sums differ by: int64[length]."""
+    """Return the difference of the step's sums: int64[length]."""
     return step.add_up(one) - step.add_up(other)
 
 
@@ -87,7 +87,7 @@ def squared_norm(moved: Int64s) -> int:
     return sum(value * value for value in moved[moved != 0].tolist())
 
 
-# --- where it looks ---------------------------------------------------------------------------------------------
+# --- examples ---------------------------------------------------------------------------------------------------
 
 
 def draw_size(rng: Generator) -> int:
@@ -99,7 +99,7 @@ def draw_size(rng: Generator) -> int:
 
 
 def draw_person(rng: Generator, size: int) -> Person:
-    """Draw somebody who holds all of the list, one of it, some or nothing; and something else, or not."""
+    """Draw a person with all, one, some or none of the listed items, and with or without other items."""
     counts = (size, 1, int(rng.integers(0, size + 1)), 0)
     count = counts[int(rng.choice(4, p=(0.4, 0.2, 0.3, 0.1)))]
     items = np.sort(rng.choice(size, count, replace=False)).astype(np.int32)
@@ -108,12 +108,12 @@ def draw_person(rng: Generator, size: int) -> Person:
 
 
 def draw_rough(_rng: Generator, size: int) -> RoughStep:
-    """Return the first step: it has no public number but the length of the list."""
+    """Return the first step, whose only public number is the length of the list."""
     return RoughStep(size)
 
 
 def draw_marks(rng: Generator, size: int) -> MarksStep:
-    """Draw burdens: all alike, anywhere, extreme, or so that sums of them fall on a mark or next to one."""
+    """Draw burdens: all equal, uniform, extreme, or with sums on a mark or next to one."""
     burdens = (
         np.full(size, int(rng.integers(1, BURDEN + 1))),
         rng.integers(1, BURDEN + 1, size),
@@ -124,7 +124,7 @@ def draw_marks(rng: Generator, size: int) -> MarksStep:
 
 
 def draw_fine(rng: Generator, size: int) -> FineStep:
-    """Draw weights: the largest, the smallest, anywhere, over all magnitudes, or where the cap begins to cut."""
+    """Draw weights: the largest, the smallest, uniform, of all magnitudes, or where the cap begins to cut."""
     room = FineStep(np.ones(1, np.int64)).room
     limit = np.sqrt(room / int(rng.integers(1, size + 1)))
     weights = (
@@ -149,7 +149,7 @@ def draw_reach(rng: Generator, name: str) -> Reach:
 
 
 def change_reach(rng: Generator, reach: Reach) -> Reach:
-    """Change one weight, or what the person holds, a little."""
+    """Change one weight, or one item of the person."""
     people, step = list(reach.people), reach.step
     if isinstance(step, FineStep) and rng.random() < 0.7:
         weights = step.weights.copy()
@@ -163,7 +163,7 @@ def change_reach(rng: Generator, reach: Reach) -> Reach:
 
 
 def listed_by(step: Step) -> int:
-    """Return how many items the step's public numbers are for."""
+    """Return the number of items on the step's list."""
     match step:
         case MarksStep():
             return len(step.burdens)
@@ -178,7 +178,7 @@ def listed_by(step: Step) -> int:
 
 @dataclass(frozen=True, slots=True)
 class ReachReport:
-    """The furthest that one person moved each step, by its name; how many were tried; and the seed to repeat it."""
+    """The largest move of one person for each step, by name; the number of tries; and the seed to repeat the search."""
 
     furthest: dict[str, Reach]
     tried: dict[str, int]
@@ -187,11 +187,11 @@ class ReachReport:
 
     @property
     def violations(self) -> list[str]:
-        """Return the steps that somebody moves too far."""
+        """Return the steps that a person moves too far."""
         return [name for name, reach in self.furthest.items() if reach.is_too_far]
 
     def text(self) -> str:
-        """Return the table: how far each step was moved, against the claim of 1."""
+        """Return a table of the largest moves and the claim of 1."""
         rows = [
             [
                 name,
@@ -212,9 +212,9 @@ class ReachReport:
 
 
 def search_reach(*, seconds: float = 10.0, tries: int = 10**9, seed: int | None = None) -> ReachReport:
-    """Search each step for somebody who moves its sums by more than 1: so long, or so many tries of each.
+    """Search each step for a person who moves its sums by more than 1, for this long or this many tries.
 
-    seed: repeats a search, as far as its time reaches.
+    seed: repeats a search, as far as its time allows.
     """
     check_real("search_reach", "seconds", seconds, 0.01, 1e6)
     check_whole("search_reach", "tries", tries, 1, 10**9)
@@ -233,7 +233,7 @@ def search_reach(*, seconds: float = 10.0, tries: int = 10**9, seed: int | None 
 
 
 def climb_reach(rng: Generator, reach: Reach) -> Reach:
-    """Change the example step by step while the person moves the sums further."""
+    """Change the example repeatedly, and keep each change that moves the sums further."""
     for _ in range(CLIMBS):
         following = change_reach(rng, reach)
         reach = max(reach, following, key=lambda one: one.squared)

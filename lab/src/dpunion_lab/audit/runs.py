@@ -1,16 +1,20 @@
-"""Many independent trials of a tiny database in one run of the real code.
+"""Run neighbouring databases, as bad as we know, many times each: many trials in one run of the real code.
 
-The trials are disjoint copies: every copy has its own users and its own items. What the engine does to a copy depends
-on that copy alone: bounding and visiting order are keyed by the user's name and compare users of the same copy only
-where their items meet; a policy's update touches the user's own items; every coin and every normal is a keyed
-function of the item's name. So one run over n copies is n runs, through `encode` and `run_rounds` as a release
-goes, at millions of coins per second. That draws of different items are independent is itself a check
-(`invariants.py`), not an assumption.
+The trials of a run are disjoint copies of one database: every copy has its own users and its own items. What the
+engine does to a copy depends on that copy only. The user's name is the key of bounding and of the visiting order, and
+two users meet only where they share an item, which is inside one copy. A policy's update touches the user's own items.
+Every coin and every normal draw is a keyed function of the item's name. So one run over n copies is n runs, through
+the same `encode` and `run_rounds` as a release, at millions of coins per second. That draws of different items are
+independent is not assumed: `invariants.py` checks it.
+
+Items are small numbers. A user is the tuple of that user's rows, which may repeat. The outcome of a trial says of each
+of the first TRACKED items whether it was released, and of the others only how many were.
 """
 
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,7 +35,53 @@ from dpunion.randomness import RunKey
 from dpunion.releases.release import Release
 from dpunion.sets.encoding import encode
 from dpunion.text.normal_forms import Normalization
-from dpunion_lab.audit.neighbours import TRACKED, User
+
+TRACKED = 6
+User = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NeighbourPair:
+    """Two databases. rest: the users of both. extra: the user whom only one of them has."""
+
+    name: str
+    rest: tuple[User, ...]
+    extra: User
+
+    @property
+    def rows(self) -> int:
+        """Return the number of rows of the larger database."""
+        return sum(map(len, self.rest)) + len(self.extra)
+
+
+def singles(items: int, count: int) -> tuple[User, ...]:
+    """Return `count` users for each item, who have only this item."""
+    return tuple((item,) for item in range(items) for _ in range(count))
+
+
+def neighbour_pairs(plan: Plan) -> Iterator[NeighbourPair]:
+    """Yield the pairs for a plan; their sizes follow from its threshold, noise and limit.
+
+    In every algorithm, a user with one item gives it weight 1, so the weight of an item is the number of such users.
+    """
+    limit = plan.algorithm.max_items_per_user
+    for novel in sorted({1, (limit + 1) // 2, limit}):
+        yield NeighbourPair(f"lone user, {novel} novel", (), tuple(range(novel)))
+    # A test of one item is sharpest when its weight is one or two noise scales away from the threshold.
+    away = 1.8 * plan.scale
+    places = {"far below": -away, "below": -0.5 * away, "at": 0.0, "above": 0.5 * away, "far above": away}
+    for items in sorted({1, min(limit, 4)}):
+        for place in places if items == 1 else ("below", "at", "above"):
+            count = max(1, round(plan.threshold + places[place] - 0.5))
+            yield NeighbourPair(f"{items} shared {place} the threshold", singles(items, count), tuple(range(items)))
+    if limit >= 2:
+        count = max(1, round(plan.threshold / math.sqrt(0.5)))
+        yield NeighbourPair("displaces others", ((0, 1),) * count, (0,))
+        support = max(1, round(plan.threshold - away))
+        yield NeighbourPair("survivors beside a shared item", singles(1, support), tuple(range(limit)))
+    yield NeighbourPair("repeated rows", (), (0,) * 10)
+    yield NeighbourPair("more items than the limit", (), tuple(range(min(8 * limit, 200))))
+
 
 Batch = tuple[pa.Array, pa.Array]
 
@@ -39,13 +89,13 @@ HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
 TRIAL_DIGITS = 8
 NUMBER_DIGITS = 4
 WIDTH = TRIAL_DIGITS + NUMBER_DIGITS
-# This many rows go through one run; more trials take more runs, each with its own key.
+# The rows of one run; more trials take more runs, each with its own key.
 ROWS_PER_RUN = 2_000_000
 MOST_COUNTED = 3
 
 
 def encode_for(plan: Plan, batches: Iterable[Batch], key: RunKey, *, limit: int | None = None) -> Contributions:
-    """Encode rows as `dpunion.release` does; limit: another one than the plan's."""
+    """Encode rows as `dpunion.release` does. limit: instead of the plan's."""
     return encode(
         batches,
         key,
@@ -62,7 +112,7 @@ def select_for(plan: Plan, contributions: Contributions, key: RunKey) -> Int64s:
 
 
 def make_release(algorithm: Algorithm, budget: Budget, rows: Batch, test_key: int | None, **options: Any) -> Release:
-    """Make a release of rows, by `dpunion.release` itself."""
+    """Make a release of rows with `dpunion.release`."""
     return release(
         pa.table({"user": rows[0], "item": rows[1]}),
         user="user",
@@ -77,13 +127,13 @@ def make_release(algorithm: Algorithm, budget: Budget, rows: Batch, test_key: in
 
 
 def write_release(algorithm: Algorithm, budget: Budget, rows: Batch, test_key: int | None, path: Path) -> None:
-    """Make a release and have it written."""
+    """Make a release and write it."""
     make_release(algorithm, budget, rows, test_key, out=path)
 
 
 @dataclass(frozen=True, slots=True)
 class Patch:
-    """A name inside the real code (of a module or class), and what stands there while a mutant is audited."""
+    """A name in a module or class of the real code, and its replacement while a mutant is audited."""
 
     owner: Any
     name: str
@@ -92,9 +142,9 @@ class Patch:
 
 @dataclass(frozen=True, slots=True)
 class System:
-    """The parts of a release that an audit exercises; the defaults are the real ones, a mutant replaces one.
+    """The parts of a release that an audit runs; the defaults are the real ones, and a mutant replaces one.
 
-    patches: mistakes inside the shipped code itself, for checks that drive all of `dpunion.release`.
+    patches: replacements inside the shipped code, for checks that run all of `dpunion.release`.
     """
 
     plan: Callable[[Algorithm, Budget], Plan] = plan_release
@@ -106,7 +156,7 @@ class System:
 
     @contextlib.contextmanager
     def in_place(self) -> Iterator[None]:
-        """Put the patches in for as long as the context lasts."""
+        """Apply the patches inside the context."""
         with contextlib.ExitStack() as stack:
             for patch in self.patches:
                 stack.enter_context(mock.patch.object(patch.owner, patch.name, patch.mistake))
@@ -114,13 +164,13 @@ class System:
 
 
 def repeatable_keys(seed: int) -> Callable[[], RunKey]:
-    """Return a source of fixed keys, each different, for audits that must repeat exactly."""
+    """Return a source of fixed, distinct keys, for audits that must repeat exactly."""
     numbers = iter(range(seed * 1_000_000, (seed + 1) * 1_000_000))
     return lambda: RunKey.for_tests(next(numbers))
 
 
 def names(trials: Int64s, numbers: Int64s) -> pa.Array:
-    """Return fixed-width names: the trial and the number, in hexadecimal."""
+    """Return names of fixed width: the trial and the number in hexadecimal."""
     digits = np.empty((len(trials), WIDTH), np.uint8)
     for place in range(TRIAL_DIGITS):
         digits[:, place] = HEX[(trials >> (4 * (TRIAL_DIGITS - 1 - place))) & 15]
@@ -130,8 +180,8 @@ def names(trials: Int64s, numbers: Int64s) -> pa.Array:
     return pa.StringArray.from_buffers(len(trials), pa.py_buffer(ends), pa.py_buffer(digits))
 
 
-def parsed(data: Uint8s) -> tuple[Int64s, Int64s]:
-    """Return the trials and numbers of names: data is uint8[n, WIDTH]."""
+def parse_names(data: Uint8s) -> tuple[Int64s, Int64s]:
+    """Return the trials and numbers of names. data: uint8[n, WIDTH]."""
     values = data.astype(np.int64)
     values = np.where(values >= ord("a"), values - ord("a") + 10, values - ord("0"))
     powers = 16 ** np.arange(TRIAL_DIGITS - 1, -1, -1)
@@ -147,15 +197,15 @@ def copies(users: tuple[User, ...], trials: int) -> Batch:
 
 
 def chosen_names(contributions: Contributions, chosen: Int64s) -> tuple[Int64s, Int64s]:
-    """Return the trials and item numbers of the chosen items, all of whose names have the fixed width."""
+    """Return the trials and item numbers of the chosen items."""
     data: Any = np.ascontiguousarray(contributions.table.data)[: len(contributions.table) * WIDTH]
-    return parsed(data.reshape(-1, WIDTH)[chosen])
+    return parse_names(data.reshape(-1, WIDTH)[chosen])
 
 
 def outcomes(system: System, plan: Plan, users: tuple[User, ...], trials: int) -> Int64s:
-    """Run the database `trials` times; return what came out of each: int64[trials].
+    """Run the database `trials` times; return the outcome of each run as a code: int64[trials].
 
-    The code holds one bit for each of the first TRACKED items, and above them how many others came out, up to
+    The code has one bit for each of the first TRACKED items, and above them the number of other released items, up to
     MOST_COUNTED.
     """
     if not users:

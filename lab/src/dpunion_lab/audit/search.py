@@ -1,7 +1,7 @@
-"""Search a policy for flaws: pairs that move apart, users who move too far, sequences that differ too much.
+"""Search a policy for flaws: pairs whose distance grows, users who move too far, sequences that differ too much.
 
-A policy that is an instance of a contraction theorem (docs/guarantees.md) has no such flaw; the search is how a
-mistake in the theorem, the code or somebody's new idea shows before a release does.
+A policy that a contraction theorem covers (docs/guarantees.md) has no such flaw. The search finds mistakes in a
+theorem, in the code or in a new idea before there is a release.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from dpunion.checks import check_real, check_whole
 from dpunion_lab.audit import text
 from dpunion_lab.audit.attacks import (
     Generator,
-    climbed_groups,
-    climbed_pair,
+    climb_groups,
+    climb_pair,
     generator,
-    grown_sequence,
+    grow_sequence,
     new_seed,
     random_ladders,
     random_pairs,
@@ -39,14 +39,14 @@ from dpunion_lab.audit.policies import DEFAULT_CUTOFF, Policy, Subject, as_subje
 
 Attack = Callable[[Generator, Subject, int], "list[PairExample] | list[StepExample] | list[SequenceExample]"]
 
-# What one turn of each attack may try; the attacks take turns until the time is up.
+# The attacks, and how much each may try in one turn; they take turns until the time is up.
 ATTACKS: dict[str, tuple[Attack, int]] = {
     "random steps": (random_steps, 50),
     "random pairs": (random_pairs, 100),
-    "pattern search": (climbed_pair, 300),
+    "pattern search": (climb_pair, 300),
     "ladders": (random_ladders, 10),
-    "growth": (grown_sequence, 160),
-    "groups": (climbed_groups, 45),
+    "growth": (grow_sequence, 160),
+    "groups": (climb_groups, 45),
 }
 
 
@@ -54,8 +54,8 @@ ATTACKS: dict[str, tuple[Attack, int]] = {
 class SearchReport:
     """What was tried and what was found.
 
-    pair, step, sequence: the worst seen of each kind, violation or not; small_*: the same, shrunk, when it is one.
-    turns: how often each attack had its turn.
+    pair, step, sequence: the worst example of each kind, violation or not. small_*: the violations, shrunk.
+    turns: the number of turns of each attack.
     """
 
     subject: Subject
@@ -72,16 +72,16 @@ class SearchReport:
 
     @property
     def violations(self) -> list[Example]:
-        """Return what contradicts the claim."""
+        """Return the examples that contradict the claim."""
         worst = (self.pair, self.step, self.sequence)
         return [example for example in worst if example is not None and example.violates(self.subject)]
 
     def text(self) -> str:
-        """Return the report as plain text, with the examples drawn."""
+        """Return the report as text, with the examples."""
         return text.search_text(self)
 
     def note(self, example: Example) -> None:
-        """Keep the example when it is the worst of its kind."""
+        """Keep the example if it is the worst of its kind."""
         match example:
             case PairExample():
                 if self.pair is None or example.score > self.pair.score:
@@ -108,8 +108,8 @@ def search_policy(
     """Search `policy` for flaws for at most `seconds`, or until one user makes `goal` times the claimed difference.
 
     policy: a name (see SHIPPED and RESEARCH), "file.py:function", or a function (weights float64[n], items int32[k])
-    -> new weights float64[n]. norm, budget: what is claimed; named policies bring their own. cutoff: the highest
-    weight to try. seed: repeats a search, as far as its time reaches.
+    -> new weights float64[n]. norm, budget: the claim; named policies have their own. cutoff: the highest weight to
+    try. seed: repeats a search, as far as its time allows.
     """
     subject = as_subject(policy, norm=norm, budget=budget, cutoff=cutoff, max_items=max_items_per_user)
     check_real("search_policy", "seconds", seconds, 0.01, 1e6)
@@ -118,7 +118,7 @@ def search_policy(
     check_whole("search_policy", "seed", chosen, 0, 2**63)
     report = SearchReport(subject, chosen, turns=dict.fromkeys(ATTACKS, 0))
     rng = generator(chosen)
-    # Compiling a kernel is not searching.
+    # Compile the kernel before the clock starts.
     subject.policy(np.zeros(1), np.zeros(1, np.int32))
     start = time.monotonic()
     while not _finished(report, goal, time.monotonic() - start, seconds):
@@ -134,7 +134,7 @@ def search_policy(
 
 
 def _finished(report: SearchReport, goal: float, elapsed: float, seconds: float) -> bool:
-    """Stop when the time is up, or when both a sequence as bad as asked for and a pair that moves apart are there."""
+    """Say whether the time is up, or the search has a sequence that reaches the goal and a pair that violates."""
     subject = report.subject
     if elapsed >= seconds:
         return True

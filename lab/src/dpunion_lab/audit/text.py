@@ -1,4 +1,4 @@
-"""Examples and audits as plain text: small tables and bars that read well in a terminal and in a bug report."""
+"""Examples and audits as plain text: small tables and bars for terminals and bug reports."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ if TYPE_CHECKING:
     from dpunion_lab.audit.search import SearchReport
 
 BAR = 24
-# Beyond this many items in a list of users, the sets are counted instead of listed.
+# Longer lists of users than this many items are summed up.
 LISTED_ITEMS = 40
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Lay out rows under a head: first column to the left, the others to the right."""
+    """Write rows below a head, with the first column aligned left and the others right."""
     lines = [line.rstrip() for line in lay_out([head, *rows], [at == 0 for at in range(len(head))])]
     lines.insert(1, "-" * max(len(line) for line in lines))
     return "\n".join(lines)
 
 
 def bar(value: float, largest: float) -> str:
-    """Draw a number as a bar; the largest is full."""
+    """Draw a number as a bar; the largest number has the full length."""
     length = round(BAR * abs(value) / largest) if largest > 0.0 else 0
     return ("+" if value > 0 else "-") * max(length, 1 if value != 0.0 else 0)
 
 
 def item_name(item: int) -> str:
-    """Name items A..Z, then A1..Z1, and so on."""
+    """Return the name of an item: A..Z, then A1..Z1, and so on."""
     turn, letter = divmod(item, 26)
     return chr(ord("A") + letter) + (str(turn) if turn else "")
 
@@ -46,7 +46,7 @@ def user_name(items: Int32s) -> str:
 
 
 def users_text(users: Sequence[Int32s]) -> str:
-    """List users in order, equal ones in a row together; where that is too long, count the sets they hold."""
+    """List users in order, with runs of equal users together, or sum up their sets if the list is too long."""
     if not users:
         return "nobody"
     runs: list[tuple[int, Int32s]] = []
@@ -65,7 +65,7 @@ def users_text(users: Sequence[Int32s]) -> str:
 
 
 def pair_text(subject: Subject, example: PairExample) -> str:
-    """Draw a pair of histograms before and after the update."""
+    """Write a pair of histograms before and after the update."""
     one, other = subject.policy(example.one, example.items), subject.policy(example.other, example.items)
     apart = np.abs(one - other)
     rows = [
@@ -88,7 +88,7 @@ def pair_text(subject: Subject, example: PairExample) -> str:
 
 
 def step_text(subject: Subject, example: StepExample) -> str:
-    """Draw one update that went too far."""
+    """Write one update that went too far."""
     moved = subject.policy(example.weights, example.items)
     rows = [
         [item_name(i) + (" *" if i in example.items else ""), f"{example.weights[i]:.4g}", f"{moved[i]:.4f}"]
@@ -102,7 +102,7 @@ def step_text(subject: Subject, example: StepExample) -> str:
 
 
 def sequence_text(subject: Subject, example: SequenceExample) -> str:
-    """Draw a sequence of users and the two histograms it ends in; items with equal weights share a row."""
+    """Write a sequence of users and both resulting histograms; items with equal weights share a row."""
     with_extra, without = histograms(subject, example.before, example.extra, example.after, example.size)
     held = np.unique(np.concatenate([*example.before, example.extra, *example.after]))
     weights = np.round(np.stack([with_extra[held], without[held]], axis=1), 9)
@@ -128,7 +128,7 @@ def sequence_text(subject: Subject, example: SequenceExample) -> str:
 
 
 def search_text(report: SearchReport) -> str:
-    """Draw a whole search: the verdict, the examples, and what was tried."""
+    """Write the result of a search: the verdict, the examples and the tries."""
     subject = report.subject
     claim = (
         f"one user moves a histogram by at most {subject.budget:g} ({subject.norm.value}), and the distance "
@@ -148,11 +148,11 @@ def search_text(report: SearchReport) -> str:
         lines += ["", "The worst sequence from the empty histogram:", sequence_text(subject, report.sequence)]
     if report.small_sequence is not None:
         lines += ["", "A small one:", sequence_text(subject, report.small_sequence)]
-    lines += ["", _tried(report)]
+    lines += ["", _tries_text(report)]
     return "\n".join(lines)
 
 
-def _tried(report: SearchReport) -> str:
+def _tries_text(report: SearchReport) -> str:
     subject = report.subject
     tried = ", ".join(f"{name} {turns}" for name, turns in report.turns.items())
     seen = []

@@ -1,4 +1,4 @@
-"""What an audit of releases comes to: a verdict in words that can be quoted, and the same as plain values."""
+"""The verdict of an audit of releases, in words that can be quoted and as plain values."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dpunion_lab.audit.reach import ReachReport
 
 @dataclass(frozen=True, slots=True)
 class AuditVerdict:
-    """All parts of an audit of releases; what was not asked for is None, or empty."""
+    """All parts of an audit of releases; parts that did not run are None or empty."""
 
     odds: AuditReport
     reach: ReachReport | None = None
@@ -22,7 +22,7 @@ class AuditVerdict:
 
     @property
     def problems(self) -> list[str]:
-        """Return what is wrong, a sentence each; none when every claim holds and every mistake was caught."""
+        """Return a sentence for each claim that fails and each known mistake that was not caught."""
         wrong = [f"{one.label} does not keep its claim: outcomes are too telling" for one in self.odds.violations]
         if self.reach is not None:
             wrong += [f"one person moves the step {name} of counting too far" for name in self.reach.violations]
@@ -33,7 +33,7 @@ class AuditVerdict:
         ]
 
     def text(self) -> str:
-        """Say what was looked at, what was found and what that is worth."""
+        """Return the verdict in words: what ran, what it found, and how much that says."""
         budget, trials = self.odds.results[0].budget, self.odds.trials
         said = [
             f"{len(self.odds.results)} {'algorithm' if len(self.odds.results) == 1 else 'algorithms'} made "
@@ -57,7 +57,7 @@ class AuditVerdict:
         return "\n".join(["Verdict: nothing was found.", *said, "Finding nothing is evidence, and no proof."])
 
     def _odds_in_words(self) -> str:
-        """Say how much the frequencies show, and how much they could."""
+        """Return what the frequencies show, and what they could have shown, in words."""
         worst = max(one.worst_epsilon.epsilon_bound for one in self.odds.results)
         could = min(one.worst_epsilon.detectable_epsilon for one in self.odds.results)
         delta = max(one.worst_delta.detectable_delta for one in self.odds.results)
@@ -68,7 +68,7 @@ class AuditVerdict:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain values, for files and other programs."""
+        """Return all results as plain values, for files and other programs."""
         values: dict[str, Any] = {
             "holds": not self.problems,
             "problems": self.problems,

@@ -215,7 +215,7 @@ class GridOptions(Group):
 
     def grid(self) -> dict[str, Any]:
         """Return the lists of numbers to try, as `compare` takes them."""
-        from dpunion_lab.grids import DEFAULT
+        from dpunion_lab.comparison import DEFAULT
 
         parameters = {name: listed(name, values.split(",")) for name, values in map(_named, self.settings or [])}
         if self.calibration:

@@ -6,7 +6,7 @@ from dpunion.report import Axis, AxisScale, Chart, ChartKind, Section, Series, T
 from dpunion.report.tables import Cell, write_cell
 from dpunion_lab.claims import claims_lines, claims_note
 from dpunion_lab.comparison import Comparison
-from dpunion_lab.figures import Figure
+from dpunion_lab.measuring import Figure
 from dpunion_lab.paper_tables import HERE
 from dpunion_lab.published import contradictions, not_printed
 from dpunion_lab.published import papers as citations

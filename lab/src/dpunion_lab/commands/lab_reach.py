@@ -55,7 +55,7 @@ def reach_command(
     refuse_ledger(ledger)
     from dpunion.algorithms import Funnel
     from dpunion.budget import Budget
-    from dpunion_lab.allocation import measure_reach
+    from dpunion_lab.funnel import measure_reach
 
     place, reading = data.what_to_read(texts)
     budget = Budget(epsilon, delta)
@@ -78,7 +78,7 @@ def rounds_command(
     refuse_ledger(ledger)
     from dpunion.algorithms import Funnel
     from dpunion.budget import Budget
-    from dpunion_lab.rounds import watch_rounds
+    from dpunion_lab.funnel import watch_rounds
 
     place, reading = data.what_to_read(texts)
     budget = Budget(epsilon, delta)

@@ -54,8 +54,7 @@ def worlds_command(
 ) -> None:
     """Judge dpunion on random worlds."""
     refuse_ledger(ledger)
-    from dpunion_lab.hindsight import JUDGED, judge_worlds
-    from dpunion_lab.hindsight_tables import tables_of
+    from dpunion_lab.hindsight import JUDGED, judge_worlds, tables_of
     from dpunion_lab.results import check_results_file, write_results
 
     judged = tuple(map(str, listed("of", of))) if of else JUDGED
@@ -66,5 +65,5 @@ def worlds_command(
     tables = "\n\n".join(table.text() for table in tables_of(found))
     print_result(as_text(found) if as_json else f"{found['warning']}\n\n{tables}\n")
     if out is not None:
-        write_results(out, found, (), overwrite=force)
+        write_results(out, found, overwrite=force)
         say(f"Results, NOT PRIVATE, are in {out}.")
