@@ -17,7 +17,7 @@ from pathlib import Path
 
 from dpunion.algorithms import Funnel, PolicyLaplace
 from dpunion.budget import Budget
-from dpunion.engines.local.rounds import run_rounds
+from dpunion.engines.local import run_rounds
 from dpunion.mechanisms import Mechanism, mechanism_for
 from dpunion.plans import Plan, plan_release
 from dpunion.randomness import RunKey

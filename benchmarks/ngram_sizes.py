@@ -26,8 +26,8 @@ import pyarrow.parquet as pq
 
 from dpunion.algorithms import Funnel, PolicyGaussian, WeightedGaussian
 from dpunion.budget import Budget
+from dpunion.engines.local import run_rounds
 from dpunion.engines.local.engine import texts_of
-from dpunion.engines.local.rounds import run_rounds
 from dpunion.engines.local.texts import LocalTexts
 from dpunion.mechanisms import mechanism_for
 from dpunion.ngrams.lengths import select_ngrams

@@ -25,7 +25,7 @@ from missing import missing_chance
 from dpunion.algorithms import Funnel, PolicyGaussian
 from dpunion.budget import Budget
 from dpunion.contributions import Contributions, ItemTable, offsets_of
-from dpunion.engines.local.rounds import run_rounds
+from dpunion.engines.local import run_rounds
 from dpunion.mechanisms import mechanism_for
 from dpunion.plans import Plan, plan_release
 from dpunion.randomness import RunKey

@@ -28,7 +28,7 @@ import dpunion
 from dpunion.contributions import Contributions
 from dpunion.engines.local.engine import open_request, read_sets
 from dpunion.engines.spark.tasks import SHARDS_PER_MASK, Decide, Secret, Weigh
-from dpunion.engines.spark.wire import cut, digests_from_arrow, digests_to_arrow, match
+from dpunion.engines.spark.wire import cut_by_shard, digests_from_arrow, digests_to_arrow, match_digests
 from dpunion.mechanisms import mechanism_for
 from dpunion.plans import Plan
 from dpunion.randomness import RunKey
@@ -62,7 +62,7 @@ def size_in_shards(plan: Plan, contributions: Contributions, key: RunKey, shards
     """Run Funnel's tasks over the shards and return how many items are released."""
     funnel, secret, digests = mechanism_for(plan), Secret.of(key), contributions.table.digests
     inputs: dict[int, list[pa.RecordBatch]] = {shard: [] for shard in range(shards)}
-    for shard, piece in cut(contributions, shards, key):
+    for shard, piece in cut_by_shard(contributions, shards, key):
         payload = pa.array([piece.to_bytes()], pa.binary())
         inputs[shard].append(rows_of(shard, payload, pa.nulls(1, pa.float64())))
     told: list[pa.RecordBatch] = []
@@ -72,7 +72,7 @@ def size_in_shards(plan: Plan, contributions: Contributions, key: RunKey, shards
         for shard in range(shards):
             mine = [batch for batch in told if batch.num_rows and batch.column("shard")[0].as_py() == shard]
             for batch in Weigh(funnel, secret, number, shards)(iter(inputs[shard] + mine)):
-                places, which = match(digests, digests_from_arrow(batch.column("digest")))
+                places, which = match_digests(digests, digests_from_arrow(batch.column("digest")))
                 units[places] += np.asarray(batch.column("units"))[which]
                 scores[places] = np.asarray(batch.column("score"))[which]
                 masks[shard // SHARDS_PER_MASK][places] |= 1 << shard % SHARDS_PER_MASK

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from dpunion.contributions import Contributions
+from dpunion.engines.local import run_rounds
 from dpunion.engines.local.engine import texts_of
-from dpunion.engines.local.rounds import run_rounds
 from dpunion.engines.local.texts import LocalTexts
 from dpunion.mechanisms import mechanism_for
 from dpunion.ngrams.lengths import select_ngrams

@@ -5,11 +5,11 @@ import itertools
 
 import pyarrow as pa
 
-from dpunion.engines.local.engine import asked_for_counts
-from dpunion.engines.spark.counting import AddNoise, AddUp, in_places
+from dpunion.engines.local.engine import choose_reading
+from dpunion.engines.spark.counting import AddNoise, AddUp, order_by_place
 from dpunion.engines.spark.engine import ReadSets, TightenSets
-from dpunion.engines.spark.partitions import CutIntoPieces, WeighRows
-from dpunion.engines.spark.tasks import SHARDS_PER_MASK, Decide, Secret, Weigh, by_name, guarded
+from dpunion.engines.spark.sessions import guard_task
+from dpunion.engines.spark.tasks import SHARDS_PER_MASK, CutIntoPieces, Decide, Secret, Weigh, WeighRows, by_name
 from dpunion.mechanisms import mechanism_for
 from dpunion.reading import NullUserPolicy, ValueKind
 from dpunion.requests import Request
@@ -54,7 +54,7 @@ def database_of(table):
 
 def each(task, lists):
     """Run a task on every partition and return all rows."""
-    return [row for batches in lists for batch in guarded(task)(iter(batches)) for row in batch.to_pylist()]
+    return [row for batches in lists for batch in guard_task(task)(iter(batches)) for row in batch.to_pylist()]
 
 
 def batch_of(rows, schema=None):
@@ -72,7 +72,7 @@ def cut_up(plan, lists, key, shards):
 def cut_for_counts(plan, lists, key, shards, **changes):
     """Return the rows of pieces to select from, of names and of pieces to count, as the pipeline has them made."""
     request = dataclasses.replace(READING, **changes)
-    asked, bounding = asked_for_counts(request, plan)
+    asked, bounding = choose_reading(request, plan)
     task = CutIntoPieces(ReadSets(asked, bounding), bounding, Secret.of(key), shards, TightenSets(request, plan))
     rows = each(task, lists)
     whole = [row for row in rows if row["shard"] is None and row["name"] is None]
@@ -148,7 +148,7 @@ def measure_here(lists, find, key, noisy=None):
         # Each sum by itself and backwards: what is drawn must not depend on what stands beside it.
         rows = [[batch.slice(row, 1)] for [batch] in sums for row in reversed(range(batch.num_rows))]
         table = pa.Table.from_pylist(each(noise, rows), pa.schema({"place": pa.int64(), "units": pa.int64()}))
-        found = in_places(table, step.length)
+        found = order_by_place(table, step.length)
         if noisy is not None:
             noisy.append(found)
         return found

@@ -1,8 +1,8 @@
-"""Addresses of sources and ledgers: how they are parsed, and which of them dpunion refuses.
+"""Addresses of sources and ledgers: how to parse them, what to show of them, and which to refuse.
 
-Ledgers, records, errors and pages show addresses, and people put passwords into addresses. So this module is the only
-place that decides what they show: a plain path as it is, and of all else the scheme, the host and the path, if the
-whole address has a form that is known. Of any other text it shows the scheme, or a fixed phrase.
+Ledgers, records, errors and pages show addresses, and people put passwords into addresses. This module alone decides
+what they show: a plain path in full; of an address in a known form, the scheme, the host and the path; of any other
+text, the scheme or a fixed phrase.
 """
 
 from __future__ import annotations
@@ -36,10 +36,11 @@ FORMS = {
     **dict.fromkeys(("s3", "s3a", "s3n", "gs"), BUCKET_FORM),
     **dict.fromkeys(("abfs", "abfss", "wasb", "wasbs"), AZURE_FORM),
     ICEBERG: re.compile(r"//(?P<place>[\w-]+)(?P<path>/[\w.-]+)"),
-    **dict.fromkeys(WEB, re.compile("(?!)")),  # nothing: whoever knows the path of a web address may be let in
+    **dict.fromkeys(WEB, re.compile("(?!)")),  # never: the path of a web address may itself be a secret
 }
-"""What follows each scheme and its colon; the groups `place` and `path` are shown."""
-# Without a slash after the colon it may be a file, such as posts-10:30.csv, unless a scheme or only letters precede it.
+"""The text after each scheme and its colon; `public_address` shows the groups `place` and `path`."""
+# Without a slash after the colon, a text may be a file such as posts-10:30.csv, unless it begins with a known scheme or
+# with letters only.
 SCHEME = re.compile(rf"\s*(?:([A-Za-z][A-Za-z0-9+.-]+):(?=/)|(?:{'|'.join(FORMS)}|[A-Za-z+]{{2,}}):)", re.IGNORECASE)
 
 USER_AND_PASSWORD = re.compile(r":.*@|@.*:|://", re.DOTALL)
@@ -47,13 +48,13 @@ PARTITION = re.compile(r"(?P<key>[^=?&;#@:]+)=[^=]*", re.DOTALL)
 SECRET = re.compile(
     r"secret|passw|passphrase|passfile|pwd|token|credential|(?:access|account|api)\W?_?key", re.IGNORECASE
 )
-"""What the name of a setting looks like whose value may be a secret."""
+"""Names of settings with values that may be secret."""
 SECRET_FOLDER = re.compile(
     r"(?<![a-z])(?<!is_)(?<!has_)(?:secret|passw(?:or)?d|passphrase|passfile|pwd|credentials?)(?![a-z])"
     r"|(?:access|account|api|auth|sas|session|motherduck)[\W_]?(?:key|token)(?![a-z])",
     re.IGNORECASE,
 )
-"""The same for the key of a folder key=value, which is a column: `token=the`, `is_secret=1` are folders."""
+"""The same for folders key=value, where the key is a column: `token=the` and `is_secret=1` are folders."""
 
 SUPPORTED = (
     "Supported are paths, the databases postgresql://…, sqlite:///path and duckdb:///path, the object stores s3://,"
@@ -67,10 +68,10 @@ WITHOUT = (
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """What may be shown of an address.
+    """The public part of an address.
 
     scheme: in lower case, empty for paths. place: two slashes and the bucket, container@account, or host and port; None
-    where the form is not known. path: what follows. settings: whether settings were left out.
+    if the form is not known. path: the rest. settings: whether the address has settings, which are not shown.
     """
 
     scheme: str
@@ -94,7 +95,7 @@ class Address:
 
     @property
     def is_known(self) -> bool:
-        """Say whether the form is known, so that nothing shown can be a password."""
+        """Say whether the form is known, so that the public part cannot have a password."""
         return self.place is not None
 
     def __str__(self) -> str:
@@ -104,7 +105,7 @@ class Address:
 
 
 def is_plain(path: str) -> bool:
-    """Say whether a text is a path and nothing else; patterns and folders named key=value are."""
+    """Say whether a text is just a path; patterns and folders named key=value are paths."""
     return not USER_AND_PASSWORD.search(path) and all(map(_is_plain_part, re.split(r"[/\\{},]", path)))
 
 
@@ -114,15 +115,15 @@ def _is_plain_part(part: str) -> bool:
 
 
 def public_address(text: str | os.PathLike[str]) -> str:
-    """Return what may be shown of an address: never a user, a password, a key or settings."""
+    """Return the public part of an address: never a user, a password, a key or settings."""
     return str(Address.of(os.fspath(text)))
 
 
 def check_address(text: str | os.PathLike[str], *, on_spark: bool = False) -> None:
-    """Refuse the address of a source that holds a password, key or settings, or whose form is not known.
+    """Refuse the address of a source with a password, key or settings, or of an unknown form.
 
-    Guarantees: nothing but the text is looked at; the error does not repeat it. Of PostgreSQL, users, passwords and
-    settings are allowed, for nothing but its host and database is ever shown.
+    Guarantees: only the text is read, and the error does not show it. PostgreSQL addresses may have users, passwords
+    and settings, as dpunion shows only their host and database.
     """
     given = os.fspath(text)
     address = Address.of(given)
@@ -147,9 +148,9 @@ def check_address(text: str | os.PathLike[str], *, on_spark: bool = False) -> No
 
 
 def check_output(text: str | os.PathLike[str]) -> None:
-    """Refuse an output that is an address and not a path of this machine, or that may hold a password.
+    """Refuse an output that is an address instead of a path of this machine, or that may have a password.
 
-    Guarantees: those of check_address.
+    Guarantees: those of `check_address`.
     """
     address = Address.of(os.fspath(text))
     if address.scheme or not address.is_known:

@@ -1,29 +1,29 @@
-"""Everything that dpunion raises on purpose, and how errors of other libraries become ours.
+"""All errors that dpunion raises on purpose, and how errors of other libraries become errors of dpunion.
 
-    DpunionError                 the user can put it right: the message says how
+    DpunionError                 the user can fix it: the message says how
     ├── BadParameter             a parameter of the call (also a ValueError)           exit code 2
     │   └── NotPrivate           a research policy was given to a release path
     ├── BadSource                the data cannot be read as asked                      exit code 3
     │   ├── SourceNotFound       no such file, no match for a pattern
-    │   ├── UnknownColumn        the column is not there; the nearest names are
+    │   ├── UnknownColumn        there is no such column; the message has similar names
     │   ├── UnsupportedType      a column whose values have no canonical text form
     │   ├── NullUsers            rows without a user
     │   ├── DamagedSource        truncated, ragged, not UTF-8, failing its checksum
-    │   └── NotEnoughMemory      no more memory, or no further thread (also a MemoryError)
+    │   └── NotEnoughMemory      no more memory or threads (also a MemoryError)
     ├── CannotWrite              the output cannot be written                          exit code 4
     └── LedgerError              the budget's ledger cannot be used as asked           exit code 5
         ├── BudgetExhausted      the dataset's budget does not cover the release
-        ├── AlreadyReleased      this very release was made before; nothing was charged
-        ├── UnfinishedRelease    this very release is under way, or died; nothing was charged
-        ├── ReplacedLedger       another ledger is now where the release was entered
+        ├── AlreadyReleased      the same release was made before; nothing was charged
+        ├── UnfinishedRelease    the same release is running, or died; nothing was charged
+        ├── ReplacedLedger       another ledger has taken the place of the release's own
         └── DamagedLedger        the ledger was altered or is not a ledger
-    InternalError                our mistake, never the user's (an AssertionError)     exit code 1
-    └── SensitivityMismatch      weights bounded otherwise than the noise assumes
+    InternalError                a bug of dpunion (an AssertionError)                  exit code 1
+    └── SensitivityMismatch      weights of another sensitivity than the noise assumes
 
 Guarantees:
-- no message holds a value from the data: only names, positions, types and public parameters;
-- every message of a DpunionError ends with what to do about it;
-- what other libraries and the system say, which may quote rows, paths and addresses, is left out (`ForeignErrors`).
+- no message has a value of the data: only names, positions, types and public parameters;
+- every message of a DpunionError ends with a remedy;
+- messages of other libraries and the system, which may quote rows, paths and addresses, are dropped (`ForeignErrors`).
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ from typing import Any, Self, TypeVar
 
 
 class LedgerNote(str):
-    """A sentence about a charge, with the same as plain values; public.
+    """A sentence about a charge, and the same as plain values; public.
 
-    A release's statement has one, and whatever ends a run after its charge carries one as a note (`__notes__`).
+    A release's statement has one, and an error that ends a run after its charge has one in its `__notes__`.
     """
 
     __slots__ = ("facts",)
@@ -56,13 +56,13 @@ class LedgerNote(str):
 
 
 def ledger_note(error: BaseException) -> LedgerNote | None:
-    """Return what an error's notes say about the charge; notes of others are left alone, as they may hold anything."""
+    """Return an error's note about the charge; other notes are ignored, as they may have values of the data."""
     notes = [note for note in getattr(error, "__notes__", ()) if isinstance(note, LedgerNote)]
     return notes[-1] if notes else None
 
 
 class DpunionError(Exception):
-    """What went wrong, and the remedy; both are public values only."""
+    """An error with a remedy; both texts have public values only."""
 
     exit_code = 2
 
@@ -104,15 +104,15 @@ class UnsupportedType(BadSource):
 
 
 class NullUsers(BadSource):
-    """Some rows do not say whose they are."""
+    """Some rows have no user."""
 
 
 class DamagedSource(BadSource):
-    """The file is truncated, ragged, not UTF-8 or otherwise broken; nothing of it was used."""
+    """The file is truncated, ragged, not UTF-8 or otherwise broken; dpunion used nothing of it."""
 
 
 class NotEnoughMemory(BadSource, MemoryError):
-    """The system gave no more memory, or no further thread."""
+    """The system has no more memory or threads."""
 
 
 class CannotWrite(DpunionError):
@@ -132,10 +132,10 @@ class BudgetExhausted(LedgerError):
 
 
 class AlreadyReleased(LedgerError):
-    """This very release was made before.
+    """The same release was made before.
 
-    entry: the ledger entry's public name. outputs: (path, sha256) of what was written then. source_changed: whether the
-    files that were read have another size or time now; None when that is unknown.
+    entry: the ledger entry's public name. outputs: (path, sha256) of the files that it wrote. source_changed: whether
+    the sources have another size or time now; None if that is unknown.
     """
 
     entry: str = ""
@@ -144,19 +144,19 @@ class AlreadyReleased(LedgerError):
 
 
 class UnfinishedRelease(LedgerError):
-    """An earlier run of this very release has reserved its budget and has not settled."""
+    """An earlier run of the same release has reserved its budget and has not settled."""
 
 
 class ReplacedLedger(LedgerError):
-    """The ledger does not hold the entry that was made in it: a copy or another one was put in its place."""
+    """The ledger does not have the release's entry: a copy or another ledger was put in its place."""
 
 
 class DamagedLedger(LedgerError):
-    """The ledger was altered, or is no ledger."""
+    """The ledger was altered, or is not a ledger."""
 
 
 class InternalError(AssertionError):
-    """A mistake of dpunion itself."""
+    """A bug of dpunion itself."""
 
     exit_code = 1
 
@@ -165,11 +165,11 @@ class InternalError(AssertionError):
 
 
 class SensitivityMismatch(InternalError):
-    """The weights promise another sensitivity than the noise was calibrated to."""
+    """The weights have another sensitivity than the noise was calibrated for."""
 
 
 NO_THREAD = "can't start new thread"
-# What the loader of shared libraries says, in an ImportError or an OSError without a number.
+# Messages of the loader of shared libraries, in an ImportError or an OSError without a number.
 NOT_LOADED = ("Cannot allocate memory", "failed to map segment", "cannot map zero-fill pages")
 MORE_MEMORY = (
     "Free some memory or use a machine with more; a smaller --memory-limit, fewer --threads, and smaller row groups or "
@@ -178,20 +178,20 @@ MORE_MEMORY = (
 MORE_THREADS = "Raise the limit on processes (ulimit -u, or the container's), or use fewer 'threads' (--threads)."
 
 Explain = Callable[[Any], Exception | None]
-"""Returns the error of ours for a foreign one, of which it may look at everything; None to let it pass."""
+"""Returns the error of dpunion for a foreign error, which it may inspect; None to let it pass."""
 
 
 class ForeignErrors(contextlib.ContextDecorator):
-    """What is raised inside `with ForeignErrors(explain, *kinds)` is raised as `explain` says.
+    """Inside `with ForeignErrors(explain, *kinds)`, an error is replaced by the one that `explain` returns.
 
-    kinds: which errors are meant; any Exception when left out. Errors of dpunion pass as they are, unless `ours_too`.
-    where: what is being read, for the error about too little memory.
+    kinds: which errors to replace, by default every Exception. Errors of dpunion pass unchanged, unless `ours_too`.
+    where: the name of what is being read, for the error about too little memory.
 
     Guarantees:
-    - too little memory is called that, and `explain` is not asked;
-    - of the foreign error only what `explain` took over is left: the new one has neither cause nor context, and none of
-      its own frames holds the other;
-    - interrupts and other errors pass untouched.
+    - a lack of memory becomes NotEnoughMemory, without a call of `explain`;
+    - the new error has only what `explain` took from the foreign one: it has neither cause nor context, and no frame of
+      its traceback refers to the foreign error;
+    - interrupts and other errors pass unchanged.
     """
 
     __slots__ = ("_explain", "_kinds", "_ours_too", "_where")
@@ -213,23 +213,23 @@ class ForeignErrors(contextlib.ContextDecorator):
         problem = find_shortage(error, self._where) or self._explain(error)
         if problem is None or problem is error:
             return
-        del kind, error, trace  # a traceback of the new error shows this frame
+        del kind, error, trace  # the new error's traceback has this frame
         try:
             raise problem
         finally:
-            # subtle: Python has just set it to the error that is being left by; raising on does not set it again.
+            # subtle: `raise` has just set it to the foreign error; later raises do not set it again.
             problem.__context__ = None
 
 
 def name_shortages() -> ForeignErrors:
-    """Return a context, or decorator, that turns a lack of memory or threads into our error; other errors pass."""
+    """Return a context, or decorator, that turns a lack of memory or threads into NotEnoughMemory."""
     return ForeignErrors(lambda _: None)
 
 
 def find_shortage(error: BaseException, where: str = "") -> NotEnoughMemory | None:
-    """Return our error if a foreign one, or what caused it, is a lack of memory or threads; else None.
+    """Return NotEnoughMemory if an error, or one of its causes, is a lack of memory or threads; else None.
 
-    Guarantees: only the note about the ledger is kept of the foreign error.
+    Guarantees: of the foreign error, it keeps only the note about the ledger.
     """
     if not isinstance(error, Exception) or isinstance(error, DpunionError):
         return None
@@ -246,7 +246,7 @@ def find_shortage(error: BaseException, where: str = "") -> NotEnoughMemory | No
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """Yield the error, what it was raised from or while handling, and so on."""
+    """Yield the error, its cause or context, the cause of that, and so on."""
     seen: set[int] = set()
     cause: BaseException | None = error
     while cause is not None and id(cause) not in seen:
@@ -268,7 +268,7 @@ def _is_shortage(error: BaseException) -> bool:
 
 
 def system_reason(error: OSError) -> str:
-    """Say why the system refused, without the path that its own message quotes."""
+    """Return the system's reason, without the path that its message quotes."""
     return os.strerror(error.errno) if error.errno else type(error).__name__
 
 
@@ -278,17 +278,16 @@ WRITE_AGAIN = "Write or copy the data again from its origin; dpunion used nothin
 
 
 def attempt(call: Callable[[], T], where: str) -> T:
-    """Return what `call` returns; whatever it raises becomes a DamagedSource, or NotEnoughMemory.
+    """Return what `call` returns; any error becomes a DamagedSource, BadSource or NotEnoughMemory.
 
-    Guarantees:
-    - the error names `where` only: the original message, cause, context and traceback are dropped.
+    Guarantees: the new error names `where` only; message, cause, context and traceback of the original are dropped.
     """
     with ForeignErrors(lambda failure: explain_damage(where, failure), where=where):
         return call()
 
 
 def attempt_each(batches: Callable[[], Iterable[T]], where: str) -> Iterator[T]:
-    """Yield what an iterable yields; whatever it raises becomes a DamagedSource, as in `attempt`."""
+    """Yield what an iterable yields; errors are replaced as in `attempt`."""
     iterator = iter(attempt(batches, where))
     end = object()
     while (batch := attempt(lambda: next(iterator, end), where)) is not end:
@@ -296,7 +295,7 @@ def attempt_each(batches: Callable[[], Iterable[T]], where: str) -> Iterator[T]:
 
 
 def explain_damage(where: str, failure: Exception) -> BadSource:
-    """Return the error for a reader's failure, of which only the class is looked at."""
+    """Return the error for a reader's failure, which depends on the failure's class only."""
     if isinstance(failure, PermissionError):
         return BadSource(f"No permission to read {where}.", "Ask for read permission, or read a copy.")
     return DamagedSource(

@@ -1,6 +1,6 @@
-"""What is asked for: which rows are read and how, checked without data. Public, but for what `source` holds.
+"""The request of a release: which rows to read and how, checked without data. All but the source is public.
 
-`refuse_misplaced` is for keywords that `release` does not take itself, but a class does that it takes.
+`refuse_misplaced` handles keywords that belong to one of the classes here, and not to `release` itself.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ MOST_THREADS = 1024
 
 PathLike = str | os.PathLike[str]
 Progress = Callable[[str, float | None], None]
-"""Told the stage, and while reading the part of the input's bytes that was read; never anything about values."""
+"""Called with the stage and, while reading, the part of the input's bytes that was read; never with values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +42,8 @@ class Words:
 
     column: None for pairs and mappings. tokenizer: "words", "whitespace", "treebank", "icu" (with locale) or a function
     from a text to its tokens. lengths: like "1-3" or (1, 3). drop_urls: leave out web addresses. sentences: n-grams do
-    not cross the end of a sentence. stop_words: a public list (a file, texts) of words that are left out before n-grams
-    are made, as are those of fewer than min_length characters.
+    not cross the end of a sentence. stop_words: a public list (a file, texts) of words to drop before n-grams are made.
+    min_length: shorter words are dropped too.
     """
 
     column: str | None = None
@@ -56,7 +56,7 @@ class Words:
     min_length: int = 1
 
     def splitting(self, normalization: Normalization) -> Splitting:
-        """Return how texts become documents of tokens; refuse a tokenizer that is unknown or not installed."""
+        """Return the settings that split texts into tokens; refuse a tokenizer that is unknown or not installed."""
         named = isinstance(self.tokenizer, str)
         chosen: Any = as_choice("tokenizer", self.tokenizer, Tokenizer) if named else self.tokenizer
         check_whole("", "min_length", self.min_length, 1, LONGEST_WORD, "Leave it out to keep words of every length.")
@@ -71,9 +71,9 @@ class Words:
 
 @dataclass(frozen=True, slots=True)
 class Dated:
-    """A column of dates or timestamps, or the columns of a key with such among them, and how finely they are read.
+    """A column of dates or timestamps, or the columns of a key that has such columns, and how finely to read them.
 
-    granularity: "hour", "day", "week" (ISO 8601), "month" or "year"; timestamps with a time zone are taken in UTC.
+    granularity: "hour", "day", "week" (ISO 8601), "month" or "year"; timestamps with a time zone are read in UTC.
     """
 
     columns: str | Sequence[str]
@@ -90,9 +90,9 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Charge:
-    """Where the budget is kept; charged before reading. again: allow the same release once more, and charge it.
+    """The ledger and dataset to charge, before reading. again: allow the same release once more, and charge it.
 
-    Guarantees: the address, which may hold a password, does not show in the repr.
+    Guarantees: the repr does not show the address, which may have a password.
     """
 
     ledger: PathLike = field(repr=False)
@@ -102,12 +102,12 @@ class Charge:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """How a release is run. Nothing here changes what is guaranteed.
+    """How to run a release. Nothing here changes what is guaranteed.
 
-    memory_limit: bytes, or text like "2GB" (a share of the machine when left out); beyond it rows and texts wait in
-    nameless private files. threads: how many work at a time, one for each usable core when left out; they change
-    nothing. shards: on Spark, among how many a policy's users are spread. progress: is told the stage. overwrite:
-    outputs may be replaced. about: title, owner and note, for the release, its page and the ledger.
+    memory_limit: bytes, or text like "2GB" (by default a share of the machine's memory); beyond it, rows and texts go
+    to nameless private files. threads: at most this many (by default one for each usable core); they do not change the
+    result. shards: on Spark, the number of groups into which a policy's users are split. progress: called with each
+    stage. overwrite: replace existing outputs. about: title, owner and note, for the release, its page and the ledger.
     """
 
     memory_limit: int | str | None = None
@@ -122,16 +122,16 @@ class Run:
             check_whole("", "threads", self.threads, 1, MOST_THREADS, "Leave it out to use every core.")
 
     def tell(self, stage: str, done: float | None = None) -> None:
-        """Tell the stage."""
+        """Report the stage as progress."""
         if self.progress is not None:
             self.progress(stage, done)
 
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """A folder for Spark to write the release into, as Parquet; it is then not in the Release.
+    """A folder into which Spark writes the release, as Parquet; the Release then has no items.
 
-    Items without anything beside them do not even come to the driver, nor do the longest n-grams.
+    Items do not even come to the driver, unless counts or a known list are written with them; n-grams do.
     """
 
     path: PathLike
@@ -139,7 +139,7 @@ class Folder:
 
 @dataclass(frozen=True, slots=True)
 class Stdin:
-    """Standard input; format: "csv", "tsv", "jsonl" or "arrow", where its first bytes do not tell."""
+    """Standard input; format: "csv", "tsv", "jsonl" or "arrow", if its first bytes do not show it."""
 
     format: str | None = None
 
@@ -148,10 +148,10 @@ class Stdin:
 class SparkSource:
     """Files, folders or tables for Spark to read, named but not opened (public).
 
-    names: paths, folders and patterns as Spark knows them, or tables of its catalog (with format "table").
-    master, settings: where Spark runs, and its settings; the active session, or one machine, when left out.
+    names: paths, folders and patterns for Spark, or tables of its catalog (with format "table").
+    master, settings: where Spark runs, and its settings; by default the active session, or one machine.
 
-    Guarantees: settings, which may hold passwords and keys, do not show in the repr.
+    Guarantees: the repr does not show the settings, which may have passwords and keys.
     """
 
     names: str | Sequence[str]
@@ -165,9 +165,9 @@ class SparkSource:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is read and how. Every field tells one release from another: together they are its fingerprint.
+    """What to read and how. All fields together make the release's fingerprint.
 
-    Guarantees: the source, which may be people's rows, does not show in the repr.
+    Guarantees: the repr does not show the source, which may be people's rows.
     """
 
     source: Any = field(repr=False)
@@ -197,7 +197,7 @@ class Request:
         null_users: NullUsersName | NullUserPolicy = NullUserPolicy.REFUSE,
         normalize: NormalizationName | Normalization | None = None,
     ) -> Request:
-        """Check what was asked for. Guarantees: of the data nothing is looked at; of a known list, all."""
+        """Check the options of a release. Guarantees: this reads a known list, but nothing of the data."""
         if item is not None and text is not None:
             raise BadParameter(
                 "Both 'item' and 'text' were given.",
@@ -242,17 +242,17 @@ class Request:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The names with which the texts of an item are written."""
+        """Return the column names of the items' texts."""
         return self.value if isinstance(self.value, tuple) else (COLUMN,)
 
     @property
     def plain_words(self) -> bool:
-        """Say whether texts are split into single words in the plain way, straight into numbers."""
+        """Say whether texts are split into single words by the default tokenizer without options."""
         return self.lengths == (1, 1) and self.splitting.is_plain
 
     @property
     def single_tokens(self) -> bool:
-        """Say whether items are what one row holds, or single tokens of texts, and not n-grams."""
+        """Say whether items are values of rows or single tokens, and not n-grams."""
         return self.lengths == (1, 1)
 
     @property
@@ -262,21 +262,22 @@ class Request:
         return all(isinstance(name, (str, os.PathLike)) for name in names)
 
     def of_rows(self, source: Any) -> Request:
-        """Return how rows are read that were asked for already: in a worker of Spark."""
+        """Return the request for rows that are already open, as in a worker of Spark."""
         return replace(self, source=source, query=None, input_format=None)
 
     def facts(self) -> dict[str, Any]:
-        """Return what tells one release from another: every field, but for the source, which an engine names.
+        """Return the fields by which releases differ, for the fingerprint, without the source, which the engine names.
 
-        A tokenizer that is a function is told by its code.
+        A function as tokenizer counts by its code.
         """
-        from dpunion.ledger.fingerprints import told
+        from dpunion.ledger.fingerprints import json_value
 
         facts = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "source"}
-        return {name: told(value) for name, value in (facts | {"known": self.known and self.known.sha256}).items()}
+        facts["known"] = self.known and self.known.sha256
+        return {name: json_value(value) for name, value in facts.items()}
 
     def notes(self) -> tuple[str, ...]:
-        """Return what the statement says of the request: the columns of keys, granularity, the words left out."""
+        """Return the statement's notes on the request: the columns of keys, granularity, dropped words."""
         notes = list(self.splitting.notes())
         if len(self.columns) > 1:
             named = ", ".join(map(repr, self.columns))
@@ -285,15 +286,12 @@ class Request:
             notes.append(f"Dates and timestamps are rounded down to the {self.granularity.value}, in UTC.")
         return tuple(notes)
 
-    def notes_on(self, released: Sequence[Any], which: str = "listed") -> tuple[str, ...]:
-        """Return what the statement says of the released list itself, or of the part that is here.
-
-        Guarantees: those of Splitting.notes_on.
-        """
-        return self.splitting.notes_on(released, which) if self.kind is ValueKind.TEXT else ()
+    def notes_on(self, released: Sequence[Any]) -> tuple[str, ...]:
+        """Return the statement's notes on the released list. Guarantees: those of `Splitting.notes_on`."""
+        return self.splitting.notes_on(released) if self.kind is ValueKind.TEXT else ()
 
     def known_notes(self) -> tuple[str, ...]:
-        """Return what the statement says of the known list."""
+        """Return the statement's notes on the known list."""
         if self.known is None:
             return ()
         how = "are added to the list" if self.include_known else "are not in the list"
@@ -311,21 +309,21 @@ def _with_known(request: Request, known: Any) -> Request:
 
 
 def refuse_known() -> NoReturn:
-    """Refuse a known list where it is not set aside."""
+    """Refuse a known list for texts that are not split in the plain way."""
     raise BadParameter(
         "A known list cannot be combined with n-grams or another tokenizer yet.", "Leave 'known' (--known) out."
     )
 
 
 def normalization_for(asked: str | Normalization | None, words: Words | None) -> Normalization:
-    """Return how items are spelled: unless it is said, words are lower-cased and ready items keep their case."""
+    """Return the normal form of items; by default, words become lower case and ready items keep their case."""
     if asked is None:
         return Normalization.NFC if words is None else Normalization.NFC_LOWER
     return as_choice("normalize", asked, Normalization)
 
 
 def is_on_spark(source: object) -> bool:
-    """Say whether Spark is to do the work: a DataFrame, or what it is to read."""
+    """Say whether Spark computes the release: its source is a DataFrame of Spark or a SparkSource."""
     return isinstance(source, SparkSource) or is_spark_frame(source)
 
 
@@ -335,7 +333,7 @@ def is_spark_frame(source: object) -> bool:
 
 
 def _key_columns(item: Any) -> Any:
-    """Return one column as it is and several as a tuple; refuse what names no columns."""
+    """Return one column as it is and several as a tuple; refuse anything else."""
     if item is None or isinstance(item, (str, int)):
         return item
     if not isinstance(item, (list, tuple)) or not item or not all(isinstance(name, str) for name in item):
@@ -349,7 +347,7 @@ def _key_columns(item: Any) -> Any:
 
 
 def _lengths(lengths: str | tuple[int, int]) -> tuple[int, int]:
-    """Return the shortest and longest n-grams asked for: "2", "1-3" or (1, 3)."""
+    """Parse the shortest and longest length of n-grams: "2", "1-3" or (1, 3)."""
     with contextlib.suppress(ValueError, TypeError):
         parts = lengths.split("-") if isinstance(lengths, str) else list(lengths)
         shortest, longest = int(parts[0]), int(parts[-1])
@@ -387,12 +385,12 @@ OTHER_NAMES = {
     "out_folder": "path",
     "spark_settings": "settings",
 }
-"""What the command line calls some of the fields."""
+"""Names of options of the command line, and the fields that they set."""
 COMMAND_LINE_ONLY = frozenset({"as_json", "config", "json", "quiet"})
 
 
 def refuse_misplaced(names: Iterable[str], algorithm: object) -> None:
-    """Refuse keywords that are no setting of any algorithm, but have a place elsewhere; leave the others alone."""
+    """Refuse keywords that belong to one of the classes above, and are no setting of an algorithm."""
     own = {field.name for field in dataclasses.fields(algorithm)} if dataclasses.is_dataclass(algorithm) else set()
     for name in names:
         if name in Settings.__annotations__ or name in own:

@@ -1,4 +1,4 @@
-"""The bundled sample."""
+"""The sample data that comes with dpunion."""
 
 from __future__ import annotations
 
@@ -7,5 +7,5 @@ from pathlib import Path
 
 
 def debian_depends() -> Path:
-    """Return the path of the bundled set: which Debian package (`user`) depends on which (`item`)."""
+    """Return the path of a Parquet file: which Debian package (`user`) depends on which (`item`)."""
     return Path(str(resources.files("dpunion") / "data" / "debian_depends.parquet"))

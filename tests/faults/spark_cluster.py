@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import dpunion
-from dpunion.engines.spark import counting, engine, frames, rounds, sessions, texts
+from dpunion.engines.spark import counting, engine, rounds, sessions, sources, texts
 from dpunion.engines.spark.tasks import Weigh
 from dpunion.randomness import RunKey
 from dpunion.requests import Folder, Run
@@ -158,14 +158,14 @@ def driver(*arguments, log):
 
 def guarded_by(wrapper):
     """Put a wrapper around every task that the engine hands to Spark."""
-    real = rounds.guarded
-    modules = (rounds, frames, counting, texts)
+    real = sessions.guard_task
+    modules = (rounds, sources, counting, texts)
     for module in modules:
-        module.guarded = lambda task: real(wrapper(task))
+        module.guard_task = lambda task: real(wrapper(task))
 
     def undo():
         for module in modules:
-            module.guarded = real
+            module.guard_task = real
 
     return undo
 
@@ -294,7 +294,7 @@ class Broken:
 @contextlib.contextmanager
 def explained(path):
     """Write down every plan whose rows are collected or stored."""
-    actions = [(frames, "collected"), (frames, "written"), (rounds, "materialize")]
+    actions = [(engine, "collect_items"), (engine, "write_folder"), (rounds, "materialize")]
     before = [getattr(module, name) for module, name in actions]
 
     def told(real):

@@ -133,7 +133,7 @@ def written_rows(folder):
 
 @pytest.mark.parametrize("sort", ["people", "item"])
 def test_the_folder_holds_items_and_numbers_in_their_order(frame, tmp_path, monkeypatch, sort):
-    monkeypatch.setattr("dpunion.engines.spark.frames.ROWS_PER_FILE", 7)
+    monkeypatch.setattr("dpunion.engines.spark.rounds.ROWS_PER_FILE", 7)
     options = OPTIONS | {"known": Known(["word1", "nobody"], include=True), "algorithm": WEIGHTED, "sort": sort}
     here = dpunion.release(rows(), **options)
     stored = dpunion.release(frame, out=Folder(tmp_path / "a"), **options)
@@ -184,7 +184,7 @@ def test_only_noisy_sums_come_to_the_driver_and_no_cache_stays(spark, frame, mon
     assert sorted(item.decode() for item in items.column(0).to_pylist()) == sorted(release.items)
     assert [table.column_names for table in sums] == [["place", "units"]] * 3
     for table, (exact, with_noise) in zip(sums, noisy, strict=True):
-        assert counting.in_places(table, len(exact)).tolist() == with_noise.tolist()
+        assert counting.order_by_place(table, len(exact)).tolist() == with_noise.tolist()
         assert np.mean(with_noise == exact) < 0.05, "what came is not what people gave"
     assert not spark.sparkContext._jsc.getPersistentRDDs()
 
@@ -195,7 +195,7 @@ def test_errors_of_counting_tell_nothing(spark, frame, monkeypatch):
     def quoting(batches, _key):
         raise ValueError(f"{canary} {next(batches).to_pylist()}")
 
-    monkeypatch.setattr(counting, "FindItems", lambda *_: quoting)
+    monkeypatch.setattr("dpunion.engines.spark.engine.FindItems", lambda *_: quoting)
     with pytest.raises(dpunion.BadSource, match="failed with ValueError") as caught:
         dpunion.release(frame, algorithm=WEIGHTED, **OPTIONS)
     assert CANARY not in "".join(traceback.format_exception(caught.value))
@@ -224,6 +224,6 @@ def test_one_machine_bounds_as_spark_does():
     request = Request.of(rows(), user="user", item="item", known=["word1"])
     engine = LocalEngine.for_run(Run(), None)
     with engine.read(request, plan, key, lambda: None) as held:
-        tightened = local_engine.bounded_sets(held.whole, request, plan, key)
+        tightened = local_engine.tighten_sets(held.whole, request, plan, key)
     with engine.read(request, dataclasses.replace(plan, counts=None), key, lambda: None) as plain:
         assert np.diff(plain.whole.offsets).tolist() == np.diff(tightened.offsets).tolist()

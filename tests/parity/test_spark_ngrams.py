@@ -1,6 +1,5 @@
 """n-grams on Apache Spark: the same as on one machine under one key, and nothing but released ones at the driver."""
 
-import contextlib
 import json
 import os
 import tomllib
@@ -17,7 +16,7 @@ from dpunion.algorithms import Funnel, PolicyGaussian, WeightedGaussian
 from dpunion.budget import Budget
 from dpunion.cli import app
 from dpunion.engines.local.texts import LocalTexts
-from dpunion.engines.spark import frames
+from dpunion.engines.spark import rounds
 from dpunion.engines.spark import texts as tasks
 from dpunion.engines.spark.tasks import Secret
 from dpunion.errors import AlreadyReleased, BadParameter, CannotWrite, InternalError, UnknownColumn
@@ -193,7 +192,7 @@ def test_the_folder_holds_what_one_machine_releases(spark, frame, corpus, tmp_pa
 
 
 def test_the_folder_is_the_same_whatever_the_partitions_and_is_cut_into_files(frame, corpus, tmp_path, monkeypatch):
-    monkeypatch.setattr(frames, "ROWS_PER_FILE", 100)
+    monkeypatch.setattr(rounds, "ROWS_PER_FILE", 100)
     for name, parts in (("one", 1), ("many", 7)):
         released(frame.repartition(parts), ORDER_FREE, out=Folder(tmp_path / name))
     one, many = ([path.read_bytes() for path in sorted((tmp_path / name).glob("part-*"))] for name in ("one", "many"))
@@ -201,81 +200,29 @@ def test_the_folder_is_the_same_whatever_the_partitions_and_is_cut_into_files(fr
     assert len(one) == -(-len(released(corpus, ORDER_FREE)) // 100) > 1
 
 
-@contextlib.contextmanager
-def watched_collecting(kind, monkeypatch):
-    """Note every table that comes to the driver, and every frame that is collected or written; forbid other ways."""
-    seen = {"tables": [], "collected": [], "written": []}
-    to_arrow, collected, written = kind.toArrow, frames.collected, frames.written
-
-    def noted(name, real):
-        def call(given, *more, **options):
-            found = real(given, *more, **options)
-            seen[name].append(given if name == "written" else found)
-            return found
-
-        return call
-
-    with monkeypatch.context() as changed:
-        changed.setattr(kind, "toArrow", noted("tables", to_arrow))
-        changed.setattr(tasks, "collected", noted("collected", collected))
-        changed.setattr(frames, "written", noted("written", written))
-        for other in ("collect", "toPandas", "take", "first", "head", "toLocalIterator"):
-            changed.setattr(kind, other, None)
-        yield seen
-
-
 @pytest.mark.parametrize(
     "settings",
     [ORDER_FREE, replace(ORDER_FREE, later=(WEIGHTED, POLICY)), SHARDED, ONE_LENGTH],
     ids=["sums", "a policy last", "rounds", "one length"],
 )
-def test_the_longest_ngrams_do_not_come_to_the_driver(frame, tmp_path, monkeypatch, settings):
-    with watched_collecting(type(frame), monkeypatch) as seen:
-        stored = released(frame, settings, shards=2, out=Folder(tmp_path / "a"))
+def test_a_folder_brings_the_same_tables_to_the_driver(frame, tmp_path, monkeypatch, settings):
+    kind, brought = type(frame), []
+    to_arrow = kind.toArrow
+
+    def watched(self):
+        brought.append(to_arrow(self))
+        return brought[-1]
+
+    monkeypatch.setattr(kind, "toArrow", watched)
+    for other in ("collect", "toPandas", "take", "first", "head", "toLocalIterator"):
+        monkeypatch.setattr(kind, other, None)
+    stored = released(frame, settings, shards=2, out=Folder(tmp_path / "a"))
     sizes = [one.released for one in stored.results]
     assert min(sizes) > 20
-    assert [len(names) for names in seen["collected"]] == sizes[:-1]
-    assert [table.num_rows for table in seen["tables"]] == [0, *sizes[:-1]]
-    with watched_collecting(type(frame), monkeypatch) as seen:
-        brought = released(frame, settings, shards=2)
-    assert [len(names) for names in seen["collected"]] == sizes, "without a folder nothing changes"
-    assert written_table(tmp_path / "a").to_pylist() == brought.table().to_pylist()
-
-
-def test_nothing_but_released_ngrams_is_kept_or_written(frame, corpus, tmp_path, monkeypatch):
-    """What is kept on the executors until it is written has as many rows as come out, and these numbers alone."""
-    kept, spell = [], tasks.spell_ngrams
-
-    def noted(left, levels, ngrams):
-        table = left.toArrow()
-        kept.append((left.is_cached, table.column_names, [name for [name] in zip(*table.columns, strict=True)]))
-        return spell(left, levels, ngrams)
-
-    monkeypatch.setattr(tasks, "spell_ngrams", noted)
-    released(frame, SHARDED, shards=1, out=Folder(tmp_path / "a"))
-    here = released(corpus, SHARDED)
-    [(is_cached, names, pairs)] = kept
-    assert (is_cached, names) == (True, ["item"])
-    words = here.of_length(1)
-    numbers = [np.frombuffer(pair.as_py(), "<u4")[::-1].tolist() for pair in pairs]
-    assert sorted(" ".join(words[i] for i in pair) for pair in numbers) == sorted(here.of_length(2))
-
-
-@pytest.mark.parametrize("settings", [ORDER_FREE, SHARDED], ids=["sums", "rounds"])
-def test_what_is_lost_before_it_is_written_is_computed_again_to_the_same(
-    frame, corpus, tmp_path, monkeypatch, settings
-):
-    lost, spell = [], tasks.spell_ngrams
-
-    def lose(left, levels, ngrams):
-        lost.append(left.unpersist(blocking=True))
-        return spell(left, levels, ngrams)
-
-    monkeypatch.setattr(tasks, "spell_ngrams", lose)
-    stored, here = released(frame, settings, shards=1, out=Folder(tmp_path / "a")), released(corpus, settings)
-    assert [left.is_cached for left in lost] == [False]
+    assert [table.num_rows for table in brought] == [0, *sizes]
+    here = released(frame, settings, shards=2)
+    assert [table.num_rows for table in brought] == [0, *sizes] * 2
     assert written_table(tmp_path / "a").to_pylist() == here.table().to_pylist()
-    assert stored.results == here.results
 
 
 def test_nothing_to_release_is_a_folder_without_rows(spark, tmp_path):
@@ -310,15 +257,14 @@ def test_a_folder_of_ngrams_is_charged_and_replaced_as_one_of_items(spark, corpu
         released(frame, ORDER_FREE, overwrite=True, **options)
 
 
-def test_the_statement_speaks_of_scripts_without_spaces_by_what_the_driver_has(spark, tmp_path):
-    """The count of one machine is of the whole list; beside a folder it is of the shorter n-grams, and says so."""
+def test_the_statement_speaks_of_scripts_without_spaces_as_on_one_machine(spark, tmp_path):
     rows = pa.table({"who": [f"u{i}" for i in range(300)], "body": ["東京 tower"] * 300})
     settings, words = Ngrams(longest=2, first=WEIGHTED, later=WEIGHTED), Words("body")
     here = released(rows, settings, words=words)
     assert "東京 tower" in here.of_length(2)
-    assert any(f"of the {len(here)} listed" in note for note in here.notes)
     stored = released(spark.createDataFrame(rows), settings, words=words, out=Folder(tmp_path / "a"))
-    assert any("1 of the 2 shorter ones listed have letters" in note for note in stored.notes)
+    for made in (here, stored):
+        assert any(f"2 of the {len(here)} listed have letters" in note for note in made.notes)
 
 
 # --- little data, bad data ----------------------------------------------------------------------------------------
@@ -412,14 +358,14 @@ def test_streams_are_cut_into_parts_and_put_together_again(monkeypatch):
     parts = list(tasks.ReadStreams(reading(), ("who", "body"), Secret.of(KEY))(iter(numbered.to_batches())))
     assert len(parts) > 3
     stream = read_tokens([(TEXTS["who"].combine_chunks(), TEXTS["body"].combine_chunks())], KEY, *splitting())
-    again = tasks.stream_from(reader(parts[::-1]))
+    again = tasks.join_stream(reader(parts[::-1]))
     for one, other in zip(arrays(again), arrays(stream), strict=True):
         assert one.dtype == other.dtype
         assert one.tolist() == other.tolist()
     with pytest.raises(InternalError, match="cut short"):
-        tasks.stream_from(reader(parts[:-1]))
+        tasks.join_stream(reader(parts[:-1]))
     with pytest.raises(InternalError, match="two token streams"):
-        tasks.stream_from(reader([*parts, parts[0]]))
+        tasks.join_stream(reader([*parts, parts[0]]))
 
 
 def reading():
@@ -454,17 +400,6 @@ def test_places_are_found_again_from_the_levels_alone():
     assert sorted(names[code] for code in found.codes if code >= 0) == ["a b", "a b", "b c", "b c"]
 
 
-def test_the_longest_ngrams_are_spelled_from_the_shorter_ones():
-    pairs = np.array([2 << 32 | 0, 0 << 32 | 1], "<u8")
-    batch = pa.record_batch({"item": pa.array([pair.tobytes() for pair in pairs], pa.binary())})
-    last = np.array([1, 2, 0], np.int32)
-    spell = tasks.SpellPairs(("a b", "b é", "é a"), ("a", "b", "é"), last, 3)
-    assert [row for one in spell(iter([batch, batch.slice(0, 0)])) for row in one.to_pylist()] == [
-        {"item": "é a b", "length": 3},
-        {"item": "a b é", "length": 3},
-    ]
-
-
 def test_longer_ngrams_before_tokens_are_our_mistake():
     plan = plan_ngrams(ORDER_FREE, Budget(3.0, 1e-4))
     stream = read_tokens([(pa.array(["u"]), pa.array(["a b"]))], KEY, *splitting())
@@ -474,4 +409,4 @@ def test_longer_ngrams_before_tokens_are_our_mistake():
 
 
 def test_sensitive_objects_show_nothing():
-    assert repr(tasks.SparkTexts(None, KEY, 2, contextlib.ExitStack())) == "SparkTexts(<sensitive>)"
+    assert repr(tasks.SparkTexts(None, KEY, 2)) == "SparkTexts(<sensitive>)"

@@ -16,10 +16,9 @@ from typer.testing import CliRunner
 
 import dpunion
 from dpunion.cli import app
-from dpunion.engines.spark import files
-from dpunion.engines.spark.failures import cleanly
+from dpunion.engines.spark import sources
+from dpunion.engines.spark.sessions import call_spark, guard_task
 from dpunion.engines.spark.sources import open_frame
-from dpunion.engines.spark.tasks import guarded
 from dpunion.errors import AlreadyReleased, BadSource, DpunionError, UnsupportedType
 from dpunion.ledger import Ledger
 from dpunion.reading import NullUserPolicy, ValueKind, open_rows
@@ -57,7 +56,7 @@ def on_spark(*paths, **options):
     frame, check_rows = open_frame(reading(SparkSource(tuple(map(str, paths))), **options))
     check_rows()
     names = {name: options[name] for name in ("user", "value") if name in options}
-    return rows_of(cleanly(frame.toArrow), **names)
+    return rows_of(call_spark(frame.toArrow), **names)
 
 
 def outcome(read):
@@ -207,16 +206,16 @@ def test_tables_are_of_one_type_and_not_text(spark, tmp_path):
 
 def test_the_task_of_the_workers_reads_what_one_machine_reads(tmp_path):
     """Without Spark: whole files as the workers get them."""
-    wanted = files.WantedRows("user", ("item",), ValueKind.ITEM, NullUserPolicy.REFUSE)
+    wanted = sources.WantedRows("user", ("item",), ValueKind.ITEM, NullUserPolicy.REFUSE)
     for number, (case, contents) in enumerate(DIFFERENT.items()):
         for name, lines in contents.items():
             path = in_file(tmp_path / f"{number}{name}", *lines)
             batch = pa.record_batch({"path": [f"file:{path}"], "content": pa.array([path.read_bytes()], pa.binary())})
-            task = files.ReadFiles(data_file(path).format, wanted)
+            task = sources.ReadFiles(data_file(path).format, wanted)
 
             def there(task=task, batch=batch):
                 try:
-                    found = list(guarded(task)(iter([batch])))
+                    found = list(guard_task(task)(iter([batch])))
                 except RuntimeError as error:
                     assert "dpunion-error" in str(error)
                     return "refused"

@@ -74,7 +74,7 @@ def small_pieces(monkeypatch):
     monkeypatch.setattr("dpunion.reading.columnar.PIECE_BYTES", 60_000)
     monkeypatch.setattr("dpunion.sets.narrowing.FEWEST_PAIRS", 500)
     monkeypatch.setattr("dpunion.sets.narrowing.MOST_PAIRS", 2_000)
-    monkeypatch.setattr("dpunion.engines.local.rounds.usable_cores", lambda: max(THREADS))
+    monkeypatch.setattr("dpunion.engines.local.usable_cores", lambda: max(THREADS))
 
 
 def released(source, threads, **asked):

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 import dpunion
 import dpunion_lab
 from dpunion import errors, files, plans
-from dpunion.engines.spark import failures, sessions, tasks
+from dpunion.engines.spark import sessions
 from dpunion.errors import BadSource, DpunionError, ForeignErrors, LedgerError, system_reason
 from dpunion.ledger import Ledger, events, fingerprints, postgres, sqlite
 from dpunion.reading import blocks, drivers, folders, jsonlines, logged, stores, tables
@@ -283,9 +283,9 @@ def drive_store(monkeypatch, _folder):
 
 
 DRIVERS = {
-    "engines.spark.failures.cleanly": driven(lambda: failures.cleanly(refuse)),
+    "engines.spark.sessions.call_spark": driven(lambda: sessions.call_spark(refuse)),
     "engines.spark.sessions.open_session": drive_session,
-    "engines.spark.tasks.guarded.run": driven(lambda: list(tasks.guarded(lambda _: map(refuse, [1]))([]))),
+    "engines.spark.sessions.guard_task.run": driven(lambda: list(sessions.guard_task(lambda _: map(refuse, [1]))([]))),
     "files.atomic_file": drive_atomic_file,
     "lab.results._append": drive_append,
     "lab.results._take": drive_lock,
@@ -299,6 +299,7 @@ DRIVERS = {
     "ledger.ledgers.Reservation.settle": drive_unsettled,
     "ledger.postgres.PostgresStore._session": drive_postgres,
     "ledger.postgres._database": missing("psycopg", call=lambda: postgres._database("postgresql://")),
+    "ledger.sqlite.SqliteStore._check_file": driven(lambda: sqlite.SqliteStore(Path("none", "b.db"))._check_file()),
     "ledger.sqlite.SqliteStore._make_file": drive_making,
     "ledger.sqlite.SqliteStore._session": drive_sqlite,
     "plans.Plan.from_dict": driven(lambda: plans.Plan.from_dict({"noise": CANARY})),

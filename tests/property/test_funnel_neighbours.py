@@ -15,7 +15,7 @@ from strategies import contributions, databases, names
 from dpunion import mechanisms
 from dpunion.algorithms import Funnel
 from dpunion.budget import Budget
-from dpunion.engines.local.rounds import run_rounds
+from dpunion.engines.local import run_rounds
 from dpunion.plans import plan_release
 from dpunion.randomness import RunKey
 

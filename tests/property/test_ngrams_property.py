@@ -12,9 +12,8 @@ from strategies import names
 
 from dpunion.algorithms import Funnel, PolicyGaussian, UserOrder, WeightedGaussian
 from dpunion.budget import Budget
-from dpunion.engines.spark.partitions import WeighRows
-from dpunion.engines.spark.tasks import Secret
-from dpunion.engines.spark.texts import PairReader, level_of_tokens, packed_stream
+from dpunion.engines.spark.tasks import Secret, WeighRows
+from dpunion.engines.spark.texts import PairReader, level_of_tokens, pack_stream
 from dpunion.kernels.ngrams import compact
 from dpunion.mechanisms import mechanism_on_candidates
 from dpunion.ngrams.candidates import Candidates, Level, halves, places_in, unsupported
@@ -224,7 +223,7 @@ def units_of(database, released, length, limit):
     for above, below in zip(grams[1:], grams[:-1], strict=True):
         pairs = [below.index(gram[:-1]) << 32 | below.index(gram[1:]) for gram in above]
         levels = (*levels, _level_of(np.array(pairs, np.uint64), tokens, levels[-1], KEY))
-    packed = pa.table({"part": pa.array([0], pa.int32()), "payload": [packed_stream(stream_of(database))]})
+    packed = pa.table({"part": pa.array([0], pa.int32()), "payload": [pack_stream(stream_of(database))]})
     algorithm = WeightedGaussian(max_items_per_user=limit)
     plan = LengthPlan(length, 0.5, algorithm, 1.0, 0.0)
     add = WeighRows(PairReader(plan, levels), mechanism_on_candidates(plan, 2.0), Secret.of(KEY))

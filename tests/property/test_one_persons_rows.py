@@ -27,7 +27,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
-from dpunion.engines.spark.failures import cleanly
+from dpunion.engines.spark.sessions import call_spark
 from dpunion.engines.spark.sources import open_frame
 from dpunion.errors import DpunionError
 from dpunion.reading import NullUserPolicy, ValueKind, open_rows
@@ -68,7 +68,7 @@ def found_on_spark(source: Any, user: str = "user", value: str = "item", input_f
     )
     frame, check_rows = open_frame(reading)
     check_rows()
-    return found_in(cleanly(frame.toArrow), user=user, value=value)
+    return found_in(call_spark(frame.toArrow), user=user, value=value)
 
 
 def attempted(read: Callable[[], Found]) -> Found | None:

@@ -17,7 +17,7 @@ from dpunion.engines import Chosen, Listed, count_listed
 from dpunion.engines.local.engine import LocalEngine
 from dpunion.engines.local.texts import LocalTexts
 from dpunion.engines.publishing import list_chosen
-from dpunion.engines.spark.counting import AddNoise, AddUp, FindItems, in_places
+from dpunion.engines.spark.counting import AddNoise, AddUp, FindItems, order_by_place
 from dpunion.engines.spark.tasks import Secret
 from dpunion.engines.spark.texts import FindNgrams, ReadStreams, level_of_tokens
 from dpunion.engines.spark.wire import Piece
@@ -230,10 +230,10 @@ def sums_rows(step):
 
 def test_there_is_one_noisy_sum_for_each_place():
     table = pa.table({"place": [2, 0, 1], "units": [7, 8, 9]})
-    assert in_places(table, 3).tolist() == [8, 9, 7]
+    assert order_by_place(table, 3).tolist() == [8, 9, 7]
     for bad, length in ((table, 4), (table.slice(1), 3), (pa.concat_tables([table, table]), 3)):
         with pytest.raises(InternalError, match="noisy sum"):
-            in_places(bad, length)
+            order_by_place(bad, length)
 
 
 def test_digests_do_not_show():

@@ -9,11 +9,10 @@ from strategies import databases
 import dpunion
 from dpunion.counting.holdings import digests_of
 from dpunion.counting.steps import LookStep, people_in_classes
-from dpunion.engines.local.engine import LocalEngine, asked_for_counts
+from dpunion.engines.local.engine import LocalEngine, choose_reading
 from dpunion.engines.spark.counting import FindSizes
 from dpunion.engines.spark.engine import ReadSets, TightenSets
-from dpunion.engines.spark.partitions import CutIntoPieces, CutWhole, KeepWhole
-from dpunion.engines.spark.tasks import Secret
+from dpunion.engines.spark.tasks import CutIntoPieces, CutWhole, KeepWhole, Secret
 from dpunion.randomness import RunKey
 from dpunion.reading import ValueKind
 from dpunion.reading.known import read_known
@@ -28,7 +27,7 @@ COUNTED = dpunion.plan(epsilon=2.0, delta=0.001, counts=True)
 
 def kept_whole(plan, database, key, count, known):
     """Return the rows of pieces of no shard, and those of names."""
-    asked, bounding = asked_for_counts(dataclasses.replace(READING, known=known), plan)
+    asked, bounding = choose_reading(dataclasses.replace(READING, known=known), plan)
     rows = each(KeepWhole(ReadSets(asked, bounding), bounding, Secret.of(key)), partitions(database, count))
     assert all(row["shard"] is None for row in rows)
     return [row for row in rows if row["name"] is None], [row for row in rows if row["name"] is not None]

@@ -10,10 +10,9 @@ from strategies import ITEMS, contributions, databases, names
 
 from dpunion.algorithms import ALGORITHMS
 from dpunion.budget import Budget
-from dpunion.engines.local.rounds import run_rounds
-from dpunion.engines.spark import partitions as reading
+from dpunion.engines.local import run_rounds
 from dpunion.engines.spark import tasks
-from dpunion.engines.spark.targets import shard_share
+from dpunion.engines.spark.tasks import shard_share
 from dpunion.mechanisms import mechanism_for
 from dpunion.plans import plan_release
 from dpunion.randomness import RunKey
@@ -191,12 +190,12 @@ def test_a_shards_share_is_between_its_plain_part_and_all(shards, cutoff):
 def test_a_partition_read_in_parts_is_that_read_at_once(at_once, database, key, rows, limit):
     plan = planned("funnel", max_items_per_user=limit)
     batches = [batch.slice(row, 1) for batch in partitions(database, 1)[0] for row in range(batch.num_rows)]
-    whole = reading.read_partition(iter(batches), reader(plan), key, plan.algorithm.bounding)
+    whole = tasks.read_partition(iter(batches), reader(plan), key, plan.algorithm.bounding)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(reading, "ROWS_PER_PART", rows)
-        patched.setattr(reading, "ROWS_PER_READ", 3)
-        patched.setattr(reading, "PARTS_AT_ONCE", at_once)
-        parts = reading.read_partition(iter(batches), reader(plan), key, plan.algorithm.bounding)
+        patched.setattr(tasks, "ROWS_PER_PART", rows)
+        patched.setattr(tasks, "ROWS_PER_READ", 3)
+        patched.setattr(tasks, "PARTS_AT_ONCE", at_once)
+        parts = tasks.read_partition(iter(batches), reader(plan), key, plan.algorithm.bounding)
     ours = [{tuple(user): set() for user in data.user_digests.tolist()} for data in (whole, parts)]
     for found, data in zip(ours, (whole, parts), strict=True):
         for user, start, stop in zip(found, data.offsets[:-1], data.offsets[1:], strict=True):
@@ -208,7 +207,7 @@ def test_a_partition_read_in_parts_is_that_read_at_once(at_once, database, key, 
 
 def test_a_partition_without_rows_gives_nothing():
     plan, key = PLANS["funnel"], RunKey.for_tests(1)
-    assert reading.read_partition(iter([]), reader(plan), key, plan.algorithm.bounding) is None
+    assert tasks.read_partition(iter([]), reader(plan), key, plan.algorithm.bounding) is None
     assert cut_up(plan, [[]], key, 3) == ([], {})
 
 

@@ -11,7 +11,16 @@ from strategies import contributions, databases, names
 
 from dpunion.algorithms import UserOrder
 from dpunion.engines.spark import wire
-from dpunion.engines.spark.wire import Piece, cut, joined, match, names_of, pruned, shard_of, united
+from dpunion.engines.spark.wire import (
+    Piece,
+    arrow_names,
+    cut_by_shard,
+    drop_unused_items,
+    join_parts,
+    match_digests,
+    shard_of,
+    unite_pieces,
+)
 from dpunion.errors import BadSource, InternalError
 from dpunion.randomness import Purpose, RunKey
 from dpunion.sets.encoding import Normalization, encode
@@ -70,7 +79,7 @@ def test_a_piece_comes_back_as_it_was_sent(sizes, items, draw):
 
 
 def test_a_piece_shows_nothing():
-    piece = next(iter(cut(contributions({"a": {"x"}}, KEY), 1, KEY)))[1]
+    piece = next(iter(cut_by_shard(contributions({"a": {"x"}}, KEY), 1, KEY)))[1]
     assert repr(piece) == "Piece(<sensitive>)"
 
 
@@ -86,12 +95,12 @@ def test_pieces_of_all_shards_together_are_the_original(database, shards, limit,
     data = contributions(database, KEY, limit, order)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(wire, "PAIRS_PER_PIECE", pairs_per_piece)
-        found = list(cut(data, shards, KEY))
+        found = list(cut_by_shard(data, shards, KEY))
     assert all(0 <= shard < shards for shard, _ in found)
     assert all(len(piece.codes) <= max(pairs_per_piece, limit) for _, piece in found)
     sent = [Piece.from_bytes(piece.to_bytes()) for _, piece in found]
     shuffled.shuffle(sent)
-    assert_same(united(sent, order, limit), pruned(data), texts=False)
+    assert_same(unite_pieces(sent, order, limit), drop_unused_items(data), texts=False)
 
 
 @given(database=databases, shards=st.integers(1, 12), order=ORDERS)
@@ -101,7 +110,7 @@ def test_every_shard_has_its_users_whole_and_in_their_order(database, shards, or
     place = {tuple(user): number for number, user in enumerate(data.user_digests.tolist())}
     seen = []
     for shard in range(shards):
-        mine = united([piece for number, piece in cut(data, shards, KEY) if number == shard], order, 6)
+        mine = unite_pieces([piece for number, piece in cut_by_shard(data, shards, KEY) if number == shard], order, 6)
         held = sets_of(mine)
         assert all(everybody[user] == held[user] for user in held)
         assert [place[user] for user in held] == sorted(place[user] for user in held)
@@ -130,13 +139,13 @@ def test_users_spread_evenly_over_shards_and_every_key_spreads_them_otherwise():
 
 def test_more_users_than_a_shard_may_have_are_refused(monkeypatch):
     monkeypatch.setattr(wire, "MAX_USERS_PER_SHARD", 3)
-    pieces = [piece for _, piece in cut(contributions({f"u{i}": {"x"} for i in range(4)}, KEY), 1, KEY)]
+    pieces = [piece for _, piece in cut_by_shard(contributions({f"u{i}": {"x"} for i in range(4)}, KEY), 1, KEY)]
     with pytest.raises(BadSource, match="shards"):
-        united(pieces, UserOrder.RANDOM, 100)
+        unite_pieces(pieces, UserOrder.RANDOM, 100)
 
 
 def test_nothing_united_is_nothing():
-    empty = united([], UserOrder.RANDOM, 100)
+    empty = unite_pieces([], UserOrder.RANDOM, 100)
     assert empty.users == len(empty.table) == len(empty.items) == 0
 
 
@@ -164,17 +173,17 @@ rows_of_few = st.lists(
 def test_reading_in_parts_is_reading_at_once(rows, ends, limit, order):
     places = [0, *sorted(min(end, len(rows)) for end in ends), len(rows)]
     parts = [encoded(rows[first:last], limit, order) for first, last in itertools.pairwise(places)]
-    whole = pruned(encoded(rows, limit, order))
-    assert_same(joined([pruned(part) for part in parts], KEY, limit, order), whole)
+    whole = drop_unused_items(encoded(rows, limit, order))
+    assert_same(join_parts([drop_unused_items(part) for part in parts], KEY, limit, order), whole)
     # What was joined before may be joined again: a partition of many parts is read so.
-    again = joined([joined(parts[:2], KEY, limit), *parts[2:]], KEY, limit, order)
+    again = join_parts([join_parts(parts[:2], KEY, limit), *parts[2:]], KEY, limit, order)
     assert_same(again, whole)
 
 
 @given(database=databases, limit=st.integers(1, 12))
 def test_pruning_leaves_out_what_nobody_keeps_and_nothing_else(database, limit):
     data = contributions(database, KEY, limit)
-    less = pruned(data)
+    less = drop_unused_items(data)
     assert sets_of(less) == sets_of(data)
     assert set(less.items.tolist()) == set(range(len(less.table)))
     texts = dict(zip(map(tuple, data.table.digests), names(data.table), strict=True))
@@ -187,16 +196,16 @@ def test_pruning_leaves_out_what_nobody_keeps_and_nothing_else(database, limit):
 @given(database=databases, first=st.integers(0, 12), last=st.integers(0, 12))
 def test_names_are_the_texts(database, first, last):
     table = contributions(database, KEY).table
-    assert [name.decode() for name in names_of(table).to_pylist()] == names(table)
+    assert [name.decode() for name in arrow_names(table).to_pylist()] == names(table)
     some = slice(min(first, last), max(first, last))
-    assert [name.decode() for name in names_of(table, some).to_pylist()] == names(table)[some]
-    assert names_of(table, some).type == pa.binary()
+    assert [name.decode() for name in arrow_names(table, some).to_pylist()] == names(table)[some]
+    assert arrow_names(table, some).type == pa.binary()
 
 
 @given(texts=st.lists(st.binary(max_size=5), max_size=8), cut_off=st.integers(0, 8), size=st.integers(0, 8))
 def test_buffers_of_a_slice_hold_its_names(texts, cut_off, size):
     part = pa.array(texts, pa.binary()).slice(cut_off, size)
-    offsets, data = wire.buffers_of(part)
+    offsets, data = wire.binary_buffers(part)
     held = [data[start:stop].tobytes() for start, stop in itertools.pairwise(offsets.tolist())]
     assert held == part.to_pylist()
     assert offsets.dtype == np.int64
@@ -224,7 +233,7 @@ def test_digests_of_another_length_are_refused():
 
 @given(there=digest_lists, wanted=digest_lists)
 def test_match_finds_what_is_there(there, wanted):
-    places, found = match(as_digests(there), as_digests(wanted))
+    places, found = match_digests(as_digests(there), as_digests(wanted))
     assert [there[place] for place in places] == [wanted[number] for number in found]
     assert {there[place] for place in places} == set(there) & set(wanted)
     assert len(places) == len(set(places.tolist()))

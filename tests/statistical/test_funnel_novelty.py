@@ -16,7 +16,7 @@ from dpunion.algorithms import Funnel
 from dpunion.budget import Budget
 from dpunion.calibration.novelty import novelty_bounds
 from dpunion.contributions import Contributions, ItemTable
-from dpunion.engines.local.rounds import run_rounds
+from dpunion.engines.local import run_rounds
 from dpunion.kernels.normal import gaussian_delta
 from dpunion.mechanisms import mechanism_for
 from dpunion.plans import plan_release

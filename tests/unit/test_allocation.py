@@ -11,7 +11,7 @@ import pytest
 from dpunion.algorithms import Funnel
 from dpunion.budget import Budget
 from dpunion.cli.commands import run
-from dpunion.engines.local.rounds import run_rounds
+from dpunion.engines.local import run_rounds
 from dpunion.mechanisms import mechanism_for
 from dpunion.plans import plan_release
 from dpunion.sets.grouping import bound_again

@@ -31,7 +31,7 @@ from dpunion.counting.estimates import (
 )
 from dpunion.counting.holdings import bound_to_counted
 from dpunion.counting.steps import BURDEN, FINENESS, ONE, UNIT_NORM, FineStep, MarksStep, RoughStep, add_noise
-from dpunion.engines.local.engine import bounded_sets
+from dpunion.engines.local.engine import tighten_sets
 from dpunion.errors import BadParameter, SensitivityMismatch
 from dpunion.plans import Plan, plan_release
 from dpunion.plans.counts import LEVEL, MOST_COUNTED, PARTS, TOTALS, Counts, CountsPlan, Z
@@ -174,15 +174,15 @@ def test_counting_looks_at_more_items_than_selecting():
 def test_selecting_keeps_what_it_would_without_counts():
     table = pq.read_table(debian_depends())
     request = Request.of(table, user="user", item="item")
-    from dpunion.engines.local.engine import asked_for_counts, open_request, read_sets
+    from dpunion.engines.local.engine import choose_reading, open_request, read_sets
     from dpunion.requests import Run
 
     plan, key = plan_release(dpunion.Funnel(max_items_per_user=5), BUDGET, Counts()), RunKey.for_tests(2)
     sets = []
-    for asked, bounding in ((request, plan.algorithm.bounding), asked_for_counts(request, plan)):
+    for asked, bounding in ((request, plan.algorithm.bounding), choose_reading(request, plan)):
         with open_request(asked, Run(), None) as rows:
             sets.append(read_sets(asked, rows, bounding, key))
-    again = bounded_sets(sets[1], request, plan, key)
+    again = tighten_sets(sets[1], request, plan, key)
     for name in ("offsets", "items", "user_digests"):
         assert (getattr(again, name) == getattr(sets[0], name)).all()
     assert len(sets[1].items) > len(again.items)
@@ -258,7 +258,7 @@ def test_intervals_hold_where_only_lucky_rare_items_come_out():
 @pytest.mark.parametrize("algorithm", GAUSSIANS, ids=lambda one: f"{one.name} {getattr(one, 'calibration', '')}")
 def test_the_least_numbers_are_those_that_hardly_ever_come_out(algorithm):
     """By whole selections of 4,000 items that this many people have, each with no other item."""
-    from dpunion.engines.local.rounds import run_rounds
+    from dpunion.engines.local import run_rounds
     from dpunion.mechanisms import mechanism_for
     from dpunion_lab.data import load
 

@@ -15,7 +15,7 @@ from dpunion.charging import release_facts
 from dpunion.engines.local.engine import LocalEngine
 from dpunion.errors import AlreadyReleased, BadParameter, InternalError
 from dpunion.ledger import Ledger, fingerprint
-from dpunion.ledger.fingerprints import told
+from dpunion.ledger.fingerprints import json_value
 from dpunion.reading import NullUserPolicy, ValueKind
 from dpunion.reading.known import read_known
 from dpunion.reading.moments import Granularity
@@ -120,16 +120,16 @@ def test_functions_are_told_apart_by_their_code():
         re.compile("b").findall,
         re.compile("b", re.IGNORECASE).findall,
     ]
-    assert len({told(function) for function in functions}) == len(functions)
-    assert told(splitter("a")) == told(splitter("a"))
+    assert len({json_value(function) for function in functions}) == len(functions)
+    assert json_value(splitter("a")) == json_value(splitter("a"))
 
 
 def test_a_function_is_the_same_in_another_process(tmp_path):
     """Sets have another order in each process, and addresses are others."""
     code = (
-        "import sys; from dpunion.ledger.fingerprints import told\n"
+        "import sys; from dpunion.ledger.fingerprints import json_value\n"
         "def f(text, most=3):\n return [w for w in text.split() if w not in {'a', 'an', 'the', 'of'}]\n"
-        "print(told(f))"
+        "print(json_value(f))"
     )
 
     prints = {
@@ -183,7 +183,7 @@ def test_a_function_with_a_state_is_refused_with_a_ledger_only(tmp_path, options
 
 def test_what_cannot_be_told_is_our_mistake():
     with pytest.raises(InternalError):
-        told(object())
+        json_value(object())
 
 
 def test_standard_input_never_equals_an_earlier_run(tmp_path, options, monkeypatch):

@@ -171,9 +171,9 @@ def test_guarantees_are_asked_of_the_right_functions():
     """The rule above finds the functions and classes that everybody would name, in every room of the main path."""
     found = {entry.id for entry in ENTRIES}
     assert found >= {"kernels.descent.add_shares", "kernels.descent.descend_l2", "kernels.bounding.keep_random"}
-    assert found >= {"engines.local.rounds.run_rounds", "engines.spark.wire.shard_of", "engines.spark.tasks.Weigh"}
+    assert found >= {"engines.local.run_rounds", "engines.spark.wire.shard_of", "engines.spark.tasks.Weigh"}
     assert found >= {
-        "engines.spark.partitions.WeighRows",
+        "engines.spark.tasks.WeighRows",
         "engines.spark.tasks.Decide",
         "engines.spark.texts.PairReader",
     }
@@ -409,7 +409,7 @@ def test_growth_is_reported_and_shrinking_is_not(survey):
     ("path", "room"),
     [
         ("src/dpunion/errors.py", "ground"),
-        ("src/dpunion/engines/local/rounds.py", "engines"),
+        ("src/dpunion/engines/local/engine.py", "engines"),
         ("lab/src/dpunion_lab/audit/noise.py", "dpunion_lab"),
     ],
 )
@@ -544,25 +544,16 @@ ENGINE_FUNCTIONS = [
 ENGINES_TESTED_THROUGH = {
     "engines.local.texts.read_texts": "golden/test_recorded.py::test_releases_and_plans_are_those_recorded",
     "engines.spark.counting.measure_on": "parity/test_spark_counts.py::test_one_shard_counts_as_one_machine",
-    "engines.spark.engine.read_for_counts": "parity/test_spark_counts.py::test_one_shard_counts_as_one_machine",
-    "engines.spark.engine.read_for_look": "parity/test_spark_look.py::test_a_look_on_spark_chooses_as_one_machine",
-    "engines.spark.rounds.keep_whole": "parity/test_spark_look.py::test_a_look_on_spark_chooses_as_one_machine",
-    "engines.spark.rounds.cut_whole": "parity/test_spark_look.py::test_a_look_on_spark_chooses_as_one_machine",
+    "engines.spark.engine.read_pieces": "parity/test_spark_counts.py::test_one_shard_counts_as_one_machine",
     "engines.local.engine.unwanted_items": "unit/test_look.py::test_known_items_are_not_looked_at",
-    "engines.local.engine.wanted_sizes": "unit/test_look.py::test_known_items_are_not_looked_at",
-    "engines.spark.partitions.pieces_of_shards": "property/test_spark_sizes.py::test_sets_are_cut_as_if_read_so",
-    "engines.spark.partitions.whole_pieces": "property/test_spark_sizes.py::test_workers_see_the_sizes_of_one_machine",
-    "engines.spark.partitions.names_apart": "property/test_spark_sizes.py::test_sets_are_cut_as_if_read_so",
-    "engines.spark.rounds.read_pieces": "parity/test_spark_counts.py::test_one_shard_counts_as_one_machine",
+    "engines.spark.tasks.pack_pieces": "property/test_spark_sizes.py::test_sets_are_cut_as_if_read_so",
+    "engines.spark.tasks.pack_whole_sets": "property/test_spark_sizes.py::test_workers_see_the_sizes_of_one_machine",
+    "engines.spark.tasks.pack_names": "property/test_spark_sizes.py::test_sets_are_cut_as_if_read_so",
     "engines.spark.rounds.run_rounds": "parity/test_engines_agree.py::test_the_sample_by_policies_in_one_shard",
-    "engines.spark.rounds.selected_from": (
+    "engines.spark.rounds.select_from_pieces": (
         "parity/test_engines_agree.py::test_shards_of_policies_agree_with_themselves"
     ),
-    "engines.spark.rounds.selected": "parity/test_engines_agree.py::test_the_sample_by_policies_in_one_shard",
-    "engines.spark.rounds.sums_of_rows": (
-        "parity/test_engines_agree.py::test_the_sample_by_algorithms_that_add_shares"
-    ),
-    "engines.spark.partitions.pieces_and_names": "property/test_spark_tasks.py::test_one_shard_is_one_machine",
+    "engines.spark.rounds.select_items": "parity/test_engines_agree.py::test_the_sample_by_policies_in_one_shard",
     "engines.spark.tasks.by_digest": "property/test_spark_tasks.py::test_one_shard_is_one_machine",
     "engines.spark.texts.read_texts": "parity/test_spark_ngrams.py::test_one_shard_gives_what_one_machine_gives",
 }

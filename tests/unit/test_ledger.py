@@ -38,7 +38,7 @@ from dpunion.errors import (
 from dpunion.kernels.normal import gaussian_delta
 from dpunion.ledger import Amounts, Composition, EntryState, Ledger, fingerprint, is_intact
 from dpunion.ledger.accounts import account_caps, caps_hold, charge_for_budget, charge_for_gaussian, charge_for_plan
-from dpunion.ledger.amounts import DELTA_UNITS, EPSILON_UNITS, MU_SQUARED_UNITS, spoken
+from dpunion.ledger.amounts import DELTA_UNITS, EPSILON_UNITS, MU_SQUARED_UNITS, units_of_decimal
 from dpunion.ledger.ledgers import store_at
 from dpunion.ledger.sqlite import NETWORK_FILE_SYSTEMS, file_system
 from dpunion.plans import plan_release
@@ -65,7 +65,7 @@ def ledger(path):
 
 @given(st.floats(1e-15, 1e6))
 def test_charges_round_up_and_totals_down(value):
-    up, down = spoken("epsilon", value, 10**9, up=True), spoken("epsilon", value, 10**9, up=False)
+    up, down = units_of_decimal("epsilon", value, 10**9, up=True), units_of_decimal("epsilon", value, 10**9, up=False)
     assert 0 <= up - down <= 1
     assert down <= value * 10**9 * (1 + 1e-15)
     assert up >= value * 10**9 * (1 - 1e-15)
@@ -73,7 +73,8 @@ def test_charges_round_up_and_totals_down(value):
 
 @pytest.mark.parametrize(("part", "whole", "times"), [(0.1, 1.0, 10), (0.1, 0.3, 3), (0.7, 2.1, 3), (1e-7, 1e-6, 10)])
 def test_decimal_parts_make_decimal_wholes(part, whole, times):
-    assert spoken("epsilon", part, 10**18, up=True) * times == spoken("epsilon", whole, 10**18, up=False)
+    parts = units_of_decimal("epsilon", part, 10**18, up=True) * times
+    assert parts == units_of_decimal("epsilon", whole, 10**18, up=False)
 
 
 # Composition
@@ -448,7 +449,7 @@ def test_the_clock_does_not_matter(ledger, monkeypatch):
                 Backwards.moment -= dt.timedelta(days=400)
                 return Backwards.moment
 
-    monkeypatch.setattr("dpunion.ledger.store.dt", Backwards)
+    monkeypatch.setattr("dpunion.ledger.events.dt", Backwards)
     for number in range(3):
         ledger.reserve("posts", UNIT, f"request-{number}")
     with pytest.raises(BudgetExhausted):

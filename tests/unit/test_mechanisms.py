@@ -20,7 +20,7 @@ from dpunion.algorithms import (
 )
 from dpunion.budget import Budget
 from dpunion.calibration.rounding import MAX_USERS
-from dpunion.engines.local.rounds import run_rounds
+from dpunion.engines.local import run_rounds
 from dpunion.engines.spark.tasks import Decide, Secret, Weigh
 from dpunion.errors import InternalError, SensitivityMismatch
 from dpunion.mechanisms import ShareRule, State, mechanism_for

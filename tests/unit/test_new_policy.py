@@ -19,7 +19,7 @@ from dpunion.calibration import gaussian, rounding
 from dpunion.chances import CHANCES, Company, by_keepers, find_needed, passing
 from dpunion.cli import app
 from dpunion.coins import coins_for
-from dpunion.engines.local.rounds import run_rounds
+from dpunion.engines.local import run_rounds
 from dpunion.errors import SensitivityMismatch
 from dpunion.kernels.compiler import kernel
 from dpunion.ledger import Ledger

@@ -34,8 +34,8 @@ from dpunion.report import (
     check_page,
     lab_page,
     plan_page,
-    popularity,
     release_page,
+    sections,
     write_page,
 )
 from dpunion.report import charts as charts_module
@@ -300,7 +300,7 @@ def test_n_grams_with_counts(counted_ngrams):
 @pytest.mark.parametrize("count", [1, 2, 3, 10, 999, 5_000])
 def test_ranks_begin_at_one_end_at_the_last_and_every_item_counts_once(count):
     rows = [Estimate(people, max(1, people - 5), people + 5) for people in range(count, 0, -1)]
-    line = popularity._ranked("people", rows)
+    line = sections._ranked("people", rows)
     assert (line.xs[0], line.xs[-1]) == (1.0, float(count))
     assert list(line.xs) == sorted(set(line.xs))
     assert list(line.ys) == sorted(line.ys, reverse=True)

@@ -55,7 +55,7 @@ def test_a_folder_is_written_in_the_stage_of_writing():
     draft = Release((), dpunion.plan(dpunion.Funnel(), **BUDGET), guaranteed=True)
     run = Run(progress=lambda stage, _done: told.append(stage))
     outputs = Outputs.of(Folder("folder"), overwrite=False, counts=False)
-    made, files = publish(Chosen(is_left=True), None, draft, Request.of([]), Engine(), outputs, run)
+    made, files = publish(Chosen(is_remote=True), None, draft, Request.of([]), Engine(), outputs, run)
     assert told == ["writing", "stored"]
     assert (made.stored, files) == ("folder", [])
 

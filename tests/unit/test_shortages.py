@@ -19,8 +19,7 @@ from typer.testing import CliRunner
 
 import dpunion
 from dpunion.cli import app
-from dpunion.engines.spark.failures import MARK, cleanly
-from dpunion.engines.spark.tasks import guarded
+from dpunion.engines.spark.sessions import MARK, call_spark, guard_task
 from dpunion.errors import (
     NO_THREAD,
     BadSource,
@@ -147,9 +146,9 @@ def test_a_task_on_spark_sends_the_error_to_the_driver():
         raise MemoryError(CANARY)
 
     with pytest.raises(RuntimeError, match=MARK) as caught:
-        list(guarded(task)([]))
+        list(guard_task(task)([]))
     with pytest.raises(NotEnoughMemory):
-        cleanly(lambda: list(guarded(task)([])))
+        call_spark(lambda: list(guard_task(task)([])))
     assert CANARY not in str(caught.value)
 
 

@@ -11,13 +11,12 @@ import dpunion
 from dpunion.budget import sureness
 from dpunion.errors import BadParameter, LedgerError
 from dpunion.ledger import Ledger
-from dpunion.ledger.events import NO_HASH, Event, EventKind
-from dpunion.ledger.store import APPEND
+from dpunion.ledger.events import APPEND, NO_HASH, Event, EventKind
 from dpunion.releases.about import About, Charged
 from dpunion.releases.release import Release
 from dpunion.releases.statements import LIMITS, NOT_PRIVATE
 from dpunion.report import Gauge, ledger_page, release_page
-from dpunion.report.meaning import UNCHARGED
+from dpunion.report.sections import UNCHARGED
 
 PAIRS = [(f"user{at}", f"item{at % 3}") for at in range(600)]
 TOLD = About("Words of the week", "Search team <b>", "For the help pages.")

@@ -19,11 +19,9 @@ import dpunion
 from dpunion import errors
 from dpunion.algorithms import Norm, Sensitivity
 from dpunion.cli.options import EngineOptions
-from dpunion.engines.spark import partitions, sessions, sources, targets, tasks
+from dpunion.engines.spark import sessions, sources, tasks
 from dpunion.engines.spark.engine import DEFAULT_SHARDS, MOST_SHARDS, check_shards
-from dpunion.engines.spark.failures import MARK, cleanly
-from dpunion.engines.spark.frames import columns_of
-from dpunion.engines.spark.rounds import LARGEST_CLOSURE, closures_in_memory
+from dpunion.engines.spark.sessions import LARGEST_CLOSURE, MARK, call_spark, closures_in_memory
 from dpunion.mechanisms import Weights, mechanism_for
 from dpunion.randomness import Purpose, RunKey
 from dpunion.reading import QueryMixesPeople, ValueKind
@@ -46,7 +44,7 @@ def failing(error):
 
 def caught_in_worker(error):
     """Return what leaves a worker when its task raises, after a first batch."""
-    run = tasks.guarded(failing(error))(iter([]))
+    run = sessions.guard_task(failing(error))(iter([]))
     assert next(run).num_rows == 1
     with pytest.raises(RuntimeError) as caught:
         list(run)
@@ -65,7 +63,7 @@ def test_an_error_of_ours_comes_back_as_it_was():
     told = caught_in_worker(errors.NullUsers("Some rows have no user.", "Drop them."))
     assert told.__context__ is None
     with pytest.raises(errors.NullUsers) as caught:
-        cleanly(lambda: raise_(RuntimeError(f"Job aborted ... {told} at org.apache.spark")))
+        call_spark(lambda: raise_(RuntimeError(f"Job aborted ... {told} at org.apache.spark")))
     assert (caught.value.what, caught.value.remedy) == ("Some rows have no user.", "Drop them.")
     assert caught.value.__context__ is caught.value.__cause__ is None
 
@@ -81,7 +79,7 @@ def marked(*told):
 @pytest.mark.parametrize("kind", ["RunKey", "Any", "base64", "nothing", "DpunionError"])
 def test_only_errors_of_ours_are_made_of_what_workers_say(kind):
     with pytest.raises(errors.DpunionError) as caught:
-        cleanly(lambda: raise_(marked(kind, "What.", "Remedy.")))
+        call_spark(lambda: raise_(marked(kind, "What.", "Remedy.")))
     assert caught.value.what == "What."
 
 
@@ -97,7 +95,7 @@ def test_what_spark_says_is_dropped_with_its_causes():
             raise SparkError(f"[CAST_INVALID_INPUT] the value '{SECRET}'") from inner
 
     with pytest.raises(errors.BadSource) as caught:
-        cleanly(convert)
+        call_spark(convert)
     assert "CAST_INVALID_INPUT" in caught.value.what
     assert caught.value.__context__ is caught.value.__cause__ is None
     assert SECRET not in "".join(traceback.format_exception(caught.value))
@@ -105,15 +103,15 @@ def test_what_spark_says_is_dropped_with_its_causes():
 
 def test_other_failures_are_told_by_their_kind():
     with pytest.raises(errors.CannotWrite, match="exists already"):
-        cleanly(lambda: raise_(RuntimeError(f"[PATH_ALREADY_EXISTS] {SECRET}")))
+        call_spark(lambda: raise_(RuntimeError(f"[PATH_ALREADY_EXISTS] {SECRET}")))
     with pytest.raises(errors.UnsupportedType, match="different types") as caught:
-        cleanly(lambda: raise_(RuntimeError(f"[CANNOT_MERGE_SCHEMAS] Failed merging schemas: {SECRET}")))
+        call_spark(lambda: raise_(RuntimeError(f"[CANNOT_MERGE_SCHEMAS] Failed merging schemas: {SECRET}")))
     assert SECRET not in str(caught.value)
     with pytest.raises(errors.BadSource, match="failed with ZeroDivisionError"):
-        cleanly(lambda: raise_(RuntimeError(str(caught_in_worker(ZeroDivisionError())))))
+        call_spark(lambda: raise_(RuntimeError(str(caught_in_worker(ZeroDivisionError())))))
     with pytest.raises(errors.BadSource, match="stopped with OSError"):
-        cleanly(lambda: raise_(OSError(SECRET)))
-    assert cleanly(lambda: 3) == 3
+        call_spark(lambda: raise_(OSError(SECRET)))
+    assert call_spark(lambda: 3) == 3
 
 
 WORKER_LOG = """[PYTHON_EXCEPTION] An exception was thrown from the Python worker:
@@ -127,7 +125,7 @@ ModuleNotFoundError: No module named '{}'
 @pytest.mark.parametrize(("module", "is_ours"), [("dpunion", True), ("dpunion.engines", True), ("dpunion_x", False)])
 def test_workers_without_dpunion_are_told_as_that(module, is_ours):
     with pytest.raises(errors.BadSource) as caught:
-        cleanly(lambda: raise_(RuntimeError(WORKER_LOG.format(module))))
+        call_spark(lambda: raise_(RuntimeError(WORKER_LOG.format(module))))
     assert (caught.value.what == "dpunion is not installed in the workers' Python.") == is_ours
     assert (
         f"Set PYSPARK_PYTHON to a Python that has dpunion, here {sys.executable}," in caught.value.remedy
@@ -140,9 +138,9 @@ def test_workers_without_dpunion_are_told_as_that(module, is_ours):
 def test_the_key_travels_in_a_closure_and_shows_nowhere():
     key = RunKey.for_tests(1)
     secret = tasks.Secret.of(key)
-    task = partitions.WeighRows(None, None, secret)
+    task = tasks.WeighRows(None, None, secret)
     assert key._secret in pickle.dumps(secret), "a worker needs it"
-    for text in (repr(secret), str(secret), f"{task}", repr(tasks.guarded(task))):
+    for text in (repr(secret), str(secret), f"{task}", repr(sessions.guard_task(task))):
         assert key._secret.hex() not in text
         assert repr(key._secret)[2:-1] not in text
     digests = np.arange(6, dtype=np.uint64).reshape(-1, 2)
@@ -187,8 +185,8 @@ def test_a_sum_that_does_not_fit_ends_the_run():
     """Spark makes it null; taken for a number it would be 0, or worse."""
     batch = pa.record_batch({"units": pa.array([1, None], pa.int64())})
     with pytest.raises(errors.BadSource, match="people have the same item"):
-        tasks.summed_units(batch)
-    assert tasks.summed_units(batch.slice(0, 1)).tolist() == [1]
+        tasks.read_units(batch)
+    assert tasks.read_units(batch.slice(0, 1)).tolist() == [1]
 
 
 def test_the_record_beside_an_output_says_that_spark_was_used():
@@ -308,7 +306,7 @@ def test_pyspark_prints_no_errors_of_queries(monkeypatch):
     logger.error = lambda text: None if logger.disabled else printed.append(text)
     module = types.SimpleNamespace(PySparkLogger=types.SimpleNamespace(getLogger=lambda _: logger))
     monkeypatch.setitem(sys.modules, "pyspark.logger", module)
-    cleanly(lambda: logger.error(SECRET))
+    call_spark(lambda: logger.error(SECRET))
     assert printed == []
     logger.error("and is heard again")
     assert printed == ["and is heard again"]
@@ -337,12 +335,12 @@ class Frame:
 @pytest.mark.parametrize(("user", "value"), [(None, "item"), ("user", None), (0, "item"), ("user", 1)])
 def test_a_frame_needs_names_of_columns(user, value):
     with pytest.raises(dpunion.BadParameter, match="names of its columns"):
-        columns_of(Frame(), user, value)
+        sources.column_names(user, value)
 
 
 def test_missing_columns_are_left_to_the_check_that_says_which():
     frame = Frame()
-    assert columns_of(frame, "user", "itme") is frame
+    assert sources.select_columns(frame, ("user", "itme")) is frame
 
 
 # --- shards -------------------------------------------------------------------------------------------------
@@ -351,7 +349,7 @@ def test_missing_columns_are_left_to_the_check_that_says_which():
 @pytest.mark.parametrize("shards", [1, 2, 8, 64, 1024])
 @pytest.mark.parametrize("highest", [0.3, 1.0, 37.2, 1e5])
 def test_sums_of_all_shards_fit_and_units_are_fine(shards, highest):
-    unit = targets.unit_for(highest, shards)
+    unit = tasks.unit_for(highest, shards)
     assert math.frexp(unit)[0] == 0.5, "a power of two: dividing by it is exact"
     assert shards * math.ceil(highest / unit) < 2**63
     assert unit <= highest * shards * 2.0**-60
@@ -360,7 +358,7 @@ def test_sums_of_all_shards_fit_and_units_are_fine(shards, highest):
 def test_weights_are_rounded_down_to_whole_units():
     values = np.array([0.0, 0.24, 0.25, 0.99, 3.0])
     weights = Weights(values, 1.0, values >= 0.0, Sensitivity(Norm.L2, 1.0))
-    assert tasks.in_units(weights, 0.25).tolist() == [0, 0, 1, 3, 12]
+    assert tasks.to_units(weights, 0.25).tolist() == [0, 0, 1, 3, 12]
 
 
 def test_units_cover_the_need_of_every_living_item():
@@ -375,19 +373,19 @@ def test_units_cover_the_need_of_every_living_item():
 
 def test_so_many_shards_that_rounding_matters_are_refused(monkeypatch):
     plan = dpunion.plan(dpunion.Funnel(), epsilon=3.0, delta=1e-5)
-    targets.check_scores(plan.scale, plan.threshold, plan.algorithm, 64)
-    monkeypatch.setattr(targets, "LARGEST_SCORE_SPREAD", 0.0)
+    tasks.check_scores(plan.scale, plan.threshold, plan.algorithm, 64)
+    monkeypatch.setattr(tasks, "LARGEST_SCORE_SPREAD", 0.0)
     with pytest.raises(dpunion.BadParameter, match="64 shards"):
-        targets.check_scores(plan.scale, plan.threshold, plan.algorithm, 64)
+        tasks.check_scores(plan.scale, plan.threshold, plan.algorithm, 64)
 
 
 @pytest.mark.parametrize(("epsilon", "delta", "most"), [(3.0, math.exp(-10.0), 327), (1.0, 1e-5, 953)])
 def test_the_largest_number_of_shards_is_that_of_the_guarantees(epsilon, delta, most):
     """docs/guarantees.md 8.1: (15.2 + 12 k S)/22.2 of what Theorem F5 allows, for 2^28 items in place of 2^31."""
     plan = dpunion.plan(dpunion.Funnel(), epsilon=epsilon, delta=delta)
-    targets.check_scores(plan.scale, plan.threshold, plan.algorithm, most)
+    tasks.check_scores(plan.scale, plan.threshold, plan.algorithm, most)
     with pytest.raises(dpunion.BadParameter, match=f"{most + 1} shards"):
-        targets.check_scores(plan.scale, plan.threshold, plan.algorithm, most + 1)
+        tasks.check_scores(plan.scale, plan.threshold, plan.algorithm, most + 1)
 
 
 # --- Java ---------------------------------------------------------------------------------------------------

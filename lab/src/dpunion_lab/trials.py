@@ -21,7 +21,7 @@ from dpunion.budget import Budget
 from dpunion.checks import check_whole
 from dpunion.contributions import Contributions, Int64s
 from dpunion.counting.steps import look_at_sizes, set_sizes
-from dpunion.engines.local.rounds import run_rounds
+from dpunion.engines.local import run_rounds
 from dpunion.mechanisms import mechanism_for
 from dpunion.plans import Plan, plan_release
 from dpunion.plans.look import LookPlan

@@ -1,7 +1,7 @@
-"""Where the work is done: on one machine or on Spark, with the same verbs and the same results.
+"""Where a release is computed: on one machine or on Spark, with the same verbs and the same results.
 
-An engine only moves arrays: what is weighed and decided in a round is written in `mechanisms`, and what is done with
-each length of n-grams in `ngrams.lengths`.
+An engine only moves arrays: `mechanisms` weighs and decides in each round, and `ngrams.lengths` runs each length of
+n-grams.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """What was selected: texts, or n-grams with their lengths and what is known about each.
+    """The selected items: texts, or n-grams with their lengths and the results of each length.
 
-    levels: the n-grams as numbers, length by length in the order of `ngrams`. frame: on Spark, one of the session that
-    selected; is_left: it holds what was selected, which is left there, or of n-grams the longest.
+    levels: the n-grams as numbers, length by length in the order of `ngrams`. frame: on Spark, a frame of the session.
+    is_remote: the items are not here, but on the executors, as this frame.
     """
 
     items: tuple[str, ...] = ()
@@ -37,15 +37,15 @@ class Chosen:
     results: tuple[LengthResult, ...] = ()
     levels: tuple[Level, ...] = ()
     frame: Any = None
-    is_left: bool = False
+    is_remote: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """The public list whose people are counted: texts, or the levels of n-grams in order.
+    """The public list of which people are counted: texts, or the levels of n-grams in order.
 
-    known: a public list that is not part of it. sure: for each of the list, whether somebody is sure to have it.
-    least: the least number of people to show for these.
+    known: a public list that is not part of it. sure: for each text, whether somebody has it for sure; least: the least
+    number of people to show for these.
     """
 
     texts: tuple[str, ...]
@@ -56,9 +56,9 @@ class Listed:
 
 
 class Engine(Protocol):
-    """A place where releases are made. Held: everybody's sets or texts there, as the engine's own `select` takes them.
+    """A place to compute releases. held: everybody's sets or texts there, as the engine's `read` gives them.
 
-    shards: among how many the users are spread, None on one machine. notes: what the statement says of the engine.
+    shards: the number of groups into which users are split, None on one machine. notes: sentences of the statement.
     """
 
     @property
@@ -68,49 +68,43 @@ class Engine(Protocol):
     def notes(self) -> tuple[str, ...]: ...
 
     def check(self, request: Request, plan: Planned) -> None:
-        """Refuse what the engine cannot do.
-
-        Guarantees: nothing is read, started or charged.
-        """
+        """Refuse what the engine cannot do. Guarantees: this reads, starts and charges nothing."""
 
     def name_sources(self, request: Request) -> list[str]:
-        """Return what the source is called, without anything secret."""
+        """Return the names of the source, without secrets."""
 
     def read(
         self, request: Request, plan: Planned, key: RunKey, start_reading: Callable[[], None]
     ) -> AbstractContextManager[Any]:
         """Read everybody's sets, bounded as planned, or everybody's texts.
 
-        Guarantees: before start_reading is called no row is looked at; what is refused by then depends on names, header
-        lines and schemas alone.
+        Guarantees: no row is read before start_reading is called; until then, a refusal depends on names, header lines
+        and schemas alone.
         """
 
     def look(self, held: Any, look: SizeLook, key: RunKey) -> list[float]:
         """Return the noisy numbers of people in the classes of a look.
 
-        Guarantees: each person counts once, in the class of that person's own set; nothing but noisy sums comes out.
+        Guarantees: each person counts once, in the class of that person's set; only noisy sums are returned.
         """
 
     def select(self, held: Any, plan: Plan | NgramPlan, key: RunKey) -> Chosen:
-        """Run the planned rounds.
-
-        Guarantees: nothing but what is to be released comes out.
-        """
+        """Run the planned rounds. Guarantees: only what is to be released is returned."""
 
     def count(self, held: Any, listed: Listed, plan: CountsPlan, key: RunKey) -> Counted:
-        """Count the people who hold each item of a public list, in its order.
+        """Count the people who have each item of a public list, in its order.
 
-        Guarantees: those of count_people; nothing but noisy sums comes out of people's sets.
+        Guarantees: those of `count_people`; people's sets are seen through noisy sums only.
         """
 
     def store(self, chosen: Chosen, made: Release) -> str:
-        """Write what was selected, or with counts the release made of it, into the folder asked for; return where."""
+        """Write the selected items, or the rows of the release, into the folder; return its path."""
 
 
 def choose_ngrams(plan: NgramPlan, texts: Any, key: RunKey, run: Run) -> Chosen:
-    """Select n-grams length by length from texts wherever they are, and tell which length.
+    """Select n-grams length by length, on any engine, and report each length as progress.
 
-    Guarantees: those of select_ngrams.
+    Guarantees: those of `select_ngrams`.
     """
     from dpunion.ngrams.lengths import select_ngrams
 
@@ -119,10 +113,7 @@ def choose_ngrams(plan: NgramPlan, texts: Any, key: RunKey, run: Run) -> Chosen:
 
 
 def count_listed(listed: Listed, plan: CountsPlan, measure: Measure) -> Counted:
-    """Count the people who hold each of a list, wherever they are.
-
-    Guarantees: those of count_people.
-    """
+    """Count the people who have each item of a list, on any engine."""
     import numpy as np
 
     from dpunion import counting

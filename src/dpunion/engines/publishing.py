@@ -142,13 +142,11 @@ def publish(
     run.tell("writing")
     if chosen.results:
         made = with_ngrams(draft, chosen.ngrams, chosen.results, counted, outputs.order)
-    elif chosen.is_left:
+    elif chosen.is_remote:
         made = draft
     else:
         made = with_items(draft, list_chosen(chosen, request).texts, counted, outputs.order)
-    # If the longest n-grams stay on the executors, only the shorter ones are here.
-    which = "shorter ones listed" if chosen.is_left else "listed"
-    made = dataclasses.replace(made, notes=(*made.notes, *request.notes_on(made.items, which)))
+    made = dataclasses.replace(made, notes=(*made.notes, *request.notes_on(made.items)))
     if outputs.folder is not None:
         return dataclasses.replace(made, items=(), numbers=(), stored=engine.store(chosen, made)), []
     return made, [made.write(target, overwrite=outputs.overwrite) for target in outputs.files]

@@ -1,11 +1,10 @@
-"""The ledger: how much of each dataset's privacy budget is spent, kept for good and exact under many writers.
+"""The ledger: how much of each dataset's privacy budget is spent, stored for good, and exact under many writers.
 
 amounts.py    budgets as whole numbers, rounded to the private side
-accounts.py   what a dataset may spend and what a release costs, additive or tight (docs/ledger.md has the proofs)
-events.py     the rows: a hash chain, and what replaying it gives
-store.py      what a database must offer, and the one table; sqlite.py and postgres.py offer it
-overviews.py  all of it for people: what is left and how far it reaches
-ledgers.py    Ledger and Reservation: reserve before reading, settle after writing, a crash counts as spent
+accounts.py   the caps of a dataset and the cost of a release, additive or tight (docs/ledger.md has the proofs)
+events.py     the rows, a hash chain, and the state that they give; what a database must offer
+sqlite.py     a ledger in a file; postgres.py: in a PostgreSQL database
+ledgers.py    Ledger and Reservation: reserve before reading, settle after writing; a crash counts as spent
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""What a dataset may spend in all, and what one release costs: the composition rules, proved in docs/ledger.md.
+"""The caps of a dataset and the cost of a release: the composition rules, proved in docs/ledger.md.
 
-Additive: epsilons and deltas of all releases are summed (basic composition).
-Tight: every release is, but for an event of probability `novelty`, a Gaussian mechanism with ratio mu of sensitivity to
-stddev, up to `rounding` of privacy loss. The three numbers mu^2, novelty and rounding are summed, and the caps are
-fixed when the account is opened, so that the total holds even if each budget is chosen after seeing earlier releases.
+Additive: the epsilons and deltas of all releases are summed (basic composition).
+Tight: except for an event of probability `novelty`, every release is a Gaussian mechanism with ratio mu of sensitivity
+to stddev, up to `rounding` of privacy loss. The numbers mu^2, novelty and rounding are summed, and the caps are fixed
+when the account is opened, so that the total holds even if each budget is chosen after seeing earlier releases.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from dpunion.ledger.amounts import (
     MU_SQUARED_UNITS,
     Amounts,
     Composition,
-    computed_up,
-    spoken,
+    units_of_computed,
+    units_of_decimal,
 )
 from dpunion.plans import Plan, Planned
 
-# The part of a tight account's delta that is set aside for items that only one person holds. The Gaussian part needs
-# little: its delta falls so fast that ten times less of it costs a tenth of mu^2.
+# A tight account sets aside this part of delta for items that only one person has. The Gaussian part needs little: its
+# delta falls so fast that ten times less of it costs a tenth of mu^2.
 NOVELTY_SHARE = 0.9
 # A tight account sets aside this part of epsilon for the rounding of decisions, and at most 1/64: 2048 releases.
 ROUNDING_PART = 256
@@ -39,7 +39,7 @@ LARGEST_TOTAL = {Composition.ADDITIVE: 1e6, Composition.TIGHT: 100.0}
 def account_caps(
     epsilon: float, delta: float, composition: Composition, novelty_share: float = NOVELTY_SHARE
 ) -> Amounts:
-    """Return what all releases of a dataset may add up to, rounded down."""
+    """Return the most that all releases of a dataset may add up to, rounded down."""
     for name, value, low, high in (
         ("epsilon", epsilon, SMALLEST_EPSILON, LARGEST_TOTAL[composition]),
         ("delta", delta, SMALLEST_DELTA, math.nextafter(1.0, 0.0)),
@@ -48,8 +48,8 @@ def account_caps(
         remedy = f"Choose {name!r} in this range; it is the total for all releases."
         check_real("a dataset", name, value, low, high, remedy)
     whole = Amounts(
-        epsilon=spoken("epsilon", epsilon, EPSILON_UNITS, up=False),
-        delta=spoken("delta", delta, DELTA_UNITS, up=False),
+        epsilon=units_of_decimal("epsilon", epsilon, EPSILON_UNITS, up=False),
+        delta=units_of_decimal("delta", delta, DELTA_UNITS, up=False),
     )
     if composition is Composition.ADDITIVE:
         return whole
@@ -90,9 +90,9 @@ def charge_for(planned: Planned) -> Amounts:
 
 
 def charge_for_plan(plan: Plan) -> Amounts:
-    """Return what a release with this plan costs, in either composition, rounded up.
+    """Return the cost of a release with this plan, in either composition, rounded up.
 
-    Counts and the look add their squared mu, and their own rounding.
+    Counts and the look each add their squared mu and their rounding.
     """
     if plan.novelty is None:
         return charge_for_budget(plan.budget)
@@ -101,33 +101,33 @@ def charge_for_plan(plan: Plan) -> Amounts:
 
 
 def charge_for_gaussian(budget: Budget, mu: float, novelty: float, rounding: float = EPSILON_SLACK) -> Amounts:
-    """Return the cost of a Gaussian release of dpunion: sensitivity/stddev = mu, but for an event of chance `novelty`.
+    """Return the cost of a Gaussian release: sensitivity/stddev = mu, except for an event of probability `novelty`.
 
     rounding: the privacy loss that its float64 decisions may add, both worlds together (`calibration.rounding`); the
     floors of its coins and a collision of digests are further events.
     """
     rare = novelty * (1.0 + GUARD) + ALL_FLOORS + COLLISION
     return Amounts(
-        epsilon=spoken("epsilon", budget.epsilon, EPSILON_UNITS, up=True),
-        delta=spoken("delta", budget.delta, DELTA_UNITS, up=True),
-        mu_squared=computed_up("mu", mu * mu, MU_SQUARED_UNITS),
-        novelty=computed_up("novelty", rare, DELTA_UNITS),
-        rounding=computed_up("rounding", rounding, EPSILON_UNITS),
+        epsilon=units_of_decimal("epsilon", budget.epsilon, EPSILON_UNITS, up=True),
+        delta=units_of_decimal("delta", budget.delta, DELTA_UNITS, up=True),
+        mu_squared=units_of_computed("mu", mu * mu, MU_SQUARED_UNITS),
+        novelty=units_of_computed("novelty", rare, DELTA_UNITS),
+        rounding=units_of_computed("rounding", rounding, EPSILON_UNITS),
     )
 
 
 def charge_for_budget(budget: Budget) -> Amounts:
     """Return the cost of any (epsilon, delta)-private release.
 
-    Such a release is, but for an event of chance delta, no worse than randomised response with epsilon (Kairouz, Oh &
-    Viswanath 2015), which is no worse than a Gaussian with Pr[Z > mu/2] = 1/(1 + e^epsilon)
-    (docs/ledger.md, lemma 2). Rounding is within (epsilon, delta) already.
+    Except for an event of probability delta, such a release is no worse than randomised response with epsilon (Kairouz,
+    Oh & Viswanath 2015), which is no worse than a Gaussian with Pr[Z > mu/2] = 1/(1 + e^epsilon)
+    (docs/ledger.md, lemma 2). (epsilon, delta) already includes rounding.
     """
     tail = 1.0 / (1.0 + math.exp(budget.epsilon)) * (1.0 - 1e-12)
     mu = 2.0 * normal_quantile_above(tail)
     return Amounts(
-        epsilon=spoken("epsilon", budget.epsilon, EPSILON_UNITS, up=True),
-        delta=spoken("delta", budget.delta, DELTA_UNITS, up=True),
-        mu_squared=computed_up("mu", mu * mu, MU_SQUARED_UNITS),
-        novelty=spoken("delta", budget.delta, DELTA_UNITS, up=True),
+        epsilon=units_of_decimal("epsilon", budget.epsilon, EPSILON_UNITS, up=True),
+        delta=units_of_decimal("delta", budget.delta, DELTA_UNITS, up=True),
+        mu_squared=units_of_computed("mu", mu * mu, MU_SQUARED_UNITS),
+        novelty=units_of_decimal("delta", budget.delta, DELTA_UNITS, up=True),
     )

@@ -13,7 +13,7 @@ from dpunion.errors import BadParameter
 EPSILON_UNITS = 10**9
 DELTA_UNITS = 10**18
 MU_SQUARED_UNITS = 10**15
-# What a database's 64-bit integer can surely hold, sums of caps and charges included.
+# Sums of caps and charges up to this size fit into a database's 64-bit integer.
 LARGEST_UNITS = 4 * 10**18
 
 
@@ -26,11 +26,11 @@ class Composition(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Amounts:
-    """What a release costs or a dataset may spend, in whole units.
+    """The cost of a release or the caps of a dataset, in whole units.
 
-    epsilon: of 1e-9. delta: of 1e-18. The other three are what tight composition adds up (docs/ledger.md):
-    mu_squared: of 1e-15, the squared sensitivity over stddev. novelty: of 1e-18, the chance that an item shows that
-    only one person holds. rounding: of 1e-9, the privacy loss of float64 decisions.
+    epsilon: in 1e-9. delta: in 1e-18. Tight composition adds up the other three (docs/ledger.md): mu_squared: in 1e-15,
+    the squared ratio of sensitivity to stddev. novelty: in 1e-18, the chance that an item of only one person is
+    released. rounding: in 1e-9, the privacy loss of float64 decisions.
     """
 
     epsilon: int = 0
@@ -53,11 +53,11 @@ class Amounts:
         return self.epsilon, self.delta, self.mu_squared, self.novelty, self.rounding
 
     def stored(self, composition: Composition) -> Amounts:
-        """Return what a row keeps: additive accounts have no use for the rest, whose sum would have no bound."""
+        """Return the numbers for a row: additive accounts do not use the last three, whose sum would have no bound."""
         return Amounts(self.epsilon, self.delta) if composition is Composition.ADDITIVE else self
 
     def fits(self, cap: Amounts, composition: Composition) -> bool:
-        """Say whether this much is within `cap`, by the numbers that the composition adds up."""
+        """Say whether the numbers that the composition adds up are within `cap`."""
         return all(getattr(self, name) <= getattr(cap, name) for name in COUNTED[composition])
 
 
@@ -68,18 +68,18 @@ COUNTED = {
 FIELDS = tuple(field.name for field in dataclasses.fields(Amounts))
 
 
-def spoken(name: str, value: float, units: int, *, up: bool) -> int:
-    """Turn a number that a person wrote into whole units: charges up, totals down.
+def units_of_decimal(name: str, value: float, units: int, *, up: bool) -> int:
+    """Turn a number that a person wrote into whole units; charges are rounded up, totals down.
 
-    subtle: the number meant is the shortest decimal that spells the float, so that ten times 0.1 are 1. It may lie half
-    an ulp below the float; calibration keeps 2^-17 of epsilon and of delta in reserve, which is far more.
+    subtle: the person meant the shortest decimal that gives the float, so that ten times 0.1 are 1. It may be half an
+    ulp below the float; calibration keeps 2^-17 of epsilon and of delta in reserve, which is far more.
     """
     exact = Fraction(repr(float(value))) * units
     return _check_units(name, math.ceil(exact) if up else math.floor(exact))
 
 
-def computed_up(name: str, value: float, units: int) -> int:
-    """Turn a computed number into whole units, up, with a guard for the rounding of its formula."""
+def units_of_computed(name: str, value: float, units: int) -> int:
+    """Turn a computed number into whole units, rounded up, with a margin for rounding errors of its formula."""
     return _check_units(name, math.ceil(Fraction(value) * (1 + Fraction(1, 10**12)) * units))
 
 

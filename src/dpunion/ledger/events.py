@@ -1,29 +1,51 @@
-"""The rows of a ledger: a chain of hashes, and what replaying it says about every dataset and entry.
+"""The rows of a ledger, a chain of hashes; the state of every dataset and entry after reading them; the database.
 
-`Overview` tells people how far each budget reaches; the `refuse_` functions say why a release is not granted.
+`Store` says what a database must offer; `ChainReader` reads the rows, and `append` adds one, inside a transaction.
+`Overview` says how far each budget reaches; the `refuse_` functions say why a release is not granted.
 """
 
 from __future__ import annotations
 
+import abc
 import dataclasses
+import datetime as dt
 import enum
 import hashlib
 import json
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Protocol
 
 from dpunion.checks import nearest
-from dpunion.errors import AlreadyReleased, BudgetExhausted, ForeignErrors, LedgerError, UnfinishedRelease
+from dpunion.errors import (
+    AlreadyReleased,
+    BudgetExhausted,
+    DamagedLedger,
+    ForeignErrors,
+    LedgerError,
+    UnfinishedRelease,
+)
 from dpunion.ledger.amounts import COUNTED, DELTA_UNITS, EPSILON_UNITS, FIELDS, Amounts, Composition, decimal
 
 CHAIN = "dpunion-ledger/1"
 NO_HASH = "0" * 64
 COLUMNS = ("sequence", "kind", "dataset", "entry", *FIELDS, "fingerprint", "details", "written", "hash")
 _TEXTS = frozenset({"kind", "dataset", "fingerprint", "details", "written", "hash"})
+UNREADABLE = "its details cannot be read"
+MOST_NAMES = 20
+WORDS = {"mu_squared": "Gaussian", "novelty": "novel-item", "rounding": "rounding"}
+
+TABLE = "dpunion_ledger"
+VERSION = 1
+LONGEST_WAIT = 60  # seconds that a writer waits for the others
+COLUMN_LIST = ", ".join(COLUMNS)
+ALL_ROWS = f"SELECT {COLUMN_LIST} FROM {TABLE} ORDER BY sequence"  # noqa: S608 - constants only
+APPEND = f"INSERT INTO {TABLE} ({COLUMN_LIST}) VALUES ({', '.join('?' * len(COLUMNS))})"  # noqa: S608
+# subtle: no index, so there is no second copy of the rows that could disagree with the first.
 
 
 class EventKind(enum.Enum):
-    """What a row says happened."""
+    """What a row reports."""
 
     OPENED = "opened"
     RESERVED = "reserved"
@@ -32,27 +54,24 @@ class EventKind(enum.Enum):
 
 
 class EntryState(enum.Enum):
-    """How far a release has come; all but cancelled ones are spent."""
+    """How far a release has come; the budget of all but cancelled ones is spent."""
 
     UNSETTLED = "unsettled"
     SETTLED = "settled"
     CANCELLED = "cancelled"
 
 
-UNREADABLE = "its details cannot be read"
-
-
 class BrokenChain(Exception):
-    """A row that cannot be as it is; the text says why."""
+    """A row is wrong; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
     """One row.
 
-    entry: the sequence of the reservation that a settled or cancelled row is about, else 0. amounts: the caps of an
-    opened dataset, the charge of a reservation, minus the charge of a cancelled one. details: JSON, for people.
-    written: the writer's clock, for people; nothing depends on it.
+    entry: the sequence of the reservation that a settled or cancelled row closes, else 0. amounts: the caps of an
+    opened dataset, the charge of a reservation, or minus that charge if it is cancelled. details: JSON, for people.
+    written: the time on the writer's clock, for people; nothing depends on it.
     """
 
     sequence: int
@@ -67,10 +86,10 @@ class Event:
 
     @classmethod
     def from_row(cls, row: tuple[Any, ...]) -> Event:
-        """Read a row of the table; raise BrokenChain when a value has no business there."""
+        """Read a row of the table; raise BrokenChain if a value is not of its column's type."""
         values = dict(zip(COLUMNS, row, strict=True))
         for name, value in values.items():
-            # subtle: SQLite would let anybody put text into an integer column.
+            # subtle: SQLite accepts text in an integer column.
             if type(value) is not (str if name in _TEXTS else int):
                 raise BrokenChain(f"its {name} is of the wrong type")
         with ForeignErrors(lambda _: BrokenChain("its kind is unknown"), ValueError):
@@ -92,7 +111,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """A dataset's budget: its name, how releases add up, what they may add up to and what they have."""
+    """A dataset's budget: how its releases add up, the most they may add up to, and what they have spent."""
 
     name: str
     composition: Composition
@@ -101,20 +120,20 @@ class Account:
 
     @property
     def remaining(self) -> Amounts:
-        """Return what is left."""
+        """Return the caps minus what is spent."""
         return self.caps - self.spent
 
     def covers(self, charge: Amounts) -> bool:
-        """Say whether the charge fits into what is left."""
+        """Say whether the charge fits into the rest of the budget."""
         return (self.spent + charge).fits(self.caps, self.composition)
 
     @property
     def spent_share(self) -> float:
-        """Return the spent part of the budget: of the numbers that are added up, the one that is used up first."""
+        """Return the spent part of the budget: the largest part of the numbers that the composition adds up."""
         return max(_part(getattr(self.spent, name), getattr(self.caps, name)) for name in COUNTED[self.composition])
 
     def more_like(self, charge: Amounts) -> int:
-        """Return how many further releases with this charge fit into what is left."""
+        """Return how many more releases with this charge fit into the rest of the budget."""
         priced = [name for name in COUNTED[self.composition] if getattr(charge, name) > 0]
         return min((getattr(self.remaining, name) // getattr(charge, name) for name in priced), default=0)
 
@@ -126,7 +145,7 @@ class Account:
             return cls(event.dataset, Composition(json.loads(event.details)["composition"]), event.amounts)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the account for people: totals, and what is left of each number that is added up."""
+        """Return the account for people: totals, and the rest of each number that the composition adds up."""
         values: dict[str, Any] = {
             "dataset": self.name,
             "composition": self.composition.value,
@@ -136,10 +155,7 @@ class Account:
         }
         if self.composition is Composition.ADDITIVE:
             left = self.remaining
-            return values | {
-                "epsilon_left": left.epsilon / EPSILON_UNITS,
-                "delta_left": left.delta / DELTA_UNITS,
-            }
+            return values | {"epsilon_left": left.epsilon / EPSILON_UNITS, "delta_left": left.delta / DELTA_UNITS}
         for name in COUNTED[self.composition]:
             values[f"{name}_left_share"] = _part(getattr(self.remaining, name), getattr(self.caps, name))
         return values
@@ -147,9 +163,9 @@ class Account:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A release in the ledger: number, dataset, charge, state, and the (path, sha256) of what was written.
+    """A release in the ledger: number, dataset, charge, state, and the (path, sha256) of its files.
 
-    hash: that of its reserved row, by which its own process knows it again.
+    hash: that of its reserved row, by which the process that made it recognises it.
     """
 
     number: int
@@ -164,7 +180,7 @@ class Entry:
 
     @property
     def about(self) -> dict[str, Any]:
-        """Return what was said of the release, title, owner and note among it; older entries say nothing."""
+        """Return the description of the release, with title, owner and note; empty in older entries."""
         found = self.details.get("about")
         return found if isinstance(found, dict) else {}
 
@@ -186,36 +202,38 @@ class Entry:
 
 @dataclass(slots=True)
 class Book:
-    """What the rows say when they are read from the first to the last."""
+    """The state of all datasets and entries after reading the rows from the first to the last."""
 
     accounts: dict[str, Account] = field(default_factory=dict)
     entries: dict[int, Entry] = field(default_factory=dict)
     sequence: int = 0
     head: str = NO_HASH
 
+    @property
+    def receipt(self) -> str:
+        """Return `number:hash` of the last row."""
+        return f"{self.sequence}:{self.head}"
+
     def copy(self) -> Book:
-        """Return a book that can be read on without changing this one."""
+        """Return a copy that can read more rows without changing this one."""
         return dataclasses.replace(self, accounts=dict(self.accounts), entries=dict(self.entries))
 
     def read(self, event: Event) -> None:
-        """Take the next row, or raise BrokenChain with the reason why it cannot be the next."""
+        """Apply the next row, or raise BrokenChain with the reason why it cannot be the next."""
         if event.sequence != self.sequence + 1:
             raise BrokenChain(f"row {self.sequence + 1} is missing or out of order")
         if event.hash != event.hash_after(self.head):
             raise BrokenChain("its hash does not follow from the row and the one before")
         match event.kind:
             case EventKind.OPENED:
-                self._open(event)
+                if event.dataset in self.accounts:
+                    raise BrokenChain("it opens a dataset for the second time")
+                self.accounts[event.dataset] = Account.opened_by(event)
             case EventKind.RESERVED:
                 self._reserve(event)
             case EventKind.SETTLED | EventKind.CANCELLED:
                 self._close(event)
         self.sequence, self.head = event.sequence, event.hash
-
-    def _open(self, event: Event) -> None:
-        if event.dataset in self.accounts:
-            raise BrokenChain("it opens a dataset for the second time")
-        self.accounts[event.dataset] = Account.opened_by(event)
 
     def _reserve(self, event: Event) -> None:
         account = self.accounts.get(event.dataset)
@@ -248,7 +266,7 @@ class Book:
         self.entries[event.entry] = dataclasses.replace(entry, state=state, outputs=outputs_in(event.details))
 
     def _spend(self, account: Account, amounts: Amounts) -> None:
-        self.accounts[account.name] = Account(account.name, account.composition, account.caps, account.spent + amounts)
+        self.accounts[account.name] = dataclasses.replace(account, spent=account.spent + amounts)
 
 
 def _part(some: int, whole: int) -> float:
@@ -264,14 +282,14 @@ def _details(event: Event) -> dict[str, Any]:
 
 
 def outputs_in(details: str) -> tuple[tuple[str, str], ...]:
-    """Return the (path, sha256) pairs that a settled row names; a cancelled one names none."""
+    """Return the (path, sha256) pairs of a settled row; a cancelled row has none."""
     with ForeignErrors(lambda _: BrokenChain(UNREADABLE), AttributeError, TypeError, ValueError):
         return tuple((str(path), str(digest)) for path, digest in json.loads(details).get("outputs", []))
 
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """All datasets and entries; head is the last row's `number:hash`, worth keeping elsewhere."""
+    """All datasets and entries; head: `number:hash` of the last row, to be kept elsewhere too."""
 
     accounts: tuple[Account, ...]
     entries: tuple[Entry, ...]
@@ -283,12 +301,12 @@ class Overview:
         return spent[-1] if spent else None
 
     def more_like_last(self, account: Account) -> int | None:
-        """Return how many further releases like a dataset's last one the rest would cover; None before the first."""
+        """Return how many more releases like a dataset's last one the budget covers; None before the first."""
         last = self.last_of(account.name)
         return None if last is None else account.more_like(last.charge)
 
     def datasets(self) -> list[dict[str, Any]]:
-        """Return the datasets as plain values, each with what is left and how far it reaches."""
+        """Return the datasets as plain values, each with the rest of its budget and how far it reaches."""
         return [one.to_dict() | {"more_like_the_last": self.more_like_last(one)} for one in self.accounts]
 
     def to_dict(self) -> dict[str, Any]:
@@ -305,30 +323,29 @@ def reach_in_words(more: int | None) -> str:
 
 
 def refuse_repeat(ledger: str, same: list[Entry], sources: list[dict[str, Any]] | None) -> None:
-    """Refuse what was settled before, the last such entry first; else what was begun and is open."""
-    for entry in reversed(same):
-        if entry.state is EntryState.SETTLED:
-            then = entry.details.get("sources")
-            changed = None if not then or not sources else then != sources
-            since = " The source has changed since." if changed else ""
-            problem = AlreadyReleased(
-                f"The same release was made before: entry {ledger}#{entry.number}. Nothing was charged.{since}",
-                "Use the files that were written then, or make and charge it again with --charge-again.",
-            )
-            problem.entry, problem.outputs = f"{ledger}#{entry.number}", entry.outputs
-            problem.source_changed = changed
-            raise problem
-    for entry in reversed(same):
-        if entry.state is EntryState.UNSETTLED:
-            raise UnfinishedRelease(
-                f"An earlier run of the same release, entry {ledger}#{entry.number}, has not finished: it is "
-                "still running, or it died. Its budget counts as spent, and nothing more was charged.",
-                "Wait for it. If it died, charge again with --charge-again.",
-            )
+    """Refuse a release if one of the same entries is settled, or else if one is unsettled; name the last such entry."""
+    last = {entry.state: entry for entry in same}
+    if (entry := last.get(EntryState.SETTLED)) is not None:
+        then = entry.details.get("sources")
+        changed = None if not then or not sources else then != sources
+        since = " The source has changed since." if changed else ""
+        problem = AlreadyReleased(
+            f"The same release was made before: entry {ledger}#{entry.number}. Nothing was charged.{since}",
+            "Use the files that were written then, or make and charge it again with --charge-again.",
+        )
+        problem.entry, problem.outputs = f"{ledger}#{entry.number}", entry.outputs
+        problem.source_changed = changed
+        raise problem
+    if (entry := last.get(EntryState.UNSETTLED)) is not None:
+        raise UnfinishedRelease(
+            f"An earlier run of the same release, entry {ledger}#{entry.number}, has not finished: it is "
+            "still running, or it died. Its budget counts as spent, and nothing more was charged.",
+            "Wait for it. If it died, charge again with --charge-again.",
+        )
 
 
 def refuse_dataset(ledger: str, name: str, known: list[str]) -> NoReturn:
-    """Refuse a dataset that was never opened: with the names there are, which are the operator's own, and a guess."""
+    """Refuse a dataset that was never opened; name those that exist, which the operator chose, and a similar one."""
     near = nearest(name, known)
     guess = "" if near is None else f"Did you mean {near!r}? "
     names = ", ".join(map(repr, known[:MOST_NAMES])) + (" and more" if len(known) > MOST_NAMES else "")
@@ -339,7 +356,7 @@ def refuse_dataset(ledger: str, name: str, known: list[str]) -> NoReturn:
 
 
 def refuse_charge(account: Account, charge: Amounts) -> NoReturn:
-    """Raise what is asked for, what is left and what to do."""
+    """Refuse a charge; say how much it asks for and how much is left."""
     remedy = (
         "Use a smaller epsilon or delta, or do not make this release: it would break the promise made for this data."
     )
@@ -362,10 +379,119 @@ def refuse_charge(account: Account, charge: Amounts) -> NoReturn:
     )
 
 
-MOST_NAMES = 20
-WORDS = {"mu_squared": "Gaussian", "novelty": "novel-item", "rounding": "rounding"}
-
-
 def pair(amounts: Amounts) -> str:
     """Write (epsilon, delta) for people."""
     return f"({decimal(amounts.epsilon, EPSILON_UNITS)}, {decimal(amounts.delta, DELTA_UNITS)})"
+
+
+# --- the database -----------------------------------------------------------------------------------------------
+
+
+def table_definition(integer: str) -> str:
+    """Return the statement that creates the table; only cancelled rows have negative amounts."""
+    amounts = ", ".join(f"{name} {integer} NOT NULL CHECK ({name} >= 0 OR kind = 'cancelled')" for name in FIELDS)
+    return (
+        f"CREATE TABLE {TABLE} (sequence {integer} PRIMARY KEY CHECK (sequence > 0), kind TEXT NOT NULL, "
+        f"dataset TEXT NOT NULL, entry {integer} NOT NULL, {amounts}, fingerprint TEXT NOT NULL, "
+        "details TEXT NOT NULL, written TEXT NOT NULL, hash TEXT NOT NULL)"
+    )
+
+
+class Session(Protocol):
+    """An open transaction."""
+
+    def run(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
+        """Run one statement, with ? for each value, and return its rows."""
+
+
+class Store(abc.ABC):
+    """A database with a ledger in it.
+
+    Guarantees:
+    - a write transaction sees every row committed before it began, and no other one runs at the same time;
+    - when the block ends without an exception, its rows are on disk;
+    - when anything fails, the caller gets an error, whether or not the rows were written.
+    """
+
+    name: str
+    """Its name in public statements, without password or host."""
+
+    @abc.abstractmethod
+    def prepare(self, *, create: bool) -> None:
+        """Check that there is a ledger of this version, or create one."""
+
+    @abc.abstractmethod
+    def transaction(self, *, write: bool) -> AbstractContextManager[Session]:
+        """Open a transaction; commit it when the block ends without an exception."""
+
+    @abc.abstractmethod
+    def close(self) -> None:
+        """Close the connection, if one is kept between transactions."""
+
+    @abc.abstractmethod
+    def check_storage(self) -> str | None:
+        """Return the problem that the database finds in its storage, or None."""
+
+
+class ChainReader:
+    """Reads the chain, and caches the rows that it has checked, so that it checks only new ones.
+
+    Guarantees:
+    - every row is read and, unless it is byte for byte a row that was checked before, checked;
+    - rows that the transaction itself wrote are not cached, as it may be rolled back.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._known: tuple[list[tuple[Any, ...]], Book] = ([], Book())
+
+    def replay(self, session: Session, found: dict[int, str] | None = None) -> tuple[Book, str | None]:
+        """Return the state after the last right row, and what is wrong with the next; `found` gets all hashes."""
+        rows = session.run(ALL_ROWS)
+        known, book = self._known
+        if found is not None or rows[: len(known)] != known:
+            known, book = [], Book()
+        book = book.copy()
+        for number, row in enumerate(rows[len(known) :], len(known) + 1):
+            try:
+                book.read(Event.from_row(row))
+            except BrokenChain as broken:
+                return book, f"Row {number} of {self._name} is wrong: {broken}."
+            if found is not None:
+                found[book.sequence] = book.head
+        self._known = (rows, book.copy())
+        return book, None
+
+    def book(self, session: Session) -> Book:
+        """Return the state after the last row; raise DamagedLedger if a row is wrong."""
+        book, problem = self.replay(session)
+        if problem is not None:
+            raise DamagedLedger(problem, "Run `dpunion ledger verify`, and restore the ledger from a backup.")
+        return book
+
+
+def append(
+    session: Session,
+    book: Book,
+    kind: EventKind,
+    dataset: str,
+    amounts: Amounts,
+    *,
+    entry: int = 0,
+    release_fingerprint: str = "",
+    details: dict[str, Any],
+) -> Event:
+    """Append a row to the chain, which `book` has read in this transaction."""
+    event = Event(
+        sequence=book.sequence + 1,
+        kind=kind,
+        dataset=dataset,
+        entry=entry,
+        amounts=amounts,
+        fingerprint=release_fingerprint,
+        details=json.dumps(details, separators=(",", ":")),
+        written=dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
+    )
+    chained = Event.from_row((*event.row()[:-1], event.hash_after(book.head)))
+    session.run(APPEND, *chained.row())
+    return chained

@@ -1,4 +1,4 @@
-"""Which release this is, and whether what it wrote is still there."""
+"""The fingerprint of a release, and whether its files are still as they were written."""
 
 from __future__ import annotations
 
@@ -17,64 +17,64 @@ from dpunion.errors import BadParameter, ForeignErrors, InternalError, LedgerErr
 
 
 def fingerprint(**configuration: Any) -> str:
-    """Return the SHA-256 of a release's public configuration: sources' names, columns, every option and plan.
+    """Return the SHA-256 of a release's public configuration: names of sources, columns, all options and the plan.
 
-    Values must be plain (JSON); names are sorted, so the order of arguments does not matter.
+    Values must be plain (JSON). The order of the arguments does not matter.
     """
     text = json.dumps(configuration, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(f"dpunion-release-request/2\n{text}".encode("ascii")).hexdigest()
 
 
-def told(value: Any) -> Any:
-    """Return an option as plain values for a fingerprint: a function by its code, a description by all its fields."""
+def json_value(value: Any) -> Any:
+    """Return an option as plain values for a fingerprint: a function as a hash of its code, an object as its fields."""
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     if isinstance(value, enum.Enum):
         return value.value
     if isinstance(value, (list, tuple)):
-        return [told(each) for each in value]
+        return [json_value(each) for each in value]
     if dataclasses.is_dataclass(value):
-        return {field.name: told(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        return {field.name: json_value(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if callable(value):
-        return hashlib.sha256(json.dumps(_spelled(value)).encode("ascii")).hexdigest()
+        return hashlib.sha256(json.dumps(_describe(value)).encode("ascii")).hexdigest()
     raise InternalError(f"a fingerprint of a {type(value).__name__}")
 
 
-def _spelled(value: Any) -> Any:
-    """Spell what a function does as far as its own code tells; refuse objects whose state nothing tells.
+def _describe(value: Any) -> Any:
+    """Describe a function by its own code; refuse objects whose state cannot be read.
 
-    subtle: what a function calls counts by name only, and another version of Python has other code. The second makes
-    an old release look new, which is charged; against the first only the operator can help.
+    subtle: functions that it calls count by name only, which only the operator can take care of. Another version of
+    Python has other code, which makes an old release look new, and charges it.
     """
     match value:
         case None | bool() | int() | float() | complex() | str() | bytes() | types.EllipsisType():
             return [type(value).__name__, repr(value)]
         case list() | tuple():
-            return [type(value).__name__, [_spelled(each) for each in value]]
+            return [type(value).__name__, [_describe(each) for each in value]]
         case set() | frozenset():
-            return ["set", sorted(json.dumps(_spelled(each)) for each in value)]
+            return ["set", sorted(json.dumps(_describe(each)) for each in value)]
         case dict():
-            return ["dict", sorted(json.dumps([_spelled(key), _spelled(each)]) for key, each in value.items())]
+            return ["dict", sorted(json.dumps([_describe(key), _describe(each)]) for key, each in value.items())]
         case re.Pattern():
-            return ["pattern", _spelled(value.pattern), value.flags]
+            return ["pattern", _describe(value.pattern), value.flags]
         case type() | types.MethodDescriptorType():
             return ["name", getattr(value, "__module__", ""), value.__qualname__]
         case types.ModuleType():
             return ["module", value.__name__]
         case types.CodeType():
             names = [list(each) for each in (value.co_names, value.co_varnames, value.co_freevars, value.co_cellvars)]
-            return ["code", value.co_code.hex(), value.co_flags, names, _spelled(value.co_consts)]
+            return ["code", value.co_code.hex(), value.co_flags, names, _describe(value.co_consts)]
         case types.FunctionType():
             held = [cell.cell_contents for cell in value.__closure__ or ()]
             name = [value.__module__, value.__qualname__]
             rest = [value.__code__, value.__defaults__, value.__kwdefaults__, held]
-            return ["function", name, [_spelled(each) for each in rest]]
+            return ["function", name, [_describe(each) for each in rest]]
         case types.BuiltinFunctionType():
-            return ["built-in", value.__qualname__, _spelled(value.__self__)]
+            return ["built-in", value.__qualname__, _describe(value.__self__)]
         case types.MethodType():
-            return ["method", _spelled(value.__func__), _spelled(value.__self__)]
+            return ["method", _describe(value.__func__), _describe(value.__self__)]
         case functools.partial():
-            return ["partial", _spelled(value.func), _spelled(value.args), _spelled(value.keywords)]
+            return ["partial", _describe(value.func), _describe(value.args), _describe(value.keywords)]
     raise BadParameter(
         "A ledger cannot identify a tokenizer that contains objects.",
         "Pass a plain function, and let it use global names instead of closed-over objects.",
@@ -96,7 +96,7 @@ def sha256_of(path: Path) -> str:
 
 
 def is_intact(output: tuple[str, str]) -> bool:
-    """Say whether a stored release's file is still what was written."""
+    """Say whether a file of a release still has the content that was written."""
     path, digest = output
     with contextlib.suppress(LedgerError):
         return bool(path) and Path(path).is_file() and sha256_of(Path(path)) == digest

@@ -1,4 +1,4 @@
-"""Ledger and Reservation: reserve before reading, settle after writing, a crash counts as spent."""
+"""Ledger and Reservation: reserve before reading, settle after writing; a crash counts as spent."""
 
 from __future__ import annotations
 
@@ -27,10 +27,13 @@ from dpunion.ledger.amounts import DELTA_UNITS, EPSILON_UNITS, Amounts, Composit
 from dpunion.ledger.events import (
     Account,
     Book,
+    ChainReader,
     EntryState,
     Event,
     EventKind,
     Overview,
+    Store,
+    append,
     pair,
     refuse_charge,
     refuse_dataset,
@@ -39,7 +42,6 @@ from dpunion.ledger.events import (
 from dpunion.ledger.fingerprints import sha256_of
 from dpunion.ledger.postgres import PostgresStore
 from dpunion.ledger.sqlite import SqliteStore
-from dpunion.ledger.store import ChainReader, Store, append
 from dpunion.releases.about import Charged
 
 if TYPE_CHECKING:
@@ -52,7 +54,7 @@ RECEIPT_DIGITS = 16
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """What checking the ledger found: problem is None when all is well."""
+    """The result of checking a ledger; problem: None if there is none."""
 
     problem: str | None
     rows: int
@@ -60,7 +62,7 @@ class Verification:
 
     @property
     def good(self) -> bool:
-        """Say whether nothing was found."""
+        """Say whether there is no problem."""
         return self.problem is None
 
 
@@ -69,8 +71,8 @@ class Ledger:
 
     Guarantees:
     - the releases granted on a dataset never add up to more than its total;
-    - what was granted stays spent, whatever happens to the process that asked;
-    - a release that was made or begun before is never granted again without being asked to charge again.
+    - a granted charge stays spent, whatever happens to the process that reserved it;
+    - a release that was made or begun before is granted again only with `charge_again`.
     """
 
     def __init__(self, store: Store) -> None:
@@ -82,18 +84,18 @@ class Ledger:
 
     @property
     def name(self) -> str:
-        """Return what public texts call this ledger."""
+        """Return the name of this ledger in public texts."""
         return self._store.name
 
     @classmethod
     def open(cls, where: str | os.PathLike[str], *, create: bool = False) -> Ledger:
-        """Open the ledger at a path or a postgresql:// address; `create` makes one where there is none."""
+        """Open the ledger at a path or a postgresql:// address; create: make one if there is none."""
         store = store_at(where)
         store.prepare(create=create)
         return cls(store)
 
     def close(self) -> None:
-        """Let go of the database; the ledger may still be used, which opens it again."""
+        """Close the connection to the database; using the ledger again opens a new one."""
         self._store.close()
 
     def create_dataset(
@@ -105,9 +107,9 @@ class Ledger:
         *,
         novelty_share: float | None = None,
     ) -> Account:
-        """Open a dataset: what all releases from it may use together. It cannot be changed later.
+        """Open a dataset with a budget for all its releases together, which cannot be changed later.
 
-        novelty_share: tight composition only, the part of delta set aside for items that only one person holds.
+        novelty_share: for tight composition, the part of delta that is set aside for items that only one person has.
         """
         account = new_account(name, epsilon, delta, composition, novelty_share)
         details = {"composition": account.composition.value, "epsilon": float(epsilon), "delta": float(delta)}
@@ -133,17 +135,17 @@ class Ledger:
         charge_again: bool = False,
         test_key: bool = False,
     ) -> Reservation:
-        """Take what a release costs out of the dataset's budget, before any data is read.
+        """Charge a release to the dataset's budget, before any data is read.
 
         charge: the release's plan, or amounts from `ledger.accounts` with a public note that says what they are for.
-        about: what people want to know: title, owner, note; sources as named, columns, version.
-        sources: size and time of what will be read (`reading.states`), by which a change is seen later.
-        charge_again: grant it, and charge it, even if the same release was made or begun before.
+        about: for people: title, owner, note; names of sources, columns, version.
+        sources: sizes and times of the sources (`reading.states`), by which a change is noticed later.
+        charge_again: charge the release even if it was made or begun before.
 
         Guarantees:
-        - the whole chain is replayed in the transaction that grants, and a broken one grants nothing;
+        - the transaction that grants reads the whole chain, and grants nothing if it is broken;
         - when this returns, the charge is on disk and counts as spent unless `cancel` is called before reading;
-        - of several callers with one fingerprint, all but the first are refused unless they ask to charge again.
+        - of several callers with one fingerprint, all but the first are refused unless they use `charge_again`.
         """
         if test_key:
             raise NotPrivate(
@@ -152,7 +154,7 @@ class Ledger:
             )
         amounts, plan = _priced(charge)
         details = {"plan": note or plan, "charge_again": charge_again, "sources": sources, "about": about or {}}
-        # Refusing needs no lock: the answer was true at the moment of this look.
+        # A refusal needs no lock: it was right at the moment of this check.
         with self._store.transaction(write=False) as session:
             book = self._reader.book(session)
             self._check(book, dataset, amounts, release_fingerprint, details)
@@ -171,15 +173,15 @@ class Ledger:
         return Reservation(self, account, event)
 
     def overview(self) -> Overview:
-        """Return every dataset and entry; raise DamagedLedger when the rows do not fit together."""
+        """Return every dataset and entry; raise DamagedLedger if a row is wrong."""
         with self._store.transaction(write=False) as session:
             book = self._reader.book(session)
-        return Overview(tuple(book.accounts.values()), tuple(book.entries.values()), _head(book.sequence, book.head))
+        return Overview(tuple(book.accounts.values()), tuple(book.entries.values()), book.receipt)
 
     def verify(self, receipts: Iterable[str] = ()) -> Verification:
-        """Check the storage, the hash chain, every total, and that the given receipts' entries are still there.
+        """Check the storage, the hash chain, every total, and that the entries of the given receipts still exist.
 
-        receipts: `number:hash` as printed with releases and by `show`; they reveal rows cut off at the end.
+        receipts: `number:hash` as printed with releases and by `show`; they reveal rows that were cut off at the end.
         """
         from dpunion.ledger.accounts import caps_hold
 
@@ -195,12 +197,12 @@ class Ledger:
         for number, digits in wanted:
             if not found.get(number, "").startswith(digits):
                 problem = problem or f"Entry {number} is not the one of the receipt: rows were cut off or replaced."
-        return Verification(problem, book.sequence, _head(book.sequence, book.head))
+        return Verification(problem, book.sequence, book.receipt)
 
     def _check(
         self, book: Book, dataset: str, charge: Amounts, release_fingerprint: str, details: dict[str, Any]
     ) -> Account:
-        """Return the dataset's account if the release may be granted; raise the reason if not."""
+        """Return the dataset's account; refuse a release that cannot be granted."""
         account = book.accounts.get(dataset)
         if account is None:
             refuse_dataset(self.name, dataset, list(book.accounts))
@@ -213,7 +215,7 @@ class Ledger:
         return account
 
     def _close(self, kind: EventKind, own: Event, amounts: Amounts, details: dict[str, Any]) -> None:
-        """Close the entry that the row `own` made, if it is still there."""
+        """Settle or cancel the entry of the row `own`, if it still exists."""
         with self._store.transaction(write=True) as session:
             book = self._reader.book(session)
             entry = book.entries.get(own.sequence)
@@ -228,11 +230,11 @@ class Ledger:
 
 
 class Reservation:
-    """Budget taken for one release; a context that gives it back only if nothing was read.
+    """The budget of one release; as a context, it gives the budget back only if nothing was read.
 
     Guarantees:
     - leaving the context before `start_reading` gives the budget back; after it, never;
-    - a process that dies at any moment leaves the budget spent.
+    - if the process dies, at any moment, the budget counts as spent.
     """
 
     def __init__(self, ledger: Ledger, account: Account, event: Event) -> None:
@@ -262,7 +264,7 @@ class Reservation:
 
     @property
     def charged(self) -> Charged:
-        """Return the entry for the release itself: what was charged, and what was spent and left then."""
+        """Return the entry for the release: its charge, and how much of the budget was spent before and after."""
         account, charge = self.account, self._event.amounts
         after = dataclasses.replace(account, spent=account.spent + charge)
         return Charged(
@@ -278,7 +280,7 @@ class Reservation:
 
     @property
     def sentence(self) -> str:
-        """Return the sentence that a release's statement says about the ledger."""
+        """Return the sentence about the ledger in a release's statement."""
         return (
             f"It is entry {self.receipt} of the dataset {self.account.name!r}. The ledger limits all releases "
             f"from this dataset together to {pair(self.account.caps)}, by {self.account.composition.value} "
@@ -287,25 +289,25 @@ class Reservation:
 
     @property
     def staying(self) -> LedgerNote:
-        """Return what is said when a run ends after its charge, whatever ended it."""
+        """Return the note for a run that ends after its charge, for whatever reason."""
         return LedgerNote(
             f"The charge of {pair(self._event.amounts)} on {self.account.name!r} stays: entry {self.entry}.",
             self.facts | {"charged": True},
         )
 
     def start_reading(self) -> None:
-        """Say that data will be read from now on: the budget can no longer be given back."""
+        """Mark that reading begins: from now on the budget cannot be given back."""
         self._reading = True
 
     def cancel(self) -> None:
-        """Give the budget back, which is right only while no data was read, in the process that reserved it."""
+        """Give the budget back; only before data is read, and in the process that reserved it."""
         if self._reading or self._closed or os.getpid() != self._process:
             raise LedgerError(f"Entry {self.entry} can no longer be cancelled.", "Its budget is spent.")
         self._closed = True
         self._ledger._close(EventKind.CANCELLED, self._event, -self._event.amounts, {})  # noqa: SLF001
 
     def settle(self, outputs: Iterable[str | os.PathLike[str]] = (), *, digest: str | None = None) -> None:
-        """Record that the release was made: the files it was written to, or the SHA-256 of one kept in memory."""
+        """Record that the release was made; digest: the SHA-256 of a release that is not in a file."""
         if self._closed:
             raise InternalError("a reservation was settled twice")
         self._reading = self._closed = True
@@ -347,7 +349,7 @@ class Reservation:
         if isinstance(error, ReplacedLedger):
             note = LedgerNote("", self.facts | {"charged": False})
         elif not (self._reading or self._closed):
-            # A failure to give back leaves it spent, which is safe, and must not hide what went wrong before.
+            # If it cannot be given back it counts as spent, which is safe; the first error must stay visible.
             try:
                 self.cancel()
                 note = LedgerNote(
@@ -366,7 +368,7 @@ class Reservation:
 def new_account(
     name: str, epsilon: float, delta: float, composition: str | Composition, novelty_share: float | None = None
 ) -> Account:
-    """Return the account of a new dataset; refuse, without a ledger, a name or a budget that none can have."""
+    """Return the account of a new dataset; refuse a bad name or budget, before a ledger is opened."""
     from dpunion.ledger.accounts import NOVELTY_SHARE, account_caps
 
     if NAME.fullmatch(name) is None:
@@ -389,10 +391,6 @@ def _priced(charge: Planned | Amounts) -> tuple[Amounts, dict[str, Any]]:
     return charge_for(charge), {"algorithm": charge.name} | charge.to_dict()
 
 
-def _head(sequence: int, digest: str) -> str:
-    return f"{sequence}:{digest}"
-
-
 def _receipt(text: str) -> tuple[int, str]:
     match = RECEIPT.fullmatch(text.strip())
     if match is None:
@@ -404,11 +402,10 @@ def _receipt(text: str) -> tuple[int, str]:
 
 
 def store_at(where: str | os.PathLike[str]) -> Store:
-    """Return the database that an address names.
+    """Return the database of an address.
 
-    Guarantees:
-    - what looks like a connection, but is of no known form, is refused without being repeated: it may hold a password,
-      and a file of that name would be a budget of its own.
+    Guarantees: a text that looks like an address, but is of no known form, is refused, and not shown: it may have a
+    password, and a file of that name would be another budget.
     """
     text = os.fspath(where).strip()
     address = Address.of(text)

@@ -9,19 +9,16 @@ import contextlib
 import os
 import re
 import threading
-import time
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from dpunion.errors import BadParameter, DamagedLedger, ForeignErrors, LedgerError
-from dpunion.ledger.store import LONGEST_WAIT, TABLE, VERSION, Session, Store, table_definition
+from dpunion.ledger.events import LONGEST_WAIT, TABLE, VERSION, Session, Store, table_definition
 
 if TYPE_CHECKING:
     import psycopg
 
-LONGEST_SILENCE = LONGEST_WAIT + 30
-"""Seconds after which a server that does not answer a statement is given up; waiting for a turn is part of them."""
-# What the network itself notices: a machine that is gone, not a server that stands still.
+# The network notices a machine that is gone, but not a server that stands still.
 NETWORK = {
     "connect_timeout": 10,
     "keepalives": 1,
@@ -31,7 +28,7 @@ NETWORK = {
     "tcp_user_timeout": 60_000,
 }
 PLAIN_NAME = re.compile(r"[A-Za-z0-9._ -]+")
-LOCK = 0x6470756E_696F6E00  # "dpunion": the key of the advisory lock that makes writers take turns
+LOCK = 0x6470756E_696F6E00  # "dpunion": the key of the advisory lock, which only one writer has at a time
 
 SCHEMA = (
     table_definition("BIGINT"),
@@ -42,14 +39,14 @@ SCHEMA = (
     f"FOR EACH STATEMENT EXECUTE FUNCTION {TABLE}_refuse()",
 )
 IDENTITY = f"SELECT obj_description(to_regclass('{TABLE}'), 'pg_class'), to_regclass('{TABLE}') IS NOT NULL"
-# A server may be set to answer before a commit is on disk; a ledger must not.
+# A server's settings may let it answer before a commit is on disk, which is not safe for a ledger.
 DURABLE = (
     f"SELECT set_config('lock_timeout', '{LONGEST_WAIT}s', true), CASE current_setting('synchronous_commit') "
     "WHEN 'off' THEN set_config('synchronous_commit', 'on', true) END"
 )
 
 
-# subtle: a connection that a fork inherited is neither used nor closed, for closing it would end the parent's.
+# subtle: a connection that a fork inherited is neither used nor closed: closing it would close the parent's.
 _inherited: list[psycopg.Connection[tuple[Any, ...]]] = []
 
 
@@ -57,8 +54,8 @@ class PostgresStore(Store):
     """A ledger in a database.
 
     Guarantees:
-    - neither the password nor any other part of the address but the database's name is in a repr or an error;
-    - writers take turns by an advisory lock; were it ignored, the sequence's primary key refuses the second of two.
+    - of the address, only the database's name appears in a repr or an error;
+    - an advisory lock lets one writer in at a time; if one ignored it, the primary key would refuse the second row.
     """
 
     def __init__(self, address: str) -> None:
@@ -90,10 +87,8 @@ class PostgresStore(Store):
                     session.run(statement)
             self._check_identity(session)
 
-    @contextlib.contextmanager
-    def transaction(self, *, write: bool) -> Iterator[Session]:
-        with self._session(write=write) as session:
-            yield session
+    def transaction(self, *, write: bool) -> contextlib.AbstractContextManager[Session]:
+        return self._session(write=write)
 
     def check_storage(self) -> str | None:
         return None
@@ -122,23 +117,23 @@ class PostgresStore(Store):
                         session.connection.rollback()
 
     def _begin(self, *, write: bool) -> _PostgresSession:
-        """Start a transaction, on a new connection when the old one has died or belongs to the parent process."""
+        """Start a transaction, on a new connection if the old one has died or belongs to the parent process."""
         import psycopg
 
         if self._connection is not None and self._owner == os.getpid() and not self._connection.closed:
             try:
                 return self._start(self._connection, write=write)
             except psycopg.OperationalError:
-                pass  # Nothing was asked of it yet but its turn: asking again is safe.
+                pass  # It only waited for the lock: to ask again is safe.
         self.close()
-        self._connection = _connect(self._address)
+        self._connection = psycopg.connect(self._address, application_name="dpunion", **NETWORK)
         self._owner = os.getpid()
         return self._start(self._connection, write=write)
 
     def _start(self, connection: psycopg.Connection[tuple[Any, ...]], *, write: bool) -> _PostgresSession:
         import psycopg
 
-        # subtle: each statement must see what was committed before it, so the rows are read after the lock was got.
+        # subtle: each statement must see the commits before it, because the rows are read after the lock is acquired.
         connection.isolation_level = (
             psycopg.IsolationLevel.READ_COMMITTED if write else psycopg.IsolationLevel.REPEATABLE_READ
         )
@@ -152,7 +147,7 @@ class PostgresStore(Store):
         return session
 
     def _explain(self, error: psycopg.Error) -> LedgerError:
-        """Turn an error of the driver into ours: its code only, for its text may hold the address."""
+        """Turn an error of the driver into ours: with its code only, as its text may have the address."""
         code = error.sqlstate or type(error).__name__
         for start, what, remedy in _REASONS:
             if code.startswith(start):
@@ -160,10 +155,6 @@ class PostgresStore(Store):
         return LedgerError(f"The ledger {self.name} failed ({code}).", "Nothing was granted; see the server's log.")
 
 
-_SILENT = (
-    "has not answered in time",
-    "This run got no budget, but a charge in progress may still appear; check the server.",
-)
 _REASONS = (
     ("55P03", f"was busy for {LONGEST_WAIT} seconds", "Nothing was granted; try again."),
     ("53", "cannot be written: the server is out of space, memory or connections", "Nothing was granted; free some."),
@@ -171,49 +162,13 @@ _REASONS = (
     ("42P01", "does not exist", "Open one with `dpunion ledger open`."),
     ("28", "refused the role or password", "Check PGUSER, PGPASSWORD, ~/.pgpass and the server's pg_hba.conf."),
     ("25006", "is read-only", "Connect to the primary server."),
-    ("_Silence", *_SILENT),
-    ("ConnectionTimeout", *_SILENT),
+    ("ConnectionTimeout", "has not answered in time", "Nothing was granted; check the server."),
     (
         "OperationalError",
         "cannot be reached, or its connection broke",
         "Nothing was granted; check host, port and network.",
     ),
 )
-
-
-def _connect(address: str) -> psycopg.Connection[tuple[Any, ...]]:
-    """Connect; the connection gives up when the server has been silent for too long."""
-    import psycopg
-
-    class _Silence(psycopg.OperationalError):  # type: ignore[misc]
-        """The server stands still: its machine answers, the server does not."""
-
-    class Impatient(psycopg.Connection[tuple[Any, ...]]):  # type: ignore[misc]
-        """A connection whose every wait has an end."""
-
-        def wait(self, gen: Any, *arguments: Any, **options: Any) -> Any:
-            """Wait for an answer; close the connection when none comes, for nothing can be asked of it any more."""
-            try:
-                return super().wait(_within(gen, LONGEST_SILENCE, _Silence), *arguments, **options)
-            except _Silence:
-                self.close()
-                raise
-
-    return Impatient.connect(address, application_name="dpunion", **NETWORK)
-
-
-def _within(steps: Generator[Any, int, Any], seconds: float, problem: type[Exception]) -> Generator[Any, int, Any]:
-    """Do the steps of a wait, in which 0 means that nothing has happened for a moment; raise when time is up."""
-    end = time.monotonic() + seconds
-    try:
-        wanted = next(steps)
-        while True:
-            ready = yield wanted
-            if not ready and time.monotonic() > end:
-                raise problem
-            wanted = steps.send(ready)
-    except StopIteration as done:
-        return done.value
 
 
 class _PostgresSession:
@@ -228,7 +183,7 @@ class _PostgresSession:
 
 
 def _database(address: str) -> str:
-    """Return the database's name; raise without repeating the address when it has none or cannot be read."""
+    """Return the database's name; refuse, without showing it, an address that has none or cannot be parsed."""
     missing = BadParameter(
         "A PostgreSQL ledger needs the psycopg package.", "Install it: pip install 'dpunion[databases]'."
     )
@@ -246,5 +201,5 @@ def _database(address: str) -> str:
             "The ledger's address names no database, or is not of the form postgresql://user@host/database.",
             "Correct the address; keep the password in PGPASSWORD or ~/.pgpass.",
         )
-    # subtle: a password with a slash or an @ that was not percent-encoded ends up in the database's name.
+    # subtle: a password with a slash or an @ that is not percent-encoded ends up in the database's name.
     return str(name) if PLAIN_NAME.fullmatch(str(name)) else "database"

@@ -14,11 +14,11 @@ from urllib.parse import quote
 
 from dpunion.errors import DamagedLedger, ForeignErrors, LedgerError, system_reason
 from dpunion.files import sync_folder
-from dpunion.ledger.store import LONGEST_WAIT, TABLE, VERSION, Session, Store, table_definition
+from dpunion.ledger.events import LONGEST_WAIT, TABLE, VERSION, Session, Store, table_definition
 
-APPLICATION = 0x6470756E  # "dpun": lets `file` and SQLite know whose file it is
+APPLICATION = 0x6470756E  # "dpun": by this number `file` and SQLite recognise the file
 
-# Where SQLite's locks cannot be relied upon, or its shared memory cannot exist.
+# On these, SQLite's locks are unreliable, or its shared memory does not work.
 # fmt: off
 NETWORK_FILE_SYSTEMS = frozenset({
     "nfs", "nfs4", "cifs", "smb3", "smbfs", "ncpfs", "afs", "ceph", "lustre", "gpfs", "beegfs", "ocfs2", "gfs2",
@@ -33,7 +33,7 @@ SCHEMA = (
     "BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END",
     f"CREATE TRIGGER {TABLE}_no_delete BEFORE DELETE ON {TABLE} "
     "BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END",
-    # subtle: INSERT OR REPLACE deletes without asking the trigger above.
+    # subtle: INSERT OR REPLACE deletes without calling the trigger above.
     f"CREATE TRIGGER {TABLE}_in_order BEFORE INSERT ON {TABLE} "
     f"WHEN NEW.sequence IS NOT ({NEXT}) "
     "BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END",
@@ -45,8 +45,8 @@ SCHEMA = (
 class SqliteStore(Store):
     """A ledger in a file.
 
-    subtle: nothing here opens the file itself once it exists. Closing any descriptor of a file drops all locks that
-    this process holds on it, those of an SQLite connection in another thread included.
+    subtle: nothing here opens the file itself once it exists. Closing any descriptor of a file drops all locks of this
+    process on it, also those of an SQLite connection in another thread.
     """
 
     def __init__(self, path: Path) -> None:
@@ -57,13 +57,11 @@ class SqliteStore(Store):
         return f"SqliteStore({str(self.path)!r})"
 
     def prepare(self, *, create: bool) -> None:
-        if not _is_utf8(self.path):
+        if re.search(r"[\ud800-\udfff]", str(self.path)):
             raise LedgerError("The ledger's path is not UTF-8.", "Rename the file or its folder: statements name it.")
         if create:
             self._make_file()
-        problem = self._unusable()
-        if problem is not None:
-            raise LedgerError(*problem)
+        self._check_file()
         with self._session(write=create) as session:
             if create and not session.run("SELECT 1 FROM sqlite_master LIMIT 1"):
                 for statement in SCHEMA:
@@ -86,7 +84,7 @@ class SqliteStore(Store):
 
     @contextlib.contextmanager
     def _session(self, *, write: bool) -> Iterator[_SqliteSession]:
-        """Open a connection for this one transaction: none is held over a fork or between reserving and settling."""
+        """Open a connection for one transaction: none is open across a fork, or between reserving and settling."""
         frozen = None if write else self._frozen()
         with ForeignErrors(self._explain, sqlite3.Error):
             mode = "mode=rw" if frozen is None else "mode=ro&immutable=1"
@@ -108,10 +106,10 @@ class SqliteStore(Store):
                         raise LedgerError(f"The ledger {self.path} was written while it was read.", "Try again.")
 
     def _frozen(self) -> tuple[int, int] | None:
-        """Return size and time of a file on a read-only file system, where SQLite can make no lock; elsewhere None.
+        """Return size and time of a file on a read-only file system, where SQLite cannot lock; elsewhere None.
 
-        subtle: SQLite then reads the file without locks and without its journal, so that nothing may be in the journal;
-        and as another mount of the same disk may be writable, the file must be the same afterwards.
+        subtle: SQLite then reads the file without locks and without its journal, so the journal must be empty; and as
+        another mount of the same disk may be writable, the file must be the same afterwards.
         """
         with contextlib.suppress(OSError):
             if os.statvfs(self.path).f_flag & os.ST_RDONLY:
@@ -136,33 +134,32 @@ class SqliteStore(Store):
             os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
             sync_folder(self.path.parent)
 
-    def _unusable(self) -> tuple[str, str] | None:
-        try:
+    def _check_file(self) -> None:
+        """Refuse a missing file, and one that SQLite could not lock."""
+
+        def explain(error: OSError) -> LedgerError:
+            if isinstance(error, FileNotFoundError):
+                return LedgerError(
+                    f"There is no ledger at {self.path}.", "Open one with `dpunion ledger open`, or check the path."
+                )
+            what = f"The ledger {self.path} cannot be opened: {system_reason(error)}."
+            return LedgerError(what, "Check the path and permissions.")
+
+        with ForeignErrors(explain, OSError):
             status = self.path.stat()
-        except FileNotFoundError:
-            return (
-                f"There is no ledger at {self.path}.",
-                "Open one with `dpunion ledger open`, or check the path.",
-            )
-        except OSError as error:
-            return (
-                f"The ledger {self.path} cannot be opened: {system_reason(error)}.",
-                "Check the path and permissions.",
-            )
         if not self.path.is_file():
-            return f"The ledger {self.path} is not a file.", "Check the path."
+            raise LedgerError(f"The ledger {self.path} is not a file.", "Check the path.")
         if status.st_nlink != 1:
-            return (
+            raise LedgerError(
                 f"The ledger {self.path} has more than one name (hard links).",
                 "Remove the other names, as SQLite could look for its journal under the wrong one.",
             )
         kind = file_system(self.path)
         if kind in NETWORK_FILE_SYSTEMS:
-            return (
+            raise LedgerError(
                 f"The ledger {self.path} is on a network file system ({kind}), where file locks are unreliable.",
                 "Keep it on a local disk, or use a PostgreSQL ledger.",
             )
-        return None
 
     def _check_identity(self, session: Session) -> None:
         application, version = session.run("PRAGMA application_id")[0][0], session.run("PRAGMA user_version")[0][0]
@@ -172,7 +169,7 @@ class SqliteStore(Store):
             raise LedgerError(f"The ledger {self.path} has format {version}.", "Use a newer dpunion.")
 
     def _explain(self, error: sqlite3.Error) -> LedgerError:
-        """Turn an error of SQLite into ours: its kind only, never its text."""
+        """Turn an error of SQLite into ours: with its kind only, never its text."""
         code = getattr(error, "sqlite_errorname", type(error).__name__)
         for start, what, remedy in _REASONS:
             if code.startswith(start):
@@ -206,13 +203,13 @@ class _SqliteSession:
     def run(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
         with contextlib.suppress(UnicodeDecodeError):
             return self._connection.execute(sql, values).fetchall()
-        # subtle: SQLite quotes a damaged schema in its message, whose bytes need not be a text.
+        # subtle: SQLite quotes a damaged schema in its message, and these bytes may not be UTF-8.
         error = sqlite3.DatabaseError("a message that is not UTF-8")
         error.sqlite_errorname = "SQLITE_CORRUPT"
         raise error
 
     def set_up(self, *, durable: bool) -> None:
-        """Trust nothing in the schema; if `durable`, ask for durable commits and for no checkpoint beside a writer.
+        """Trust nothing in the schema; if `durable`, commit durably and never checkpoint while others write.
 
         subtle: SQLite before 3.51.3 can corrupt a file in WAL mode when checkpoints and a commit of several connections
         coincide (sqlite.org/wal.html, "WAL-reset bug"). Without automatic checkpoints only the last connection to close
@@ -230,7 +227,7 @@ class _SqliteSession:
 
 
 def file_system(path: Path, table: str | None = None) -> str | None:
-    """Return the type of the file system that `path` is on, or None where that is unknown (not on Linux)."""
+    """Return the type of the file system of `path`; None if it is unknown, as everywhere but on Linux."""
     if table is None:
         if not sys.platform.startswith("linux"):
             return None
@@ -246,15 +243,7 @@ def file_system(path: Path, table: str | None = None) -> str | None:
         if not dash or len(fields) < 5:
             continue
         mount = re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), fields[4])
-        # A later mount hides an earlier one on the same place.
+        # A later mount hides an earlier one at the same place.
         if target.is_relative_to(mount) and len(mount) >= found[0]:
             found = (len(mount), kind)
     return found[1]
-
-
-def _is_utf8(path: Path) -> bool:
-    try:
-        str(path).encode()
-    except UnicodeEncodeError:
-        return False
-    return True

@@ -68,15 +68,12 @@ def first_level(
 
 
 class Texts(Protocol):
-    """Everybody's texts, wherever they are: of each length they give what is to be released.
+    """Everybody's texts, on any engine: they give the n-grams of each length that are to be released."""
 
-    What is released of the longest length may be left where the texts are: then they say how many n-grams that is.
-    """
-
-    def first(self, plan: Plan) -> tuple[Level, tuple[str, ...]] | int:
+    def first(self, plan: Plan) -> tuple[Level, tuple[str, ...]]:
         """Release single tokens: a level, in the order of the tokens' bytes, and their texts."""
 
-    def later(self, plan: LengthPlan, threshold: float, marks: Uint64s, levels: tuple[Level, ...]) -> Uint64s | int:
+    def later(self, plan: LengthPlan, threshold: float, marks: Uint64s, levels: tuple[Level, ...]) -> Uint64s:
         """Release n-grams one longer than the last of the levels, which are all there are so far: rising pairs.
 
         Guarantees: what comes out was kept by somebody and passed, or is marked and was kept by nobody.
@@ -86,18 +83,15 @@ class Texts(Protocol):
 def select_ngrams(
     plan: NgramPlan, texts: Texts, key: RunKey, on_length: Callable[[int], None]
 ) -> tuple[tuple[Level, ...], tuple[tuple[str, int], ...], tuple[LengthResult, ...]]:
-    """Select length by length from texts wherever they are: return the levels, the n-grams with their lengths in the
-    order of the levels, and the results. What the texts leave where they are is in the results alone.
+    """Select length by length: return the levels, the n-grams with their lengths in the order of the levels, and the
+    results.
 
     Guarantees:
     - each length sees the users' texts and, of the lengths before, what was released;
     - n-grams are put together from released tokens; nothing else of the input comes out.
     """
     on_length(1)
-    opening = texts.first(plan.first)
-    if isinstance(opening, int):
-        return (), (), (LengthResult(1, opening, None, plan.first.threshold, 0.0),)
-    first, words = opening
+    first, words = texts.first(plan.first)
     levels: tuple[Level, ...] = (first,)
     results = [LengthResult(1, len(words), None, plan.first.threshold, 0.0)]
     here, found = words, [(word, 1) for word in words]
@@ -105,25 +99,17 @@ def select_ngrams(
         on_length(one.length)
         level, result = next_level(one, plan.settings.spurious_rate, texts, levels, key)
         results.append(result)
-        if level is not None:
-            here = longer_texts(here, words, level.prefixes, level.last)
-            found.extend((ngram, one.length) for ngram in here)
-            levels = (*levels, level)
+        pairs = zip(level.prefixes.tolist(), level.last.tolist(), strict=True)
+        here = tuple(f"{here[prefix]} {words[last]}" for prefix, last in pairs)
+        found.extend((ngram, one.length) for ngram in here)
+        levels = (*levels, level)
     return levels, tuple(found), tuple(results)
-
-
-def longer_texts(
-    texts: tuple[str, ...], words: tuple[str, ...], prefixes: Int32s | Int64s, last: Int32s
-) -> tuple[str, ...]:
-    """Return the texts of n-grams, from those one shorter, which are their prefixes, and those of the last tokens."""
-    pairs = zip(prefixes.tolist(), last.tolist(), strict=True)
-    return tuple(f"{texts[prefix]} {words[last]}" for prefix, last in pairs)
 
 
 def next_level(
     plan: LengthPlan, rate: float, texts: Texts, levels: tuple[Level, ...], key: RunKey
-) -> tuple[Level | None, LengthResult]:
-    """Release the n-grams that are one longer than the last level; None where they are left with the texts.
+) -> tuple[Level, LengthResult]:
+    """Release the n-grams that are one longer than the last level.
 
     rate: how many spurious n-grams may be expected, as a part of the n-grams one shorter; levels: all lengths so far.
 
@@ -140,9 +126,8 @@ def next_level(
     threshold, chance = threshold_for(plan, spurious_tail(rate, len(level), candidates.count))
     marks = mark_candidates(candidates, chance, key, plan.length)
     released = texts.later(plan, threshold, marks, levels)
-    count = released if isinstance(released, int) else len(released)
-    result = LengthResult(plan.length, count, candidates.count, threshold, chance * candidates.count)
-    return None if isinstance(released, int) else _level_of(released, levels[0], level, key), result
+    result = LengthResult(plan.length, len(released), candidates.count, threshold, chance * candidates.count)
+    return _level_of(released, levels[0], level, key), result
 
 
 def kept_tokens(bounding: Bounding, stream: TokenStream, key: RunKey, threads: int | None = None) -> Contributions:

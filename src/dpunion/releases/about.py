@@ -1,7 +1,4 @@
-"""What people ask about a release: what it is called, who answers for it, what it is for, when it was made.
-
-`draw_card` shows a release in a notebook: how many, what was guaranteed, the first rows.
-"""
+"""The title, owner, purpose, day and ledger entry of a release; `draw_card` shows a release in a notebook."""
 
 from __future__ import annotations
 
@@ -16,17 +13,18 @@ from dpunion.errors import BadParameter
 from dpunion.releases.formats import escape_controls
 
 LONGEST = {"title": 200, "owner": 200, "note": 2000}
-"""How many characters each may have; they stand in a ledger's row and on top of a page."""
+"""The most characters of each; a ledger's row and the top of a page show them."""
 JOINERS = "\u200c\u200d"
 
 
 @dataclass(frozen=True, slots=True)
 class Charged:
-    """A release's entry in a ledger, as things stood when it was charged. Public.
+    """A release's entry in a ledger, at the time when it was charged. Public.
 
-    entry, receipt: by which it is found again. epsilon, delta: what was charged. total_epsilon, total_delta: what all
-    releases of the dataset may use together, by this composition. before, after: the part of that which was spent then,
-    without and with this release. more: how many further releases like this one the rest would cover. written: when.
+    entry, receipt: its name in the ledger, without and with its hash. epsilon, delta: the charge. total_epsilon,
+    total_delta: the limit for all releases of the dataset together, by this composition. before, after: the spent part
+    of the limit, without and with this release. more: how many more releases like this one the rest covers. written:
+    the time of the charge.
     """
 
     entry: str
@@ -58,11 +56,11 @@ class Charged:
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """What a release is called, who answers for it and what it is for; all of it becomes public with the release.
+    """The title, owner and purpose of a release; all of it becomes public with the release.
 
-    made: the day, in UTC; charged: the entry in the ledger. These two are filled in when the release is made.
+    made: the day, in UTC; charged: the entry in the ledger. dpunion fills in these two.
 
-    Guarantees: nothing is in it but what was given and what was charged; no name of a user or machine is looked up.
+    Guarantees: it has only what the caller gave and what was charged; dpunion looks up no name of a user or machine.
     """
 
     title: str = ""
@@ -83,15 +81,15 @@ class About:
 
     @property
     def words(self) -> dict[str, str]:
-        """Return what was given, by its names."""
+        """Return title, owner and note, without empty ones."""
         return {name: value for name in LONGEST if (value := getattr(self, name))}
 
     def on_this_day(self, charged: Charged | None) -> About:
-        """Return the same of a release that is made now, and charged like this."""
+        """Return a copy with the day of today and this charge."""
         return replace(self, made=dt.datetime.now(dt.UTC).date().isoformat(), charged=charged)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what is known as plain values: what was said, and the entry in the ledger."""
+        """Return plain values: the title, owner, note and day, and the entry in the ledger."""
         said = self.words | ({"made": self.made} if self.made else {})
         entry = {"ledger": asdict(self.charged)} if self.charged is not None else {}
         return ({"about": said} if said else {}) | entry
@@ -110,14 +108,12 @@ class About:
 
 
 def _is_text(value: str) -> bool:
-    """Say whether the characters are those of a text: no controls but white space and joiners, no half characters."""
+    """Say whether all characters are printable, white space or joiners: no controls and no lone surrogates."""
     return all(letter.isprintable() or letter.isspace() or letter in JOINERS for letter in value)
 
 
 UNTOLD = About()
-"""Nothing is said of a release."""
-
-
+"""A release without title, owner and note."""
 STYLE = "border:1px solid #8886;border-radius:6px;padding:.6em 1em;max-width:44em;font-family:sans-serif"
 NUMBER = ' style="text-align:right;font-variant-numeric:tabular-nums"'
 TEXT = ' style="text-align:left"'
@@ -126,27 +122,27 @@ TEXT = ' style="text-align:left"'
 def draw_card(
     heading: str, sentences: Iterable[str], header: Sequence[str], rows: Sequence[Sequence[Any]], left: int
 ) -> str:
-    """Return the card as HTML. rows: the first ones; left: how many more there are, which are not shown.
+    """Return the card as HTML. rows: the first rows of the release; left: the number of the other rows.
 
-    Guarantees: whatever the texts hold, they are shown as text; nothing is loaded and nothing is run.
+    Guarantees: the browser shows all texts as text; it loads nothing and runs nothing.
     """
-    paragraphs = "".join(f'<p style="margin:.4em 0">{_shown(one)}</p>' for one in sentences)
-    body = "".join(f"<tr>{''.join(_cell('td', value) for value in row)}</tr>" for row in rows)
+    paragraphs = "".join(f'<p style="margin:.4em 0">{_escape_html(one)}</p>' for one in sentences)
+    body = "".join(f"<tr>{''.join(map(_draw_cell, row))}</tr>" for row in rows)
     numbers = [isinstance(value, int) for value in rows[0]] if rows else [False] * len(header)
     head = "".join(
-        f"<th{NUMBER if is_number else TEXT}>{_shown(name)}</th>"
+        f"<th{NUMBER if is_number else TEXT}>{_escape_html(name)}</th>"
         for name, is_number in zip(header, numbers, strict=True)
     )
     table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>" if rows else ""
     more = f'<p style="margin:.4em 0;opacity:.7">and {left:,} more</p>' if left else ""
-    return f'<div style="{STYLE}"><strong>{_shown(heading)}</strong>{paragraphs}{table}{more}</div>'
+    return f'<div style="{STYLE}"><strong>{_escape_html(heading)}</strong>{paragraphs}{table}{more}</div>'
 
 
-def _cell(tag: str, value: Any) -> str:
+def _draw_cell(value: Any) -> str:
     if isinstance(value, int):
-        return f"<{tag}{NUMBER}>{value:,}</{tag}>"
-    return f"<{tag}{TEXT}>{_shown(str(value))}</{tag}>"
+        return f"<td{NUMBER}>{value:,}</td>"
+    return f"<td{TEXT}>{_escape_html(str(value))}</td>"
 
 
-def _shown(text: str) -> str:
+def _escape_html(text: str) -> str:
     return html.escape(escape_controls(text))

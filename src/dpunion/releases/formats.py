@@ -1,11 +1,11 @@
-"""The files a release is written to, and how their texts are read back.
+"""The files of a release, and how to read their texts back.
 
-Files are rebuilt from plain strings, sorted by bytes, in a fixed layout: nothing of the input's dictionaries, order,
-statistics or buffers can be in them. What is escaped here is undone here.
+Files are built from plain strings, sorted by bytes, in a fixed layout: nothing of the input's dictionaries, order,
+statistics or buffers can be in them. For every function that escapes a text, this module has one that undoes it.
 
-Keys of several columns have two forms: inside, one text for each combination; outside, its parts again. The parts stand
-one after the other with U+001F between them. Inside a part, a backslash is doubled and U+001F is written as a backslash
-and an underscore, so different keys are different texts.
+A key of several columns is one text inside dpunion, and several outside. The one text has U+001F between the parts.
+Inside a part, a backslash is doubled, and U+001F becomes a backslash and an underscore, so different keys are different
+texts.
 
 subtle: neither U+001F nor the backslash nor the underscore composes with a combining mark, has another case, or counts
 as part of a word; so normalising or lower-casing the one text is the same as doing it to each part.
@@ -16,61 +16,39 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import IO, TYPE_CHECKING, Any
 
 from dpunion.checks import check_suffix
 from dpunion.files import check_place
 
+if TYPE_CHECKING:
+    from dpunion.releases.release import Release
+
 COLUMN = "item"
 ROWS_PER_GROUP = 1 << 16
-# What begins a formula, full-width forms too, which spreadsheets in East Asia read alike.
+# The characters that begin a formula, with their full-width forms, which spreadsheets in East Asia also accept.
 SIGNS = "=+-@＝＋－＠"
 MAY_RUN = re.compile(f"['{re.escape(SIGNS)}]")
-# Where a spreadsheet may begin a cell, besides commas; the separators are kept when splitting.
+# Separators of cells in spreadsheets, besides the comma; splitting keeps them.
 CELLS = re.compile("([;\t\r\n])")
 QUOTED = re.compile('[",;\t\r\n]')
 ESCAPE = re.compile(r"\\(\\|t|n|r|x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8})")
-# A NUL, which no CSV may hold, becomes \x00; backslashes before that, or before a plain x00, are doubled.
+# A NUL, which is not allowed in CSV, becomes \x00; backslashes before that, or before a plain x00, are doubled.
 NUL = re.compile(r"(?<!\\)(\\*)(\0|x00)")
 WRITTEN_NUL = re.compile(r"(?<!\\)(\\+)x00")
 SEPARATOR, BACKSLASH = "\x1f", "\\"
 KEY_ESCAPES = ((BACKSLASH, BACKSLASH + BACKSLASH), (SEPARATOR, BACKSLASH + "_"))
-"""What is written for what; the backslash comes first, for the other escape adds one."""
+"""Characters and their escapes; the backslash comes first, as the other escape adds one."""
 SHORT_ESCAPES = {"\\": "\\", "t": "\t", "n": "\n", "r": "\r"}
 
 
-class Writable(Protocol):
-    """A release as the writers see it: rows of texts, and of numbers, under names."""
-
-    @property
-    def header(self) -> tuple[str, ...]:
-        """The names of the columns."""
-        ...
-
-    def rows(self) -> Iterator[tuple[Any, ...]]:
-        """Yield the rows."""
-        ...
-
-    def lines(self) -> Iterator[str]:
-        """Yield the rows as lines of plain text."""
-        ...
-
-    def table(self) -> Any:
-        """Return the rows as a new Arrow table."""
-        ...
-
-    def to_json(self) -> str:
-        """Return everything as JSON."""
-        ...
-
-
-Writer = Callable[[Writable, IO[bytes]], None]
+Writer = Callable[["Release", IO[bytes]], None]
 
 
 def check_target(target: Path, *, overwrite: bool) -> Writer:
-    """Return the writer for the suffix; refuse early what cannot be written."""
+    """Return the writer for the suffix; refuse early a file that cannot be written."""
     remedy = "Name the output file after the format you want, for example vocabulary.parquet."
     writer = WRITERS[check_suffix("The output's suffix", target, WRITERS, remedy)]
     check_place(target, overwrite=overwrite)
@@ -88,7 +66,7 @@ def escape_controls(text: str) -> str:
 
 
 def unescape_controls(text: str) -> str:
-    """Undo `escape_controls`, where it would have written the text so."""
+    """Undo `escape_controls`; return any other text unchanged."""
     plain = ESCAPE.sub(_escaped_character, text)
     return plain if escape_controls(plain) == text and is_utf8(plain) else text
 
@@ -102,7 +80,7 @@ def _escaped_character(escape: re.Match[str]) -> str:
 
 
 def is_utf8(text: str) -> bool:
-    """Say whether a text can be written in UTF-8: half of a surrogate pair cannot."""
+    """Say whether a text can be written in UTF-8: a lone surrogate cannot."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -111,37 +89,36 @@ def is_utf8(text: str) -> bool:
 
 
 def text_line(row: Sequence[Any]) -> str:
-    """Return a row's texts and numbers on one line, escaped, with tabs between them."""
+    """Return a row's texts and numbers as one line, escaped, separated by tabs."""
     return "\t".join(escape_controls(str(value)) for value in row)
 
 
 def defuse_formula(text: str) -> str:
     """Return the text with an apostrophe before anything a spreadsheet would run, and before a leading apostrophe.
 
-    Many spreadsheets begin a cell at a semicolon or a tab, and quotes do not hinder them behind a line's first comma:
-    so what follows one of these, or a line's end, is treated like a beginning. `restore_formula` gives the item back.
+    Many spreadsheets begin a cell at a semicolon or a tab, even inside quotes after a line's first comma. So text after
+    one of these, or after a line break, is treated like the beginning. `restore_formula` gives the item back.
     """
-    return "".join(map(_defused, CELLS.split(text))) if MAY_RUN.search(text) else text
+    return "".join(map(_defuse_cell, CELLS.split(text))) if MAY_RUN.search(text) else text
 
 
 def restore_formula(text: str) -> str:
-    """Return the text of which `defuse_formula` made this one; apostrophes that it would not have put stay."""
+    """Undo `defuse_formula`; apostrophes that it did not add stay."""
     if "'" not in text:
         return text
-    return "".join(cell[1:] if cell == _defused(cell[1:]) else cell for cell in CELLS.split(text))
+    return "".join(cell[1:] if cell == _defuse_cell(cell[1:]) else cell for cell in CELLS.split(text))
 
 
-def _defused(cell: str) -> str:
-    """Return the cell, with an apostrophe before it when its first visible character is a sign, or its very first one
-    an apostrophe.
+def _defuse_cell(cell: str) -> str:
+    """Return the cell, with an apostrophe before it if it begins with an apostrophe or, visibly, with a sign.
 
-    Quotes do not count as visible: a reader that separates at semicolons takes them for its own.
+    Quotes do not count as visible: a reader that splits at semicolons takes them as its own.
     """
     visible = next((character for character in cell if character.isprintable() and character not in ' "'), "")
     return "'" + cell if cell[:1] == "'" or (visible and visible in SIGNS) else cell
 
 
-def _write_parquet(release: Writable, file: IO[bytes]) -> None:
+def _write_parquet(release: Release, file: IO[bytes]) -> None:
     import pyarrow.parquet as pq
 
     pq.write_table(
@@ -154,7 +131,7 @@ def _write_parquet(release: Writable, file: IO[bytes]) -> None:
     )
 
 
-def _write_arrow(release: Writable, file: IO[bytes]) -> None:
+def _write_arrow(release: Release, file: IO[bytes]) -> None:
     import pyarrow as pa
 
     table = release.table()
@@ -163,12 +140,12 @@ def _write_arrow(release: Writable, file: IO[bytes]) -> None:
 
 
 def csv_text(text: str) -> str:
-    """Return the text as CSV can hold it: formulas defused, and NUL escaped. `text_of_csv` gives the text back."""
+    """Return the text for CSV: formulas defused, and NUL escaped. `text_of_csv` undoes it."""
     return NUL.sub(lambda found: 2 * found[1] + ("\\x00" if found[2] == "\0" else "x00"), defuse_formula(text))
 
 
 def text_of_csv(text: str) -> str:
-    """Return the text of which `csv_text` made this one."""
+    """Undo `csv_text`."""
 
     def plain(found: re.Match[str]) -> str:
         half, is_nul = divmod(len(found[1]), 2)
@@ -183,27 +160,27 @@ def csv_line(row: Sequence[Any]) -> bytes:
 
 
 def _csv_field(text: str) -> str:
-    """Return the text as a field, quoted if it holds what any reader might take for the end of a field or a line."""
+    """Return the text as a field, quoted if it has a character that a reader might take for the end of a field."""
     return '"' + text.replace('"', '""') + '"' if not text or QUOTED.search(text) else text
 
 
-def _write_csv(release: Writable, file: IO[bytes]) -> None:
+def _write_csv(release: Release, file: IO[bytes]) -> None:
     for row in (release.header, *release.rows()):
         file.write(csv_line(row))
 
 
-def _write_jsonl(release: Writable, file: IO[bytes]) -> None:
+def _write_jsonl(release: Release, file: IO[bytes]) -> None:
     for row in release.rows():
         values = dict(zip(release.header, row, strict=True))
         file.write(json.dumps(values, ensure_ascii=False).encode() + b"\n")
 
 
-def _write_txt(release: Writable, file: IO[bytes]) -> None:
+def _write_txt(release: Release, file: IO[bytes]) -> None:
     for line in release.lines():
         file.write(line.encode() + b"\n")
 
 
-def _write_json(release: Writable, file: IO[bytes]) -> None:
+def _write_json(release: Release, file: IO[bytes]) -> None:
     file.write(release.to_json().encode())
 
 
@@ -219,23 +196,23 @@ WRITERS: dict[str, Writer] = {
 
 def join_key(parts: Sequence[str]) -> str:
     """Return the one text of a key."""
-    return SEPARATOR.join(_escaped(part) for part in parts)
+    return SEPARATOR.join(_escape_part(part) for part in parts)
 
 
 def split_key(text: str) -> tuple[str, ...]:
-    """Return the parts of a key's text: split(join(parts)) == parts, for one part or more."""
-    return tuple(_unescaped(part) for part in text.split(SEPARATOR))
+    """Undo `join_key`: return the parts of a key's text."""
+    return tuple(_unescape_part(part) for part in text.split(SEPARATOR))
 
 
-def _escaped(part: str) -> str:
+def _escape_part(part: str) -> str:
     """Return a part without U+001F and without a single backslash."""
     for plain, written in KEY_ESCAPES:
         part = part.replace(plain, written)
     return part
 
 
-def _unescaped(part: str) -> str:
-    """Undo `_escaped`; between doubled backslashes, every other one stands before an underscore."""
+def _unescape_part(part: str) -> str:
+    """Undo `_escape_part`; between doubled backslashes, every single one is before an underscore."""
     if BACKSLASH not in part:
         return part
     return BACKSLASH.join(piece.replace(BACKSLASH + "_", SEPARATOR) for piece in part.split(BACKSLASH + BACKSLASH))

@@ -1,4 +1,4 @@
-"""Release: the sorted items, the numbers beside them, the plan and what was guaranteed. All of it is public."""
+"""Release: the sorted items, their numbers, the plan and the guarantee. All of it is public."""
 
 from __future__ import annotations
 
@@ -27,16 +27,15 @@ from dpunion.releases.statements import statement
 FORMAT = "dpunion-release/2"
 NGRAM_FORMAT = "dpunion-ngrams/2"
 FIRST_FORMATS = {"dpunion-release/1": FORMAT, "dpunion-ngrams/1": NGRAM_FORMAT}
-"""Formats that say 'private' for 'guaranteed', and those that followed them."""
+"""The first formats, which say 'private' for 'guaranteed', and their successors."""
 LENGTH, PEOPLE = "length", "people"
-SHOWN = 10
-"""Rows that a notebook or a terminal shows of a release."""
+SHOWN = 10  # rows of a release that a notebook or a terminal shows
 COUNTED = (PEOPLE, "low", "high")
-"""The columns of counts, as they are called in Counted."""
+"""The columns of counts, with their names in Counted."""
 
 
 class Order(enum.Enum):
-    """How a release is sorted: by the bytes of the items, or the most popular first."""
+    """The order of a release: by the bytes of the items, or the most popular first."""
 
     ITEM = "item"
     PEOPLE = "people"
@@ -44,7 +43,7 @@ class Order(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Numbers:
-    """A whole number for each item, under the name of its column; bits: how wide it is in Parquet and Arrow."""
+    """A column of whole numbers, one for each item; bits: its width in Parquet and Arrow."""
 
     name: str
     values: tuple[int, ...]
@@ -53,14 +52,14 @@ class Numbers:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """What may be published: a collection of items, and a table for whatever takes Arrow's streams.
+    """What may be published: a collection of items, and a table for every library that takes Arrow's streams.
 
-    items: texts, or for keys of several columns tuples; sorted by their UTF-8 bytes, or the most popular first.
-    guaranteed: False when a test key was used. notes: further public sentences of the statement: the ledger entry, the
-    known list. columns: the names with which the texts of an item are written. numbers: what stands beside each item:
-    of n-grams the length, with counts the people and the interval. results: of n-grams, what is known about each
-    length. stored: the folder in which Spark wrote the items, which are then not here. totals: with counts, what is
-    known about all people together. about: its title, owner, note, day and entry in a ledger.
+    items: texts, or tuples for keys of several columns; sorted by their UTF-8 bytes, or the most popular first.
+    guaranteed: False if a test key was used. notes: more public sentences of the statement: the ledger entry, the known
+    list. columns: the column names of the items' texts. numbers: columns of numbers: for n-grams the length, with
+    counts the people and the interval. results: for n-grams, the results of each length. stored: the folder in which
+    Spark wrote the items, which are then not here. totals: with counts, the numbers of all people together. about: its
+    title, owner, note, day and entry in a ledger.
     """
 
     items: tuple[Any, ...]
@@ -98,7 +97,7 @@ class Release:
         return self.items[place]
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """Return the table as Arrow's C stream: polars, pyarrow and DuckDB take a release as it is."""
+        """Return the table as Arrow's C stream, so that polars, pyarrow and DuckDB take a release directly."""
         return self.table().__arrow_c_stream__(requested_schema)
 
     def _repr_html_(self) -> str:
@@ -124,25 +123,27 @@ class Release:
 
     @property
     def statement(self) -> str:
-        """Say in plain words what was guaranteed."""
+        """Return what is guaranteed, in plain words."""
         return statement(
             self.plan, guaranteed=self.guaranteed, notes=self.notes, results=self.results, totals=self.totals
         )
 
     @property
     def header(self) -> tuple[str, ...]:
-        """The names of all columns, those of the items' texts first."""
+        """Return the names of all columns, those of the items' texts first."""
         return (*self.columns, *(one.name for one in self.numbers))
 
     def rows(self) -> Iterator[tuple[Any, ...]]:
-        """Yield each item as one text for each of its columns, and the numbers beside it."""
+        """Yield each item as one text for each of its columns, followed by its numbers."""
         self._refuse_if_stored()
         texts = iter(self.items) if len(self.columns) > 1 else ((item,) for item in self.items)
-        beside = zip(*(one.values for one in self.numbers), strict=True) if self.numbers else None
-        return texts if beside is None else (text + more for text, more in zip(texts, beside, strict=True))
+        if not self.numbers:
+            return texts
+        numbers = zip(*(one.values for one in self.numbers), strict=True)
+        return (text + more for text, more in zip(texts, numbers, strict=True))
 
     def lines(self) -> Iterator[str]:
-        """Yield each item on one line, escaped, with tabs between its texts and without its numbers."""
+        """Yield each item as one line, escaped, its texts separated by tabs, without its numbers."""
         width = len(self.columns)
         return (formats.text_line(row[:width]) for row in self.rows())
 
@@ -157,7 +158,7 @@ class Release:
         return pa.table(texts | {one.name: number_array(one.values, one.bits) for one in self.numbers})
 
     def to_pandas(self) -> Any:
-        """Return the table as a DataFrame of pandas, which must be installed."""
+        """Return the table as a pandas DataFrame; pandas must be installed."""
         return self.table().to_pandas()
 
     def of_length(self, length: int) -> tuple[str, ...]:
@@ -167,7 +168,7 @@ class Release:
 
     @property
     def people(self) -> dict[Any, int]:
-        """Return the estimated number of people who hold each item, in the order of the items."""
+        """Return the estimated number of people who have each item, in the order of the items."""
         people = self._numbers(PEOPLE, "This release has no counts.", "Ask for them: counts=True (--counts).")
         return dict(zip(self.items, people, strict=True))
 
@@ -180,7 +181,7 @@ class Release:
 
     @property
     def sha256(self) -> str:
-        """Return the SHA-256 of the items and their numbers, by which a release without a file is known again."""
+        """Return the SHA-256 of the items and their numbers, which identifies a release without a file."""
         width = len(self.columns)
         joined = (
             " ".join([row[0] if width == 1 else formats.join_key(row[:width]), *map(str, row[width:])])
@@ -225,11 +226,11 @@ class Release:
             return _read_release(_newest(json.loads(text)))
 
     def write(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
-        """Write the items in the format of the suffix, whole or not at all; return where.
+        """Write the items in the format of the suffix, whole or not at all; return the path.
 
         Guarantees:
         - the file appears complete or not at all, also when the process is killed or the disk is full;
-        - it holds the released items and their numbers (and, in JSON, the plan and the statement) and nothing else.
+        - it has the released items and their numbers (and, in JSON, the plan and the statement) and nothing else.
         """
         target = Path(path)
         writer = check_target(target, overwrite=overwrite)
@@ -243,9 +244,9 @@ def with_items(
 ) -> Release:
     """Return the release with these items, each one text: sorted, and keys of several columns in their parts.
 
-    texts: distinct. counted: how many people hold each of them.
+    texts: distinct. counted: how many people have each of them.
 
-    Guarantees: what is returned depends on the set of the texts and what was counted of each, not on their order.
+    Guarantees: the result depends on the set of texts and their counts, not on their order.
     """
     items: list[Any] = list(texts) if len(draft.columns) == 1 else list(map(formats.split_key, texts))
     return _with_rows(draft, items, (), counted, order)
@@ -260,7 +261,7 @@ def with_ngrams(
 ) -> Release:
     """Return the release with these n-grams, each with its length, sorted.
 
-    Guarantees: what is returned depends on the set of the n-grams and what was counted of each, not on their order.
+    Guarantees: the result depends on the set of n-grams and their counts, not on their order.
     """
     lengths = Numbers(LENGTH, tuple(length for _, length in found), 32)
     return _with_rows(draft, [text for text, _ in found], (lengths,), counted, order, results)

@@ -1,4 +1,4 @@
-"""What a release guarantees and what it does not, in plain words."""
+"""The statement of a release: what it guarantees and what it does not, in plain words."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LIMITS = (
     "one person, and only a ledger keeps that sum.",
     "The operator who runs the release sees the data and is trusted. Running time and memory use are not covered.",
 )
-"""The assumptions, and what follows from them, for people who do not know the field."""
+"""The assumptions and their consequences, for people who do not know the field."""
 
 
 def statement(
@@ -66,7 +66,7 @@ def _how_items_were_made(plan: Plan) -> str:
 
 
 def _how_people_were_counted(plan: CountsPlan, totals: Totals | None) -> list[str]:
-    """Say in plain words what the numbers of people are."""
+    """Explain the numbers of people."""
     text = (
         f"Each item has a noisy estimate of how many people have it; at least {round(100 * LEVEL)} of 100 "
         f"intervals (low to high) contain the true number. The estimates used {100 * plan.share:.3g} % of the "
@@ -82,7 +82,7 @@ def _how_people_were_counted(plan: CountsPlan, totals: Totals | None) -> list[st
 
 
 def who_was_cut(totals: Totals) -> list[str]:
-    """Say in plain words whether people were counted with less than full weight, and what that did to the numbers."""
+    """Say whether some people were counted with less than full weight, and how that changes the numbers."""
     if not totals.cut > 0.0:
         return []
     return [
@@ -109,7 +109,7 @@ def _how_ngrams_were_made(plan: NgramPlan, results: Sequence[LengthResult]) -> l
 
 
 def expected_precision(plan: CountsPlan) -> list[str]:
-    """Say how precise counts are to be expected, from the plan alone: lines of which the last is a paragraph."""
+    """Say how precise counts will be, from the plan alone: lines of a table, then a paragraph."""
     rows = [(f"{n:,}", *(f"± {plan.half_width(n, ratio):,.0f}" for ratio in PLANNED_RATIOS)) for n in PLANNED_SIZES]
     head = ("the item", *(f"{ratio:,}" for ratio in PLANNED_RATIOS))
     return [
@@ -121,7 +121,7 @@ def expected_precision(plan: CountsPlan) -> list[str]:
 
 
 def how_precise(plan: CountsPlan) -> str:
-    """Say what the expected intervals mean, and how well the number of all people will be known."""
+    """Explain the expected intervals, and say how precise the number of all people will be."""
     return (
         f"At least {round(100 * LEVEL)} of 100 intervals contain the true number. They are wider upward where "
         f"people have very many items. The number of all people will be accurate to ± {plan.total_width:,.0f}."

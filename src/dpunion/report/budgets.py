@@ -1,4 +1,4 @@
-"""The page of a ledger: each dataset's budget, how far the rest reaches, and on what it was spent, by whom."""
+"""The page of a ledger: each dataset's budget, how far the rest reaches, and the releases that spent it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dpunion.budget import permitted
 from dpunion.ledger import Account, Composition, Entry, EntryState, Overview, Verification
 from dpunion.ledger.events import reach_in_words
 from dpunion.releases.formats import escape_controls
-from dpunion.report.pages import public_page
+from dpunion.report.pages import render_page
 from dpunion.report.tables import Cell, Fact, Gauge, Section, Table, number, percent
 
 SUMS = {
@@ -21,16 +21,16 @@ STATES = {
 
 
 def ledger_page(overview: Overview, checked: Verification, name: str) -> str:
-    """Return the page of a ledger. It names owners, sources and outputs: for those who answer for the data.
+    """Return the page of a ledger. It names owners, sources and outputs: it is for those responsible for the data.
 
-    Guarantees: what others wrote into the ledger is shown as text, and none of it is parsed as HTML or run.
+    Guarantees: what others wrote into the ledger is shown as text; no browser parses it as HTML or runs it.
     """
     spent = [one for one in overview.entries if one.state is not EntryState.CANCELLED]
-    return public_page(
+    return render_page(
         title="Privacy budgets",
         lead=f"The ledger {escape_controls(name)}: how much of each budget is spent, on which releases, and how "
         "much is left.",
-        key_facts=(
+        facts=(
             Fact("datasets", number(len(overview.accounts))),
             Fact("releases charged", number(len(spent))),
             Fact("last entry", escape_controls(spent[-1].written[:10]) if spent else "–"),
@@ -46,7 +46,7 @@ def ledger_page(overview: Overview, checked: Verification, name: str) -> str:
 
 
 def dataset_section(overview: Overview, account: Account) -> Section:
-    """Say what a dataset may spend, what is left, and list its entries, the last one first."""
+    """Say how much a dataset may spend and how much is left, and list its entries, the last one first."""
     values = account.to_dict()
     entries = [one for one in reversed(overview.entries) if one.dataset == account.name]
     share, reach = account.spent_share, reach_in_words(overview.more_like_last(account))
@@ -65,7 +65,7 @@ def dataset_section(overview: Overview, account: Account) -> Section:
 
 
 def entry_row(entry: Entry) -> tuple[Cell, ...]:
-    """Return an entry as a row: what nobody said is a dash."""
+    """Return an entry as a row; a dash stands for a missing title, owner or note."""
     values = entry.to_dict()
     sources = ", ".join(values["sources"])
     made = f"{', '.join(values['columns']) or 'items'}{f' of {sources}' if sources else ''}"
@@ -93,7 +93,7 @@ def meaning_of_totals() -> Section:
 
 
 def checking_section(checked: Verification) -> Section:
-    """Say how the entries can be checked against what was kept elsewhere."""
+    """Say how to check the entries against a copy of the head."""
     rows: tuple[tuple[Cell, ...], ...] = (("rows", number(checked.rows)), ("head", checked.head))
     text = (
         "Each row contains the hash of the row before, so that nobody can change or remove a row unnoticed. Keep "

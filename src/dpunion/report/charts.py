@@ -1,8 +1,8 @@
 """Charts: a Vega-Lite description, drawn once into SVG by the Vega project's own converter.
 
 The drawing is static, so a page needs no chart library, no network and no right to evaluate text, prints sharply, and
-takes its colours from the page's style sheet (dark mode). What the pointer shows is read from the table behind the
-chart. Each chart is drawn twice, for wide and for narrow screens.
+takes its colours from the page's style sheet (dark mode). The page reads the values that the pointer shows from the
+table behind the chart. Each chart is drawn twice, for wide and for narrow screens.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ BAR_HEIGHT = {"wide": 22, "narrow": 18}
 COLOURS = 8
 LINE, BAR, BAND = "line", "bar", "band"
 MARKS = {LINE: "00", BAR: "01", BAND: "02"}
-"""What is drawn in a series' colour: the class it gets, and what tells it from the others until then."""
+"""Marks in a series' colour: the class that each gets, and two digits of the colour that stands for it until then."""
 
 
 class ChartKind(enum.Enum):
@@ -34,7 +34,7 @@ class ChartKind(enum.Enum):
 
 
 class AxisScale(enum.Enum):
-    """How an axis counts."""
+    """The scale of an axis."""
 
     LINEAR = "linear"
     LOG = "log"
@@ -44,7 +44,7 @@ class AxisScale(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """What an axis shows."""
+    """The title and the scale of an axis."""
 
     title: str
     scale: AxisScale = AxisScale.LINEAR
@@ -62,15 +62,15 @@ class Series:
 
     @property
     def heights(self) -> tuple[float, ...]:
-        """All values that are drawn."""
+        """Return all values that are drawn."""
         return (*self.ys, *self.lows, *self.highs)
 
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """A drawing with its words. Bars lie on their side, named by their x.
+    """A drawing with its texts. Bars are horizontal, and their x is their name.
 
-    short: its name among the charts of a section. smooth: join the points by a monotone curve, not straight.
+    short: its name among the charts of a section. smooth: join the points by a monotone curve instead of lines.
     """
 
     title: str
@@ -97,7 +97,7 @@ class Chart:
 
     @property
     def places(self) -> tuple[float | str, ...]:
-        """All x values: numbers in rising order, names in the order given."""
+        """Return all x values: numbers in rising order, names in the order given."""
         found = dict.fromkeys(x for one in self.series for x in one.xs)
         if self.x.scale is AxisScale.NAMES:
             return tuple(found)
@@ -105,13 +105,16 @@ class Chart:
 
 
 def drawings(chart: Chart) -> dict[str, str]:
-    """Return the chart as SVG elements to stand inside HTML, by the kind of screen."""
+    """Return the chart as SVG elements for HTML, by the kind of screen."""
     converter = load_library("vl_convert")
-    return {screen: cleaned(converter.vegalite_to_svg(specification(chart, screen)), chart, screen) for screen in SIZES}
+    return {
+        screen: clean_drawing(converter.vegalite_to_svg(specification(chart, screen)), chart, screen)
+        for screen in SIZES
+    }
 
 
 def load_library(module: str) -> Any:
-    """Import what only pages need, or say how to get it."""
+    """Import a library that only pages need, or say how to install it."""
     import importlib
 
     problem = BadParameter(f"Pages need {module}, which is not installed.", "Run: pip install 'dpunion[report]'.")
@@ -120,7 +123,7 @@ def load_library(module: str) -> Any:
 
 
 def specification(chart: Chart, screen: str) -> dict[str, Any]:
-    """Return the chart in Vega-Lite; series are known by number, so that no text of theirs is ever interpreted."""
+    """Return the chart in Vega-Lite; series have numbers, so that Vega never interprets their names."""
     width, height = SIZES[screen]
     places = {place: at for at, place in enumerate(chart.places)}
     values = [
@@ -229,21 +232,21 @@ def _round_numbers(values: list[float]) -> list[float]:
 
 
 def _marker(at: int, mark: str) -> str:
-    """Return a colour that stands for a mark of series `at` until the page's own colours take its place."""
+    """Return a colour that stands for a mark of series `at` until a class of the page replaces it."""
     return f"#00{MARKS[mark]}{at:02x}"
 
 
-def cleaned(svg: str, chart: Chart, screen: str) -> str:
-    """Return the drawing with classes for colours, short numbers, one label for all, and nothing else of use to no one.
+def clean_drawing(svg: str, chart: Chart, screen: str) -> str:
+    """Return the drawing with classes instead of colours, short numbers and one label, without unused attributes.
 
-    Guarantees: only drawing elements and their geometry are left; text stays text.
+    Guarantees: it has only drawing elements and their geometry; text stays text.
     """
     root = ET.fromstring(svg)  # noqa: S314 - our own converter's output
     for element in root.iter():
         element.tag = element.tag.rpartition("}")[2]
     colours = {_marker(at, mark): (at, mark) for at in range(len(chart.series)) for mark in MARKS}
     for parent, element in list(_pairs(root)):
-        # A label that would overlap another is there, but not seen.
+        # The drawing also has labels that would overlap others, invisibly.
         unseen = element.get("display") == "none" or element.get("opacity") == "0"
         if unseen or element.get("class") == "background":
             parent.remove(element)
@@ -273,7 +276,7 @@ GEOMETRY = {"d", "transform", "x", "y", "x1", "x2", "y1", "y2", "width", "height
 
 
 def _strip(element: ET.Element, colours: dict[str, tuple[int, str]]) -> None:
-    """Keep an element's geometry and role; let its colour become a class."""
+    """Keep an element's geometry and role, and replace its colour by a class."""
     roles = [word for word in element.get("class", "").split() if word.startswith("role-")]
     kept = {name: value for name, value in element.attrib.items() if name in GEOMETRY}
     for name in ("fill", "stroke"):

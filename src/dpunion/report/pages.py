@@ -1,4 +1,4 @@
-"""Pages: everything in one HTML file, with a policy that forbids it to load or to run anything else."""
+"""Pages: one HTML file each, with a policy that forbids it to load or to run anything else."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from dpunion.releases.formats import escape_controls
 from dpunion.releases.release import Release
 from dpunion.report.charts import AxisScale, Chart, Series, drawings, load_library
 from dpunion.report.sections import STUDY, describe_release
-from dpunion.report.tables import Cell, Fact, Gauge, Section, Table, number, percent
+from dpunion.report.tables import Cell, Gauge, Section, Table, number, percent
 
 SUFFIXES = (".html", ".htm")
-FIRST_ROWS = 500
-"""So many rows with counts are in the page for readers without scripts."""
-# Inside a script block: what could end it or open a comment, and what is invisible or changes the direction of text.
+FIRST_ROWS = 500  # for readers without scripts, the page itself has this many rows with counts
+# Not allowed in a script block: characters that could end it or open a comment, that are invisible, or that change the
+# direction of text.
 UNSAFE = re.compile("[<>&\x7f-\x9f\u00ad\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff\ufff9-\ufffb]")
 
 
@@ -32,52 +32,22 @@ def release_page(release: Release) -> str:
     """Return the page of a release, to be signed: what it means for one person, the list, and how it was made.
 
     Guarantees:
-    - the page holds the released items, the plan and what follows from it, and nothing else;
-    - items are data: none is ever parsed as HTML or run.
+    - the page has the released items, the plan and what follows from it, and nothing else;
+    - items are data: no browser parses them as HTML or runs them.
     """
     text = describe_release(release)
-    return _render(
-        title=text.title,
-        lead=text.lead,
-        facts=text.facts,
-        warning=text.warning,
-        about=text.about,
-        before=[_shown(section) for section in text.before],
-        symbols=text.symbols,
-        signed=text.symbols is not None,
-        items=text.items,
-        count=len(release),
-        noun=text.noun,
-        columns=text.columns,
-        numbers=text.numbers,
-        width=len(text.columns) + len(text.numbers),
-        first=[_first_cells(row, len(text.columns)) for row in text.items[:FIRST_ROWS]] if text.numbers else (),
-        data=embedded(text.items),
-        sections=[_shown(section) for section in text.sections],
-    )
-
-
-def _first_cells(row: Sequence[str | int], width: int) -> tuple[list[str], list[str]]:
-    """Return a row's texts and numbers as they show where no script runs."""
-    return [escape_controls(str(text)) for text in row[:width]], [number(value) for value in row[width:]]
+    width, rows = len(text["columns"]), text["items"][:FIRST_ROWS] if text["numbers"] else ()
+    first = [([escape_controls(str(one)) for one in row[:width]], list(map(number, row[width:]))) for row in rows]
+    return render_page(**text, width=width + len(text["numbers"]), first=first, data=embedded(text["items"]))
 
 
 def lab_page(title: str, sections: Sequence[Section], *, lead: str = "") -> str:
-    """Return a page of a study: charts and tables, and the word that it is no release."""
-    shown = [_shown(section) for section in sections]
-    return _render(title=title, lead=lead, facts=(), warning=STUDY, sections=shown)
-
-
-def public_page(
-    *, title: str, lead: str, key_facts: Sequence[Fact], warning: str | None, sections: Sequence[Section]
-) -> str:
-    """Return a page of charts and tables about public numbers, with the most important ones first."""
-    shown = [_shown(section) for section in sections]
-    return _render(title=title, lead=lead, facts=key_facts, warning=warning, sections=shown)
+    """Return a page of a study: charts and tables, with the warning that it is not a release."""
+    return render_page(title=title, lead=lead, facts=(), warning=STUDY, sections=sections)
 
 
 def check_page(path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
-    """Refuse early a place where no page can be written; return it otherwise."""
+    """Return the path; refuse early a path to which no page can be written."""
     target = Path(path)
     check_suffix("A page's suffix", target, SUFFIXES, "Name the page for example report.html.")
     check_place(target, overwrite=overwrite)
@@ -85,7 +55,7 @@ def check_page(path: str | os.PathLike[str], *, overwrite: bool = False) -> Path
 
 
 def write_page(path: str | os.PathLike[str], html: str, *, overwrite: bool = False, owner_only: bool = False) -> Path:
-    """Write a page, whole or not at all; return where. owner_only: nobody else may read it."""
+    """Write a page, whole or not at all; return its path. owner_only: nobody else may read it."""
     target = check_page(path, overwrite=overwrite)
     with atomic_file(target, overwrite=overwrite, mode=OWNER_ONLY if owner_only else None) as file:
         file.write(html.encode("utf-8", "replace"))
@@ -93,9 +63,10 @@ def write_page(path: str | os.PathLike[str], html: str, *, overwrite: bool = Fal
 
 
 def embedded(value: object) -> str:
-    """Return a value as JSON that may stand inside a script block of any HTML page.
+    """Return a value as JSON that is safe inside a script block of an HTML page.
 
-    Guarantees: no '<', no '&', no line separator, no invisible and no half character is in it; parsed, it is the value.
+    Guarantees: it has no '<', no '&', no line separator, no invisible character and no lone surrogate; parsed, it gives
+    the value.
     """
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     return UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
@@ -107,7 +78,7 @@ def _resource(name: str) -> str:
 
 
 def _hash(text: str) -> str:
-    """Return what a content security policy calls this very text."""
+    """Return the name of this text in a content security policy."""
     return "'sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() + "'"
 
 
@@ -121,11 +92,12 @@ def _environment() -> Any:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["number"] = number
+    environment.filters |= {"number": number, "draw": _draw_part}
     return environment
 
 
-def _render(**context: Any) -> str:
+def render_page(**context: Any) -> str:
+    """Return a page: title, lead, facts that come first, a warning, sections, and what only a release has."""
     from dpunion import __version__
 
     style, script = _resource("page.css"), _resource("page.js")
@@ -147,20 +119,8 @@ def _render(**context: Any) -> str:
     return str(page.render(style=style, script=script, policy=policy, version=__version__, **(empty | context)))
 
 
-def _shown(section: Section) -> dict[str, Any]:
-    """Return a section as the template wants it: charts drawn, with the tables behind them."""
-    return {
-        "title": section.title,
-        "text": section.text,
-        "points": section.points,
-        "folded": section.folded,
-        "choice": section.choice,
-        "first": section.first,
-        "parts": [_drawn(part) for part in section.parts],
-    }
-
-
-def _drawn(part: Chart | Table | Gauge) -> dict[str, Any]:
+def _draw_part(part: Chart | Table | Gauge) -> dict[str, Any]:
+    """Return a part of a section for the template: a chart drawn, with the table behind it."""
     match part:
         case Chart():
             return {"kind": "chart", "chart": part, "drawings": drawings(part), "table": behind(part)}
@@ -174,7 +134,7 @@ def behind(chart: Chart) -> Table:
     """Return the table behind a chart: a row for each place on the x axis, a column for each series."""
     write = percent if chart.y.scale is AxisScale.PERCENT else number
     rows: list[tuple[Cell, ...]] = []
-    known = [dict(zip(one.xs, _written(one, write), strict=True)) for one in chart.series]
+    known = [dict(zip(one.xs, _write_values(one, write), strict=True)) for one in chart.series]
     for place in chart.places:
         label = place if isinstance(place, str) else number(int(place) if float(place).is_integer() else place)
         rows.append((label, *[one.get(place) for one in known]))
@@ -182,8 +142,8 @@ def behind(chart: Chart) -> Table:
     return Table(chart.title, columns, tuple(rows))
 
 
-def _written(series: Series, write: Callable[[float], str]) -> list[str]:
-    """Return the values of a series in words, each with its band."""
+def _write_values(series: Series, write: Callable[[float], str]) -> list[str]:
+    """Write the values of a series, each with its band."""
     values = list(map(write, series.ys))
     if not series.lows:
         return values

@@ -1,21 +1,27 @@
-"""The planning page: what a team looks at when it chooses a budget and an algorithm, before there is any data."""
+"""The planning page, for choosing a budget and an algorithm before there is any data."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Sequence
 
-from dpunion.algorithms import ALGORITHMS, Algorithm
+from dpunion.algorithms import ALGORITHMS
 from dpunion.budget import Budget
 from dpunion.chances import SET_SIZES, Company, Curve, find_needed, holders_between, release_curve, saturation
 from dpunion.errors import BadParameter
 from dpunion.plans import Plan, Planned, plan_release
-from dpunion.plans.counts import Counts, CountsPlan
+from dpunion.plans.counts import Counts
 from dpunion.report.charts import Chart, Series
-from dpunion.report.meaning import meaning_section, warning
-from dpunion.report.pages import public_page
-from dpunion.report.popularity import precision_section
-from dpunion.report.sections import CHANCE, HOLDERS, plan_facts, plan_section
+from dpunion.report.pages import render_page
+from dpunion.report.sections import (
+    CHANCE,
+    HOLDERS,
+    meaning_section,
+    plan_facts,
+    plan_section,
+    precision_section,
+    warning,
+)
 from dpunion.report.tables import Cell, Section, Table, number
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0)
@@ -35,19 +41,19 @@ def plan_page(
     set_sizes: Sequence[int] = SET_SIZES,
     algorithms: Iterable[str] = COMPARED,
 ) -> str:
-    """Return the page of a plan: the chance of release by holders, for several budgets and algorithms; no data.
+    """Return the page of a plan: the chance of release by number of people, for several budgets and algorithms.
 
-    With a look, the page draws the plan for the usual limit, and lists the others.
+    If a look chooses among several plans, the page draws the usual one and lists the others.
     """
     planned = plan.opening
     budgets = sorted({*epsilons, planned.budget.epsilon})
-    by_budget = [plan for plan in (_with_epsilon(planned, one) for one in budgets) if plan is not None]
+    by_budget = [plan for plan in (_replan(planned, epsilon=one) for one in budgets) if plan is not None]
     names = [planned.algorithm.name, *[name for name in algorithms if name != planned.algorithm.name]]
-    by_algorithm = [plan for plan in (_with_algorithm(planned, name) for name in names) if plan is not None]
-    return public_page(
+    by_algorithm = [plan for plan in (_replan(planned, name=name) for name in names) if plan is not None]
+    return render_page(
         title="Planning a release",
         lead="What this budget can do. No data was read: everything here follows from public numbers.",
-        key_facts=plan_facts(planned),
+        facts=plan_facts(planned),
         warning=warning(planned.budget, guaranteed=True),
         sections=(
             needed_section(by_algorithm, set_sizes),
@@ -65,7 +71,7 @@ def plan_page(
 
 
 def look_section(plan: Planned) -> Section:
-    """Tabulate the plans that a look chooses from."""
+    """Tabulate the plans among which a look chooses."""
     rows = tuple((f"{one.algorithm.max_items_per_user}", one.scale, one.threshold) for one in plan.alternatives)
     bound = plan.opening.algorithm.max_items_per_user
     return Section(
@@ -80,27 +86,20 @@ def look_section(plan: Planned) -> Section:
     )
 
 
-def _with_epsilon(planned: Plan, epsilon: float) -> Plan | None:
-    if epsilon == planned.budget.epsilon:
+def _replan(planned: Plan, *, epsilon: float | None = None, name: str | None = None) -> Plan | None:
+    """Return a plan with another epsilon or algorithm, and the same share for counts; None if there is none."""
+    if epsilon in (None, planned.budget.epsilon) and name in (None, planned.algorithm.name):
         return planned
-    return _planned(planned.algorithm, Budget(epsilon, planned.budget.delta), planned.counts)
-
-
-def _with_algorithm(planned: Plan, name: str) -> Plan | None:
-    if name == planned.algorithm.name:
-        return planned
-    return _planned(ALGORITHMS[name](), planned.budget, planned.counts)
-
-
-def _planned(algorithm: Algorithm, budget: Budget, counts: CountsPlan | None) -> Plan | None:
-    """Return the plan, with as much for counts as another has; None where this budget or algorithm has none."""
+    algorithm = planned.algorithm if name is None else ALGORITHMS[name]()
+    budget = planned.budget if epsilon is None else Budget(epsilon, planned.budget.delta)
     with contextlib.suppress(BadParameter):
-        return plan_release(algorithm, budget, None if counts is None else Counts(share=counts.share))
+        counts = None if planned.counts is None else Counts(share=planned.counts.share)
+        return plan_release(algorithm, budget, counts)
     return None
 
 
 def _curves(plans: Sequence[Plan], set_size: int, company: Company) -> list[Curve]:
-    """Return the plans' curves over one range of holders: as far as the slowest of them needs."""
+    """Return the plans' curves over one range of numbers of people, which covers the slowest of them."""
     most = max((saturation(plan, set_size=set_size, company=company) for plan in plans), default=10)
     grid = holders_between(1, max(10, most))
     return [release_curve(plan, set_size=set_size, company=company, holders=grid) for plan in plans]
@@ -112,7 +111,7 @@ def _series(names: Iterable[str], curves: Iterable[Curve]) -> tuple[Series, ...]
 
 
 def needed_section(plans: Sequence[Plan], set_sizes: Sequence[int]) -> Section:
-    """Tabulate how many people must hold an item for it to come out."""
+    """Tabulate how many people must have an item for it to be released."""
     columns = ["algorithm"]
     for size in set_sizes:
         columns += [f"{_things(size)}, 50 %", f"{_things(size)}, 90 %"]

@@ -1,30 +1,51 @@
-"""What a release's page says: the plan and the guarantee, in words, symbols and tables."""
+"""The text of pages: what a release means for one person, the plan, numbers of people; in words and tables."""
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+import statistics
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
+
 from dpunion.algorithms import DpSips
-from dpunion.budget import Budget
+from dpunion.budget import Budget, Strength, guarantee, sureness
 from dpunion.chances import SET_SIZES, Company, holders_between, release_curve, saturation
 from dpunion.errors import BadParameter
 from dpunion.plans import Noise, Plan
-from dpunion.plans.counts import CountsPlan
+from dpunion.plans.counts import LEVEL, PLANNED_RATIOS, PLANNED_SIZES, CountsPlan, Estimate, Totals
 from dpunion.plans.ngrams import LengthResult, NgramPlan
+from dpunion.releases.about import Charged
 from dpunion.releases.formats import escape_controls
-from dpunion.releases.release import Release
+from dpunion.releases.release import COUNTED, LENGTH, PEOPLE, Release
+from dpunion.releases.statements import LIMITS, NOT_PRIVATE, how_it_was_made, how_precise, who_was_cut
 from dpunion.report.charts import Axis, AxisScale, Chart, ChartKind, Series
-from dpunion.report.meaning import about_facts, first_sections, making_section, strength, warning
-from dpunion.report.popularity import count_facts, counting_table, number_columns, popular_first, popularity_section
-from dpunion.report.tables import Cell, Fact, Section, Table, number, percent
+from dpunion.report.tables import Cell, Fact, Gauge, Section, Table, number, percent
 
 STUDY = "A study, not a release: these numbers are not differentially private. Study public or generated data only."
 PROMISE = ", with differential privacy for each person as a whole"
 TESTED = ", for a test"
+WORD_FOR_WORD = "The statement, word for word"
+UNCHARGED = (
+    "This release was not charged to a ledger. If there are other releases from the same data, their budgets add "
+    "up, and no ledger has recorded the sum."
+)
+RANKS_PER_DECADE = 12
+TOKENS = "tokens"
+MEANING = (
+    "Each number is an estimate of how many people have the item: the true number plus random noise that protects "
+    "everybody in the data. It is never shown below the number of people from which items begin to be released. "
+    f"At least {round(100 * LEVEL)} of 100 intervals, from low to high, contain the true number; the upper part "
+    "of an interval is the wider one."
+)
+ORDER = (
+    "Each point shows the items around its rank: the median of their estimates, and for the band the medians of "
+    "their intervals. Both axes are logarithmic. Where the band is wide, the order of neighbouring items is "
+    "mostly chance."
+)
 HOLDERS = Axis("people who have the item", AxisScale.LOG)
 CHANCE = Axis("chance of release", AxisScale.PERCENT)
 NAMES = {
@@ -39,31 +60,12 @@ NAMES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class PageText:
-    """Everything a release's page says.
+def describe_release(release: Release) -> dict[str, Any]:
+    """Return the text of a release's page: first what it means, then the list, then how it was made.
 
-    about: who answers for it, what for, when. before: what stands before the list. symbols: None when nothing is
-    guaranteed. items: texts, (text, number of tokens), or keys, one text for each of the columns; with counts always
-    texts of the columns, and numbers of theirs.
+    symbols: None if nothing is guaranteed. items: texts, (text, number of tokens), or keys, one text for each of the
+    columns; with counts always the texts of the columns and then the numbers.
     """
-
-    title: str
-    lead: str
-    noun: str
-    about: tuple[Fact, ...]
-    facts: tuple[Fact, ...]
-    before: tuple[Section, ...]
-    symbols: dict[str, str] | None
-    items: list[Any]
-    sections: tuple[Section, ...]
-    warning: str | None
-    columns: tuple[str, ...] = ()
-    numbers: tuple[str, ...] = ()
-
-
-def describe_release(release: Release) -> PageText:
-    """Say everything about a release: first what it means, then the list, then how it was made."""
     count, plan, counted = len(release), release.plan, release.totals is not None
     if isinstance(plan, NgramPlan):
         noun, how = "n-grams", f"Of up to {plan.settings.longest} tokens"
@@ -77,51 +79,43 @@ def describe_release(release: Release) -> PageText:
         listed = [item if isinstance(item, str) else list(item) for item in release.items]
         sections = (*chances(plan), spending(plan), plan_section(plan, plan.counts))
     named = f"{count:,} {noun.removesuffix('s') if count == 1 else noun} released"
-    about = release.about
     promise = PROMISE if release.guaranteed else TESTED
-    return PageText(
-        title=escape_controls(about.title) or named,
-        lead=f"{named}. {how}{promise}." if about.title else f"{how}{promise}.",
-        noun=noun,
-        about=about_facts(release),
-        facts=(
+    if release.guaranteed:
+        statement = tuple(map(escape_controls, release.statement.splitlines()))
+        sections = (making_section(release), *sections, Section(WORD_FOR_WORD, statement, folded=True))
+    return {
+        "title": escape_controls(release.about.title) or named,
+        "lead": f"{named}. {how}{promise}." if release.about.title else f"{how}{promise}.",
+        "noun": noun,
+        "about": about_facts(release),
+        "facts": (
             Fact(noun, f"{count:,}"),
             *count_facts(release.totals),
             *budget_facts(plan.budget, guaranteed=release.guaranteed),
         ),
-        before=first_sections(release),
-        symbols=symbols(plan.budget) if release.guaranteed else None,
-        items=popular_first(release) if counted else listed,
-        sections=(
-            *popularity_section(release),
-            *((making_section(release),) if release.guaranteed else ()),
-            *sections,
-            *((word_for_word(release),) if release.guaranteed else ()),
-        ),
-        warning=warning(plan.budget, guaranteed=release.guaranteed),
-        columns=release.columns if counted or len(release.columns) > 1 else (),
-        numbers=number_columns(release),
-    )
-
-
-def word_for_word(release: Release) -> Section:
-    """Return the statement as it stands in the release itself."""
-    return Section(
-        "The statement, word for word", tuple(map(escape_controls, release.statement.splitlines())), folded=True
-    )
+        "before": first_sections(release),
+        "symbols": symbols(plan.budget) if release.guaranteed else None,
+        "signed": release.guaranteed,
+        "items": popular_first(release) if counted else listed,
+        "count": count,
+        "sections": (*popularity_section(release), *sections),
+        "warning": warning(plan.budget, guaranteed=release.guaranteed),
+        "columns": release.columns if counted or len(release.columns) > 1 else (),
+        "numbers": number_columns(release),
+    }
 
 
 def budget_facts(budget: Budget, *, guaranteed: bool) -> tuple[Fact, ...]:
-    """Return the budget and in one word how much it guarantees."""
+    """Return the budget, and its strength in one word."""
     return (
         Fact("epsilon, ε", number(budget.epsilon)),
         Fact("delta, δ", number(budget.delta)),
-        Fact("guarantee", strength(budget, guaranteed=guaranteed)),
+        Fact("guarantee", budget.strength.value if guaranteed else "none"),
     )
 
 
 def plan_facts(plan: Plan) -> tuple[Fact, ...]:
-    """Return the few numbers of a plan that come first."""
+    """Return the numbers of a plan that a page shows first."""
     return (
         *budget_facts(plan.budget, guaranteed=True),
         Fact("algorithm", plan.algorithm.name),
@@ -139,7 +133,7 @@ def symbols(budget: Budget) -> dict[str, str]:
 
 
 def spending(plan: Plan) -> Section:
-    """Say where epsilon and delta went."""
+    """Say how epsilon and delta were spent."""
     rows: list[tuple[Cell, ...]] = [
         ("ε granted", number(plan.budget.epsilon)),
         ("δ granted", number(plan.budget.delta)),
@@ -163,7 +157,7 @@ def spending(plan: Plan) -> Section:
 
 
 def budget_shares(plan: Plan) -> dict[str, float]:
-    """Return the part of the budget that each round and the counts take, by name; they sum to 1."""
+    """Return the parts of the budget for each round and the counts, by name; they sum to 1."""
     rounds = plan.algorithm.shares if isinstance(plan.algorithm, DpSips) else [one.budget**2 for one in plan.rounds]
     counts = 0.0 if plan.counts is None else plan.counts.share
     shares = {f"round {at}": (1.0 - counts) * share for at, share in enumerate(rounds or [1.0], 1)}
@@ -171,7 +165,7 @@ def budget_shares(plan: Plan) -> dict[str, float]:
 
 
 def chances(plan: Plan) -> tuple[Section, ...]:
-    """Draw how likely an item is to come out; nothing where the model does not reach."""
+    """Draw how likely an item is released; nothing if the model does not cover the plan."""
     try:
         most = max(saturation(plan, set_size=size, company=Company.RARE) for size in SET_SIZES)
         grid = holders_between(1, max(10, most))
@@ -196,7 +190,7 @@ def chances(plan: Plan) -> tuple[Section, ...]:
 
 
 def plan_section(plan: Plan, counts: CountsPlan | None, *, title: str = "The plan") -> Section:
-    """List every number of the plan, and of counting."""
+    """List every number of the plan and of counting."""
     noise = {
         Noise.GAUSSIAN: "Gaussian, standard deviation",
         Noise.LAPLACE: "Laplace, scale",
@@ -226,7 +220,7 @@ def plan_section(plan: Plan, counts: CountsPlan | None, *, title: str = "The pla
 
 
 def ngram_lengths(plan: NgramPlan, results: Sequence[LengthResult]) -> Section:
-    """Say for each length what it got of the budget and what came of it."""
+    """Tabulate each length's part of the budget and its results."""
     found = {one.length: one for one in results}
     rows: list[tuple[Cell, ...]] = []
     for one in plan.lengths:
@@ -251,3 +245,182 @@ def ngram_lengths(plan: NgramPlan, results: Sequence[LengthResult]) -> Section:
             Chart("Released, by length", Axis("length", AxisScale.NAMES), Axis("n-grams"), bars, kind=ChartKind.BAR)
         )
     return Section("How the budget was spent", (text,), tuple(parts))
+
+
+# --- what a release means, and its charge -----------------------------------------------------------------------
+
+
+def meaning_section(budget: Budget, covers: str, *, subject: str = "This list", title: str) -> Section:
+    """Say what a budget means for one person: in plain words, in numbers, and in technical terms."""
+    formal, meaning, allowed = guarantee(budget, subject=subject, covers=covers, write=number)
+    before, after = 0.5, sureness(budget.epsilon)
+    rounded = math.ceil(1000.0 * after) / 1000.0  # rounded up, as in the words
+    after = rounded if rounded < 1.0 else after
+    gauge = Gauge(
+        "How sure someone can become that a given person's data was used",
+        (("50 % before", before), ("what the list may add", after - before)),
+        "doubt that remains at least",
+    )
+    return Section(title, (meaning, allowed, formal), (gauge,))
+
+
+def first_sections(release: Release) -> tuple[Section, ...]:
+    """Return the sections before the list: what it means for one person, what it does not cover, the charge."""
+    if not release.guaranteed:
+        return (Section("What is guaranteed", (NOT_PRIVATE,)),)
+    plan = release.plan
+    return (
+        meaning_section(plan.budget, plan.nouns.covers, title="What this means for one person"),
+        Section("What it does not cover", points=LIMITS),
+        charge_section(release.about.charged),
+    )
+
+
+def charge_section(charged: Charged | None) -> Section:
+    """Say how much of the dataset's budget was spent when the release was charged."""
+    title = "The budget of the dataset"
+    if charged is None:
+        return Section(title, (UNCHARGED,))
+    name = escape_controls(charged.dataset)
+    own, whole = (
+        f"({number(epsilon)}, {number(delta)})"
+        for epsilon, delta in ((charged.epsilon, charged.delta), (charged.total_epsilon, charged.total_delta))
+    )
+    date, _, time = escape_controls(charged.written).partition("T")
+    moment = f"{date} {time[:5]} UTC" if time else date
+    more = f"about {charged.more:,} more like it" if charged.more else "no other like it"
+    text = (
+        f"The ledger limits all releases from '{name}' together to {whole}, by {charged.composition} composition. "
+        f"This release was charged {own}. With it {percent(charged.after)} of the budget was spent; the rest "
+        f"would cover {more}. This was the state at {moment}; see the ledger for "
+        "later releases."
+    )
+    gauge = Gauge(
+        f"The budget of {name}",
+        (("spent before", charged.before), ("this release", charged.after - charged.before)),
+        "left",
+    )
+    return Section(title, (text,), (gauge,))
+
+
+def about_facts(release: Release) -> tuple[Fact, ...]:
+    """Return the facts about the release itself: its owner, its purpose, its day, and its entry in a ledger."""
+    about, charged = release.about, release.about.charged
+    known = {"owner": about.owner, "what it is for": about.note, "made": about.made}
+    if charged is not None:
+        known |= {"dataset": charged.dataset, "ledger entry": charged.receipt}
+    return tuple(Fact(name, escape_controls(value)) for name, value in known.items() if value)
+
+
+def making_section(release: Release) -> Section:
+    """Say how the release was made, with the other notes of its statement."""
+    lines = how_it_was_made(release.plan, release.results, release.totals)
+    charged = release.about.charged
+    # The charge has its own section before the list.
+    notes = (note for note in release.notes if charged is None or charged.receipt not in note)
+    return Section("How it was made", (*lines, *map(escape_controls, notes)))
+
+
+def warning(budget: Budget, *, guaranteed: bool) -> str | None:
+    """Return the warning at the top of a page: that nothing, or little, is guaranteed."""
+    if not guaranteed:
+        return NOT_PRIVATE
+    return guarantee(budget)[1] if budget.strength is Strength.WEAK else None
+
+
+# --- numbers of people ------------------------------------------------------------------------------------------
+
+
+def count_facts(totals: Totals | None) -> tuple[Fact, ...]:
+    """Return the numbers of all people together, which a page shows first."""
+    if totals is None:
+        return ()
+    named = {"people in all, about": totals.everybody, "with an item not listed": totals.others}
+    return tuple(
+        Fact(name, number(one.people), f"{number(one.low)} to {number(one.high)}") for name, one in named.items()
+    )
+
+
+def number_columns(release: Release) -> tuple[str, ...]:
+    """Return the names of the columns of numbers on a page; none without counts."""
+    if release.totals is None:
+        return ()
+    return tuple(TOKENS if one.name == LENGTH else one.name for one in release.numbers)
+
+
+def popular_first(release: Release) -> list[list[str | int]]:
+    """Return the rows of a release with counts, the most popular first; ties stay in the order of the release."""
+    at = len(release.columns) + [one.name for one in release.numbers].index(PEOPLE)
+    return [list(row) for row in sorted(release.rows(), key=lambda row: -row[at])]
+
+
+def popularity_section(release: Release) -> tuple[Section, ...]:
+    """Draw and explain the numbers of people by rank; nothing for a release without counts."""
+    totals = release.totals
+    if totals is None:
+        return ()
+    rows = {"any item": totals.everybody, "an item that is not listed": totals.others}
+    table = tuple((what, one.people, one.low, one.high) for what, one in rows.items())
+    together = Table("All people together", ("people who have", *COUNTED), table)
+    charts = (rank_chart(release),) if len(release) > 1 else ()
+    return (Section("How many people", (MEANING, *who_was_cut(totals)), (together, *charts)),)
+
+
+def rank_chart(release: Release) -> Chart:
+    """Draw people by rank, with the band of the intervals; n-grams by their length."""
+    return Chart(
+        f"People by rank of the {release.plan.nouns.item}",
+        Axis("rank", AxisScale.LOG),
+        Axis("people", AxisScale.LOG),
+        tuple(_ranked(name, rows) for name, rows in _groups(release)),
+        note=ORDER,
+    )
+
+
+def _groups(release: Release) -> Iterator[tuple[str, list[Estimate]]]:
+    """Yield the estimates that are ranked together, the largest first: n-grams of one length, or all items."""
+    numbers = {one.name: one.values for one in release.numbers}
+    estimates = [Estimate(*one) for one in zip(*(numbers[name] for name in COUNTED), strict=True)]
+    lengths = numbers.get(LENGTH, (0,) * len(estimates))
+    for length in sorted(set(lengths)):
+        mine = [one for one, size in zip(estimates, lengths, strict=True) if size == length]
+        name = PEOPLE if length == 0 else "1 token" if length == 1 else f"{length} tokens"
+        yield name, sorted(mine, key=lambda one: -one.people)
+
+
+def _ranked(name: str, rows: Sequence[Estimate]) -> Series:
+    """Return the line of sorted estimates, at ranks that grow by about the same ratio."""
+    count = len(rows)
+    steps = np.geomspace(1, count, max(2, round(RANKS_PER_DECADE * np.log10(max(count, 2)))))
+    ranks = sorted({round(step) for step in steps.tolist()})
+    ends = [round((one * other) ** 0.5) for one, other in itertools.pairwise(ranks)]
+    around = [rows[first:last] for first, last in zip([0, *ends], [*ends, count], strict=True)]
+    middles = [[statistics.median(getattr(one, part) for one in near) for part in COUNTED] for near in around]
+    people, lows, highs = (tuple(max(1.0, one) for one in column) for column in zip(*middles, strict=True))
+    return Series(name, tuple(map(float, ranks)), people, lows, highs)
+
+
+def precision_section(plan: CountsPlan) -> Section:
+    """Tabulate how precise the numbers of people will be, from the plan alone."""
+    rows: tuple[tuple[Cell, ...], ...] = tuple(
+        (people, *(f"± {number(round(plan.half_width(people, ratio)))}" for ratio in PLANNED_RATIOS))
+        for people in PLANNED_SIZES
+    )
+    columns = ("people with the item", *(f"{ratio} people per item" for ratio in PLANNED_RATIOS))
+    text = (
+        f"Counts take {percent(plan.share)} of the budget. How precise they are depends on how many people there are "
+        "for each listed item: a person's influence is bounded, and divided among all the items of the person."
+    )
+    parts = (Table("Intervals to expect", columns, rows),)
+    return Section("How precise the counts will be", (text, how_precise(plan)), parts)
+
+
+def counting_table(plan: CountsPlan) -> Table:
+    """List every number of counting."""
+    rows = (
+        ("part of the budget", percent(plan.share)),
+        ("noise of the rough estimate of every item: standard deviation", number(plan.rough)),
+        ("noise of how many items people have: standard deviation", number(plan.marks)),
+        ("noise of the counts: standard deviation", number(plan.fine)),
+    )
+    return Table("Counting", ("what", "value"), rows)

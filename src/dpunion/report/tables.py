@@ -1,4 +1,4 @@
-"""Tables as plain values and as text, sections of pages, and numbers as people write them."""
+"""Tables as values and as text, sections of pages, and numbers written for people."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 class Table:
     """Rows under named columns; the first column names the row. None is written as a dash.
 
-    Pages write numbers by `number`, texts by `write_cell`. stacked: on a phone each row is a card of its own.
+    Pages write numbers with `number`, terminals with `write_cell`. stacked: on a phone, each row is a card.
     """
 
     title: str
@@ -39,7 +39,7 @@ class Table:
 
 
 class Fact(NamedTuple):
-    """One of the few numbers that come first on a page; note: a line in small letters below it."""
+    """One of the numbers that a page shows first; note: a line in small letters below it."""
 
     name: str
     value: str
@@ -48,7 +48,7 @@ class Fact(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Gauge:
-    """A bar that is the whole, filled from the left by named parts of it; rest: what the remainder is called."""
+    """A bar that stands for the whole, filled from the left by named parts; rest: the name of the remainder."""
 
     title: str
     parts: tuple[tuple[str, float], ...]
@@ -60,7 +60,7 @@ class Gauge:
             raise BadParameter("The parts of a bar are more than the whole.", "Give parts of 1.")
 
     def filled(self) -> list[tuple[str, str, float, float]]:
-        """Return each part's name, its share in words, and where it begins and how far it goes, in thousandths."""
+        """Return each part's name, its share in per cent, and its start and length in thousandths."""
         rows, place = [], 0.0
         for name, share in (*self.parts, (self.rest, max(0.0, 1.0 - sum(share for _, share in self.parts)))):
             rows.append((name, percent(share), round(1000.0 * place, 1), round(1000.0 * share, 1)))
@@ -72,8 +72,8 @@ class Gauge:
 class Section:
     """A part of a page: a heading, paragraphs and points of plain text, and charts, tables and gauges.
 
-    choice: what tells the charts apart, when there are several of which one is shown at a time; first: the one that
-    is shown at first. folded: only whoever wants to know more opens it.
+    choice: the label of the choice between charts, if the page shows one at a time; first: the chart that it shows
+    first. folded: the reader has to open it.
     """
 
     title: str
@@ -86,7 +86,7 @@ class Section:
 
 
 def number(value: Cell) -> str:
-    """Write a value for people: thousands apart, four digits of fractions, powers of ten as such."""
+    """Write a value for people: with commas, four significant digits, and powers of ten."""
     if value is None:
         return "–"
     if isinstance(value, bool | str):
@@ -104,7 +104,7 @@ def number(value: Cell) -> str:
 
 
 def percent(value: float) -> str:
-    """Write a probability in per cent, with as many digits as tell it from 0 and from 100 %."""
+    """Write a probability in per cent; a value near 0 or 100 % is never written as 0 or 100 %."""
     if 0.0 < value < 0.0005:
         return "< 0.1 %"
     if 0.9995 < value < 1.0:
@@ -113,7 +113,7 @@ def percent(value: float) -> str:
 
 
 def write_cell(cell: Cell) -> str:
-    """Write a cell for a terminal: thousands apart, and no powers of ten."""
+    """Write a cell for a terminal: with commas, and without powers of ten."""
     if cell is None:
         return "–"
     if isinstance(cell, str):
@@ -122,7 +122,7 @@ def write_cell(cell: Cell) -> str:
 
 
 def lay_out(rows: Sequence[Sequence[str]], left: Sequence[bool]) -> list[str]:
-    """Return the rows as lines whose cells stand below each other; left: which columns begin at the left."""
+    """Return the rows as lines with aligned cells; left: which columns are aligned to the left."""
     widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
     return [
         "  ".join(
@@ -134,7 +134,7 @@ def lay_out(rows: Sequence[Sequence[str]], left: Sequence[bool]) -> list[str]:
 
 
 def _is_word(cell: Cell) -> bool:
-    """Say whether a cell is text that is no number."""
+    """Say whether a cell is text other than a number."""
     if not isinstance(cell, str):
         return False
     try:

@@ -88,8 +88,8 @@ class Splitting:
         left_out = " and ".join(listed + short)
         return (f"Left out first, as if nobody had written them: {left_out}.",) if left_out else ()
 
-    def notes_on(self, released: Sequence[str], which: str = "listed") -> tuple[str, ...]:
-        """Return what a statement says when a released list shows texts that were hardly split; which: what it lists.
+    def notes_on(self, released: Sequence[str]) -> tuple[str, ...]:
+        """Return what a statement says when a released list shows texts that were hardly split.
 
         Guarantees: of the texts themselves nothing is looked at, so it costs no privacy.
         """
@@ -100,7 +100,7 @@ class Splitting:
             return ()
         return (
             "In scripts that put no spaces between words (Chinese, Japanese, Thai and the like), up to a whole "
-            f"sentence counts as one word. {count:,} of the {len(released):,} {which} have letters of such a "
+            f"sentence counts as one word. {count:,} of the {len(released):,} listed have letters of such a "
             "script. The tokenizer icu can split them.",
         )
 

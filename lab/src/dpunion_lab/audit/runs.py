@@ -27,7 +27,7 @@ import pyarrow as pa
 from dpunion.algorithms import Algorithm
 from dpunion.budget import Budget
 from dpunion.contributions import Contributions, Int64s, Uint8s
-from dpunion.engines.local.rounds import run_rounds
+from dpunion.engines.local import run_rounds
 from dpunion.mechanisms import mechanism_for
 from dpunion.pipeline import release
 from dpunion.plans import Plan, plan_release

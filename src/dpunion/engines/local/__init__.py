@@ -1,1 +1,42 @@
-"""One machine: everybody's sets are arrays here."""
+"""One machine: everybody's sets are arrays in this process; `run_rounds` runs the rounds on them."""
+
+from __future__ import annotations
+
+import contextlib
+
+import numpy as np
+
+from dpunion.calibration.rounding import MAX_USERS
+from dpunion.checks import refuse_more_than
+from dpunion.contributions import Contributions, Int64s
+from dpunion.errors import InternalError
+from dpunion.mechanisms import Mechanism, State
+from dpunion.randomness import RunKey
+from dpunion.sets.narrowing import Sets
+from dpunion.threads import Threads, usable_cores
+
+
+def run_rounds(mechanism: Mechanism, contributions: Contributions, key: RunKey, threads: int | None = None) -> Int64s:
+    """Run the rounds, each one call of weigh and one of decide: return the numbers of the items to release.
+
+    threads: at most this many, and no more than the usable cores, as they never wait for input.
+
+    Guarantees:
+    - the number of threads changes nothing;
+    - contributions that are bounded more loosely than planned, and more users than the rounding slack covers, are
+      refused;
+    - the numbers depend on the contributions and the key only, and nothing else is returned.
+    """
+    if contributions.max_items_per_user > mechanism.bounding.limit:
+        raise InternalError("the contributions are bounded more loosely than the plan assumes")
+    if contributions.users > MAX_USERS:
+        refuse_more_than(MAX_USERS, "users")
+    count = min(threads or usable_cores(), usable_cores())
+    with contextlib.nullcontext() if count == 1 else Threads(count) as pool:
+        sets, state = Sets(contributions, pool), State.start(len(contributions.table))
+        for number in range(mechanism.rounds):
+            if number:
+                sets.narrow(state.alive & ~state.released, may_wait=mechanism.skips_gone)
+            weights = mechanism.weigh(sets, state, number, key)
+            state = mechanism.decide(weights, state, number, sets.digests, key)
+    return np.flatnonzero(state.released)

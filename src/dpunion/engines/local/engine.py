@@ -1,4 +1,4 @@
-"""One machine: reads rows into arrays, and runs the rounds on them."""
+"""The verbs on one machine: read rows into arrays, and run the rounds on them."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from dpunion.addresses import public_address
 from dpunion.algorithms import Bounding, UserOrder
 from dpunion.contributions import Bools, Contributions, Int64s, ItemTable
 from dpunion.engines import Chosen, Listed, choose_ngrams, count_listed
+from dpunion.engines.local import run_rounds
 from dpunion.engines.local.rehearsing import kernels_ahead
-from dpunion.engines.local.rounds import run_rounds
 from dpunion.errors import BadParameter, InternalError
 from dpunion.mechanisms import mechanism_for
 from dpunion.plans import Plan, Planned
@@ -38,9 +38,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LocalEngine:
-    """One machine; memory_limit: the bytes beyond which rows and texts wait on disk.
+    """One machine; memory_limit: the bytes beyond which rows and texts go to disk.
 
-    Guarantees: those of the Protocol; what is read stays in this process, or in its nameless files.
+    Guarantees: those of the Protocol; rows stay in this process, or in its nameless files.
     """
 
     run: Run
@@ -56,7 +56,7 @@ class LocalEngine:
         return cls(run, as_bytes(run.memory_limit))
 
     def check(self, request: Request, plan: Planned) -> None:  # noqa: ARG002 - as in the Protocol
-        """Refuse addresses that hold a password, and those of no known form."""
+        """Refuse addresses with a password, and those of no known form."""
         if request.is_named:
             check_addresses(request.source)
 
@@ -81,22 +81,23 @@ class LocalEngine:
             yield texts
         else:
             with open_request(request, self.run, start_reading) as rows, kernels_ahead(plan, self.run.threads):
-                asked, bounding = asked_for_counts(request, plan)
+                asked, bounding = choose_reading(request, plan)
                 whole = read_sets(asked, rows, bounding, key, self.memory_limit, self.run.threads)
             yield LocalSets(whole, request, (whole,))
 
     def look(self, held: Any, look: SizeLook, key: RunKey) -> list[float]:
         """Look at the sizes of the whole sets."""
-        from dpunion.counting.steps import look_at_sizes
+        from dpunion.counting.steps import look_at_sizes, set_sizes
 
-        return look_at_sizes(wanted_sizes(held.whole, held.request, key), look, key)
+        sizes = set_sizes(held.whole, unwanted_items(held.whole, held.request, key))
+        return look_at_sizes(sizes, look, key)
 
     def select(self, held: Any, plan: Plan | NgramPlan, key: RunKey) -> Chosen:
         """Run the rounds, or those of each length."""
         if isinstance(plan, NgramPlan):
             return choose_ngrams(plan, held, key, self.run)
         used_up = plan.counts is None or held.copy_heavy(plan.algorithm.bounding)
-        bounded = bounded_sets(held.whole, held.request, plan, key, self.run.threads, in_place=used_up)
+        bounded = tighten_sets(held.whole, held.request, plan, key, self.run.threads, in_place=used_up)
         self.run.tell("selecting")
         return Chosen(items=texts_of(bounded.table, run_rounds(mechanism_for(plan), bounded, key, self.run.threads)))
 
@@ -123,13 +124,13 @@ class LocalEngine:
         return count_listed(listed, plan, measure)
 
     def store(self, chosen: Chosen, made: Release) -> NoReturn:  # noqa: ARG002 - as in the Protocol
-        """Folders are Spark's: `for_run` refuses them."""
+        """Fail: `for_run` refuses folders, which are for Spark."""
         raise InternalError("one machine was asked to store a release in a folder of Spark's")
 
 
 @dataclass(slots=True, repr=False)
 class LocalSets:
-    """Everybody's sets as they were read: bounded as planned, or, for counts and before a look, less so.
+    """Everybody's sets as they were read: bounded as planned or, for counts and before a look, more loosely.
 
     counted: the same sets for counting, which uses them up.
 
@@ -151,15 +152,15 @@ class LocalSets:
         return "LocalSets(<sensitive>)"
 
 
-def asked_for_counts(request: Request, plan: Planned) -> tuple[Request, Bounding]:
-    """Return how sets are read: for counts, people's known and further items are kept too."""
+def choose_reading(request: Request, plan: Planned) -> tuple[Request, Bounding]:
+    """Return the request and the bounding to read sets with: for counts, known and more items are kept."""
     bounding = plan.bounding
     if plan.counts is None:
         return request, bounding
     return dataclasses.replace(request, known=None), Bounding(max(bounding.limit, MOST_COUNTED), bounding.order)
 
 
-def bounded_sets(
+def tighten_sets(
     whole: Contributions,
     request: Request,
     plan: Plan,
@@ -168,9 +169,9 @@ def bounded_sets(
     *,
     in_place: bool = False,
 ) -> Contributions:
-    """Return the sets bounded as planned, without known items; in_place: the whole ones may be used up.
+    """Return the sets bounded as planned, without known items; in_place: the whole sets may be overwritten.
 
-    Guarantees: those of bound_further.
+    Guarantees: those of `bound_further`.
     """
     if plan.counts is None and plan.look is None:
         return whole
@@ -182,28 +183,15 @@ def bounded_sets(
 
 
 def unwanted_items(whole: Contributions, request: Request, key: RunKey) -> Bools | None:
-    """Say which items of the table are known: bool[items], or None where nothing is.
+    """Say which items of the table are known: bool[items], or None without a known list.
 
-    Guarantees: those of mark_known.
+    Guarantees: those of `mark_known`.
     """
     return None if request.known is None else mark_known(whole.table, request.known.items, key)
 
 
-def wanted_sizes(whole: Contributions, request: Request, key: RunKey) -> Int64s:
-    """Return how many items each person holds that are not known: int64[users].
-
-    Guarantees: those of set_sizes.
-    """
-    from dpunion.counting.steps import set_sizes
-
-    return set_sizes(whole, unwanted_items(whole, request, key))
-
-
 def open_request(request: Request, run: Run, start_reading: Callable[[], None] | None) -> Rows:
-    """Open the source that is asked for.
-
-    Guarantees: those of open_rows.
-    """
+    """Open the source of a request, and report progress to the run."""
     run.tell("reading", 0.0)
     return open_rows(
         request.source,
@@ -227,10 +215,7 @@ def read_sets(
     memory_limit: int | None = None,
     threads: int | None = None,
 ) -> Contributions:
-    """Read rows into everybody's bounded sets.
-
-    Guarantees: those of `encode` and `encode_ngrams`.
-    """
+    """Read rows into everybody's bounded sets. Guarantees: those of `encode` and `encode_ngrams`."""
     if not request.single_tokens:
         from dpunion.sets.streams import encode_ngrams
 
@@ -261,8 +246,5 @@ def read_sets(
 
 
 def texts_of(table: ItemTable, chosen: Int64s) -> tuple[str, ...]:
-    """Return the texts of the chosen items.
-
-    Guarantees: they are copied out first; nothing else of the table is looked at.
-    """
+    """Return the texts of the chosen items. Guarantees: only the bytes of the chosen items are copied and decoded."""
     return tuple(as_texts(*taken_strings(table.offsets, table.data, chosen)))

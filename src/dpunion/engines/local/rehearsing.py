@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from dpunion.arrow_functions import number_array, text_array
-from dpunion.engines.local.rounds import run_rounds
+from dpunion.engines.local import run_rounds
 from dpunion.mechanisms import mechanism_for
 from dpunion.plans import Planned
 from dpunion.randomness import RunKey

@@ -1,4 +1,4 @@
-"""The texts on one machine: one stream of token numbers, and where the n-grams released so far stand in it."""
+"""The texts on one machine: one stream of token numbers, and the positions of the released n-grams in it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from dpunion.contributions import Uint64s
 from dpunion.counting.holdings import Holdings
-from dpunion.engines.local.rounds import run_rounds
+from dpunion.engines.local import run_rounds
 from dpunion.errors import InternalError
 from dpunion.kernels.ngrams import renumber
 from dpunion.mechanisms import mechanism_for, mechanism_on_candidates
@@ -27,9 +27,9 @@ from dpunion.sets.streams import TokenStream, read_tokens
 def read_texts(
     request: Request, rows: Rows, key: RunKey, memory_limit: int | None, threads: int | None, *, counted: bool
 ) -> LocalTexts:
-    """Read rows into everybody's texts, by some threads; counted: they are wanted again after the last length.
+    """Read rows into everybody's texts; counted: they are needed again after the last length, for counts.
 
-    Guarantees: those of read_tokens.
+    Guarantees: those of `read_tokens`.
     """
     stream = read_tokens(
         rows, key, request.splitting, request.normalization, memory_limit=memory_limit, threads=threads
@@ -38,11 +38,11 @@ def read_texts(
 
 
 class LocalTexts:
-    """The texts on one machine; threads: how many work on them, one for each usable core when left out.
+    """The texts on one machine; threads: by default one for each usable core.
 
-    used_up: the stream is not wanted for counts, nor by whoever hands it in.
+    used_up: nobody needs the stream afterwards, neither counts nor the caller, so its memory may be overwritten.
 
-    Guarantees: nothing about them shows in the repr.
+    Guarantees: the repr shows nothing about them.
     """
 
     def __init__(
@@ -66,19 +66,13 @@ class LocalTexts:
         return "LocalTexts(<sensitive>)"
 
     def holdings(self, levels: tuple[Level, ...]) -> Holdings:
-        """Return who wrote which of the released n-grams.
-
-        Guarantees: those of ngram_holdings.
-        """
+        """Return who wrote which of the released n-grams. Guarantees: those of `ngram_holdings`."""
         if self._used_up:
             raise InternalError("counts were asked for of texts that are used up")
         return ngram_holdings(self._stream, levels, self._key, self._memory_limit)
 
     def first(self, plan: Plan) -> tuple[Level, tuple[str, ...]]:
-        """Release single tokens.
-
-        Guarantees: those of run_rounds.
-        """
+        """Release single tokens. Guarantees: those of `run_rounds`."""
         kept = kept_tokens(plan.algorithm.bounding, self._stream, self._key, self._threads)
         chosen = run_rounds(mechanism_for(plan), kept, self._key, self._threads)
         level, self.positions, words = first_level(self._stream, chosen, used_up=self._used_up)
@@ -87,17 +81,14 @@ class LocalTexts:
         return level, words
 
     def later(self, plan: LengthPlan, threshold: float, marks: Uint64s, levels: tuple[Level, ...]) -> Uint64s:
-        """Release n-grams one longer than the last of the levels.
-
-        Guarantees: those of Texts and of run_rounds.
-        """
+        """Release n-grams one longer than the last of the levels. Guarantees: those of Texts and of `run_rounds`."""
         if self.positions is None:
             raise InternalError("longer n-grams were asked for before single tokens")
         positions, pairs = longer(self.positions, self._key, self._threads)
         contributions = kept_ngrams(plan, self._stream, positions, pairs, levels, self._key, self._threads)
         chosen = run_rounds(mechanism_on_candidates(plan, threshold), contributions, self._key, self._threads)
         released = np.union1d(pairs[chosen], unsupported(marks, pairs[count_keepers(contributions) > 0]))
-        # subtle: an n-gram that was held but kept by nobody can come out by chance too, and then its places count.
+        # subtle: chance can also release an n-gram that users wrote but nobody kept, and then its places count.
         renumber(positions.codes, places_in(released, pairs))
         self.positions = positions
         return released

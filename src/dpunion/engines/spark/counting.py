@@ -1,16 +1,16 @@
-"""Counting on Apache Spark: what people give is added up where they are, and gets its noise before anybody sees it.
+"""Counting on Apache Spark: the workers add up what people give, and add noise before anybody sees a sum.
 
-    pieces or streams ── who holds what of the list ── sums by place ──┐
-    every place of the step ── 0 ──────────────────────────────────────┴── sum ── + noise ── noisy sums ── driver
+    pieces or streams ── who has which items of the list ── sums by place ──┐
+    every place of the step ── 0 ───────────────────────────────────────────┴── sum ── + noise ── noisy sums ── driver
 
-The list is public, and so is what a step holds: both travel to the tasks in closures.
+The list and the steps are public: both travel to the tasks in closures.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -18,17 +18,9 @@ import pyarrow as pa
 from dpunion.contributions import Int64s, Uint64s
 from dpunion.counting.holdings import Holdings, holdings_of, number_items
 from dpunion.counting.steps import AnyStep, add_noise, set_sizes
-from dpunion.engines.spark.failures import cleanly
-from dpunion.engines.spark.rounds import added_up
-from dpunion.engines.spark.tasks import (
-    Batches,
-    Secret,
-    guarded,
-    sensitivity_number,
-    slices,
-    summed_sensitivity,
-    summed_units,
-)
+from dpunion.engines.spark.rounds import sum_units
+from dpunion.engines.spark.sessions import Batches, call_spark, guard_task
+from dpunion.engines.spark.tasks import Secret, read_sensitivity, read_units, sensitivity_number, slice_rows
 from dpunion.engines.spark.wire import Piece
 from dpunion.errors import InternalError
 from dpunion.plans.counts import MOST_COUNTED
@@ -42,45 +34,42 @@ GIVEN_TO_PLACES = "place long, units long, sensitivity double"
 NOISY = "place long, units long"
 
 
-Found = TypeVar("Found", covariant=True)  # noqa: PLC0105 - what a step is shown
+Found = TypeVar("Found", covariant=True)  # noqa: PLC0105 - the input of a step
 Shown = TypeVar("Shown")
 
 
 class Find(Protocol[Found]):
-    """Says what the people of one partition hold, as a step wants to see it, in a worker."""
+    """Finds what the people of one partition have, as a step takes it, in a worker."""
 
     def __call__(self, batches: Batches, key: RunKey) -> Iterator[Found]:
-        """Yield what the people hold; every one of them is in one of the parts."""
+        """Yield what the people have, in parts; each person is in one of the parts."""
 
 
 def measure_on(people: DataFrame, find: Find[Shown], key: RunKey) -> Callable[[AnyStep[Shown], float], Int64s]:
-    """Return what takes a step; people: a frame of what `find` reads.
+    """Return the function that takes a step; people: a frame of the rows that `find` reads.
 
     Guarantees:
-    - every person is in one partition, so moves the sums of all by no more than the step says;
-    - all sums get noise in the workers, those of 0 too: nothing but noisy sums comes to the driver;
+    - every person is in one partition, so moves the sums by at most the step's sensitivity;
+    - all sums get noise in the workers, also sums of 0: nothing but noisy sums comes to the driver;
     - tasks that run again draw the same noise.
     """
     secret = Secret.of(key)
 
     def measure(step: AnyStep[Shown], stddev: float) -> Int64s:
-        given = people.mapInArrow(guarded(AddUp(find, step, secret)), GIVEN_TO_PLACES)
-        sums = added_up(given.unionByName(every_place(people, step)), "place")
-        noisy = sums.mapInArrow(guarded(AddNoise(step.number, stddev, secret)), NOISY)
-        return in_places(cleanly(noisy.toArrow), step.length)
+        given = people.mapInArrow(guard_task(AddUp(find, step, secret)), GIVEN_TO_PLACES)
+        # Every place gets a 0, so that nobody sees which places got nothing.
+        number = sensitivity_number(step.sensitivity)
+        places = people.sparkSession.range(0, step.length, 1, 1)
+        zeros = places.selectExpr("id as place", "0L as units", f"cast({number!r} as double) as sensitivity")
+        sums = sum_units(given.unionByName(zeros), "place")
+        noisy = sums.mapInArrow(guard_task(AddNoise(step.number, stddev, secret)), NOISY)
+        return order_by_place(call_spark(noisy.toArrow), step.length)
 
     return measure
 
 
-def every_place(people: DataFrame, step: AnyStep[Any]) -> DataFrame:
-    """Return a sum of 0 for every place of the step, so that which places got nothing does not show."""
-    places = people.sparkSession.range(0, step.length, 1, 1)
-    number = sensitivity_number(step.sensitivity)
-    return places.selectExpr("id as place", "0L as units", f"cast({number!r} as double) as sensitivity")
-
-
-def in_places(noisy: pa.Table, length: int) -> Int64s:
-    """Return noisy sums in the order of their places: int64[length]; refuse others than one for each."""
+def order_by_place(noisy: pa.Table, length: int) -> Int64s:
+    """Return noisy sums in the order of their places: int64[length]; there must be one sum for each place."""
     places = np.asarray(noisy.column("place"), np.int64)
     order = np.argsort(places)
     if not np.array_equal(places[order], np.arange(length)):
@@ -93,16 +82,15 @@ def in_places(noisy: pa.Table, length: int) -> Int64s:
 
 @dataclass(frozen=True, repr=False)
 class FindItems:
-    """Reads pieces (payload); listed, known: uint64[n, 2], the digests of public lists."""
+    """Reads pieces (payload); listed, known: uint64[n, 2], the digests of public lists.
+
+    Guarantees: those of `holdings_of`.
+    """
 
     listed: Uint64s
     known: Uint64s
 
     def __call__(self, batches: Batches, key: RunKey) -> Iterator[Holdings]:
-        """Read the pieces, one after the other.
-
-        Guarantees: those of holdings_of.
-        """
         for batch in batches:
             for payload in batch.column("payload"):
                 sets = Piece.from_bytes(payload.as_py()).sets(MOST_COUNTED)
@@ -111,15 +99,14 @@ class FindItems:
 
 @dataclass(frozen=True)
 class FindSizes:
-    """Reads pieces (payload) -> how many wanted items each of their people holds; known: as in FindItems."""
+    """Reads pieces (payload) -> how many wanted items each of their people has; known: as in FindItems.
+
+    Guarantees: those of `set_sizes`.
+    """
 
     known: Uint64s
 
     def __call__(self, batches: Batches, key: RunKey) -> Iterator[Int64s]:  # noqa: ARG002 - as in Find
-        """Read the pieces, one after the other.
-
-        Guarantees: those of set_sizes.
-        """
         for batch in batches:
             for payload in batch.column("payload"):
                 sets = Piece.from_bytes(payload.as_py()).sets(MOST_COUNTED)
@@ -128,22 +115,21 @@ class FindSizes:
 
 @dataclass(frozen=True)
 class AddUp(Generic[Shown]):
-    """What `find` reads -> (place, units, sensitivity): what the people of this partition give together in a step."""
+    """Rows that `find` reads -> (place, units, sensitivity): what the people of this partition give in a step.
+
+    Guarantees: those of the step's `add_up`; a person is in one part of what `find` yields.
+    """
 
     find: Find[Shown]
     step: AnyStep[Shown]
     secret: Secret
 
     def __call__(self, batches: Batches) -> Batches:
-        """Run the task.
-
-        Guarantees: those of the step's `add_up`; a person is in one of the holdings.
-        """
         sums = np.zeros(self.step.length, np.int64)
         for held in self.find(batches, self.secret.key):
             sums += self.step.add_up(held)
         places, number = np.flatnonzero(sums), sensitivity_number(self.step.sensitivity)
-        for some in slices(len(places)):
+        for some in slice_rows(len(places)):
             mine = places[some]
             sensitivity = pa.array(np.full(len(mine), number))
             yield pa.record_batch({"place": pa.array(mine), "units": pa.array(sums[mine]), "sensitivity": sensitivity})
@@ -151,20 +137,19 @@ class AddUp(Generic[Shown]):
 
 @dataclass(frozen=True)
 class AddNoise:
-    """Sums over all partitions -> (place, units) with the noise of a step; number: which step."""
+    """Sums over all partitions -> (place, units) with the noise of a step; number: that of the step.
+
+    Guarantees: those of `add_noise`, which refuses sums of another sensitivity than the noise is for.
+    """
 
     number: int
     stddev: float
     secret: Secret
 
     def __call__(self, batches: Batches) -> Batches:
-        """Run the task.
-
-        Guarantees: those of add_noise, which refuses sums of another sensitivity than the noise is for.
-        """
         for batch in batches:
             if batch.num_rows:
                 places = np.asarray(batch.column("place"), np.int64)
-                sums, sensitivity = summed_units(batch), summed_sensitivity(batch)
+                sums, sensitivity = read_units(batch), read_sensitivity(batch)
                 noisy = add_noise(sums, sensitivity, self.stddev, self.number, self.secret.key, places)
                 yield pa.record_batch({"place": pa.array(places), "units": pa.array(noisy)})

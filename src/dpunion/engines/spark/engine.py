@@ -1,4 +1,4 @@
-"""Apache Spark: rows stay on the executors; nothing but released items and noisy sums comes to the driver."""
+"""The verbs on Apache Spark: rows stay on the executors; only released items and noisy sums come to the driver."""
 
 from __future__ import annotations
 
@@ -13,12 +13,31 @@ from dpunion.addresses import Address, public_address
 from dpunion.algorithms import Bounding
 from dpunion.checks import check_whole
 from dpunion.contributions import Contributions
+from dpunion.counting.holdings import digests_of
+from dpunion.counting.steps import LookStep, people_in_classes
 from dpunion.engines import Chosen, Listed, choose_ngrams, count_listed
-from dpunion.engines.local.engine import asked_for_counts, bounded_sets, open_request, read_sets
+from dpunion.engines.local.engine import choose_reading, open_request, read_sets, tighten_sets
+from dpunion.engines.spark.counting import FindItems, FindSizes, measure_on
+from dpunion.engines.spark.rounds import (
+    check_folder,
+    collect_items,
+    cut_into_pieces,
+    group_by_user,
+    is_order_free,
+    select_from_pieces,
+    select_items,
+    send_rows,
+    sort_items,
+    write_folder,
+)
+from dpunion.engines.spark.sessions import closures_in_memory
+from dpunion.engines.spark.sources import check_names, input_files, open_frame
+from dpunion.engines.spark.tasks import CutIntoPieces, CutWhole, KeepWhole, ReadRenamed, Secret, check_scores
+from dpunion.engines.spark.texts import read_texts
 from dpunion.errors import BadParameter, InternalError
 from dpunion.mechanisms import mechanism_for
 from dpunion.plans import Plan, Planned
-from dpunion.plans.counts import MOST_COUNTED, Counted, CountsPlan
+from dpunion.plans.counts import Counted, CountsPlan
 from dpunion.plans.look import SizeLook
 from dpunion.plans.ngrams import NgramPlan
 from dpunion.randomness import RunKey
@@ -28,15 +47,13 @@ from dpunion.requests import Folder, Request, Run, SparkSource
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from dpunion.engines.spark.counting import FindItems
-
 DEFAULT_SHARDS = 8
 MOST_SHARDS = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class SparkEngine:
-    """Spark; shards: among how many the users of a policy are spread; folder: where it writes the items, if it does."""
+    """Spark; shards: the number of groups into which users are split; folder: where Spark writes the items, or None."""
 
     run: Run
     shards: int
@@ -53,9 +70,7 @@ class SparkEngine:
         return (f"It was computed on Apache Spark, with the users split into {self.shards} shards.",)
 
     def check(self, request: Request, plan: Planned) -> None:
-        """Refuse what Spark cannot do, what its sources' names tell, and too many shards."""
-        from dpunion.engines.spark.sources import check_names
-
+        """Refuse what Spark cannot do, bad names of sources, and too many shards."""
         if self.run.memory_limit is not None:
             raise BadParameter(
                 "dpunion cannot enforce a memory limit on Spark: the cluster manages memory.",
@@ -66,25 +81,19 @@ class SparkEngine:
         check_scores_of(plan, self.shards)
 
     def name_sources(self, request: Request) -> list[str]:
-        """Return the names that Spark is given, or those of the files that a DataFrame reads."""
-        from dpunion.engines.spark.frames import input_files
-
+        """Return the names in a SparkSource, or the files that a DataFrame reads."""
         if isinstance(request.source, SparkSource):
             return [public_address(name) for name in request.source.names]
         return input_files(request.source) or ["in memory"]
 
     @contextlib.contextmanager
     def read(self, request: Request, plan: Planned, key: RunKey, start_reading: Callable[[], None]) -> Iterator[Any]:
-        """Open the source as a DataFrame, and split texts into streams; with counts or a look, make sets of it.
+        """Open the source as a DataFrame; for n-grams make token streams of it, for counts or a look sets.
 
-        Other sets are read by `select`, in its one action.
+        Without counts or a look, `select` reads the sets, in its one action.
 
         Guarantees: columns, types, shards and the folder are checked before start_reading is called.
         """
-        from dpunion.engines.spark.frames import check_folder
-        from dpunion.engines.spark.sources import open_frame
-        from dpunion.engines.spark.texts import read_texts
-
         frame, check_rows = open_frame(request)
         if self.folder is not None and not self.run.overwrite:
             check_folder(frame, self.folder)
@@ -94,26 +103,14 @@ class SparkEngine:
         check_rows()
         with contextlib.ExitStack() as until_left:
             if isinstance(plan, NgramPlan):
-                leaves = plan.settings.longest if self._leaves_what_is_selected(plan, request) else None
-                yield until_left.enter_context(read_texts(frame, request, key, self.shards, leaves))
-                return
-            asked = dataclasses.replace(request, source=None)
-            if plan.look is not None:
-                yield until_left.enter_context(read_for_look(frame, asked, plan, key, self.shards))
-            elif plan.counts is None:
-                yield SparkSets(frame, asked, until_left)
+                yield until_left.enter_context(read_texts(frame, request, key, self.shards))
+            elif plan.look is not None or plan.counts is not None:
+                yield until_left.enter_context(read_pieces(frame, request.of_rows(None), plan, key, self.shards))
             else:
-                yield until_left.enter_context(read_for_counts(frame, asked, plan.opening, key, self.shards))
+                yield SparkSets(frame, request.of_rows(None), until_left)
 
     def look(self, held: Any, look: SizeLook, key: RunKey) -> list[float]:
-        """Look at the sizes of people's sets where they are.
-
-        Guarantees: those of measure_on.
-        """
-        from dpunion.counting.holdings import digests_of
-        from dpunion.counting.steps import LookStep, people_in_classes
-        from dpunion.engines.spark.counting import FindSizes, measure_on
-
+        """Look at the sizes of people's sets on the executors. Guarantees: those of `measure_on`."""
         self.run.tell("looking on Spark")
         known = held.request.known
         find = FindSizes(digests_of(() if known is None else known.items, key))
@@ -121,103 +118,69 @@ class SparkEngine:
         return people_in_classes(measure_on(people, find, key)(LookStep(), look.stddev))
 
     def select(self, held: Any, plan: Plan | NgramPlan, key: RunKey) -> Chosen:
-        """Run the rounds, or those of each length; bring here what was selected, or leave it for `store`.
+        """Run the rounds, or those of each length; collect what was selected, or leave it to `store`.
 
         Guarantees:
-        - one action makes the released items, so that they are never computed a second time from other data;
-        - nothing but released items comes to the driver, and these only when there is no folder to store them in,
-          something is to stand beside them there, or longer n-grams are made of them.
+        - one action computes the released items, so that they are never computed again from other data;
+        - nothing but released items comes to the driver; with a folder, items come only if counts or a known list are
+          written with them.
         """
-        from dpunion.engines.spark.frames import collected
-        from dpunion.engines.spark.rounds import selected, selected_from
-        from dpunion.engines.spark.texts import spell_ngrams
-
         if isinstance(plan, NgramPlan):
-            grams = choose_ngrams(plan, held, key, self.run)
-            if held.left is None:
-                return dataclasses.replace(grams, frame=held.streams)
-            return dataclasses.replace(grams, frame=spell_ngrams(held.left, grams.levels, grams.ngrams), is_left=True)
+            return dataclasses.replace(choose_ngrams(plan, held, key, self.run), frame=held.streams)
         if plan.look is None and plan.counts is None:
             reader = ReadSets(held.request, plan.algorithm.bounding)
-            selecting = selected(held.frame, mechanism_for(plan), reader, key, self.shards)
+            selecting = select_items(held.frame, mechanism_for(plan), reader, key, self.shards)
         else:
             self.run.tell("selecting on Spark")
             pieces = held.pieces if plan.look is None else held.cut_for(plan, key)
-            selecting = selected_from(pieces, mechanism_for(plan), key, held.shards)
+            selecting = select_from_pieces(pieces, mechanism_for(plan), key, held.shards)
         chosen = held.until_left.enter_context(selecting)
-        if self._leaves_what_is_selected(plan, held.request):
-            return Chosen(frame=chosen, is_left=True)
-        return Chosen(items=tuple(name.decode() for name in collected(chosen)), frame=chosen)
-
-    def _leaves_what_is_selected(self, plan: Planned, request: Request) -> bool:
-        """Say whether Spark writes what it selects, and nothing that the driver has stands beside it."""
-        return self.folder is not None and plan.counts is None and not request.include_known
+        if self.folder is not None and plan.counts is None and not held.request.include_known:
+            return Chosen(frame=chosen, is_remote=True)
+        return Chosen(items=tuple(name.decode() for name in collect_items(chosen)), frame=chosen)
 
     def count(self, held: Any, listed: Listed, plan: CountsPlan, key: RunKey) -> Counted:
-        """Count where people's sets and texts are.
-
-        Guarantees: those of measure_on.
-        """
-        from dpunion.engines.spark.counting import measure_on
-
+        """Count on the executors. Guarantees: those of `measure_on`."""
         self.run.tell("counting on Spark")
         people, find = held.to_count(listed, key)
         return count_listed(listed, plan, measure_on(people, find, key))
 
     def store(self, chosen: Chosen, made: Release) -> str:
-        """Have Spark write what was selected into the folder: where it is, or as it came out at last.
-
-        Of n-grams the longest may be there, and the shorter ones in the release.
-        """
-        from dpunion.engines.spark.frames import as_columns, as_frame, by_item, rows_in_order, written
-
+        """Write the items that are on the executors, or the rows of the release, into the folder with Spark."""
         if self.folder is None:
             raise InternalError("a release without a folder was to be stored in one")
-        session = chosen.frame.sparkSession
-        if not chosen.is_left:
-            rows = rows_in_order(session, made.table())
-        elif made.results:
-            rows = by_item(as_frame(session, made.table()).unionByName(chosen.frame))
+        if chosen.is_remote:
+            rows = sort_items(chosen.frame, made.columns)
         else:
-            rows = by_item(as_columns(chosen.frame, made.columns))
-        written(rows, self.folder, overwrite=self.run.overwrite)
+            rows = send_rows(chosen.frame.sparkSession, made.table())
+        write_folder(rows, self.folder, overwrite=self.run.overwrite)
         return self.folder
 
 
 @contextlib.contextmanager
-def read_for_counts(frame: DataFrame, request: Request, plan: Plan, key: RunKey, shards: int) -> Iterator[SparkPieces]:
-    """Read a DataFrame's rows once, into sets to select from and sets to count.
+def read_pieces(frame: DataFrame, request: Request, plan: Planned, key: RunKey, shards: int) -> Iterator[SparkPieces]:
+    """Read a DataFrame's rows once: before a look into whole sets, for counts into these and into sets to select from.
 
-    Guarantees: those of CutIntoPieces.
+    Guarantees: those of KeepWhole and CutIntoPieces.
     """
-    from dpunion.engines.spark.rounds import is_order_free, read_pieces
-
-    asked, bounding = asked_for_counts(request, plan)
-    # Where shards do not matter there is one, and users stay where they are.
-    count = 1 if is_order_free(mechanism_for(plan)) else shards
-    read, tighten = ReadSets(asked, bounding), TightenSets(request, plan)
+    asked, bounding = choose_reading(request, plan)
+    read, secret = ReadRenamed(ReadSets(asked, bounding), tuple(frame.columns)), Secret.of(key)
+    task: KeepWhole | CutIntoPieces
+    if plan.look is not None:
+        task = KeepWhole(read, bounding, secret)
+    else:
+        # If shards make no difference, there is one, and users stay where they are.
+        shards = 1 if is_order_free(mechanism_for(plan.opening)) else shards
+        task = CutIntoPieces(read, bounding, secret, shards, TightenSets(request, plan.opening))
     with contextlib.ExitStack() as until_left:
-        pieces = until_left.enter_context(read_pieces(frame, bounding, read, tighten, key, count))
-        yield SparkPieces(pieces, request, count, until_left)
-
-
-@contextlib.contextmanager
-def read_for_look(frame: DataFrame, request: Request, plan: Planned, key: RunKey, shards: int) -> Iterator[SparkPieces]:
-    """Read a DataFrame's rows once, into sets whose sizes are looked at before they are bounded further.
-
-    Guarantees: those of KeepWhole.
-    """
-    from dpunion.engines.spark.rounds import keep_whole
-
-    asked, bounding = asked_for_counts(request, plan)
-    with contextlib.ExitStack() as until_left:
-        pieces = until_left.enter_context(keep_whole(frame, bounding, ReadSets(asked, bounding), key))
+        until_left.enter_context(closures_in_memory(frame.sparkSession))
+        pieces = until_left.enter_context(cut_into_pieces(group_by_user(frame), task))
         yield SparkPieces(pieces, request, shards, until_left, bounding.limit)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class SparkSets:
-    """A DataFrame whose rows become everybody's sets; until_left: what is dropped when the reading is left."""
+    """A DataFrame whose rows become everybody's sets; until_left: drops what was kept when the reading ends."""
 
     frame: DataFrame
     request: Request
@@ -229,51 +192,44 @@ class SparkSets:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class SparkPieces:
-    """Everybody's sets as pieces, to select from and to count; until_left: what is dropped when the reading is left.
+    """Everybody's sets as pieces, to count and to select from; before a look there are none to select from.
 
-    limit: before a look, to how many items the pieces to count are bounded; there are none to select from yet.
+    until_left: drops what was kept when the reading ends. limit: the bound of the sets as they were read.
     """
 
     pieces: DataFrame
     request: Request
     shards: int
     until_left: contextlib.ExitStack
-    limit: int = MOST_COUNTED
+    limit: int
 
     def __repr__(self) -> str:
         return "SparkPieces(<sensitive>)"
 
     def cut_for(self, plan: Plan, key: RunKey) -> DataFrame:
-        """Return pieces to select from, bounded as the look chose.
-
-        Guarantees: those of CutWhole.
-        """
-        from dpunion.engines.spark.rounds import cut_whole
-
-        tighten = TightenSets(self.request, plan)
-        return self.until_left.enter_context(cut_whole(self.pieces, tighten, self.limit, key, self.shards))
+        """Return pieces to select from, bounded as the look decided. Guarantees: those of CutWhole."""
+        task = CutWhole(TightenSets(self.request, plan), self.limit, Secret.of(key), self.shards)
+        whole = self.pieces.filter("name is null").select("payload")
+        cut = self.until_left.enter_context(cut_into_pieces(whole, task))
+        return cut.unionByName(self.pieces.filter("name is not null"))
 
     def to_count(self, listed: Listed, key: RunKey) -> tuple[DataFrame, FindItems]:
-        """Return the people whose sets are counted, and what says what of the list they hold.
+        """Return the people to count, and the task that finds the listed items in their sets.
 
         Guarantees: nothing is computed yet.
         """
-        from dpunion.counting.holdings import digests_of
-        from dpunion.engines.spark.counting import FindItems
-
         people = self.pieces.filter("shard is null and name is null").select("payload")
         return people, FindItems(digests_of(listed.texts, key), digests_of(listed.known, key))
 
 
 @dataclass(frozen=True, slots=True)
 class ReadSets:
-    """Reads one partition's rows in a worker of Spark, as one machine does."""
+    """Reads one partition's rows in a worker of Spark, as one machine does. Guarantees: those of `read_sets`."""
 
     request: Request
     bounding: Bounding
 
     def __call__(self, source: Any, key: RunKey) -> Contributions:
-        """Read all rows. Guarantees: those of `read_sets`."""
         request = self.request.of_rows(source)
         with open_request(request, Run(), None) as rows:
             return read_sets(request, rows, self.bounding, key)
@@ -281,25 +237,27 @@ class ReadSets:
 
 @dataclass(frozen=True, slots=True)
 class TightenSets:
-    """Bounds sets that were read for counting as planned, in a worker of Spark, as one machine does."""
+    """Bounds sets that were read for counting as planned, in a worker of Spark, as one machine does.
+
+    Guarantees: those of `tighten_sets`.
+    """
 
     request: Request
     plan: Plan
 
     def __call__(self, whole: Contributions, key: RunKey) -> Contributions:
-        """Bound the sets. Guarantees: those of `bounded_sets`."""
-        return bounded_sets(whole, self.request, self.plan, key)
+        return tighten_sets(whole, self.request, self.plan, key)
 
 
 def check_shards(shards: int | None) -> int:
-    """Return the number of shards; refuse what makes no sense."""
+    """Return the number of shards; refuse a number out of range."""
     chosen = DEFAULT_SHARDS if shards is None else shards
     remedy = "Leave it out, or use about one for every ten million pairs."
     return check_whole("", "shards", chosen, 1, MOST_SHARDS, remedy)
 
 
 def check_path(folder: Folder) -> str:
-    """Return where a folder is; refuse what is no path, which Spark would find out after the charge."""
+    """Return the path of a folder; refuse a bad one now, as Spark would only notice it after the charge."""
     if not isinstance(folder.path, (str, os.PathLike)) or not os.fspath(folder.path):
         raise BadParameter("A Folder needs a path.", "Name a folder for Spark to write to: Folder(...).")
     if not Address.of(os.fspath(folder.path)).is_known:
@@ -311,8 +269,6 @@ def check_path(folder: Folder) -> str:
 
 
 def check_scores_of(plan: Planned, shards: int) -> None:
-    """Refuse this many shards if rounding in the scores of a Funnel is no longer negligible."""
-    from dpunion.engines.spark.targets import check_scores
-
+    """Refuse more shards than keep rounding in Funnel's scores negligible, at every length of n-grams."""
     for stddev, threshold, funnel in plan.funnels():
         check_scores(stddev, threshold, funnel, shards)

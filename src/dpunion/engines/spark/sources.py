@@ -1,36 +1,42 @@
-"""What Spark reads by name: checked by the names before the charge, opened after it, complete and by column names.
+"""What Spark reads by name: checked by name before the charge, opened after it, complete, columns matched by name.
 
-text files     CSV, TSV, JSON Lines, also together, by dpunion's own readers (see `files`)
-columnar       Parquet or ORC files and folders, by Spark; values of folders stay text
+text files     CSV, TSV, JSON Lines, also together: whole files go to the workers, where dpunion's own readers read them
+columnar       Parquet or ORC files and folders, read by Spark; values in folder names stay text
 tables         of Spark's catalog
+
+Spark's own readers of CSV and JSON match columns by position, infer types from everybody's rows, let one lost quote
+swallow other people's rows, replace bad bytes and print what they refuse. dpunion uses none of them.
 """
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import re
 import urllib.parse
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from pathlib import PurePosixPath
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pyarrow as pa
 
 from dpunion.addresses import check_address
 from dpunion.checks import refuse_choice
-from dpunion.engines.spark.failures import cleanly
-from dpunion.engines.spark.files import TO_PARQUET, WantedRows, check_kinds, check_sizes, read_text_files, whole_files
-from dpunion.engines.spark.frames import checked_names, column_named, columns_of, empty_table, input_files
-from dpunion.engines.spark.sessions import open_session
-from dpunion.errors import BadParameter, BadSource, SourceNotFound, UnsupportedType
+from dpunion.engines.spark.sessions import Batches, call_spark, change_setting, guard_task, open_session
+from dpunion.errors import BadParameter, BadSource, DamagedSource, SourceNotFound, UnsupportedType
 from dpunion.reading import check_source
-from dpunion.reading.columns import find_columns
-from dpunion.reading.folders import is_hidden
-from dpunion.reading.locate import COMPRESSIONS, Format, Partitions, partitions_of
+from dpunion.reading.cleaning import Cleaner, NullUserPolicy, ValueKind
+from dpunion.reading.columns import SourcePart, Wanted, find_columns
+from dpunion.reading.delimited import DelimitedPart
+from dpunion.reading.folders import is_hidden, shown
+from dpunion.reading.jsonlines import JsonLinesPart
+from dpunion.reading.locate import COMPRESSIONS, Compression, Format, Partitions, partitions_of
 from dpunion.reading.queries import warn_of_mixing
+from dpunion.reading.spelling import TextKind
 from dpunion.requests import Request, SparkSource
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 TEXT_FORMATS = {"csv": Format.CSV, "tsv": Format.TSV, "jsonl": Format.JSON_LINES}
 COLUMNAR_FORMATS = ("parquet", "orc")
@@ -40,9 +46,14 @@ SUFFIXES = {name: name for name in (*COLUMNAR_FORMATS, *TEXT_FORMATS)}
 SUFFIXES |= {"pq": "parquet", "json": "jsonl", "ndjson": "jsonl"}
 UNREAD_SUFFIXES = ("arrow", "arrows", "ipc", "feather")
 TEXT_PROVIDERS = {"csv", "json", "text", "xml"}
+LARGEST_FILE = 512 << 20  # one task has a whole text file in memory, compressed as it is
+TO_PARQUET = (
+    "Convert it to Parquet, for example: duckdb -c \"copy (from read_csv('posts.csv', all_varchar=true))"
+    " to 'posts.parquet'\"."
+)
 # Parts of SQL that run programs or Java methods, which could write.
 PROGRAMS = re.compile(r"\b(reflect|try_reflect|java_method)\b|\busing\b(?!\s*\()", re.IGNORECASE)
-# What the folder of a table holds besides its data, deleted rows among them, by the tool that wrote it.
+# Files by which the folder of a table is recognised, and the tool: such a folder also has deleted rows.
 TABLE_MARKS = {"_delta_log": "Delta Lake", ".hoodie": "Hudi", "metadata/*.metadata.json": "Iceberg"}
 CASE_SENSITIVE = "spark.sql.caseSensitive"
 PARTITION_TYPES = "spark.sql.sources.partitionColumnTypeInference.enabled"
@@ -50,14 +61,40 @@ FILES_IN_QUERIES = "spark.sql.runSQLOnFiles"
 
 
 class OpenedFrame(NamedTuple):
-    """A DataFrame with the wanted columns, and what must be checked before it is used but takes reading rows."""
+    """A DataFrame with the wanted columns, and a check to call before using it: the check reads rows."""
 
     frame: DataFrame
     check_rows: Callable[[], None]
 
 
+@dataclass(frozen=True, slots=True)
+class WantedRows:
+    """Which columns are read, and how (public)."""
+
+    user: str
+    values: tuple[str, ...]
+    kind: ValueKind
+    null_users: NullUserPolicy
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return all columns, the user's first."""
+        return self.user, *self.values
+
+    def cleaner(self) -> Cleaner:
+        """Return a cleaner for the rows of one file, as on one machine."""
+        return Cleaner(self.user, self.values[0] if len(self.values) == 1 else self.values, self.kind, self.null_users)
+
+    def wanted(self) -> Wanted:
+        """Return the columns as dpunion's readers of files take them."""
+        return Wanted(self.user, self.values, self.cleaner().values.role)
+
+
+# --- names, before Spark starts ---------------------------------------------------------------------------------
+
+
 def check_names(source: SparkSource, query: str | None) -> None:
-    """Refuse, before Spark starts, what can be told by the names: passwords, formats, queries that could write."""
+    """Refuse, before Spark starts, what the names show: passwords, bad formats, queries that could write."""
     for name in source.names:
         check_address(name, on_spark=True)
     formats = {format_of(name, source.format) for name in source.names}
@@ -84,7 +121,7 @@ def check_names(source: SparkSource, query: str | None) -> None:
 
 
 def format_of(name: str, input_format: str | None) -> str:
-    """Return the format of a source, by its suffix or as it was said; Parquet when nothing tells."""
+    """Return the format of a source: that of its suffix or of the option, by default Parquet."""
     if input_format is not None and input_format not in FORMATS:
         refuse_choice("input_format", input_format, list(FORMATS))
     if input_format == TABLE:
@@ -99,42 +136,77 @@ def format_of(name: str, input_format: str | None) -> str:
         raise BadSource(
             f"Spark leaves out files and folders whose names begin with '_' or '.', such as {last!r}.", "Rename it."
         )
-    told = suffix_format(last)
-    if told in UNREAD_SUFFIXES:
+    by_suffix = suffix_format(last)
+    if by_suffix in UNREAD_SUFFIXES:
         raise BadSource("Spark does not read Arrow files.", "Write them as Parquet, or leave out --engine spark.")
-    if told is not None and input_format is not None and told != input_format:
+    if by_suffix is not None and input_format is not None and by_suffix != input_format:
         raise BadParameter(
-            f"The input format is {input_format!r}, but a source is {told!r} by its name.",
+            f"The input format is {input_format!r}, but a source is {by_suffix!r} by its name.",
             "Leave the input format out, or name sources of this format only.",
         )
-    return input_format or told or "parquet"
+    return input_format or by_suffix or "parquet"
 
 
 def suffix_format(name: str) -> str | None:
-    """Return the format that the suffix of a file names, compression aside; None when it names none."""
+    """Return the format that a file's suffix names, without the suffix of a compression; None for other suffixes."""
     path = PurePosixPath(name.lower())
     plain = path.with_suffix("") if path.suffix in COMPRESSIONS else path
     suffix = plain.suffix.removeprefix(".")
     return suffix if suffix in UNREAD_SUFFIXES else SUFFIXES.get(suffix)
 
 
-def open_frame(asked: Request) -> OpenedFrame:
-    """Open what is to be read as a DataFrame of the wanted columns, and check their types.
+# --- columns ----------------------------------------------------------------------------------------------------
+
+
+def column_names(user: str | None, value: str | tuple[str, ...] | None) -> tuple[str, tuple[str, ...]]:
+    """Return the column of users and those of values; refuse missing names."""
+    values = (value,) if isinstance(value, str) else value
+    if not isinstance(user, str) or not isinstance(values, tuple):
+        raise BadParameter("A DataFrame needs the names of its columns.", "Name the user and the item column.")
+    return user, values
+
+
+def column_named(name: str) -> Column:
+    """Return a frame's column of exactly this name, dots and backticks included."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    return F.col("`" + name.replace("`", "``") + "`")
+
+
+def select_columns(frame: DataFrame, names: Sequence[str]) -> DataFrame:
+    """Return the frame with these columns only."""
+    if any(name not in frame.columns for name in names):
+        # check_source refuses the frame with a better error: it names the column, and similar names.
+        return frame
+    return call_spark(lambda: frame.select(*map(column_named, names)))
+
+
+def input_files(frame: DataFrame) -> list[str]:
+    """Return the files that a frame reads, sorted; none if it does not read files."""
+    return sorted(call_spark(frame.inputFiles))
+
+
+# --- open a source ----------------------------------------------------------------------------------------------
+
+
+def open_frame(request: Request) -> OpenedFrame:
+    """Open the source as a DataFrame of the wanted columns, and check their types.
 
     Guarantees:
     - no row is read before `check_rows` is called, and no type is inferred from rows, now or later;
-    - columns are found by their names in every file and table; what lacks one is refused.
+    - columns are found by their names in every file and table; a file or table that lacks one is refused.
     """
-    user, values = checked_names(asked.user, asked.value)
-    rows = WantedRows(user, values, asked.kind, asked.null_users)
-    opened = _opened(asked.source, rows, asked.input_format, asked.query)
-    frame = columns_of(opened.frame, user, values)
-    check_source(empty_table(frame), user=user, value=asked.value, kind=asked.kind, granularity=asked.granularity)
+    user, values = column_names(request.user, request.value)
+    rows = WantedRows(user, values, request.kind, request.null_users)
+    opened = _open_source(request.source, rows, request.input_format, request.query)
+    frame = select_columns(opened.frame, rows.names)
+    empty = call_spark(lambda: frame.limit(0).toArrow())
+    check_source(empty, user=user, value=request.value, kind=request.kind, granularity=request.granularity)
     return OpenedFrame(frame, opened.check_rows)
 
 
-def _opened(source: Any, rows: WantedRows, input_format: str | None, query: str | None) -> OpenedFrame:
-    """Open a source, or take a DataFrame as it is."""
+def _open_source(source: Any, rows: WantedRows, input_format: str | None, query: str | None) -> OpenedFrame:
+    """Open a source, or return the DataFrame that is one."""
     if not isinstance(source, SparkSource):
         if query is not None or input_format is not None:
             raise BadParameter(
@@ -144,7 +216,7 @@ def _opened(source: Any, rows: WantedRows, input_format: str | None, query: str 
         return OpenedFrame(source, lambda: None)
     session = open_session(source.master, dict(source.settings))
     if is_connect(session):
-        # subtle: it opens files late, when the settings that keep types from being inferred no longer hold.
+        # subtle: it opens files late, when the settings that switch type inference off no longer hold.
         raise BadParameter(
             "On Spark Connect dpunion cannot open files or tables itself.",
             "Read them with Spark, and pass the DataFrame.",
@@ -152,14 +224,14 @@ def _opened(source: Any, rows: WantedRows, input_format: str | None, query: str 
     formats = {name: format_of(name, input_format) for name in source.names}
     first = next(iter(formats.values()))
     if first in TEXT_FORMATS:
-        return _text_frame(session, formats, rows)
+        return _open_text_files(session, formats, rows)
     if first == TABLE:
-        opened = OpenedFrame(_tables(session, source.names, rows if query is None else None), lambda: None)
+        opened = OpenedFrame(_open_tables(session, source.names, rows if query is None else None), lambda: None)
     else:
-        opened = _columnar_frame(session, source.names, first, rows if query is None else None)
+        opened = _open_columnar(session, source.names, first, rows if query is None else None)
     if query is None:
         return opened
-    return OpenedFrame(selected_by(session, opened.frame, query), opened.check_rows)
+    return OpenedFrame(run_query(session, opened.frame, query), opened.check_rows)
 
 
 def is_connect(session: object) -> bool:
@@ -167,45 +239,65 @@ def is_connect(session: object) -> bool:
     return type(session).__module__.startswith("pyspark.sql.connect")
 
 
-def selected_by(session: SparkSession, frame: DataFrame, query: str) -> DataFrame:
+def run_query(session: SparkSession, frame: DataFrame, query: str) -> DataFrame:
     """Return the query's rows of a frame, which is its table `source`.
 
-    Guarantees: nothing is run or written. As a part of a select, Spark's grammar takes a query and no other statement.
+    Guarantees: the query cannot run or write anything: inside a select, Spark's grammar allows no other statement.
     """
     frame.createOrReplaceTempView("source")
     text = query.strip().rstrip(";")
-    with setting(session, FILES_IN_QUERIES, "false"):
-        return cleanly(lambda: session.sql(f"select * from (\n{text}\n)"))  # noqa: S608 - the operator's own
+    with change_setting(session, FILES_IN_QUERIES, "false"):
+        return call_spark(lambda: session.sql(f"select * from (\n{text}\n)"))  # noqa: S608 - the operator's own
 
 
-@contextlib.contextmanager
-def setting(session: SparkSession, name: str, value: str) -> Iterator[None]:
-    """Change a setting of the session for a while."""
-    before = session.conf.get(name)
-    session.conf.set(name, value)
-    try:
-        yield
-    finally:
-        session.conf.set(name, before)
+def whole_files(session: SparkSession, names: list[str]) -> DataFrame:
+    """Return the files below these names as Spark lists them: (path, modificationTime, length, content)."""
+    reader = session.read.format("binaryFile").option("recursiveFileLookup", True)
+    reader = reader.option("ignoreCorruptFiles", False).option("ignoreMissingFiles", False)
+    return call_spark(lambda: reader.load(names))
 
 
-def listed(session: SparkSession, name: str, format_: str) -> list[str]:
-    """Return all files below a name; refuse when there is none, or one of another format."""
+def list_files(session: SparkSession, name: str, format_: str) -> list[str]:
+    """Return all files below a name; refuse a name without files, and files of another format."""
     found = input_files(whole_files(session, [name]))
     if not found:
         raise SourceNotFound("Spark found no files in a source.", "Check the paths and patterns.")
     for file in found:
-        told = suffix_format(urllib.parse.unquote(file))
-        if told is not None and told != format_:
+        by_suffix = suffix_format(urllib.parse.unquote(file))
+        if by_suffix is not None and by_suffix != format_:
             raise BadSource(
-                f"A source that is read as {format_!r} has a file that is {told!r} by its name.",
+                f"A source that is read as {format_!r} has a file that is {by_suffix!r} by its name.",
                 "Move that file, or name the files to read by a pattern with their suffix.",
             )
     return found
 
 
+# --- Parquet and ORC --------------------------------------------------------------------------------------------
+
+
+def _open_columnar(session: SparkSession, names: Sequence[str], format_: str, rows: WantedRows | None) -> OpenedFrame:
+    """Open Parquet or ORC; rows: the wanted columns, None for all."""
+    for name in names:
+        check_no_table(session, name)
+    files = {file for name in names for file in list_files(session, name, format_)}
+    reader = session.read.format(format_).option("mergeSchema", True)
+    reader = reader.option("ignoreCorruptFiles", False).option("ignoreMissingFiles", False)
+    # subtle: by default Spark reads the folder value 01 as 1, unless another person's folder value is not a number.
+    with change_setting(session, PARTITION_TYPES, "false"):
+        frame = call_spark(lambda: reader.load(list(names)))
+    if set(input_files(frame)) != files:
+        raise BadSource(
+            "Spark would leave out files in subfolders that are not named key=value.",
+            "Name the subfolders, or a pattern such as 'folder/*'.",
+        )
+    columns = frame.columns if rows is None else rows.names
+    refuse_merged_columns(session, names, format_, files, columns)
+    wanted = [name for name in columns if name in frame.columns]
+    return OpenedFrame(frame, lambda: check_complete(frame, format_, wanted))
+
+
 def check_no_table(session: SparkSession, name: str) -> None:
-    """Refuse a folder of which only a table's own reader knows which files count."""
+    """Refuse the folder of a table: only the table's own reader knows which of its files count."""
     for mark, tool in TABLE_MARKS.items():
         try:
             whole_files(session, [f"{name.rstrip('/')}/{mark}"])
@@ -217,55 +309,16 @@ def check_no_table(session: SparkSession, name: str) -> None:
         )
 
 
-def _text_frame(session: SparkSession, formats: dict[str, str], rows: WantedRows) -> OpenedFrame:
-    for name, format_ in formats.items():
-        listed(session, name, format_)
-    groups = [
-        (whole_files(session, [name for name, one in formats.items() if one == format_]), TEXT_FORMATS[format_])
-        for format_ in sorted(set(formats.values()))
-    ]
-    count = check_sizes(groups)
-    frames = [read_text_files(files, format_, rows) for files, format_ in groups]
-    frame = cleanly(lambda: functools.reduce(lambda one, other: one.unionByName(other), frames))
-
-    def check_rows() -> None:
-        if count > 1 and any(format_ is Format.JSON_LINES for _, format_ in groups):
-            check_kinds(groups, rows)
-
-    return OpenedFrame(frame, check_rows)
-
-
-def _columnar_frame(session: SparkSession, names: Sequence[str], format_: str, rows: WantedRows | None) -> OpenedFrame:
-    """Open Parquet or ORC; rows: which columns are wanted, all of them when None."""
-    for name in names:
-        check_no_table(session, name)
-    files = {file for name in names for file in listed(session, name, format_)}
-    reader = session.read.format(format_).option("mergeSchema", True)
-    reader = reader.option("ignoreCorruptFiles", False).option("ignoreMissingFiles", False)
-    # subtle: by default 01 is made 1, unless somebody else's folder is no number.
-    with setting(session, PARTITION_TYPES, "false"):
-        frame = cleanly(lambda: reader.load(list(names)))
-    if set(input_files(frame)) != files:
-        raise BadSource(
-            "Spark would leave out files in subfolders that are not named key=value.",
-            "Name the subfolders, or a pattern such as 'folder/*'.",
-        )
-    asked = frame.columns if rows is None else rows.names
-    refuse_merged_columns(session, names, format_, files, asked)
-    wanted = [name for name in asked if name in frame.columns]
-    return OpenedFrame(frame, lambda: check_complete(frame, format_, wanted))
-
-
 def refuse_merged_columns(
     session: SparkSession, names: Sequence[str], format_: str, files: Iterable[str], wanted: Sequence[str]
 ) -> None:
-    """Refuse columns that Spark takes for one: of names that differ in case only, or of a file and of its folder."""
+    """Refuse columns that Spark would merge: names that differ in case only, or a file's column and its folder's."""
     reader = session.read.format(format_).option("mergeSchema", True).option("recursiveFileLookup", True)
-    with setting(session, CASE_SENSITIVE, "true"):
-        stored = cleanly(lambda: reader.load(list(names)).columns)
-    told = {name for file in files for name, _ in partitions_above(file)}
+    with change_setting(session, CASE_SENSITIVE, "true"):
+        stored = call_spark(lambda: reader.load(list(names)).columns)
+    in_folders = {name for file in files for name, _ in partitions_above(file)}
     for name in wanted:
-        if [one.lower() for one in (*stored, *told)].count(name.lower()) > 1:
+        if [one.lower() for one in (*stored, *in_folders)].count(name.lower()) > 1:
             raise BadSource(
                 f"There are several columns {name!r}: their names differ in case only, or one is the name of a folder"
                 f" '{name}=…'.",
@@ -274,50 +327,54 @@ def refuse_merged_columns(
 
 
 def partitions_above(file: str) -> Partitions:
-    """Return what the folders above a file tell."""
+    """Return the columns and values that the names of a file's folders give."""
     return partitions_of(PurePosixPath(urllib.parse.unquote(file)).parts[:-1], "a file")
 
 
 def check_complete(frame: DataFrame, format_: str, names: Sequence[str]) -> None:
-    """Refuse a frame when one of its files lacks one of the columns, for which Spark would put nulls.
+    """Refuse a frame if one of its files lacks one of the columns: Spark would read nulls.
 
-    subtle: Spark does not say which file has what. A file that lacks a column has nulls only in it, so only the files
-    with such a column are opened one by one.
+    subtle: Spark does not say which file has which columns. A file that lacks a column has only nulls there, so only
+    the files with such a column are opened one by one.
     """
     from pyspark.sql import functions as F  # noqa: N812
 
     flags = [F.max(column_named(name).isNotNull()).alias(f"has{place}") for place, name in enumerate(names)]
     found = frame.groupBy(F.col("_metadata.file_path").alias("file")).agg(*flags)
     complete = " and ".join(f"has{place}" for place in range(len(names)))
-    suspects = cleanly(found.filter(f"not ({complete})").select("file").collect)
+    suspects = call_spark(found.filter(f"not ({complete})").select("file").collect)
     for (file,) in suspects:
-        path = urllib.parse.unquote(file)
-        exact = re.sub(r"([\\*?\[\]{}])", r"\\\1", path)
+        exact = re.sub(r"([\\*?\[\]{}])", r"\\\1", urllib.parse.unquote(file))
         reader = frame.sparkSession.read.format(format_)
-        own = cleanly(lambda reader=reader, exact=exact: reader.load(exact).columns)  # type: ignore[misc]
-        told = [name for name, _ in partitions_above(file)]
+        own = call_spark(lambda reader=reader, exact=exact: reader.load(exact).columns)  # type: ignore[misc]
+        own += [name for name, _ in partitions_above(file)]
         for name in names:
-            if name not in own and name not in told:
+            if name not in own:
                 raise BadSource(
                     f"A file lacks the column {name!r}, which others have.",
                     "Leave the file out, or write it again with all columns.",
                 )
 
 
-def _tables(session: SparkSession, names: Sequence[str], rows: WantedRows | None) -> DataFrame:
-    """Return tables as one, by the names of columns; rows: which are wanted, all of them when None."""
+# --- tables -----------------------------------------------------------------------------------------------------
+
+
+def _open_tables(session: SparkSession, names: Sequence[str], rows: WantedRows | None) -> DataFrame:
+    """Return the union of tables, columns matched by name; rows: the wanted columns, None for all."""
     frames = []
     for name in names:
-        provider = _provider(session, name)
+        described = call_spark(lambda name=name: session.sql(f"describe table extended {name}").collect())  # type: ignore[misc]
+        # Views have no provider, and some catalogs do not say it.
+        provider = next((row[1].lower() for row in described if row[0] == "Provider"), "")
         if provider in TEXT_PROVIDERS:
             raise BadSource(
                 f"A table is stored as {provider}, which Spark does not read strictly.",
                 f"Name its files as the source, or store it as Parquet. {TO_PARQUET}",
             )
-        frame = cleanly(functools.partial(session.table, name))
+        frame = call_spark(functools.partial(session.table, name))
         if rows is not None:
             find_columns(frame.columns, rows.wanted(), f"table {name!r}")
-            frame = columns_of(frame, rows.user, rows.values)
+            frame = select_columns(frame, rows.names)
         frames.append(frame)
     kinds = [{field.name: field.dataType for field in frame.schema} for frame in frames]
     if any(kind != kinds[0] for kind in kinds):
@@ -325,10 +382,169 @@ def _tables(session: SparkSession, names: Sequence[str], rows: WantedRows | None
             "The tables have columns of different names or types.",
             "Cast them to one type (text is always possible) in everything that is read together.",
         )
-    return cleanly(lambda: functools.reduce(lambda one, other: one.unionByName(other), frames))
+    return call_spark(lambda: functools.reduce(lambda one, other: one.unionByName(other), frames))
 
 
-def _provider(session: SparkSession, name: str) -> str:
-    """Return how a table is stored; empty for views, and where the catalog does not say."""
-    described = cleanly(lambda: session.sql(f"describe table extended {name}").collect())
-    return next((row[1].lower() for row in described if row[0] == "Provider"), "")
+# --- text files: the driver -------------------------------------------------------------------------------------
+
+
+def _open_text_files(session: SparkSession, formats: dict[str, str], rows: WantedRows) -> OpenedFrame:
+    for name, format_ in formats.items():
+        list_files(session, name, format_)
+    groups = [
+        (whole_files(session, [name for name, one in formats.items() if one == format_]), TEXT_FORMATS[format_])
+        for format_ in sorted(set(formats.values()))
+    ]
+    count = check_sizes(groups)
+    frames = [read_text_files(files, format_, rows) for files, format_ in groups]
+    frame = call_spark(lambda: functools.reduce(lambda one, other: one.unionByName(other), frames))
+
+    def check_rows() -> None:
+        if count > 1 and any(format_ is Format.JSON_LINES for _, format_ in groups):
+            check_kinds(groups, rows)
+
+    return OpenedFrame(frame, check_rows)
+
+
+def read_text_files(files: DataFrame, format_: Format, rows: WantedRows) -> DataFrame:
+    """Return the rows of text files, all columns text."""
+    schema = ", ".join(f"column{place} string" for place in range(len(rows.names)))
+    task = guard_task(ReadFiles(format_, rows))
+    return call_spark(lambda: files.select("path", "content").mapInArrow(task, schema).toDF(*rows.names))
+
+
+def check_sizes(groups: list[tuple[DataFrame, Format]]) -> int:
+    """Return the number of files; refuse a file that is too large for a task or too small for a header.
+
+    subtle: Spark lists files of 0 bytes, but gives them to no task.
+    """
+    from pyspark.sql import functions as F  # noqa: N812
+
+    total = 0
+    for files, format_ in groups:
+        sizes = files.select("path", "length").agg(F.count("length"), F.max("length"), F.count_distinct("path"))
+        count, largest, different = call_spark(sizes.collect)[0]
+        if different < len(input_files(files)) and format_ is not Format.JSON_LINES:
+            raise DamagedSource(
+                "A text file has 0 bytes, and so no header line.",
+                "Write the column names as its first line, or remove it.",
+            )
+        if (largest or 0) > LARGEST_FILE:
+            raise BadSource(
+                f"A text file has more than {LARGEST_FILE >> 20} MiB, the most that Spark reads in one task.",
+                f"Split it, each part with the header. {TO_PARQUET}",
+            )
+        total += count
+    return total
+
+
+def check_kinds(groups: list[tuple[DataFrame, Format]], rows: WantedRows) -> None:
+    """Refuse files whose columns have different kinds, such as numbers in one and texts in another."""
+    columns = rows.cleaner().columns
+    for files, format_ in groups:
+        task = guard_task(FindKinds(format_, rows))
+        found = files.select("path", "content").mapInArrow(task, "kinds array<string>").distinct()
+        for (kinds,) in sorted(call_spark(found.collect), key=repr):
+            for column, kind in zip(columns, kinds, strict=True):
+                column.see(None if kind is None else TextKind(kind), "one of the files")
+
+
+# --- text files: the workers ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class FileInWorker:
+    """A whole text file in the memory of a task (sensitive)."""
+
+    where: str
+    format: Format
+    compression: Compression
+    content: Any
+
+    @property
+    def size(self) -> int:
+        """Return the number of bytes."""
+        return int(self.content.size)
+
+    def peek(self) -> Any:
+        """Open the file to look at its beginning."""
+        return pa.BufferReader(self.content)
+
+    def open(self) -> Any:
+        """Open the file to read all of it."""
+        return pa.BufferReader(self.content)
+
+    @property
+    def part(self) -> SourcePart:
+        """Return the reader that one machine uses for such a file."""
+        if self.format is Format.JSON_LINES:
+            return JsonLinesPart(self, self.where, self.size)
+        return DelimitedPart(self, self.where, self.size)
+
+
+@dataclass(frozen=True)
+class ReadFiles:
+    """(path, content) of text files -> rows of text columns: the user, then the value or the parts of the key.
+
+    Guarantees:
+    - the rows of a file depend on this file alone, and are those that one machine reads;
+    - a file that one machine refuses is refused.
+    """
+
+    format: Format
+    rows: WantedRows
+
+    def __call__(self, batches: Batches) -> Batches:
+        for file in files_in(batches, self.format):
+            yield from read_file(file, self.rows.wanted(), self.rows.cleaner())
+
+
+@dataclass(frozen=True)
+class FindKinds:
+    """(path, content) of text files -> (kinds,): the kinds of each file's columns, null for a column of nulls.
+
+    Guarantees: a kind is text, integer, date or boolean, and depends on its file alone.
+    """
+
+    format: Format
+    rows: WantedRows
+
+    def __call__(self, batches: Batches) -> Batches:
+        for file in files_in(batches, self.format):
+            cleaner = self.rows.cleaner()
+            for _ in read_file(file, self.rows.wanted(), cleaner):
+                if all(column.kind is not None for column in cleaner.columns):
+                    break
+            kinds = [None if column.kind is None else column.kind.value for column in cleaner.columns]
+            yield pa.record_batch({"kinds": pa.array([kinds], pa.list_(pa.string()))})
+
+
+def files_in(batches: Batches, format_: Format) -> Iterator[FileInWorker]:
+    """Yield the files of a task, one after the other."""
+    for batch in batches:
+        for place, text in enumerate(batch.column("path").to_pylist()):
+            path = Path(text)
+            # subtle: errors show this name, and folders such as user=somebody are data.
+            where = f"file {shown(path)!r}"
+            compression = COMPRESSIONS.get(path.suffix.lower(), Compression.NONE)
+            yield FileInWorker(where, format_, compression, batch.column("content")[place].as_buffer())
+
+
+def read_file(file: FileInWorker, wanted: Wanted, cleaner: Cleaner) -> Batches:
+    """Yield the wanted columns of a file as text, numbered; lists are flattened, rows without an item dropped.
+
+    Guarantees: those of the readers of one machine, and of `Cleaner`; the parts of a key are cleaned later, together.
+    """
+    part = file.part
+    part.check(wanted, cleaner.columns)
+    for users, *values in part.batches(wanted, lambda _: None):
+        if len(values) > 1:
+            columns = zip(cleaner.columns, (users, *values), strict=True)
+            yield _number_columns(*(column.text(array, file.where) for column, array in columns))
+            continue
+        for rows in cleaner.clean(users, values[0], file.where):
+            yield _number_columns(rows.users, rows.values)
+
+
+def _number_columns(*texts: Any) -> pa.RecordBatch:
+    return pa.record_batch({f"column{place}": one.cast(pa.string()) for place, one in enumerate(texts)})

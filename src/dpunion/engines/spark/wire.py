@@ -1,11 +1,12 @@
-"""Contributions as they travel between tasks: cut by shard, packed into bytes, put together again.
+"""Contributions on their way between tasks: cut by shard, packed into bytes, and joined again.
 
-A piece holds users of one shard: their keyed digests, their sets as numbers, and the digests of the items; no user id
+A piece has users of one shard: their keyed digests, their sets as numbers, and the digests of the items; no user id
 and no item's text.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -13,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 
 from dpunion.algorithms import UserOrder
+from dpunion.calibration.rounding import MAX_USERS
 from dpunion.contributions import Contributions, Int32s, Int64s, ItemTable, Uint8s, Uint64s, offsets_of
-from dpunion.engines.spark.targets import MAX_ITEMS_PER_SHARD, MAX_USERS_PER_SHARD
 from dpunion.errors import BadSource, InternalError
 from dpunion.kernels.bounding import gather_users
 from dpunion.randomness import Purpose, RunKey
@@ -23,11 +24,14 @@ from dpunion.sets.spill import RowStore
 from dpunion.sets.strings import taken_strings
 
 PAIRS_PER_PIECE = 1 << 22
+# The noise pays for the rounding of MAX_USERS: half for the users of a shard, half for flooring to whole units.
+MAX_USERS_PER_SHARD = MAX_USERS // 2
+MAX_ITEMS_PER_SHARD = 2**28
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class Piece:
-    """Some users of one shard: user u holds the items of the next sizes[u] codes.
+    """Some users of one shard: user u has the items of the next sizes[u] codes.
 
     user_digests: uint64[users, 2]; sizes: int32[users]; digests: uint64[items, 2], in the table's order; codes:
     int32[pairs], numbers of the digests, rising within a user.
@@ -61,9 +65,9 @@ class Piece:
         return cls(user_digests, sizes, digests, codes)
 
     def sets(self, max_items: int) -> Contributions:
-        """Return the users' sets as they stand in the piece; max_items: to how many they were bounded.
+        """Return the users' sets; max_items: their bound.
 
-        Guarantees: nothing is added to what the piece holds; items have no texts.
+        Guarantees: the sets are those of the piece; items have no texts.
         """
         return Contributions(
             offsets_of(self.sizes.astype(np.int64)),
@@ -83,7 +87,7 @@ def shard_of(user_digests: Uint64s, shards: int, key: RunKey) -> Int64s:
     return (words % np.uint64(shards)).astype(np.int64)
 
 
-def cut(contributions: Contributions, shards: int, key: RunKey) -> Iterator[tuple[int, Piece]]:
+def cut_by_shard(contributions: Contributions, shards: int, key: RunKey) -> Iterator[tuple[int, Piece]]:
     """Yield the users of each shard, as pieces of at most about four million pairs.
 
     Guarantees: every user is in exactly one piece, with all kept items.
@@ -108,38 +112,33 @@ def _piece(contributions: Contributions, users: Int64s) -> Piece:
     offsets = offsets_of(sizes)
     items = np.empty(int(offsets[-1]), np.int32)
     gather_users(contributions.offsets[:-1], contributions.items, users, offsets, items)
-    held, codes = _squeezed(items, len(contributions.table))
+    held, codes = _number_used(items, len(contributions.table))
     return Piece(contributions.user_digests[users], sizes.astype(np.int32), contributions.table.digests[held], codes)
 
 
-def _squeezed(items: Int32s, count: int) -> tuple[Int64s, Int32s]:
-    """Return which of `count` items occur, rising, and the items numbered by their places among these."""
+def _number_used(items: Int32s, count: int) -> tuple[Int64s, Int32s]:
+    """Return which of `count` items occur, rising, and for each of `items` its place among these."""
     occurs = np.zeros(count, np.bool_)
     occurs[items] = True
     numbers = (np.cumsum(occurs) - 1).astype(np.int32)
     return np.flatnonzero(occurs), numbers[items]
 
 
-def pruned(contributions: Contributions) -> Contributions:
-    """Leave out of the table what nobody keeps.
+def drop_unused_items(contributions: Contributions) -> Contributions:
+    """Drop the items that nobody keeps from the table.
 
-    Guarantees: everybody's sets stay as they are; an item that bounding dropped everywhere is gone.
+    Guarantees: no user's set changes; an item that bounding dropped for every user is gone.
     """
-    held, codes = _squeezed(contributions.items, len(contributions.table))
-    table = _taken(contributions.table, held)
-    return Contributions(
-        contributions.offsets, codes, table, contributions.user_digests, contributions.max_items_per_user
-    )
+    whole = contributions.table
+    held, codes = _number_used(contributions.items, len(whole))
+    table = ItemTable(*taken_strings(whole.offsets, whole.data, held), whole.digests[held])
+    return dataclasses.replace(contributions, items=codes, table=table)
 
 
-def _taken(table: ItemTable, places: Int64s) -> ItemTable:
-    return ItemTable(*taken_strings(table.offsets, table.data, places), table.digests[places])
-
-
-def names_of(table: ItemTable, some: slice = slice(None)) -> pa.Array:
+def arrow_names(table: ItemTable, some: slice = slice(None)) -> pa.Array:
     """Return the texts of some of the items, or of all, as Arrow binary; they must fit into two gigabytes.
 
-    Guarantees: no byte of another item is in the buffers.
+    Guarantees: the buffers have no byte of another item.
     """
     first, last, _ = some.indices(len(table))
     offsets = table.offsets[first : last + 1]
@@ -149,7 +148,7 @@ def names_of(table: ItemTable, some: slice = slice(None)) -> pa.Array:
     return names.cast(pa.binary())
 
 
-def buffers_of(names: pa.Array) -> tuple[Int64s, Uint8s]:
+def binary_buffers(names: pa.Array) -> tuple[Int64s, Uint8s]:
     """Return the bytes of Arrow binary values as int64 offsets and data: name i is data[offsets[i]:offsets[i+1]]."""
     _, offsets, data = names.buffers()
     ends = np.frombuffer(offsets, np.int32)[names.offset : names.offset + len(names) + 1] if len(names) else np.zeros(1)
@@ -176,14 +175,14 @@ def digests_from_arrow(column: pa.Array) -> Uint64s:
     return words.reshape(-1, 2).astype(np.uint64)
 
 
-def united(pieces: Sequence[Piece], user_order: UserOrder, max_items: int) -> Contributions:
-    """Put the pieces of one shard together: users in visiting order, items numbered by their digests, without texts.
+def unite_pieces(pieces: Sequence[Piece], user_order: UserOrder, max_items: int) -> Contributions:
+    """Join the pieces of one shard: users in visiting order, items numbered by their digests, without texts.
 
     Guarantees:
     - the result does not depend on the order or the number of the pieces;
     - the order of users, and of the items within a user, is that of the whole data on one machine.
     """
-    digests, numbers = _numbered([piece.digests for piece in pieces])
+    digests, numbers = _number_digests([piece.digests for piece in pieces])
     user_digests = np.concatenate([np.zeros((0, 2), np.uint64), *(piece.user_digests for piece in pieces)])
     if len(user_digests) > MAX_USERS_PER_SHARD:
         raise BadSource(f"A shard has more than {MAX_USERS_PER_SHARD} users.", "Use more 'shards' (--shards).")
@@ -199,12 +198,12 @@ def united(pieces: Sequence[Piece], user_order: UserOrder, max_items: int) -> Co
 
 
 def _nameless_table(digests: Uint64s) -> ItemTable:
-    """Return the table of items that are known by their digests alone."""
+    """Return the table of items of which only the digests are known."""
     return ItemTable(np.zeros(len(digests) + 1, np.int64), np.zeros(0, np.uint8), digests)
 
 
-def _numbered(lists: Sequence[Uint64s]) -> tuple[Uint64s, list[Int32s]]:
-    """Return the distinct digests of all lists, rising, and for each list the numbers of its own: int32[n]."""
+def _number_digests(lists: Sequence[Uint64s]) -> tuple[Uint64s, list[Int32s]]:
+    """Return the distinct digests of all lists, rising, and for each list the numbers of its digests: int32[n]."""
     everything = np.concatenate([np.zeros((0, 2), np.uint64), *lists])
     order = digest_order(everything)
     ordered = everything[order]
@@ -221,41 +220,41 @@ def _numbered(lists: Sequence[Uint64s]) -> tuple[Uint64s, list[Int32s]]:
     return ordered[new], [number[end - len(one) : end] for end, one in zip(ends.tolist(), lists, strict=True)]
 
 
-def match(digests: Uint64s, wanted: Uint64s) -> tuple[Int64s, Int64s]:
-    """Return the places of the wanted digests that are there, and which of the wanted these are: int64[found] each.
+def match_digests(digests: Uint64s, wanted: Uint64s) -> tuple[Int64s, Int64s]:
+    """Return the places of the wanted digests that `digests` has, and which of the wanted these are: int64[found] each.
 
     digests: uint64[n, 2], distinct; wanted: uint64[m, 2], distinct.
     """
-    _, (numbers, asked) = _numbered([digests, wanted])
+    _, (numbers, asked) = _number_digests([digests, wanted])
     place = np.full(len(numbers) + len(asked), -1, np.int64)
     place[numbers] = np.arange(len(numbers))
     found = np.flatnonzero(place[asked] >= 0)
     return place[asked][found], found
 
 
-def joined(
+def join_parts(
     parts: Sequence[Contributions], key: RunKey, max_items: int, user_order: UserOrder = UserOrder.RANDOM
 ) -> Contributions:
-    """Return what one reading of all the parts' rows would have given; a user may be in several parts.
+    """Return the contributions that one reading of all the parts' rows gives; a user may be in several parts.
 
     Guarantees:
     - duplicates between parts are dropped before bounding;
-    - what a user keeps is what the user would have kept of all items at once: the items that stay are those of the
-      smallest keyed hash, and these are among the smallest of their part.
+    - a user keeps the same items as if all were read at once: bounding keeps the items with the smallest keyed hashes,
+      and these are among the smallest of their part.
     """
-    _, numbers = _numbered([part.table.digests for part in parts])
-    owners_digests, owners = _numbered([part.user_digests for part in parts])
+    _, numbers = _number_digests([part.table.digests for part in parts])
+    owners_digests, owners = _number_digests([part.user_digests for part in parts])
     items = 1 + max((int(number.max(initial=-1)) for number in numbers), default=-1)
     table = _merged_table([part.table for part in parts], numbers, items)
     with RowStore() as rows:
         for part, number, owner in zip(parts, numbers, owners, strict=True):
             rows.append(owner, number[part.items], np.diff(part.offsets))
         same = np.arange(items, dtype=np.int32)
-        return pruned(group_rows(rows, same, owners_digests, table, key, max_items, user_order))
+        return drop_unused_items(group_rows(rows, same, owners_digests, table, key, max_items, user_order))
 
 
 def _merged_table(tables: Sequence[ItemTable], numbers: Sequence[Int32s], items: int) -> ItemTable:
-    """Return the table of all items, each taken from the first table that has it."""
+    """Return the table of all items, each from the first table that has it."""
     shifts = np.cumsum([0, *(len(table.data) for table in tables)])
     starts = np.concatenate([table.offsets[:-1] + shift for table, shift in zip(tables, shifts, strict=False)])
     lengths = np.concatenate([np.diff(table.offsets) for table in tables])
@@ -265,6 +264,6 @@ def _merged_table(tables: Sequence[ItemTable], numbers: Sequence[Int32s], items:
     everything = np.concatenate(list(numbers)).astype(np.int64)
     place[everything[::-1]] = np.arange(len(everything))[::-1]
     offsets = offsets_of(lengths[place])
-    # Byte i of the new data comes from the start of its item, plus how far i is into it.
+    # Byte i of the new data comes from the start of its item, plus the distance of i from the item's new start.
     sources = np.repeat(starts[place] - offsets[:-1], lengths[place]) + np.arange(int(offsets[-1]))
     return ItemTable(offsets, data[sources], digests[place])
