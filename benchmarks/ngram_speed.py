@@ -35,7 +35,7 @@ def part(name: str, path: Path) -> dict[str, Any]:
         before = time.perf_counter()
         column.str.to_lowercase().str.extract_all(WORD)
     elif name == "words":
-        from dpunion.text.tokens import word_buffers
+        from dpunion.text.words import word_buffers
 
         texts = pq.read_table(path, columns=["text"])["text"]
         word_buffers(texts.slice(0, 10))

@@ -84,7 +84,7 @@ print(time.perf_counter() - began)
 WORDS = """
 import sys, time
 import pyarrow as pa
-from dpunion.text.normal_forms import Normalization
+from dpunion.text.words import Normalization
 from dpunion.randomness import RunKey
 from dpunion.reading import ValueKind, open_rows
 from dpunion.sets.encoding import number_rows

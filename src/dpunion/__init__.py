@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from dpunion.requests import SparkSource as SparkSource
     from dpunion.requests import Stdin as Stdin
     from dpunion.requests import Words as Words
-    from dpunion.tokenizing import tokenize as tokenize
+    from dpunion.requests import tokenize as tokenize
 
 __version__ = "0.1.0"
 
@@ -67,8 +67,7 @@ _HOMES = {
         "pipeline": "plan release release_ngrams",
         "plans": "Plan",
         "releases.release": "Release",
-        "requests": "Charge Dated Folder Known Run SparkSource Stdin Words",
-        "tokenizing": "tokenize",
+        "requests": "Charge Dated Folder Known Run SparkSource Stdin Words tokenize",
     }.items()
     for name in names.split()
 }

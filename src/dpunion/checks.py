@@ -1,8 +1,7 @@
-"""Checks of parameters: a number in a range, a whole number in a range, one of some choices or suffixes; guesses.
+"""Checks of parameters: a number in a range, one of some choices, a file's suffix.
 
 The words that `release` and the command line take are types: editors complete them, and a type checker finds a
-misspelt one. Each check returns the value in its plain type, or raises the one sentence that says what was wrong and
-what to do.
+misspelt one. Each check returns the value in its plain type, or raises an error that says what is wrong and what to do.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ OrderName = Literal["item", "people"]
 
 
 class Settings(TypedDict, total=False):
-    """Parameters of algorithms, as `release` and `plan` take them beside an algorithm's name.
+    """Parameters of algorithms, as `release` and `plan` take them together with an algorithm's name.
 
     Each algorithm has some of them and refuses the others; its class says what they mean.
     """
@@ -59,7 +58,7 @@ class Settings(TypedDict, total=False):
 
 
 def check_whole(owner: str, name: str, value: object, low: int, high: int, remedy: str = "") -> int:
-    """Return a whole number in [low, high]; refuse anything else. owner: whose parameter it is, if that is said."""
+    """Return a whole number in [low, high]; refuse anything else. owner: the parameter's class, for errors."""
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
         _refuse(owner, name, f"a whole number from {low} to {high}", value, remedy)
     return value
@@ -67,14 +66,14 @@ def check_whole(owner: str, name: str, value: object, low: int, high: int, remed
 
 def check_real(owner: str, name: str, value: object, low: float, high: float, remedy: str = "") -> float:
     """Return a finite number in [low, high] as a float; refuse anything else. owner: as in check_whole."""
-    # subtle: compared as it is, for a whole number may be too large for a float; nan is in no range.
+    # subtle: compared before it is converted, because an int may be too large for a float; nan is in no range.
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not low <= value <= high:
         _refuse(owner, name, f"a number from {low:g} to {high:g}", value, remedy)
     return float(value)
 
 
 def as_choice(name: str, value: object, choices: type[E]) -> E:
-    """Turn a plain word of the edge into the enum used inside."""
+    """Return the member of an enum that a caller's word names."""
     if isinstance(value, choices):
         return value
     for choice in choices:
@@ -84,14 +83,14 @@ def as_choice(name: str, value: object, choices: type[E]) -> E:
 
 
 def refuse_choice(name: str, got: object, choices: Collection[str]) -> NoReturn:
-    """Raise the one sentence every bad choice gets."""
+    """Refuse a value that is none of the choices, and guess which one was meant."""
     near = nearest(got, choices) if isinstance(got, str) else None
     remedy = f"Choose one of these for {name!r}." if near is None else f"Did you mean {near!r}? Choose it for {name!r}."
     _refuse("", name, f"one of {', '.join(choices)}", got, remedy)
 
 
 def nearest(name: str, names: Collection[str]) -> str | None:
-    """Return the name that was probably meant, None where none is near."""
+    """Return the name that was probably meant, or None if none is near."""
     import difflib
 
     near = difflib.get_close_matches(name, list(names), n=1)
@@ -99,7 +98,7 @@ def nearest(name: str, names: Collection[str]) -> str | None:
 
 
 def check_suffix(what: str, target: Path, suffixes: Collection[str], remedy: str) -> str:
-    """Return a file's suffix in small letters; refuse one that stands for no format. what: "The suffix of ..."."""
+    """Return a file's suffix in small letters; refuse one that is no format. what: "The suffix of ..."."""
     suffix = target.suffix.lower()
     if suffix not in suffixes:
         raise BadParameter(f"{what} must be one of {', '.join(suffixes)}. Got {target.suffix!r} instead.", remedy)
@@ -107,7 +106,7 @@ def check_suffix(what: str, target: Path, suffixes: Collection[str], remedy: str
 
 
 def refuse_more_than(most: int, what: str) -> NoReturn:
-    """Refuse more users, strings or n-grams than the numbers of one run can tell apart."""
+    """Refuse more users, strings or n-grams than one run can number."""
     raise BadSource(
         f"There are more than {most} {what}, more than one run supports.",
         "Split the people into disjoint groups and release each group on its own.",
@@ -144,7 +143,7 @@ REFUSED_POLICIES: dict[str, str] = {
 
 
 def refuse_policy(name: str) -> None:
-    """Refuse a policy that is known not to be private, with the reason: every release path does."""
+    """Refuse a policy that is known not to be private, with the reason."""
     if name in REFUSED_POLICIES:
         raise NotPrivate(
             f"{name} cannot be released: {REFUSED_POLICIES[name]}.",
@@ -153,6 +152,6 @@ def refuse_policy(name: str) -> None:
 
 
 def refuse_algorithm(name: str, known: list[str]) -> NoReturn:
-    """Refuse the name of no algorithm: with the reason where it is a policy that is not private."""
+    """Refuse a name that is no algorithm, with the reason if it is a policy that is not private."""
     refuse_policy(name)
     refuse_choice("algorithm", name, known)

@@ -16,9 +16,11 @@ from dpunion.randomness import RunKey
 
 
 class Coins(Protocol):
-    """One coin per item: a function of the run key, the draw's number, the item's bytes and its weight.
+    """One coin per item.
 
-    norm: in which distances of weights must be bounded for the noise to hide them.
+    norm: the norm in which one user may move the weights by at most 1 for the noise to hide it.
+
+    Guarantees: a decision depends on the run key, the draw's number, the item's digest and its weight alone.
     """
 
     norm: ClassVar[Norm]
@@ -29,10 +31,7 @@ class Coins(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class GaussianCoins:
-    """Release with probability Pr[weight + N(0, stddev^2) > threshold].
-
-    Guarantees: those of RunKey.decide_gaussian.
-    """
+    """Release with probability Pr[weight + N(0, stddev^2) > threshold]."""
 
     norm: ClassVar[Norm] = Norm.L2
 
@@ -46,10 +45,7 @@ class GaussianCoins:
 
 @dataclass(frozen=True, slots=True)
 class LaplaceCoins:
-    """Release with probability Pr[weight + Laplace(scale) > threshold].
-
-    Guarantees: those of RunKey.decide_laplace.
-    """
+    """Release with probability Pr[weight + Laplace(scale) > threshold]."""
 
     norm: ClassVar[Norm] = Norm.L1
 
@@ -63,10 +59,7 @@ class LaplaceCoins:
 
 @dataclass(frozen=True, slots=True)
 class OptimalCoins:
-    """Release with the largest private probability at each count (Desfontaines et al. 2022, Thm 1).
-
-    Guarantees: those of RunKey.coins; the odds are those of the planned budget.
-    """
+    """Release with the largest private probability at each count (Desfontaines et al. 2022, Thm 1)."""
 
     norm: ClassVar[Norm] = Norm.L1
 
@@ -74,18 +67,13 @@ class OptimalCoins:
 
     def toss(self, draw: int, digests: Uint64s, weights: Float64s, key: RunKey) -> Bools:
         """Return which items are released: bool[items]; the rarer outcome is the one that is drawn."""
-        small, likely = self._odds(weights)
-        return key.coins(draw, digests, small, ~likely)
-
-    def _odds(self, counts: Float64s) -> tuple[Float64s, Bools]:
-        """Return of each count the probability of the rarer outcome, and whether "released" is the likelier one."""
-        small, likely = optimal_odds(self.budget)
-        at = np.minimum(counts, len(small) - 1).astype(np.int64)
-        return small[at], likely[at]
+        small, is_likely = optimal_odds(self.budget)
+        at = np.minimum(weights, len(small) - 1).astype(np.int64)
+        return key.coins(draw, digests, small[at], ~is_likely[at])
 
 
 def optimal_odds(budget: Budget) -> tuple[Float64s, Bools]:
-    """Return the odds at each count, as arrays."""
+    """Return for each count the probability of the rarer outcome, and whether "released" is the likelier one."""
     odds = bounds.release_odds_for(budget)
     return np.array([chance for chance, _ in odds]), np.array([side for _, side in odds])
 

@@ -1,4 +1,4 @@
-"""Who holds which item, as integers; the most sensitive object of the house."""
+"""Which user has which items, as integers: the most sensitive object of dpunion."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class ItemTable:
     """The distinct items: item number i is the UTF-8 bytes data[offsets[i]:offsets[i+1]].
 
     offsets: int64[items+1]; data: uint8[bytes]; digests: uint64[items, 2], the run key's digest of each item.
-    Items are numbered in the order of their digests, so a number says nothing about where the item stood.
+    Items are numbered in the order of their digests, so a number does not show where the item came from.
     """
 
     offsets: Int64s
@@ -37,15 +37,15 @@ class ItemTable:
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class Contributions:
-    """Each user's kept items: user u holds items[offsets[u]:offsets[u+1]], distinct and in rising order.
+    """Each user's kept items: user u has items[offsets[u]:offsets[u+1]], distinct and in rising order.
 
     offsets: int64[users+1]; items: int32[pairs], item numbers of `table`; user_digests: uint64[users, 2], the run key's
-    digest of each user id. At most `max_items_per_user` per user; users stand in the order in which a policy visits
-    them.
+    digest of each user id. A user has at most `max_items_per_user` items; users are in the order in which a policy
+    visits them.
 
     Guarantees:
-    - nothing about the values shows in the repr;
-    - no user id is held: users are positions and keyed digests only.
+    - the repr shows no value;
+    - there are no user ids: users are positions and keyed digests only.
     """
 
     offsets: Int64s

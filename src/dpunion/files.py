@@ -1,9 +1,9 @@
-"""Writing files: whole and with their final mode or not at all, also where other users of the machine can write.
+"""Write a file whole and with its final mode, or not at all, also in folders that other users can write to.
 
-The one way in which dpunion writes a file that has a name. In a folder that others can write, they can exchange names
-at any moment; therefore nothing is done by name that could reach another file: mode and content go through the
-descriptor, names are looked up in the folder that was opened once, and links are never followed. What others can do
-there, and what not, is in docs/security.md, "Folders that others can write".
+dpunion writes every named file in this way. Others who can write to a folder can exchange names in it at any moment.
+So nothing here uses a name that could reach another file: mode and content go through the descriptor, names are looked
+up in the folder that was opened once, and links are never followed. docs/security.md, "Folders that others can write",
+says what others can do there and what not.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS}
 
 
 def check_place(target: Path, *, overwrite: bool) -> None:
-    """Refuse early a place where no file can be written."""
+    """Refuse early a path where no file can be written."""
     check_output(target)
     problem = _unusable(target, overwrite=overwrite)
     if problem is not None:
@@ -38,7 +38,7 @@ def check_place(target: Path, *, overwrite: bool) -> None:
 
 
 def _unusable(target: Path, *, overwrite: bool) -> tuple[str, str] | None:
-    """Return what hinders writing to `target`, and the remedy; None when nothing does."""
+    """Return what prevents writing to `target`, and the remedy; None if nothing does."""
     folder = target.parent
     try:
         if not folder.is_dir():
@@ -55,7 +55,7 @@ def _unusable(target: Path, *, overwrite: bool) -> tuple[str, str] | None:
 
 
 def _exists(target: Path) -> bool:
-    """Say whether the name is taken, be it by a link that leads nowhere."""
+    """Say whether the name is taken, even by a link that leads nowhere."""
     try:
         target.lstat()
     except FileNotFoundError:
@@ -69,14 +69,14 @@ def _taken(target: Path) -> tuple[str, str]:
 
 @contextlib.contextmanager
 def claim_names(targets: Sequence[Path], book: Path) -> Iterator[None]:
-    """Keep other runs that use the same book from the names of these files, and refuse names that one of them has.
+    """Claim the names of these files against other runs with the same book, and refuse names that another has claimed.
 
-    A claim is a lock on a byte of the book, at a place that the folder and the name decide. Where there are no such
-    locks, on other systems than Linux or on some file systems, nothing is claimed and nothing is refused.
+    A claim is a lock on a byte of the book, at a place that depends on the folder and the name. Without such locks, on
+    systems other than Linux and on some file systems, nothing is claimed and nothing is refused.
 
     Guarantees:
     - nothing is written, neither to the folders of the targets nor to the book;
-    - a claim ends with the process, however that ends.
+    - a claim ends with the process, in whatever way.
     """
     try:
         descriptor = os.open(book, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, OWNER_ONLY)
@@ -95,7 +95,7 @@ def claim_names(targets: Sequence[Path], book: Path) -> Iterator[None]:
 
 
 def _lock_byte(descriptor: int, target: Path) -> bool:
-    """Lock the byte that stands for a target; say whether no other open file has locked it."""
+    """Lock the byte of a target; say whether no other open file has locked it."""
     command = getattr(fcntl, "F_OFD_SETLK", None)
     if command is None:
         return True
@@ -111,13 +111,13 @@ def _lock_byte(descriptor: int, target: Path) -> bool:
 
 @contextlib.contextmanager
 def atomic_file(target: Path, *, overwrite: bool = True, mode: int | None = None) -> Iterator[IO[bytes]]:
-    """Yield a file that gets the target's name when all went well, whole and synced.
+    """Yield a file that gets the target's name at the end of the block, complete and synced.
 
-    mode: the file's mode; when left out, that of the file it replaces, or the usual one.
+    mode: the file's mode; by default that of the file it replaces, or the usual one.
 
     Guarantees:
-    - on any exception before it has its name, Ctrl-C included, nothing is left and the target is untouched;
-    - without `overwrite` nothing is ever replaced, whoever writes at the same moment;
+    - an exception before it has its name, Ctrl-C included, leaves nothing behind and the target untouched;
+    - without `overwrite` nothing is ever replaced, even if others write at the same moment;
     - no other file is read, changed or named, whatever others do in the folder.
     """
     named = False
@@ -135,7 +135,7 @@ def atomic_file(target: Path, *, overwrite: bool = True, mode: int | None = None
             "Free some space, or choose another folder; nothing was written.",
         )
 
-    with ForeignErrors(explain, OSError), _opened(target.parent) as folder, _draft(folder) as (file, source):
+    with ForeignErrors(explain, OSError), _open_folder(target.parent) as folder, _draft(folder) as (file, source):
         yield file
         file.flush()
         _set_mode(file.fileno(), _mode_of(folder, target.name) if mode is None else mode)
@@ -152,13 +152,13 @@ def atomic_file(target: Path, *, overwrite: bool = True, mode: int | None = None
 
 def sync_folder(folder: Path) -> None:
     """Make the names in a folder durable."""
-    with _opened(folder) as descriptor:
+    with _open_folder(folder) as descriptor:
         _sync(descriptor)
 
 
 @contextlib.contextmanager
-def _opened(folder: Path) -> Iterator[int]:
-    """Open the folder once: whatever becomes of its name, the file goes into this one."""
+def _open_folder(folder: Path) -> Iterator[int]:
+    """Open the folder once: the file goes into this one, even if its name changes."""
     descriptor = os.open(folder, getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         yield descriptor
@@ -170,7 +170,7 @@ def _opened(folder: Path) -> Iterator[int]:
 def _draft(folder: int) -> Iterator[tuple[IO[bytes], str]]:
     """Open a new file for its owner alone; yield it and the path by which it can be linked.
 
-    Without a name where the system has such files: nobody can exchange it, and the system frees it however we end.
+    It has no name if the system supports that: then nobody can exchange it, and the system frees it when we end.
     """
     descriptor = _nameless(folder)
     if descriptor is not None:
@@ -184,7 +184,7 @@ def _draft(folder: int) -> Iterator[tuple[IO[bytes], str]]:
 
 
 def _nameless(folder: int) -> int | None:
-    """Open a file without a name that can get one; None when the system or the file system has none."""
+    """Open a file without a name that can get one; None if the system or the file system cannot."""
     if not hasattr(os, "O_TMPFILE"):
         return None
     try:
@@ -212,7 +212,7 @@ def _temporary_name(folder: int) -> Iterator[str]:
 
 
 def _name(descriptor: int, source: str, folder: int, name: str, *, overwrite: bool) -> bool:
-    """Give the draft its name, never by replacing unless told to; say whether the name is certain to be its own."""
+    """Give the draft its name, replacing only with `overwrite`; say whether the name is certainly that of the draft."""
     is_nameless = source == _path_of(descriptor)
     try:
         _link(source, folder, name)
@@ -236,7 +236,7 @@ def _name(descriptor: int, source: str, folder: int, name: str, *, overwrite: bo
 
 
 def _link(source: str, folder: int, name: str) -> None:
-    """Make a name for the draft, which fails when the name is taken.
+    """Make a name for the draft; fail if the name is taken.
 
     subtle: only the system's own path of a descriptor is followed, never a name that somebody may have exchanged.
     """
@@ -244,7 +244,7 @@ def _link(source: str, folder: int, name: str) -> None:
 
 
 def _take(descriptor: int, source: str, folder: int, name: str) -> bool:
-    """Without hard links: take the name with an empty file, which fails when it is taken, and replace that at once."""
+    """Without hard links: take the name with an empty file, which fails if it is taken, and replace that at once."""
     os.close(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, OWNER_ONLY, dir_fd=folder))
     try:
         os.rename(source, name, src_dir_fd=folder, dst_dir_fd=folder)
@@ -263,7 +263,7 @@ def _is(descriptor: int, folder: int, name: str) -> bool:
 
 
 def _mode_of(folder: int, name: str) -> int:
-    """Return the mode of our file of this name; of somebody else's, only what is usual too; else the usual one."""
+    """Return the mode of our file with this name; of another user's file, only its usual bits; else the usual mode."""
     usual = 0o666 & ~_umask()
     try:
         old = os.stat(name, dir_fd=folder, follow_symlinks=False)
@@ -275,7 +275,7 @@ def _mode_of(folder: int, name: str) -> int:
 
 
 def _set_mode(descriptor: int, mode: int) -> None:
-    # A file system that shows another mode than the file was made with keeps none.
+    # A file system that shows another mode than the file was created with stores no modes.
     if stat.S_IMODE(os.fstat(descriptor).st_mode) == OWNER_ONLY:
         os.fchmod(descriptor, mode)
 

@@ -5,12 +5,12 @@
 
 Why this is enough:
 - BLAKE2b with a secret key is a pseudo-random function, so the subkeys of different purposes and rounds are
-  independent to anyone who does not hold the run key, and so are the draws made with them.
+  independent for everybody who does not have the run key, and so are the draws made with them.
 - The ChaCha20 block function under a secret key is a pseudo-random function of its 128-bit input, counter and
   nonce together: distinct digests give independent uniform words.
 - Two of n names share a digest, and hence their draws, with probability at most n²/2¹²⁹: 2⁻⁶⁹ for 2³⁰ names.
-  Nothing else is made of digests here; names are told apart by their bytes.
-- A draw is a function of the name, so it exists for items nobody holds, does not depend on the order of rows,
+  Digests serve for nothing else; names are compared by their bytes.
+- A draw is a function of the name, so it exists for items that nobody has, does not depend on the order of rows,
   is the same on every engine and is unchanged when a task is retried.
 
 The run key comes from the operating system, lives in memory only and serves one release: a second release
@@ -29,7 +29,7 @@ import numpy.typing as npt
 
 from dpunion.contributions import Bools, Float64s, Uint64s
 from dpunion.errors import BadParameter, InternalError
-from dpunion.kernels import blake2b, hashing, sampling
+from dpunion.kernels import hashing, sampling
 
 KEY_BYTES = 32
 PERSON = b"dpunion"
@@ -49,7 +49,7 @@ class Purpose(enum.Enum):
     NOISE = "noise"
     """Gaussian noise per round."""
     SPURIOUS = "spurious"
-    """n-grams nobody holds."""
+    """N-grams that nobody has."""
     SHARD = "shard"
     """Which shard a user belongs to."""
     COUNT = "count"
@@ -64,7 +64,7 @@ class RunKey:
     - no byte of the key appears in repr, str, format or an error;
     - keys compare by identity, never by their bytes;
     - a key is neither pickled nor copied, except through export_for_closure;
-    - a key for tests says so in `is_test`, whatever way it travelled.
+    - `is_test` marks a key for tests, also on a worker.
     """
 
     __slots__ = ("_is_test", "_secret")
@@ -108,20 +108,20 @@ class RunKey:
     def export_for_closure(self) -> ClosureKey:
         """Return the key in a form that pickles, for a task closure of the same run and for nothing else.
 
-        Whoever can read the pickled closure can undo the privacy of the release: it must go to workers over
+        Anybody who can read the pickled closure can undo the privacy of the release: it must go to workers over
         the engine's own channel, and never to a file, a configuration or a log.
         """
         return ClosureKey(self._secret, self._is_test)
 
     @classmethod
     def from_closure(cls, exported: ClosureKey) -> RunKey:
-        """Return the key that a worker was handed by export_for_closure."""
+        """Return the key that export_for_closure put into a worker's closure."""
         return cls(exported._secret, is_test=exported._is_test)  # noqa: SLF001 - the pair is one unit
 
-    def subkey(self, purpose: Purpose, round: int = 0) -> bytes:  # noqa: A002 - the word of the papers
+    def subkey(self, purpose: Purpose, round: int = 0) -> bytes:
         """Return the 32-byte key of one purpose and round: BLAKE2b keyed with the run key.
 
-        The message is the purpose's name, a zero byte, and the round as eight bytes little-endian. Names hold
+        The message is the purpose's name, a zero byte, and the round as eight bytes little-endian. Names contain
         no zero byte, so different (purpose, round) never give the same message.
         """
         if not 0 <= round < 2**64:
@@ -136,14 +136,14 @@ class RunKey:
         each row the 16 bytes little-endian.
 
         Guarantees:
-        - equal names have equal digests, wherever they stand;
+        - equal names have equal digests;
         - without the key a digest says nothing about the name.
         """
         check_strings(offsets, data)
         key = np.frombuffer(self.subkey(purpose), dtype="<u8").astype(np.uint64)
-        return blake2b.blake2b_digests(offsets, data, key)
+        return hashing.blake2b_digests(offsets, data, key)
 
-    def words(self, purpose: Purpose, round: int, digests: Uint64s) -> Uint64s:  # noqa: A002
+    def words(self, purpose: Purpose, round: int, digests: Uint64s) -> Uint64s:
         """Return 128 pseudo-random bits for each digest: the first 16 bytes of its ChaCha20 block.
 
         digests: uint64[n, 2], used as counter || nonce; returns uint64[n, 2]. The key is the subkey of
@@ -154,14 +154,11 @@ class RunKey:
         """
         return hashing.chacha20_words(self._chacha_key(purpose, round), checked_digests(digests))
 
-    def blocks(self, purpose: Purpose, round: int, digests: Uint64s) -> Uint64s:  # noqa: A002
-        """Return 512 pseudo-random bits for each digest, uint64[n, 8]; the first two columns are `words`.
-
-        Guarantees: as words.
-        """
+    def blocks(self, purpose: Purpose, round: int, digests: Uint64s) -> Uint64s:
+        """Return 512 pseudo-random bits for each digest, uint64[n, 8]; the first two columns are `words`."""
         return hashing.chacha20_blocks(self._chacha_key(purpose, round), checked_digests(digests))
 
-    def normals(self, round: int, digests: Uint64s) -> Float64s:  # noqa: A002
+    def normals(self, round: int, digests: Uint64s) -> Float64s:
         """Return one standard normal for each digest, by Purpose.NOISE and the round.
 
         digests: uint64[n, 2]; returns float64[n].
@@ -172,18 +169,12 @@ class RunKey:
         """
         return self.normals_of(Purpose.NOISE, round, digests)
 
-    def normals_of(self, purpose: Purpose, round: int, digests: Uint64s) -> Float64s:  # noqa: A002
+    def normals_of(self, purpose: Purpose, round: int, digests: Uint64s) -> Float64s:
         """Return one standard normal for each digest, by the purpose and the round; as `normals`."""
         return sampling.normals(self.words(purpose, round, digests))
 
     def decide_gaussian(
-        self,
-        round: int,  # noqa: A002
-        digests: Uint64s,
-        weights: Float64s,
-        *,
-        threshold: float,
-        stddev: float,
+        self, round: int, digests: Uint64s, weights: Float64s, *, threshold: float, stddev: float
     ) -> Bools:
         """Release item i with probability Pr[weight + N(0, stddev²) > threshold], by the round's COIN draws.
 
@@ -198,31 +189,17 @@ class RunKey:
         return sampling.decide_gaussian(weights, float(threshold), float(stddev), words)
 
     def decide_laplace(
-        self,
-        round: int,  # noqa: A002
-        digests: Uint64s,
-        weights: Float64s,
-        *,
-        threshold: float,
-        scale: float,
+        self, round: int, digests: Uint64s, weights: Float64s, *, threshold: float, scale: float
     ) -> Bools:
         """Release item i with probability Pr[weight + Laplace(scale) > threshold], by the round's COIN draws.
 
-        digests: uint64[n, 2]; weights: float64[n]; returns bool[n].
-
-        Guarantees: as decide_gaussian.
+        digests: uint64[n, 2]; weights: float64[n]; returns bool[n]. The guarantees are those of decide_gaussian.
         """
         check_decision(digests, weights, threshold, scale)
         words = self.words(Purpose.COIN, round, digests)
         return sampling.decide_laplace(weights, float(threshold), float(scale), words)
 
-    def coins(
-        self,
-        round: int,  # noqa: A002
-        digests: Uint64s,
-        prob_small: Float64s,
-        release_when_hit: Bools,
-    ) -> Bools:
+    def coins(self, round: int, digests: Uint64s, prob_small: Float64s, release_when_hit: Bools) -> Bools:
         """Toss one exact coin per item, by Purpose.COIN and the round.
 
         digests: uint64[n, 2]; prob_small: float64[n], the probability of the rarer outcome; release_when_hit:
@@ -246,7 +223,7 @@ class RunKey:
 
 
 class ClosureKey:
-    """A run key on its way to a worker: it pickles, and still does not show itself.
+    """A run key on its way to a worker, which can be pickled but does not show itself.
 
     Guarantees:
     - no byte of the key appears in repr, str or format.

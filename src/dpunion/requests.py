@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, NoReturn
 
+from dpunion.buffers import string_buffers, text_array
 from dpunion.checks import NormalizationName, NullUsersName, Settings, TokenizerName, as_choice, check_whole
 from dpunion.errors import BadParameter
 from dpunion.plans import Planned
@@ -22,10 +24,20 @@ from dpunion.reading.known import KnownItems, read_known
 from dpunion.reading.moments import Granularity
 from dpunion.reading.stdin import NAME as STANDARD_INPUT
 from dpunion.releases.about import UNTOLD, About
-from dpunion.releases.formats import COLUMN
+from dpunion.releases.formats import COLUMN, is_utf8
 from dpunion.releases.release import COUNTED
-from dpunion.text.normal_forms import Normalization
-from dpunion.text.splitting import DEFAULT_LOCALE, PLAIN, SplitFunction, Splitting, Tokenizer, check_splitting
+from dpunion.text.splitting import (
+    DEFAULT_LOCALE,
+    PLAIN,
+    SplitFunction,
+    Splitting,
+    Tokenizer,
+    check_splitting,
+    documents,
+    left_to_spell,
+    unwanted_tokens,
+)
+from dpunion.text.words import Normalization, normalize_texts
 
 LONGEST_NGRAM = 10
 LONGEST_WORD = 1000
@@ -404,3 +416,47 @@ def refuse_misplaced(names: Iterable[str], algorithm: object) -> None:
                 given = examples if wanted in fields[: len(examples)] else (*examples, f"{wanted}=...")
                 call = place.format(f"{kind.__name__}({', '.join(given)})")
                 raise BadParameter(f"{name!r} belongs to {kind.__name__}.", f"Write {call}.")
+
+
+def tokenize(
+    text: str,
+    *,
+    tokenizer: TokenizerName | SplitFunction = "words",
+    normalize: NormalizationName | None = None,
+    drop_urls: bool = False,
+    locale: str = DEFAULT_LOCALE,
+    stop_words: Any = None,
+    min_length: int = 1,
+) -> list[str]:
+    """Return the words of one text, in order, as a release with the same options finds and spells them.
+
+    >>> tokenize("Don't panic, NAÏVE café!")
+    ["don't", 'panic', 'naïve', 'café']
+    >>> tokenize("Don't panic, NAÏVE café!", normalize="nfc", min_length=5)
+    ["Don't", 'panic', 'NAÏVE']
+
+    The options are those of `Words` and of `release`. A file with stop words is read at each call.
+
+    Guarantees: it is the code of `release`, with one text.
+    """
+    if not isinstance(text, str) or not is_utf8(text):
+        raise BadParameter("Only text can be split into words.", "Pass a string without lone surrogates.")
+    if isinstance(stop_words, Iterable) and not isinstance(stop_words, str | os.PathLike | tuple):
+        stop_words = tuple(stop_words)
+    asked = Words(None, tokenizer, drop_urls=drop_urls, locale=locale, stop_words=stop_words, min_length=min_length)
+    find = _splitting_cached if stop_words is None or isinstance(stop_words, tuple) else _splitting
+    splitting, normalization = find(asked, normalize)
+    _, (_, offsets, data) = documents(text_array([text]), splitting, normalization)
+    words = normalize_texts(offsets, data, left_to_spell(splitting, normalization))
+    offsets, data = string_buffers(text_array(words))
+    unwanted = unwanted_tokens(offsets.astype("int64"), data, splitting)
+    return words if unwanted is None else [word for word, left_out in zip(words, unwanted, strict=True) if not left_out]
+
+
+def _splitting(asked: Words, normalize: NormalizationName | None) -> tuple[Splitting, Normalization]:
+    normalization = normalization_for(normalize, asked)
+    return asked.splitting(normalization), normalization
+
+
+_splitting_cached = functools.lru_cache(maxsize=64)(_splitting)
+"""For stop words in memory, which do not change: scikit-learn and others call `tokenize` once per text."""

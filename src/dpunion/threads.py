@@ -1,9 +1,9 @@
-"""Threads beside the main one, and interrupts: what is left by an exception never waits for a thread.
+"""Worker threads, and interrupts that never hang: a block that an exception leaves does not wait for its threads.
 
 subtle: an interrupt is an exception between any two steps of the main thread, also just after it took a lock inside
-somebody's Python code (an `__enter__` of llvmlite, of threading.Condition, of an import). That lock is never given
-back, and whoever waits for a thread that waits for the lock waits for ever. So here a thread and the main one meet only
-at locks written in C, which are taken whole or not at all, and work that takes other locks is not interrupted.
+Python code of a library (an `__enter__` of llvmlite, of threading.Condition, of an import). Nobody releases that lock,
+and waiting for a thread that waits for the lock takes for ever. So threads here synchronize only by locks written in C,
+which are taken completely or not at all, and work that takes other locks is not interrupted.
 """
 
 from __future__ import annotations
@@ -23,8 +23,7 @@ S = TypeVar("S")
 T = TypeVar("T")
 
 INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-# Things that wait for a thread, so that none waits for a thing.
-AHEAD = 2
+AHEAD = 2  # inputs that are fetched before a thread is free for them, so that no thread waits for input
 FEWEST_SHARES = 16
 
 
@@ -34,7 +33,7 @@ def usable_cores() -> int:
 
 
 class Task(Generic[T]):
-    """A piece of work that a thread does, and what came of it."""
+    """A call that a thread makes, and its result."""
 
     __slots__ = ("_done", "_error", "_value", "_work")
 
@@ -47,9 +46,9 @@ class Task(Generic[T]):
 
     @classmethod
     def done(cls, value: T) -> Task[T]:
-        """Return a task of which this came, for work that was done here.
+        """Return a finished task with this result, for work that the caller did itself.
 
-        subtle: `run` keeps for later whatever is raised, an interrupt too, and so is for threads beside the main one.
+        subtle: `run` stores every exception for later, interrupts too, so the main thread should not call it.
         """
         task = cls(lambda: value)
         task._work, task._value = None, value
@@ -57,7 +56,7 @@ class Task(Generic[T]):
         return task
 
     def run(self, keep: type[BaseException] = BaseException) -> None:
-        """Do the work, once, in the thread that calls this; errors of the kind `keep` are raised by `result`."""
+        """Do the work, once, in the calling thread; keep: the kind of errors that `result` raises later."""
         work, self._work = self._work, None
         try:
             if work is not None:
@@ -68,25 +67,25 @@ class Task(Generic[T]):
             self._done.release()
 
     def result(self) -> T:
-        """Wait until the work is done and return what it returned, or raise what it raised."""
+        """Wait for the work; return what it returned, or raise what it raised."""
         with self._done:
             pass
         if self._error is not None:
             raise self._error
         return cast("T", self._value)
 
-    def hand_over(self) -> T:
-        """Return what `result` returns, for the last time, so that its memory is free once the caller is done."""
+    def take(self) -> T:
+        """Return what `result` returns and drop it here, so that its memory is free when the caller is done with it."""
         value = self.result()
-        self._value, self._error = None, RuntimeError("what came of this work was handed over before")
+        self._value, self._error = None, RuntimeError("the result of this task was taken before")
         return value
 
 
 class Threads:
-    """Some threads that work off a queue: left in peace they are waited for, left by an exception they are not.
+    """Threads that run tasks from a queue; the end of the block waits for them, an exception does not.
 
-    An exception drops what was not begun. What is under way ends by itself or with the process. Where the system gives
-    no thread at all, the caller's thread does the work.
+    An exception drops the tasks that have not started. Running ones end by themselves, or with the process. If the
+    system gives no thread at all, the caller's thread does the work.
     """
 
     def __init__(self, count: int) -> None:
@@ -97,7 +96,7 @@ class Threads:
             try:
                 thread.start()
             except (RuntimeError, MemoryError):
-                break  # The system gives no further thread: those that run do all the work.
+                break  # The system gives no more threads: those that run do all the work.
             self._threads.append(thread)
 
     def __enter__(self) -> Self:
@@ -113,10 +112,10 @@ class Threads:
             while True:
                 self._tasks.get_nowait()
         except queue.Empty:
-            self._send_home()
+            self._stop()
 
     def submit(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Task[T]:
-        """Have a thread call `work`; ask the returned task for the result."""
+        """Let a thread call `work`; return the task, which has the result."""
         task = Task(lambda: work(*args, **kwargs))
         if self._threads:
             self._tasks.put(task)
@@ -125,11 +124,11 @@ class Threads:
         return task
 
     def work_in_order(self, work: Callable[[S], T], things: Iterable[S]) -> Iterator[T]:
-        """Yield work(thing) for each thing, in order, while the threads are at later ones.
+        """Yield work(thing) for each thing, in order, while the threads work on later ones.
 
-        The things are fetched here, a few more than there are threads ahead of what is yielded.
+        The caller's thread fetches the things, a few more than there are threads before it yields.
 
-        Guarantees: what is raised is what one thread would have raised, the first by the order of the things.
+        Guarantees: it raises what one thread would have raised, the first error in the order of the things.
         """
         rest = iter(things)
         waiting: collections.deque[Task[T]] = collections.deque()
@@ -140,7 +139,7 @@ class Threads:
                     waiting.append(self.submit(work, next(rest)))
                 except StopIteration:
                     end.append(None)
-                except Exception as error:  # noqa: BLE001 - raised below, after what came before it
+                except Exception as error:  # noqa: BLE001 - raised below, after the results before it
                     end.append(error)
             if waiting:
                 yield waiting.popleft().result()
@@ -149,11 +148,11 @@ class Threads:
 
     def finish(self) -> None:
         """Wait until all work is done."""
-        self._send_home()
+        self._stop()
         for thread in self._threads:
             thread.join()
 
-    def _send_home(self) -> None:
+    def _stop(self) -> None:
         for _ in self._threads:
             self._tasks.put(None)
 
@@ -161,16 +160,16 @@ class Threads:
 def _work_off(tasks: queue.SimpleQueue[Task[Any] | None]) -> None:
     while (task := tasks.get()) is not None:
         task.run()
-        del task  # not kept while waiting for the next
+        del task  # free its memory while waiting for the next
 
 
 def share_count(threads: int) -> int:
-    """Return into how many shares work is divided for some threads: several each, so that none waits for a slow one."""
+    """Return the number of shares of some work: several for each thread, so that none waits long for a slow one."""
     return 1 if threads == 1 else max(2 * threads, FEWEST_SHARES)
 
 
 def work_in_threads(work: Callable[[T], None], shares: Sequence[T], threads: int) -> None:
-    """Work off the shares in some threads; with one, all is done here. Kernels hold no interpreter lock."""
+    """Call `work` for each share, in some threads; with one, in the caller's. Kernels release the interpreter lock."""
     count = min(threads, len(shares))
     if count <= 1:
         for share in shares:
@@ -183,19 +182,16 @@ def work_in_threads(work: Callable[[T], None], shares: Sequence[T], threads: int
 
 @contextlib.contextmanager
 def work_beside(work: Callable[[], T], threads: int) -> Iterator[Task[T] | None]:
-    """Do some work in a thread beside what is done inside; with one thread it is left to who wants what comes of it."""
+    """Run `work` in another thread during the block, and yield its task; with one thread, yield None instead."""
     if threads == 1:
         yield None
         return
-    with Threads(1) as beside:
-        yield beside.submit(work)
+    with Threads(1) as worker:
+        yield worker.submit(work)
 
 
 def work_in_order(work: Callable[[S], T], things: Iterable[S], threads: int) -> Iterator[T]:
-    """Yield work(thing) for each thing, in order, while some threads are at later ones; with one, all is done here.
-
-    Guarantees: those of Threads.work_in_order.
-    """
+    """Yield work(thing) for each thing, as `Threads.work_in_order`; with one thread, in the caller's."""
     if threads == 1:
         yield from map(work, things)
         return
@@ -204,31 +200,33 @@ def work_in_order(work: Callable[[S], T], things: Iterable[S], threads: int) -> 
 
 
 def uninterrupted(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Call `work`; an interrupt that comes meanwhile is raised when it is done."""
+    """Call `work`; an interrupt that arrives meanwhile is raised afterwards."""
     if threading.current_thread() is not threading.main_thread():
         return work(*args, **kwargs)
-    held: list[int] = []
-    busy: list[bool] = []
-    handlers = [(int(which), signal.getsignal(which)) for which in INTERRUPTS]
-    # Others are ignored, or end the process.
-    before: dict[int, Callable[[int, FrameType | None], Any]] = {which: had for which, had in handlers if callable(had)}
+    queued: list[int] = []
+    working: list[bool] = []
+    handlers = [(int(number), signal.getsignal(number)) for number in INTERRUPTS]
+    # Only Python handlers are replaced: a signal that is ignored, or that kills the process, stays as it is.
+    previous: dict[int, Callable[[int, FrameType | None], Any]] = {
+        number: handler for number, handler in handlers if callable(handler)
+    }
 
-    # subtle: a signal may strike between any two of these lines. Whoever is left replaced by that does what it did
-    # before, unless busy, and from the moment when that is said to the moment when it is unsaid nothing is raised.
-    def hold(number: int, frame: FrameType | None) -> None:
-        if busy:
-            held.append(number)
+    # subtle: a signal can arrive between any two lines below. While `working` is set, `defer` queues it, to be raised
+    # when the work is done; before and after, `defer` calls the handler that it replaced, as if it were not there.
+    def defer(number: int, frame: FrameType | None) -> None:
+        if working:
+            queued.append(number)
         else:
-            before[number](number, frame)
+            previous[number](number, frame)
 
     try:
-        for number in before:
-            signal.signal(number, hold)
-        busy.append(True)
+        for number in previous:
+            signal.signal(number, defer)
+        working.append(True)
         return work(*args, **kwargs)
     finally:
-        busy.clear()
-        for number, had in before.items():
-            signal.signal(number, had)
-        for number in held:
+        working.clear()
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+        for number in queued:
             signal.raise_signal(number)

@@ -7,7 +7,7 @@ import hashlib
 import pyarrow as pa
 import pytest
 
-from dpunion.text.tokens import word_buffers, words
+from dpunion.text.words import word_buffers, words
 from twins.words import reference_words
 
 GOLDEN = [

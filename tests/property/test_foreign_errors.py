@@ -26,7 +26,7 @@ from dpunion.ledger import Ledger, events, fingerprints, postgres, sqlite
 from dpunion.reading import blocks, drivers, folders, jsonlines, logged, stores, tables
 from dpunion.report import charts
 from dpunion.sets import spill
-from dpunion.text import splitting, tokens
+from dpunion.text import splitting, words
 from dpunion_lab import reproduction, results
 
 PACKAGE, LAB = Path(dpunion.__file__).parent, Path(dpunion_lab.__file__).parent
@@ -315,7 +315,7 @@ DRIVERS = {
     "sets.spill.WaitingStore._spill": drive_spill,
     "text.splitting.call_arrow": driven(lambda: splitting.call_arrow(pa.array([CANARY]).cast, pa.int64())),
     "text.splitting.call_tokenizer": driven(lambda: splitting.call_tokenizer(tokenizer, CANARY)),
-    "text.tokens.flat_text": driven(lambda: tokens.flat_text(bad_text())),
+    "text.words.flat_text": driven(lambda: words.flat_text(bad_text())),
     "text.splitting.icu": missing(call=lambda: splitting.icu.__wrapped__("en")),
     "text.splitting.treebank": missing(call=splitting.treebank.__wrapped__),
 }

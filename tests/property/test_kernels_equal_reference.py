@@ -9,11 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import csr
 
+from dpunion.buffers import as_texts
 from dpunion.contributions import Contributions, ItemTable, offsets_of
 from dpunion.kernels import bounding, descent, grouping, hashing, interning, words
 from dpunion.sets import narrowing
 from dpunion.sets.grouping import digest_order
-from dpunion.sets.strings import StringTable, as_texts, taken_strings
+from dpunion.sets.strings import StringTable, select_strings
 from dpunion.threads import Threads
 from dpunion_lab import study
 from twins import hashing as twin_hashing
@@ -413,7 +414,7 @@ def test_strings_are_taken_and_told(texts, wanted):
         encoded = [text.encode() for text in each]
         offsets, data = offsets_of(np.array(list(map(len, encoded)))), np.frombuffer(b"".join(encoded), np.uint8)
         places = [place % len(each) for place in wanted]
-        taken = taken_strings(offsets, data, np.array(places, np.int64))
+        taken = select_strings(offsets, data, np.array(places, np.int64))
         assert tuple(as_texts(*taken)) == tuple(each[place] for place in places)
         assert taken[0].dtype == np.int64
         assert taken[0][-1] == len(taken[1])

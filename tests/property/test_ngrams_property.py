@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import names
 
-from dpunion.algorithms import Funnel, PolicyGaussian, UserOrder, WeightedGaussian
+from dpunion.algorithms import Bounding, Funnel, PolicyGaussian, UserOrder, WeightedGaussian
 from dpunion.budget import Budget
 from dpunion.engines.spark.tasks import Secret, WeighRows
 from dpunion.engines.spark.texts import PairReader, level_of_tokens, pack_stream
@@ -116,9 +116,7 @@ def held_pairs(database, released, length, limit, order=UserOrder.RANDOM):
     codes = codes[: compact(stream.offsets, codes, offsets)]
     pairs = pair_grams(codes, KEY)
     table = pair_table(pairs, pair_digests(pairs, levels[0], levels[-1], KEY))
-    data = bound_stream(
-        stream.user_digests, offsets, codes, table, KEY, bound_round=length, max_items_per_user=limit, user_order=order
-    )
+    data = bound_stream(stream.user_digests, offsets, codes, table, KEY, Bounding(limit, order), bound_round=length)
     shorter = grams[-1]
     prefixes, suffixes = halves(pairs)
     texts = [shorter[p] + shorter[s][-1:] for p, s in zip(prefixes, suffixes, strict=True)]

@@ -12,8 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpunion.kernels.words import UNASSIGNED, survey, tables
-from dpunion.text.normal_forms import Normalization
-from dpunion.text.tokens import word_buffers, words
+from dpunion.text.words import Normalization, word_buffers, words
 from twins.words import class_of, reference_words
 
 # Any character at all, and often the ones that make trouble together.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import json
 import unicodedata
 
@@ -19,14 +20,24 @@ from dpunion.kernels.words import (
     WORD,
 )
 
+MOST_MARKS = 30
+
 
 def reference_words(text: str, normalize: str = "nfc-lower") -> list[str]:
     """Return the words of one text."""
     if normalize == "exact":
         return matches(text)
     known = "".join(" " if class_of(char) & UNASSIGNED else char for char in text)
-    found = matches(unicodedata.normalize("NFC", known))
+    found = matches(unicodedata.normalize("NFC", stream_safe(known)))
     return [unicodedata.normalize("NFC", lower(word)) for word in found] if normalize == "nfc-lower" else found
+
+
+def stream_safe(text: str) -> str:
+    """Return the text, decomposed, with a space for each run of more than 30 combining marks (UAX 15)."""
+    decomposed = "".join(unicodedata.normalize("NFD", char) for char in text)
+    runs = itertools.groupby(decomposed, key=lambda char: unicodedata.combining(char) != 0)
+    joined = [(is_marks, "".join(run)) for is_marks, run in runs]
+    return "".join(" " if is_marks and len(run) > MOST_MARKS else run for is_marks, run in joined)
 
 
 def matches(text: str) -> list[str]:

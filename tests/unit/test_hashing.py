@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpunion.kernels import blake2b, hashing
+from dpunion.kernels import hashing
 from twins import hashing as twin
 
 words64 = st.integers(0, 2**64 - 1)
@@ -45,7 +45,7 @@ def table_hash(message: bytes, seed: int, *, before: bytes = b"", after: bytes =
     st.binary(min_size=32, max_size=32),
 )
 def test_blake2b_equals_the_standard_library(strings: list[bytes], key: bytes):
-    digests = blake2b.blake2b_digests(*pack(strings), as_words(key))
+    digests = hashing.blake2b_digests(*pack(strings), as_words(key))
     assert digests.shape == (len(strings), 2)
     expected = [twin.blake2b_digest(key, s) for s in strings]
     assert [row.astype("<u8").tobytes() for row in digests] == expected
@@ -55,7 +55,7 @@ def test_blake2b_equals_the_standard_library(strings: list[bytes], key: bytes):
 def test_blake2b_equals_the_standard_library_at_every_length_about_a_block(sign: int):
     key = bytes(range(32))
     strings = [bytes([i & 0xFF ^ sign for i in range(length)]) for length in range(400)]
-    digests = blake2b.blake2b_digests(*pack(strings), as_words(key))
+    digests = hashing.blake2b_digests(*pack(strings), as_words(key))
     for string, row in zip(strings, digests, strict=True):
         assert row.astype("<u8").tobytes() == hashlib.blake2b(string, digest_size=16, key=key).digest()
 
@@ -64,8 +64,8 @@ def test_blake2b_reads_a_slice_of_the_strings():
     strings = [b"alpha", b"", b"gamma", b"delta" * 40]
     offsets, data = pack(strings)
     key = as_words(bytes(32))
-    whole = blake2b.blake2b_digests(offsets, data, key)
-    assert np.array_equal(blake2b.blake2b_digests(offsets[1:4], data, key), whole[1:3])
+    whole = hashing.blake2b_digests(offsets, data, key)
+    assert np.array_equal(hashing.blake2b_digests(offsets[1:4], data, key), whole[1:3])
 
 
 # ------------------------------------------------------------------------------------------- ChaCha20

@@ -1,4 +1,4 @@
-"""NFC in linear time: the same as Python's, for hostile texts too."""
+"""Long runs of combining marks: they end words, items that have one are left out, and nothing hangs on them."""
 
 from __future__ import annotations
 
@@ -14,16 +14,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpunion.kernels.words import LONG, LONG_RUN, survey, tables
-from dpunion.text import tokens
-from dpunion.text.normal_forms import combining_classes, long_runs, nfc, with_sorted_marks
+import dpunion
+from dpunion.buffers import string_buffers, text_array
+from dpunion.kernels.words import LONG, MOST_MARKS, survey, tables
+from dpunion.text import words
+from dpunion.text.words import Normalization, find_long_runs, normalize_texts
 from running import PATIENCE
-from twins.words import reference_words
+from twins.words import reference_words, stream_safe
 
 # Marks of many classes, what consists of two of them or of a letter and marks, letters that join, and none of these.
 MARKS = "\u0301\u0323\u0327\u0345\u0344\u0338\u3099\u05b0\u0f71\u0f73\u0f81\u1dce\U0001d165\U0001e8d0"
-OTHERS = "aAe ι\u1f82\u1e69é\u0f40ガカ가각漢\U0001d15e\u0378\ufb1d🙂"
-runs = st.lists(st.text(st.sampled_from(MARKS), max_size=3 * LONG_RUN) | st.text(st.sampled_from(OTHERS), max_size=3))
+OTHERS = "aAe ι\u1f82\u1e69é\u0f40ガカ가각漢\U0001d15e\u0378\ufb1d🙂"
+runs = st.lists(st.text(st.sampled_from(MARKS), max_size=2 * MOST_MARKS) | st.text(st.sampled_from(OTHERS), max_size=3))
 texts = runs.map("".join)
 
 HOSTILE = {
@@ -35,38 +37,82 @@ HOSTILE = {
 }
 
 
+def spelled(items: list[str], how: Normalization = Normalization.NFC) -> list[str]:
+    return normalize_texts(*string_buffers(text_array(items)), how)
+
+
 @settings(max_examples=300, deadline=None)
-@given(texts)
-def test_it_is_nfc(text: str) -> None:
-    wanted = unicodedata.normalize("NFC", text)
-    assert nfc(text) == wanted
-    assert unicodedata.normalize("NFC", with_sorted_marks(text)) == wanted
+@given(st.lists(texts, max_size=4))
+def test_items_with_a_long_run_are_left_out_and_the_others_are_in_nfc(items: list[str]) -> None:
+    safe = [" " not in stream_safe(item.replace(" ", "_")) for item in items]
+    assert spelled(items) == [
+        unicodedata.normalize("NFC", item) if is_safe else "" for item, is_safe in zip(items, safe, strict=True)
+    ]
+    assert spelled(items, Normalization.EXACT) == items
 
 
 @settings(max_examples=100, deadline=None)
 @given(texts)
 def test_words_with_long_runs_of_marks_are_those_of_the_twin(text: str) -> None:
-    assert tokens.words(pa.array([text], pa.string())).to_pylist() == [reference_words(text)]
+    for how in Normalization:
+        assert words.words(pa.array([text], pa.string()), how).to_pylist() == [reference_words(text, how.value)]
 
 
-@pytest.mark.parametrize("mark", ["\u0301", "\u0f73", "\u0344", "\U0001d165"])
+@settings(max_examples=100, deadline=None)
+@given(texts)
+def test_equivalent_spellings_have_the_same_words(text: str) -> None:
+    known = words.blank_unassigned(text)
+    spellings = pa.array([known, *(unicodedata.normalize(form, known) for form in ("NFC", "NFD"))])
+    first, *others = words.words(spellings).to_pylist()
+    assert others == [first, first]
+
+
+@pytest.mark.parametrize("letter", ["e", "é", "\u1f82", "漢"])
+@pytest.mark.parametrize("mark", ["\u0323", "\u0344", "\u0f73"])
+def test_thirty_marks_are_enough(letter: str, mark: str) -> None:
+    marks = len(unicodedata.normalize("NFD", mark))
+    room = MOST_MARKS - (len(unicodedata.normalize("NFD", letter)) - 1)
+    fits, too_long = letter + mark * (room // marks), letter + mark * (room // marks + 1)
+    assert spelled([fits, too_long]) == [unicodedata.normalize("NFC", fits), ""]
+    base = unicodedata.normalize("NFD", letter)[0].lower()
+    both = pa.array([f"x{fits}x", f"x{too_long}x"])
+    one, two = words.words(both).to_pylist()
+    assert (len(one), two) == (1, [f"x{base}", "x"])
+
+
+@pytest.mark.parametrize("mark", ["\u0301", "\u0f73", "\u0344", "\U0001d165", "\u0378"])
 def test_long_runs_are_flagged(mark: str) -> None:
-    for count, is_long in ((LONG_RUN, False), (LONG_RUN + 1, True)):
-        data = f"é{mark * count}漢e{mark * LONG_RUN}".encode()
+    for count, is_long in ((13, False), (14, True)):
+        data = f"é{mark * count}漢e{mark * 13}".encode()
         flags = np.zeros(1, np.uint8)
         survey(np.frombuffer(data, np.uint8), np.zeros(1, np.int64), np.array([len(data)]), tables().classes, flags)
         assert bool(flags[0] & LONG) == is_long
 
 
 def test_every_run_of_marks_is_found() -> None:
-    """Every character of which two in a row could have to change places is looked for."""
-    alone = (chr(code) for code in range(0x110000) if not 0xD800 <= code < 0xE000)
-    for char in alone:
-        if any(map(unicodedata.combining, unicodedata.normalize("NFD", char)[:1])):
-            assert long_runs().search(char * (LONG_RUN + 1)), hex(ord(char))
-    assert np.count_nonzero(combining_classes()) > 800
+    """Every character that decomposes to marks is counted, and ordinary text is never cut."""
+    for char in map(chr, (*range(0xD800), *range(0xE000, 0x110000))):
+        decomposed = unicodedata.normalize("NFD", char)
+        marks = [unicodedata.combining(one) > 0 for one in decomposed]
+        behind = marks[::-1].index(False) if False in marks else 0
+        assert behind <= 3, hex(ord(char))
+        if marks[0]:
+            assert len(marks) <= 2, hex(ord(char))
+            assert tables().classes[ord(char)] & 0b1110, hex(ord(char))  # NONSTARTER, UNSTABLE or UNASSIGNED
     for ordinary in ("a" * 99, "漢字" * 99, "한국어 " * 99, "e\u0301" * 99, "क्षि" * 99, "שָׁלוֹם " * 99):
-        assert not long_runs().search(ordinary)
+        assert find_long_runs(ordinary)[1] == []
+
+
+@pytest.mark.parametrize("what", [{"item": None}, {"item": dpunion.Words(tokenizer="whitespace")}])
+def test_nobody_releases_an_item_with_a_long_run(what: dict[str, Any]) -> None:
+    hostile = "e" + "\u0301\u0323" * 20
+    people = {f"u{number}": ["plain", hostile] for number in range(200)}
+    pairs = [(who, item) for who, items in people.items() for item in items]
+    made = dpunion.release(pairs, epsilon=5.0, delta=1e-3, unsafe_test_key=1, **what)
+    assert list(made.items) == ["plain"]
+    assert dpunion.tokenize(f"plain {hostile}", tokenizer="whitespace") == ["plain"]
+    exact = dpunion.release(pairs, epsilon=5.0, delta=1e-3, unsafe_test_key=1, normalize="exact", **what)
+    assert list(exact.items) == [hostile, "plain"]
 
 
 SPLIT = """
@@ -103,29 +149,28 @@ def test_no_tokenizer_hangs_on_a_hostile_text(case: str) -> None:
 )
 def test_texts_that_are_mended_in_pieces_have_the_same_words(many: list[str], size: int) -> None:
     array = pa.array(many, pa.string())
-    whole = tokens.words(array)
+    whole = words.words(array)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tokens, "MENDED_AT_ONCE", size)
-        patch.setattr(tokens, "WINDOW_BYTES", 4 + size % 7)
-        assert tokens.words(array).equals(whole)
+        patch.setattr(words, "MENDED_AT_ONCE", size)
+        assert words.words(array).equals(whole)
 
 
-@pytest.mark.parametrize("text", ["plain words, one e\u0301 ", "漢字かな交じり文か\u3099"])
+@pytest.mark.parametrize("text", ["plain words, one e\u0301 ", "漢字かな交じり文か\u3099\n"])
 def test_mending_a_long_text_takes_a_few_times_its_size(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     array = pa.array([text * 100_000])
     peaks: list[int] = []
-    kernel = tokens.split_words
+    kernel = words.split_words
 
     def split(*arguments: Any) -> Any:
         peaks.append(tracemalloc.get_traced_memory()[1])
         return kernel(*arguments)
 
-    monkeypatch.setattr(tokens, "MENDED_AT_ONCE", 1 << 16)
-    monkeypatch.setattr(tokens, "split_words", split)
-    tokens.words(pa.array([text * 100]))  # loads what is loaded when first used
+    monkeypatch.setattr(words, "MENDED_AT_ONCE", 1 << 16)
+    monkeypatch.setattr(words, "split_words", split)
+    words.words(pa.array([text * 100]))  # loads what is loaded when first used
     tracemalloc.start()
     try:
-        tokens.words(array)
+        words.words(array)
     finally:
         tracemalloc.stop()
     assert peaks[-1] < 3 * array.nbytes

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dpunion
-from dpunion import arrow_functions, files
+from dpunion import buffers, files
 from dpunion.algorithms import ALGORITHMS, algorithm_named
 from dpunion.files import atomic_file
 from dpunion.plans.ngrams import Ngrams, plan_ngrams
@@ -180,8 +180,8 @@ def test_our_own_csv_is_a_known_list_of_the_same_items(tmp_path_factory, items):
 @pytest.mark.parametrize("texts", [[], [""], ["ab", "c"], ["häh", "", "日本"]])
 @pytest.mark.parametrize("limit", [2**31 - 1, 2])
 def test_texts_become_arrow_arrays_whatever_they_take(texts, limit, monkeypatch):
-    monkeypatch.setattr(arrow_functions, "INT32_MAX", limit)
-    made = arrow_functions.text_array(texts)
+    monkeypatch.setattr(buffers, "INT32_MAX", limit)
+    made = buffers.text_array(texts)
     made.validate(full=True)
     assert made.to_pylist() == texts
     assert made.type == (pa.large_string() if sum(len(text.encode()) for text in texts) > limit else pa.string())

@@ -14,8 +14,8 @@ from dpunion import BadParameter, Ngrams, Words, tokenize
 from dpunion.cli import app
 from dpunion.errors import BadSource, CannotWrite, SourceNotFound
 from dpunion.requests import Request
-from dpunion.text.normal_forms import Normalization
 from dpunion.text.splitting import UNSPACED, Splitting, Tokenizer
+from dpunion.text.words import Normalization
 
 TEXT = "The quick Fox and the lazy DOG"
 PEOPLE = [(f"u{number}", TEXT) for number in range(400)]

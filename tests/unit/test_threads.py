@@ -57,15 +57,15 @@ def test_results_come_back_and_errors_too():
 def test_what_is_handed_over_is_not_kept():
     with Threads(1) as threads:
         task = threads.submit(np.arange, 3)
-        value = task.hand_over()
+        value = task.take()
         kept = weakref.ref(value)
         assert value.tolist() == [0, 1, 2]
         del value
         assert kept() is None
-        with pytest.raises(RuntimeError, match="handed over before"):
+        with pytest.raises(RuntimeError, match="was taken before"):
             task.result()
         with pytest.raises(ZeroDivisionError):
-            threads.submit(lambda: 1 // 0).hand_over()
+            threads.submit(lambda: 1 // 0).take()
 
 
 def test_leaving_in_peace_waits_for_the_work():

@@ -15,9 +15,8 @@ import pytest
 
 from dpunion.errors import BadParameter, DamagedSource, UnsupportedType
 from dpunion.kernels.words import DOTTED_I, SIGMA, TABLE, WORD, strict_decode, tables
-from dpunion.text import tokens
-from dpunion.text.normal_forms import Normalization
-from dpunion.text.tokens import WordRoom, word_buffers, words
+from dpunion.text import words as module
+from dpunion.text.words import Normalization, WordRoom, word_buffers, words
 from dpunion.threads import Threads
 
 TEXTS = ["Don't panic", None, "", "NAI\u0308VE café İ", "ΑΣ 漢字", "x" * 40 + " É", "🙂"]
@@ -68,7 +67,7 @@ def test_mutable_buffers_are_read_like_others() -> None:
 
 
 def test_the_docstring_example_is_true() -> None:
-    assert doctest.testmod(tokens) == doctest.TestResults(failed=0, attempted=1)
+    assert doctest.testmod(module) == doctest.TestResults(failed=0, attempted=1)
 
 
 @pytest.mark.parametrize(
@@ -107,7 +106,7 @@ def test_words_are_the_same_in_a_room_that_is_used_again() -> None:
 
 
 def test_memory_for_long_texts_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tokens, "MOST_KEPT", 1000)
+    monkeypatch.setattr(module, "MOST_KEPT", 1000)
     room = WordRoom()
     found = word_buffers(pa.array(["word " * 1000]), room=room)
     assert found.counts.tolist() == [1000]
@@ -213,7 +212,7 @@ def test_lower_case_grows_by_half_at_most() -> None:
 def test_groups_of_mended_texts_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     array = pa.array([f"E\u0301{n} \u0378J\u030c" for n in range(50)])
     whole = words(array)
-    monkeypatch.setattr(tokens, "MENDED_AT_ONCE", 25)
+    monkeypatch.setattr(module, "MENDED_AT_ONCE", 25)
     assert words(array).equals(whole)
     assert whole[7].as_py() == ["é7", "ǰ"]
 

@@ -117,7 +117,7 @@ def count_listed(listed: Listed, plan: CountsPlan, measure: Measure) -> Counted:
     import numpy as np
 
     from dpunion import counting
-    from dpunion.ngrams.holdings import ngram_parts
+    from dpunion.ngrams.lengths import ngram_parts
 
     parts = ngram_parts(listed.levels) if len(listed.levels) > 1 else None
     least = np.where(np.array(listed.sure, np.bool_), listed.least, 0)

@@ -1,4 +1,4 @@
-"""Compiled loops: arrays in, arrays out. What weighs, bounds or draws has a slow, readable twin in the tests."""
+"""Compiled loops: arrays in, arrays out. Those that weigh, bound or draw have a slow, readable twin in the tests."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import sys
 from collections.abc import Callable, Iterator
 
 HIDDEN_FROM_NUMBA: list[str] = []
-"""Modules that numba does not find while it is imported. The command adds yaml, without which no settings are read from
-the current folder, and scipy, which nothing here needs."""
+"""Modules that numba cannot import while it is imported itself. The command adds yaml, so that numba reads no settings
+from the current folder, and scipy, which nothing here needs."""
 
 LISTENERS: list[Callable[[bool], None]] = []
-"""The last one is told True when a kernel is compiled, because it was not kept by an earlier run, and then False."""
+"""The last one is called with True when numba starts to compile a kernel that no earlier run saved, then with False."""
 
 
 @contextlib.contextmanager
 def listening(listener: Callable[[bool], None]) -> Iterator[None]:
-    """Tell this listener, and no other, about compiling meanwhile."""
+    """Tell this listener, and no other, about compiling during the block."""
     LISTENERS.append(listener)
     try:
         yield
@@ -26,9 +26,9 @@ def listening(listener: Callable[[bool], None]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def hidden_from_numba() -> Iterator[None]:
-    """Hide the modules above, unless they are there already; afterwards anybody can import them."""
+    """Hide the modules above during the block, except those that are imported already."""
     names = [name for name in HIDDEN_FROM_NUMBA if name not in sys.modules]
-    sys.modules.update(dict.fromkeys(names))  # type: ignore[arg-type]  # None says that there is none
+    sys.modules.update(dict.fromkeys(names))  # type: ignore[arg-type]  # None hides a module
     try:
         yield
     finally:

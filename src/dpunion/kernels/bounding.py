@@ -1,4 +1,4 @@
-"""Keep a limited number of each user's items, lay the users out in visiting order, drop what is no longer wanted.
+"""Keep a limited number of each user's items, copy users in visiting order, and drop items.
 
 All kernels see integers only. A user's items are grouped[starts[u] : starts[u] + sizes[u]].
 """
@@ -28,7 +28,7 @@ def keep_random(
     item_digests: Uint64s,
     max_items: int,
 ) -> None:
-    """Keep `max_items` random items of each heavy user, who holds more. In-place on grouped and sizes.
+    """Keep `max_items` random items of each heavy user, who has more. In-place on grouped and sizes.
 
     heavy: int64[heavy users]; heavy_keys: uint64[heavy users, 2]; item_digests: uint64[items, 2]. The items with the
     smallest keyed hash stay.
@@ -52,7 +52,7 @@ def keep_random(
         for i in range(size):
             ties -= priorities[i] < last
         to = start
-        # subtle: without branches, which the processor could not foretell; what does not stay is written over.
+        # subtle: no branches, which the processor could not predict; the next item overwrites one that does not stay.
         for i in range(size):
             tied = priorities[i] == last and ties > 0
             ties -= tied
@@ -63,10 +63,10 @@ def keep_random(
 
 @kernel
 def kth_smallest(values: Uint64s, k: int) -> np.uint64:
-    """Return the value that would stand at place k if values: uint64[n] were sorted.
+    """Return the value at place k of values: uint64[n], if they were sorted.
 
-    Many are counted by their first bits, as hashes are spread evenly; what is searched then are those with the same
-    first bits.
+    Many values are counted by their first bits, because hashes are spread evenly; then only those with the right first
+    bits are searched.
     """
     if len(values) <= FEW:
         return select_smallest(values.copy(), k)
@@ -77,7 +77,7 @@ def kth_smallest(values: Uint64s, k: int) -> np.uint64:
     while k >= counts[bucket]:
         k -= counts[bucket]
         bucket += 1
-    # One place more than there are: what is not in the bucket is written over, or stands there at last.
+    # One place more than needed: a value outside the bucket is overwritten, or ends up in the last place.
     inside = np.empty(counts[bucket] + 1, np.uint64)
     found = 0
     for value in values:
@@ -88,9 +88,9 @@ def kth_smallest(values: Uint64s, k: int) -> np.uint64:
 
 @kernel
 def select_smallest(values: Uint64s, k: int) -> np.uint64:
-    """Return the value that would stand at place k if values: uint64[n] were sorted; they are reordered (quickselect).
+    """Return the value at place k of values: uint64[n], if they were sorted; reorder them (quickselect).
 
-    subtle: numpy's partition does the same, but loading what numba makes of it takes as long as many a bounding.
+    subtle: numpy's partition does the same, but loading its compiled form takes as long as bounding a small data set.
     """
     low, high = 0, len(values) - 1
     while low < high:
@@ -139,7 +139,7 @@ def gather_users(starts: Int64s, grouped: Int32s, order: Int64s, new_offsets: In
     starting = np.empty(AT_ONCE, np.int64)
     for first in range(0, len(order), AT_ONCE):
         last = min(first + AT_ONCE, len(order))
-        # subtle: one after the other, without anything between that the processor would have to wait for.
+        # subtle: a separate loop, in which the processor does not wait for one access before the next.
         for place in range(first, last):
             starting[place - first] = starts[np.uint64(order[place])]
         for place in range(first, last):
@@ -152,9 +152,9 @@ def gather_users(starts: Int64s, grouped: Int32s, order: Int64s, new_offsets: In
 
 @kernel
 def count_items(items: Int32s, counts: Int64s) -> None:
-    """Add to counts: int64[number of items] how often each item stands in items: int32[pairs]. In-place on counts.
+    """Add to counts: int64[number of items] how often each item occurs in items: int32[pairs]. In-place on counts.
 
-    Guarantees: an item that does not stand there is not counted.
+    Guarantees: an item that does not occur is not counted.
     """
     for item in items:
         counts[np.uint32(item)] += 1
@@ -166,16 +166,16 @@ def narrow_users(
 ) -> int:
     """Copy each user's alive items to kept: int32[pairs]. Returns how many users have any.
 
-    alive: bool[items]. ends, stayed: int64[users]; of those with any, where theirs end in kept, and which users they
-    are. In-place use (kept is items) is fine: what is written is never ahead of what is read.
+    alive: bool[items]. ends, stayed: int64[users]; for those with any, the end of their items in kept, and the user's
+    number. kept may be items itself: writing is never ahead of reading.
 
     Guarantees: each user keeps exactly the user's own alive items, in order.
     """
-    # subtle: unsigned, as numba asks of every signed index whether it counts from the end.
+    # subtle: unsigned, because numba checks every signed index for counting from the end.
     to, users = np.uint64(0), np.uint64(0)
     for user in range(len(offsets) - 1):
         before = to
-        # subtle: without a branch, which the processor could not foretell; what is not alive is written over.
+        # subtle: no branch, which the processor could not predict; the next item overwrites one that is not alive.
         for i in range(np.uint64(offsets[user]), np.uint64(offsets[user + 1])):
             item = items[i]
             kept[to] = item

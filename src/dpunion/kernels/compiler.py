@@ -1,9 +1,9 @@
 """The one home of numba: compile a kernel, cached in a directory that only this user can write.
 
-Numba's cache files are pickles, so a cache directory that somebody else could write, or exchange for another, would be
-a way to run code here. The directory is therefore ours, mode 0700 and not a link, and nobody but us and root can rename
-anything above it; when no such directory can be had, kernels compile afresh in each process instead (slower start, same
-results), and a warning says what to do about it.
+Numba's cache files are pickles: anybody who could write to the cache directory, or exchange it for another, could run
+code here. So the directory is ours, mode 0700 and not a link, and nobody but us and root can rename anything above it.
+Without such a directory, kernels are compiled in each process (slower start, same results), and a warning says what to
+do about it.
 """
 
 from __future__ import annotations
@@ -39,35 +39,35 @@ from dpunion.threads import uninterrupted
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-# Versions of numba for which it was tested that compiled kernels need its runtime and nothing else: see load_overload.
+# Versions of numba whose compiled kernels, as was tested, need its runtime and nothing else: see load_overload.
 LOADS_ALONE = numba.__version__.startswith("0.68.")
 
 
 class _Depth(threading.local):
-    """How deep a thread is in kernels that are compiled because others need them."""
+    """How deep this thread is in kernels that are compiled because others call them."""
 
     value = 0
 
 
 class CompilingTold(numba.core.event.Listener):  # type: ignore[misc]
-    """Passes on to whoever listens that this thread begins to compile, and that it is done.
+    """Tells the last of LISTENERS that this thread begins to compile, and that it is done.
 
-    numba announces what it really compiles, and not what it loads.
+    numba announces only what it really compiles, not what it loads.
     """
 
     def __init__(self) -> None:
         self._depth = _Depth()
 
     def on_start(self, event: Any) -> None:  # noqa: ARG002 - numba's interface
-        """Say that compiling begins, once for all that one kernel needs."""
-        # subtle: a listener may raise an interrupt; then numba does not go on, and does not say that it ended.
+        """Announce that compiling begins, once for a kernel and all that it calls."""
+        # subtle: a listener may raise an interrupt; then numba stops, and does not announce an end.
         if self._depth.value == 0:
             for listener in LISTENERS[-1:]:
                 listener(True)
         self._depth.value += 1
 
     def on_end(self, event: Any) -> None:  # noqa: ARG002 - numba's interface
-        """Say that it has ended."""
+        """Announce that it has ended."""
         self._depth.value -= 1
         if self._depth.value == 0:
             for listener in LISTENERS[-1:]:
@@ -91,18 +91,18 @@ def inlined(function: F) -> F:
 
 
 def _cached(compiled: Any, function: F) -> F:
-    # Compiling and loading take locks that an interrupt would leave taken for ever (see threads.py).
+    # An interrupt while compiling or loading would leave locks taken for ever (see threads.py).
     compiled.compile = functools.partial(uninterrupted, compiled.compile)
-    # Extensions of numba that others have installed have nothing to do here, and finding them takes a while.
+    # Kernels need none of the installed extensions of numba, and finding these takes a while.
     compiled._compilation_chain_init_hook = lambda: None  # noqa: SLF001
     directory = cache_directory()
     if directory is not None:
         before = numba.core.config.CACHE_DIR
-        # subtle: a cache chooses its place when it is made, so the setting is ours only for this call.
+        # subtle: a cache chooses its folder when it is created, so the setting changes only for this call.
         numba.core.config.CACHE_DIR = str(directory)
         try:
             cache = ForgivingCache(function)
-            # numba looks for another place, beside the source for example, where it cannot write to this one.
+            # If numba cannot write to this folder, it chooses another, for example that of the source.
             if directory in Path(cache.cache_path).parents:
                 compiled._cache = cache  # noqa: SLF001 - what numba's own cache=True does
             else:
@@ -115,7 +115,7 @@ def _cached(compiled: Any, function: F) -> F:
 
 
 def _word_at(_typing: Any, data: Any, at: Any) -> Any:
-    """Say how `word_at` is compiled: one load that need not be aligned."""
+    """Compile `word_at` to one load, which need not be aligned."""
 
     def emit(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         array = context.make_array(signature.args[0])(context, builder, values[0])
@@ -127,7 +127,7 @@ def _word_at(_typing: Any, data: Any, at: Any) -> Any:
 
 
 def _load_word(_typing: Any, words: Any, at: Any) -> Any:
-    """Say how `load_word` is compiled."""
+    """Compile `load_word` to an atomic load."""
 
     def emit(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         array = context.make_array(signature.args[0])(context, builder, values[0])
@@ -137,7 +137,7 @@ def _load_word(_typing: Any, words: Any, at: Any) -> Any:
 
 
 def _store_word(_typing: Any, words: Any, at: Any, value: Any) -> Any:
-    """Say how `store_word` is compiled."""
+    """Compile `store_word` to an atomic store."""
 
     def emit(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         array = context.make_array(signature.args[0])(context, builder, values[0])
@@ -148,7 +148,7 @@ def _store_word(_typing: Any, words: Any, at: Any, value: Any) -> Any:
 
 
 def _swap_word(_typing: Any, words: Any, at: Any, old: Any, new: Any) -> Any:
-    """Say how `swap_word` is compiled."""
+    """Compile `swap_word` to an atomic compare and exchange."""
 
     def emit(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         array = context.make_array(signature.args[0])(context, builder, values[0])
@@ -160,7 +160,7 @@ def _swap_word(_typing: Any, words: Any, at: Any, old: Any, new: Any) -> Any:
 
 
 def _add_word(_typing: Any, words: Any, at: Any, value: Any) -> Any:
-    """Say how `add_word` is compiled."""
+    """Compile `add_word` to an atomic addition."""
 
     def emit(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         array = context.make_array(signature.args[0])(context, builder, values[0])
@@ -170,13 +170,13 @@ def _add_word(_typing: Any, words: Any, at: Any, value: Any) -> Any:
 
 
 word_at: Callable[[npt.NDArray[np.uint8], np.uint64], np.uint64] = numba.extending.intrinsic(_word_at)
-"""In kernels: the eight bytes data[at:at+8], little-endian. Bounds are the caller's to keep.
+"""In kernels: the eight bytes data[at:at+8], little-endian, without a check of bounds.
 
-subtle: eight bytes read one by one and joined are turned into one load only where nothing is done to the word at once.
+subtle: the compiler turns eight joined bytes into one load only if nothing is done to the word at once.
 """
 
 load_word: Callable[[npt.NDArray[np.uint64], np.uint64], np.uint64] = numba.extending.intrinsic(_load_word)
-"""In kernels: words[at], and with it all that the thread that stored it had written before."""
+"""In kernels: words[at]; then everything that the storing thread had written before is visible too."""
 
 store_word: Callable[[npt.NDArray[np.uint64], np.uint64, np.uint64], None] = numba.extending.intrinsic(_store_word)
 """In kernels: write words[at] for `load_word` in other threads."""
@@ -184,21 +184,20 @@ store_word: Callable[[npt.NDArray[np.uint64], np.uint64, np.uint64], None] = num
 swap_word: Callable[[npt.NDArray[np.uint64], np.uint64, np.uint64, np.uint64], bool] = numba.extending.intrinsic(
     _swap_word
 )
-"""In kernels: make words[at] the new word if it is the old one, and say whether it was; one of several threads is told
-so."""
+"""In kernels: if words[at] is the old word, make it the new one and return True; of several threads, one succeeds."""
 
 add_word: Callable[[npt.NDArray[np.uint64], np.uint64, np.uint64], np.uint64] = numba.extending.intrinsic(_add_word)
-"""In kernels: add to words[at], whatever other threads add, and return what it was before."""
+"""In kernels: add to words[at], atomically, and return its value before."""
 
 
 class ForgivingCache(numba.core.caching.FunctionCache):  # type: ignore[misc]
-    """A cache whose faults cost time only: damaged files are dropped, and a full disk keeps nothing."""
+    """A cache whose faults only cost time: it drops damaged files, and keeps nothing on a full disk."""
 
     def load_overload(self, signature: Any, target: Any) -> Any:
         """Return the compiled function, or None if it must be compiled.
 
-        subtle: numba's own method first tells its compiler about every function that it knows, which takes a fifth of
-        a second. What is compiled needs none of that, and compiling does it by itself.
+        subtle: numba's own method first loads all functions that its compiler knows, which takes a fifth of a second.
+        Compiled kernels need none of them, and compiling loads them by itself.
         """
         try:
             if not LOADS_ALONE:
@@ -214,7 +213,7 @@ class ForgivingCache(numba.core.caching.FunctionCache):  # type: ignore[misc]
             return None
 
     def save_overload(self, signature: Any, data: Any) -> None:
-        """Keep the compiled function, if that can be done."""
+        """Save the compiled function, if possible."""
         try:
             super().save_overload(signature, data)
         except OSError as error:
@@ -222,7 +221,7 @@ class ForgivingCache(numba.core.caching.FunctionCache):  # type: ignore[misc]
 
 
 class CompiledAnew(UserWarning):
-    """Kernels are compiled in each process, because there is no place where they could be kept."""
+    """Kernels are compiled in each process, because there is no safe folder to save them."""
 
 
 def _tell_uncached(problem: str) -> None:
@@ -236,7 +235,7 @@ def _tell_uncached(problem: str) -> None:
 
 @functools.cache
 def cache_directory() -> Path | None:
-    """Return a private directory for compiled kernels; or None, with a warning, when there is none to be had."""
+    """Return a private directory for compiled kernels; or warn and return None if there is none."""
     try:
         home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache").resolve()
         directory = home / "dpunion" / f"kernels-{source_digest()}"
@@ -252,10 +251,10 @@ def cache_directory() -> Path | None:
 
 
 def _unsafe(directory: Path) -> str | None:
-    """Make the directory, and say why it is not safe to load code from, None when it is.
+    """Create the directory; return why it is not safe to load code from it, or None if it is.
 
-    subtle: from the root downwards. Nobody else can rename what lies in a folder that was found good, so what is looked
-    at next is what its path will lead to later.
+    subtle: the check goes from the root downwards. Nobody else can rename the content of a folder that passed, so the
+    next folder checked is the one that its path will lead to later.
     """
     for folder in (*reversed(directory.parents), directory):
         folder.mkdir(mode=0o700, exist_ok=True)
@@ -268,20 +267,20 @@ def _unsafe(directory: Path) -> str | None:
 
 
 def is_kept(folder: Path) -> bool:
-    """Say whether nobody but this user and root can rename what they own in `folder`, a real directory."""
+    """Say whether `folder` is a directory in which only this user and root can rename what they own."""
     status = folder.lstat()
     closed = not status.st_mode & 0o022 or status.st_mode & stat.S_ISVTX
     return stat.S_ISDIR(status.st_mode) and status.st_uid in {0, os.geteuid()} and bool(closed)
 
 
 def is_private(folder: Path) -> bool:
-    """Say whether `folder` is a real directory of this user that nobody else can write or read."""
+    """Say whether `folder` is a directory of this user that nobody else can read or write."""
     status = folder.lstat()
     return stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid() and stat.S_IMODE(status.st_mode) & 0o077 == 0
 
 
 def source_digest() -> str:
-    """Name the cache after the text of all kernels: numba itself does not see edits in a callee's file."""
+    """Return a digest of the source of all kernels: numba does not notice edits in a callee's file."""
     digest = hashlib.sha256(numba.__version__.encode())
     for path in sorted(Path(__file__).parent.glob("*.py")):
         digest.update(path.read_bytes())

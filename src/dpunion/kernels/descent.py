@@ -1,10 +1,10 @@
 """Weights that users give their items: even shares, or raised in turn toward a target, with a contraction proof.
 
 offsets: int64[users+1], items: int32[pairs], weights: float64[items], changed in place and never above the cutoff.
-Users are visited in the order in which they stand. An item whose weight is at the cutoff, or whose gap is zero, changes
-nothing, to the last bit: neither itself nor what others get.
+Users are visited in their order. An item whose weight is at the cutoff, or whose gap is zero, changes nothing, to the
+last bit: neither its weight nor what other items get.
 
-subtle: items are taken as unsigned, as numba asks of every signed index whether it counts from the end.
+subtle: items become unsigned, because numba checks every signed index for counting from the end.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def add_shares(offsets: Int64s, items: Int32s, share_of_size: Int64s, weights: I
 def sum_squares(own: Int32s, weights: Float64s, cutoff: float) -> float:
     """Return the sum of the squares of cutoff - weight over a user's own items: int32[n].
 
-    subtle: one sum, in order, to which a gap of zero adds nothing: so sets may come with or without what has none.
+    subtle: one sum, in order, to which a gap of zero adds nothing: so sets may lack items without a gap.
     """
     total = 0.0
     for item in own:

@@ -1,8 +1,8 @@
 """Rows (user, item) -> each user's distinct items in rising order: a radix sort in blocks that fit the cache.
 
 Users are numbered 0..users-1 and cut into blocks of 2^shift neighbours. Rows are first moved to their block, packed as
-(user within the block) << item_bits | item, into four bytes where these suffice and into eight elsewhere; then each
-block is sorted on its own, which is the part that threads share.
+(user within the block) << item_bits | item, in four bytes if these suffice, else in eight. Then threads sort
+the blocks, each separately.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ USER_SHIFT = np.uint64(32)
 
 @kernel
 def find_runs(users: Int32s, owners: Int32s, lengths: Int32s) -> int:
-    """Write who owns each run of rows with the same user, and its length; return how many runs there are.
+    """Write the user and the length of each run of rows with the same user; return the number of runs.
 
-    owners, lengths: int32[most runs]. When there are more runs than that, the return value is -1.
+    owners, lengths: int32[most runs]. Returns -1 if there are more runs than that.
 
     Guarantees: together the runs are the rows, in their order.
     """
@@ -38,7 +38,7 @@ def find_runs(users: Int32s, owners: Int32s, lengths: Int32s) -> int:
 def count_blocks(users: Int32s, lengths: Int32s, shift: int, counts: Int64s) -> None:
     """Add the number of rows of each block of users to counts: int64[blocks]. In-place.
 
-    lengths: int32[runs], how many rows each entry of users stands for; empty where it is one.
+    lengths: int32[runs], the number of rows of each entry of users; empty if each has one.
 
     Guarantees: row order does not matter.
     """
@@ -89,7 +89,7 @@ def pack_rows(
 
 @kernel
 def sort_digit(source: Uint32s | Uint64s, target: Uint32s | Uint64s, place: int) -> bool:
-    """Write source to target in the order of the 11 bits from `place` up, equals in their order; False: all equal."""
+    """Write source to target in the order of the 11 bits from `place` up, stably; return False if all are equal."""
     counts = np.zeros((1 << DIGIT) + 1, np.int64)
     mask = (1 << DIGIT) - 1
     for value in source:
@@ -133,8 +133,8 @@ def group_block(
     to = first * (packed.itemsize // 4)
     mask = (1 << item_bits) - 1
     before, owner = np.int64(-1), np.int64(-1)
-    # subtle: when the sorted rows are still in `packed`, a row is read before anything at or beyond it is written, as
-    # at most one int32 is written per row read.
+    # subtle: if the sorted rows are in `packed`, a row is read before anything at or beyond it is written, because at
+    # most one int32 is written per row read.
     for row in rows:
         value = np.int64(row)
         if value == before:
@@ -174,8 +174,8 @@ def split_rows(users: Int32s, items: Int32s, parts: int, packed: Uint64s) -> Int
 def order_by_digest(digests: Uint64s, order: Int64s) -> None:
     """Write the places of digests: uint64[n, 2] in their rising order: int64[n]. In-place on order.
 
-    The first word, of which as many bits as fit stand above the place, is sorted by digits; where these bits are the
-    same, which is rare, whole digests are compared.
+    As many bits of the first word as fit above the place are sorted by digits; if these bits are the same, which is
+    rare, whole digests are compared.
 
     Guarantees: the order depends on the digests alone, if no two are the same.
     """
@@ -208,7 +208,7 @@ def order_by_digest(digests: Uint64s, order: Int64s) -> None:
 def order_by_size(sizes: Int64s, order: Int64s, most: int) -> Int64s:
     """Return `order`: int64[users] by sizes: int64[users], each at most `most`; users of the same size stay in order.
 
-    Guarantees: nothing but sizes and the order is looked at.
+    Guarantees: the result depends on the sizes and the order alone.
     """
     heads = np.zeros(most + 2, np.int64)
     for size in sizes:

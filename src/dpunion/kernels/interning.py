@@ -1,16 +1,16 @@
 """Strings to numbers: an exact hash table over Arrow buffers.
 
-A place of the table is two words. Of a string of up to 11 bytes they hold the string itself, so that one look at the
-memory finds and compares it; of a longer one they hold its hash and size, and its bytes are compared where they stand.
+A place of the table is two words. They contain a string of up to 11 bytes itself, so that one access to memory finds
+and compares it; of a longer string they contain its hash and size, and its bytes are compared in the table's data.
 
     word 0   the first eight bytes, zeros after the end       or, of a long string, its hash
     word 1   number + 1 << 32 | size << 24 | bytes 9, 10, 11  or  number + 1 << 32 | 255 << 24 | size modulo 2^24
 
 Hashes only choose where to look; equality is always decided on the bytes, so no collision can merge two strings.
 
-Any number of threads look strings up at once, without waiting. One at a time enters a new string: word 1 of its place
-is written last, so that who sees it sees all of the string. The table grows while no thread is inside; then several
-fill the larger one, each place for one of them.
+Any number of threads look up strings at once, without waiting. One at a time enters a new string: it writes word 1 of
+the place last, so that a thread that sees it sees all of the string. The table grows while no thread uses it; then
+several threads fill the larger one, each from its own part of the old one.
 """
 
 from __future__ import annotations
@@ -26,10 +26,9 @@ LONGEST_INSIDE = np.uint64(11)
 LONG = np.uint64(255 << 24)
 SIZE_MASK = np.uint64((1 << 24) - 1)
 BLOCK = 512
-# At most two places of three are taken.
-FULL = (2, 3)
-# What threads share, each word in a cache line of its own: whether one enters a string, how many strings there are, and
-# whether there is no room for one more.
+FULL = (2, 3)  # at most two places of three are taken
+# The state that threads share, each word in a separate cache line: whether one enters a string, the number of strings,
+# and whether there is no room for one more.
 STATE_WORDS = 24
 BUSY, COUNT, FULL_UP = np.uint64(0), np.uint64(8), np.uint64(16)
 MOST_TRIES = 100_000
@@ -37,7 +36,7 @@ MOST_TRIES = 100_000
 
 @kernel
 def words_at_the_end(data: Uint8s, start: np.uint64, size: np.uint64) -> tuple[np.uint64, np.uint64]:
-    """Return the words of a short string that is too near to the end of `data` for reading 16 bytes."""
+    """Return the words of a short string that is too near to the end of `data` to read 16 bytes."""
     first, rest = U0, size << U24
     for i in range(size):
         at = np.uint64(i)
@@ -51,7 +50,7 @@ def words_at_the_end(data: Uint8s, start: np.uint64, size: np.uint64) -> tuple[n
 
 @inlined
 def words_of(data: Uint8s, start: np.uint64, size: np.uint64, seed: np.uint64) -> tuple[np.uint64, np.uint64]:
-    """Return what the table holds of a string, without its number; the same for equal strings only, if short."""
+    """Return the table's words for a string, without its number; if short, different strings have different words."""
     if size > LONGEST_INSIDE:
         return table_hash(data, start, start + size, seed), LONG | (size & SIZE_MASK)
     if start + U16 > np.uint64(len(data)):
@@ -85,9 +84,9 @@ def find_string(
     table_offsets: Int64s,
     table_data: Uint8s,
 ) -> tuple[np.int64, np.uint64]:
-    """Return (number, place) of a string whose words are a and b, looked for from place `at` on.
+    """Return (number, place) of a string whose words are a and b, searching from place `at` on.
 
-    Without it the number is -1, and the place is a free one.
+    If the string is not there, the number is -1 and the place is free.
     """
     mask = np.uint64((len(slots) >> 1) - 1)
     while True:
@@ -223,8 +222,8 @@ def intern_rows(
             firsts[row - block], rests[row - block] = words_of(data, start, np.uint64(offsets[row + 1]) - start, seed)
         for i in range(stop - block):
             places[i] = hash_pair(firsts[i], rests[i], seed) & mask
-        # subtle: touching all places of a block in a loop of its own lets the processor fetch many at once; looked
-        # up one by one, each row of a large table would wait for the memory.
+        # subtle: a separate loop that reads all places of a block lets the processor fetch many at once; otherwise each
+        # row of a large table would wait for memory.
         for i in range(stop - block):
             touched ^= slots[places[i] << U1]
         count = 0
@@ -258,9 +257,9 @@ def must_grow(count: np.int64, end: np.int64, slots: Uint64s, table_offsets: Int
 
 @kernel
 def refill_slots(old: Uint64s, slots: Uint64s, seed: np.uint64) -> None:
-    """Enter all that is in the `old` places into the empty `slots`, of which there are more. In-place.
+    """Enter the strings of the `old` places into the empty `slots`, of which there are more. In-place.
 
-    Several threads may do it at once, each with `old` places of its own, while nobody looks anything up.
+    Several threads may do this at once, each with other `old` places, while no thread looks up strings.
 
     Guarantees: every string is found again with its number.
     """
@@ -269,7 +268,7 @@ def refill_slots(old: Uint64s, slots: Uint64s, seed: np.uint64) -> None:
         a, b = old[2 * i], old[2 * i + 1]
         if b != U0:
             at = hash_pair(a, b & LOW_HALF, seed) & mask
-            # subtle: of threads that come to a free place together one gets it; word 0 is nobody else's then.
+            # subtle: if several threads try to take a free place, one gets it, and only that one writes word 0.
             while load_word(slots, (at << U1) + U1) != U0 or not swap_word(slots, (at << U1) + U1, U0, b):
                 at = (at + U1) & mask
             slots[at << U1] = a

@@ -1,8 +1,8 @@
 """Streams of tokens to n-grams, over integers: a stream is int32 codes, in which -1 ends a document.
 
-An n-gram is known by where it starts. Its code at length k comes from the codes of its two parts of length k-1,
-which start there and one position later; so no string is ever built, and whatever has a part that was not released
-is -1 and drops out.
+An n-gram is identified by where it starts. Its code at length k comes from the codes of its two parts of length k-1,
+which start there and one position later; so no string is ever built, and an n-gram with a part that was not released
+becomes -1 and drops out.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ MIX_2 = np.uint64(0x94D049BB133111EB)
 
 @kernel
 def count_documents(counts: Int64s, users: Int32s, sizes: Int64s) -> None:
-    """Add the room that each document takes, its tokens and its end, to its user's sizes: int64[users]. In-place.
+    """Add the size of each document, its tokens and its end, to its user's sizes: int64[users]. In-place.
 
     counts: int64[documents], tokens of each; users: int32[documents].
 
-    Guarantees: the order of documents does not matter; a document without tokens takes no room.
+    Guarantees: the order of documents does not matter; a document without tokens has size 0.
     """
     for document in range(len(counts)):
         if counts[document] > 0:
@@ -40,7 +40,7 @@ def scatter_documents(
 
     tokens: int32[sum of counts]; heads: int64[users]; stream: int32[all sizes].
 
-    Guarantees: a user's part of the stream holds that user's documents only.
+    Guarantees: a user's part of the stream contains that user's documents only.
     """
     at = 0
     for document in range(len(counts)):
@@ -68,13 +68,13 @@ def spread_pair(pair: np.uint64, seed: np.uint64) -> np.uint64:
 def number_pairs(
     grams: Int32s, first: int, stop: int, beyond: int, slots: Uint64s, count: Uint64s, seed: np.uint64
 ) -> int:
-    """Put at positions first..stop-1 the place of the pair (grams[i], grams[i+1]); end when the table must grow.
+    """Write at positions first..stop-1 the place of the pair (grams[i], grams[i+1]); stop if the table must grow.
 
-    grams: int32[n], overwritten, by -1 where a part is missing; beyond: what grams[stop] was, -1 at the end. slots:
-    uint64[2^m], FREE or a pair, prefix << 32 | suffix; count: uint64[1], how many pairs there are. Returns the position
-    where it ended. In-place.
+    grams: int32[n], overwritten, by -1 if a part is missing; beyond: the old grams[stop], -1 at the end. slots:
+    uint64[2^m], FREE or a pair, prefix << 32 | suffix; count: uint64[1], the number of pairs. Returns the position
+    where it stopped. In-place.
 
-    Several threads may do this at once for other positions: a place is taken by one of them and never given back.
+    Several threads may do this at once for other positions: one of them takes a place, for ever.
 
     Guarantees: two positions have the same code exactly when both their parts have the same codes; nothing crosses the
     end of a document.
@@ -105,7 +105,7 @@ def number_pairs(
 
 @kernel
 def refill_pairs(old: Uint64s, slots: Uint64s, moved: Int32s, seed: np.uint64) -> None:
-    """Enter all pairs of the `old` places into slots that are all FREE; moved: int32[old places], where each went.
+    """Enter all pairs of the `old` places into slots that are all FREE; moved: int32[old places], the new places.
 
     Guarantees: every pair has one place.
     """
@@ -132,11 +132,12 @@ def renumber(codes: Int32s, renumbered: Int32s) -> None:
 
 @kernel
 def compact(offsets: Int64s, codes: Int32s, new_offsets: Int64s) -> int:
-    """Squeeze each run of -1 to a single one, none at a user's start; returns the new length. In-place on codes.
+    """Reduce each run of -1 to a single one, none at a user's start; return the new length. In-place on codes.
 
     offsets: int64[users+1]; new_offsets: int64[users+1], written.
 
-    Guarantees: two codes are neighbours afterwards exactly when they were before; users stay apart.
+    Guarantees: two codes are neighbours afterwards exactly when they were before; those of two users never
+    are.
     """
     to = 0
     for user in range(len(offsets) - 1):
@@ -152,7 +153,7 @@ def compact(offsets: Int64s, codes: Int32s, new_offsets: Int64s) -> int:
 
 @kernel
 def collect(offsets: Int64s, codes: Int32s, new_offsets: Int64s, grouped: Int32s) -> None:
-    """Copy each user's codes that are not -1 to grouped: int32[how many there are], or codes itself.
+    """Copy each user's codes that are not -1 to grouped: int32[number of these], or codes itself.
 
     new_offsets: int64[users+1], written.
 
@@ -199,12 +200,12 @@ def join_texts(
 
 @kernel
 def lay_beside(offsets: Int64s, codes: Int32s, before: int, number: int, total: int, out: Int32s) -> None:
-    """Copy each user's codes, `before` more each, to the user's part `number` of `total` equal parts. In-place on out.
+    """Copy each user's codes, plus `before`, to the user's part `number` of `total` equal parts. In-place on out.
 
-    offsets: int64[users+1]; codes: int32[n], of which -1 stays; out: int32[n * total], in which user u starts at
+    offsets: int64[users+1]; codes: int32[n], -1 stays -1; out: int32[n * total], in which user u starts at
     total * offsets[u].
 
-    Guarantees: each user's part holds that user's own codes only.
+    Guarantees: each user's part contains that user's own codes only.
     """
     for user in range(len(offsets) - 1):
         start = offsets[user]
@@ -217,7 +218,7 @@ def lay_beside(offsets: Int64s, codes: Int32s, before: int, number: int, total: 
 
 @kernel
 def sort_unique(offsets: Int64s, grouped: Int32s, sizes: Int64s, first: int, last: int) -> None:
-    """Sort the codes of users first..last-1 and drop repeats; sizes: int64[users] gets what is left. In-place.
+    """Sort the codes of users first..last-1 and drop repeats; sizes: int64[users] gets the new sizes. In-place.
 
     Guarantees: repeats change nothing; the order inside a user is canonical.
     """

@@ -119,7 +119,7 @@ def gaussian_deltas(epsilon: float, mus: Float64s) -> Float64s:
 
 @inlined
 def gift(need: float, others: float, least: float, share: float, aim: float) -> float:
-    """Return the most that a round gives a novel item beside `others` alive items that need at least `least`.
+    """Return the most that a round gives a novel item if `others` more alive items need at least `least`.
 
     The round gives every item y = q * need, with the largest q <= aim that keeps the l2 norm within
     `share`: so y falls when others need more, and is largest when they need just `least`.

@@ -88,7 +88,7 @@ def decide_laplace(weights: Float64s, threshold: float, scale: float, words: Uin
 
     weights: float64[n]; words: uint64[n, 2]; returns bool[n]. The tail is ½·exp(−x/scale) for x ≥ 0.
 
-    Guarantees: as decide_gaussian.
+    Guarantees: the decision of item i depends on row i alone, as in decide_gaussian.
     """
     released = np.empty(len(weights), dtype=np.bool_)
     for i in range(len(weights)):
@@ -187,7 +187,7 @@ def inverse_upper_tail(p: float) -> float:
 def normals(words: Uint64s) -> Float64s:
     """Return one standard normal per row: the lowest bit of the first word is the sign, the others the tail.
 
-    words: uint64[n, 2]; returns float64[n]. With T the 127 bits that are left, |z| has the tail probability
+    words: uint64[n, 2]; returns float64[n]. With T the other 127 bits, |z| has the tail probability
     2·(T + ½)·2⁻¹²⁸, so the largest draws are beyond 13 standard deviations.
 
     Guarantees:

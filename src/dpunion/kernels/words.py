@@ -1,4 +1,4 @@
-"""Splitting UTF-8 text into words, lower-cased or as written, over bytes: one pass to look, one to write.
+"""Split UTF-8 text into words, lower-cased or as written: one pass over the bytes checks them, one writes words.
 
 What a character is comes from data/unicode14.json, frozen at one version of Unicode, not from the running Python.
 tools/make_unicode_words.py writes that file; `tables` unfolds it.
@@ -24,16 +24,18 @@ TABLE = Path(__file__).parents[1] / "data" / "unicode14.json"
 WORD = 1  # general category L*, M* or N*, or the low line
 UNSTABLE = 2  # NFC may change it or join it to the one before (NFC_Quick_Check is not Yes), or it is U+0130
 NONSTARTER = 4  # canonical combining class is not 0: two in a row may have to change places
-UNASSIGNED = 8  # general category Cn in this version: a separator, also where a later version knows better
+UNASSIGNED = 8  # general category Cn in this version: a separator, even if a later version assigns it
 CASED = 16  # before or after a capital sigma, a letter (of those that are not IGNORABLE)
-IGNORABLE = 32  # looked through when deciding whether a capital sigma ends its word
+IGNORABLE = 32  # skipped when deciding whether a capital sigma ends its word
 DOTTED_I = 0x130
 DOTTED_I_LOWER = "i\u0307"
 SIGMA = 0x3A3
 SMALL_SIGMA = 0x3C3
 FINAL_SIGMA = 0x3C2
-LONG = 64  # in the flags of a text only: it may have a long run of marks
-LONG_RUN = 32  # marks in a row; no language comes near (UAX 15 counts on at most 30)
+LONG = 64  # in the flags of a text only: it may have more than MOST_MARKS marks in a row
+MOST_MARKS = 30  # combining marks in a row, in NFD: the limit of the Stream-Safe Text Format (UAX 15)
+# A letter decomposes to at most 3 marks behind it, and a mark to at most 2: 13 in a row never exceed MOST_MARKS.
+SAFE_RUN = (MOST_MARKS - 3) // 2
 APOSTROPHE = 0x27
 CURLY_APOSTROPHE = 0x2019
 CAPITAL_A = 0x41
@@ -49,15 +51,15 @@ class Tables(NamedTuple):
 
     ascii: Uint8s  # [256] by byte: the lower-cased word character, or GAP, QUOTE, or BEYOND for a byte >= 0x80
     classes: Uint8s  # [0x110000] class bits, WORD to IGNORABLE
-    lower: NDArray[np.uint32]  # [0x110000] lower case; İ and Σ stand for themselves
+    lower: NDArray[np.uint32]  # [0x110000] lower case; İ and Σ stay
 
 
 @functools.cache
 def tables() -> Tables:
-    """Unfold the frozen tables (once in a process, a few milliseconds).
+    """Load the frozen tables (once in a process, a few milliseconds).
 
     In the file, `class_runs` alternates a run length and the class of that many code points, from U+0000 to U+10FFFF.
-    `lower_runs` holds first, last, step, shift, first, ...: each code point of range(first, last + 1, step)
+    `lower_runs` is first, last, step, shift, first, ...: each code point of range(first, last + 1, step)
     lower-cases to itself plus shift. Two are missing on purpose: U+0130 (İ), the one that becomes two characters,
     and U+03A3 (Σ), which needs context.
     """
@@ -158,8 +160,8 @@ def survey(data: Uint8s, starts: Int64s, ends: Int64s, classes: Uint8s, flags: U
     """Check that each text is UTF-8 and mark those that need NFC; return the first that is not UTF-8, or -1.
 
     Text t is data[starts[t]:ends[t]]. flags uint8[n_texts] gets UNSTABLE where NFC or İ must be seen to,
-    UNASSIGNED where some code point is not of the frozen version, and LONG where more than LONG_RUN characters in a
-    row are marks, or such that NFC may change.
+    UNASSIGNED where some code point is not of the frozen version, and LONG where more than SAFE_RUN characters in a
+    row are or may become marks.
 
     Guarantees:
     - a text without UNSTABLE is in NFC, and stays so when each character is lower-cased by itself;
@@ -184,8 +186,8 @@ def survey(data: Uint8s, starts: Int64s, ends: Int64s, classes: Uint8s, flags: U
             if bits & before & NONSTARTER:
                 found |= UNSTABLE
             before = bits
-            run = run + 1 if bits & (NONSTARTER | UNSTABLE) else 0
-            if run > LONG_RUN:
+            run = run + 1 if bits & (NONSTARTER | UNSTABLE | UNASSIGNED) else 0
+            if run > SAFE_RUN:
                 found |= LONG
             at += width
         flags[t] = found
@@ -247,7 +249,7 @@ def split_text(
     while at < end:
         kind = by_byte[data[at]]
         if kind != QUOTE and kind < BEYOND:
-            # Written first, counted after, without a branch: where words end cannot be predicted.
+            # Write first, count after, without a branch: the processor cannot predict where words end.
             out[used] = kind
             used += kind != GAP
             offsets[count + 1] = used
@@ -299,7 +301,7 @@ def split_words(
     - the texts must have passed `survey`; no byte outside a text is read then.
     """
     counts = np.empty(starts.size, np.int64)
-    # Somewhat more than needed, so that it is enough for the next texts too.
+    # Somewhat more than needed, so that it suffices for the next texts too.
     if offsets.size < data.size // 5 + 16:
         offsets = np.empty(data.size // 4 + 16, np.int64)
     if out.size < data.size + 16:
@@ -327,9 +329,9 @@ def split_words(
 
 @kernel
 def count_byte(data: Uint8s, byte: int) -> int:
-    """Return how often a byte stands in data: uint8[n].
+    """Return how often a byte occurs in data: uint8[n].
 
-    Guarantees: nothing but the number leaves.
+    Guarantees: only the number comes out.
     """
     wanted = np.uint8(byte)
     found = 0

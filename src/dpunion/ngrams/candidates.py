@@ -44,7 +44,7 @@ class Level:
 
     @classmethod
     def empty(cls, length: int) -> Level:
-        """Return the level of a length at which nothing was released."""
+        """Return the level of a length without released n-grams."""
         nothing = np.zeros(0, np.int32)
         return cls(length, nothing, nothing, nothing, np.zeros((0, 2), np.uint64))
 
@@ -81,7 +81,7 @@ def halves(pairs: Uint64s) -> tuple[Int64s, Int64s]:
 
 
 def places_in(rising: Uint64s, pairs: Uint64s) -> Int32s:
-    """Return each pair's place in `rising`, uint64[m], and -1 where it is not there: int32[pairs]."""
+    """Return each pair's place in `rising`, uint64[m], or -1 if it is not there: int32[pairs]."""
     if not len(rising):
         return np.full(len(pairs), -1, np.int32)
     places = np.minimum(np.searchsorted(rising, pairs), len(rising) - 1)
@@ -97,12 +97,12 @@ def _grouped(groups: Int32s, count: int) -> tuple[Int64s, Int64s]:
 def mark_candidates(candidates: Candidates, chance: float, key: RunKey, draw_round: int) -> Uint64s:
     """Toss a coin of probability `chance` for every candidate; return those that come up, as rising pairs: uint64[n].
 
-    A mark counts for a candidate that nobody keeps, and means nothing for the others (`unsupported`).
+    A mark counts only for a candidate that nobody keeps (`unsupported`).
 
     Guarantees:
     - every candidate is marked with probability `chance`, independently, up to 2^-128 for each block of about 1/chance
       of them;
-    - the marks are a function of the released n-grams, the chance and the run key: no user has a part in them.
+    - the marks depend on the released n-grams, the chance and the run key, and on no user.
     """
     return np.sort(candidates.at(bernoulli_positions(candidates.count, chance, key, draw_round)))
 
@@ -111,15 +111,15 @@ def unsupported(marks: Uint64s, kept: Uint64s) -> Uint64s:
     """Return the marks that nobody keeps: the spurious n-grams. Both are rising pairs.
 
     Guarantees:
-    - given what is kept, every other candidate is in with the probability of a mark, independently; so their number is
-      binomial and, given it, they are drawn without replacement;
-    - nothing that is kept is in.
+    - given the kept n-grams, each other candidate comes out with the probability of a mark, independently; so their
+      number is binomial and, given it, they are drawn without replacement;
+    - no kept n-gram comes out.
     """
     return marks[places_in(kept, marks) < 0]
 
 
 def bernoulli_positions(total: int, chance: float, key: RunKey, draw_round: int) -> Int64s:
-    """Return which of 0..total-1 come up when each is drawn with probability `chance`: rising int64.
+    """Return which of 0..total-1 come up if each is drawn with probability `chance`: rising int64.
 
     The positions are cut into blocks of 2^b, about 1/chance. How many of a block come up is drawn from the binomial
     distribution, by inversion of 128 random bits against a cumulative table in exact integers; which ones, by drawing

@@ -1,39 +1,46 @@
-"""One length of n-grams on its public candidates: bound, weigh, decide, and toss for what nobody keeps.
+"""Release n-grams length by length from their public candidates; find where released n-grams occur.
 
-Given the shorter n-grams that were released, this is a plain Gaussian mechanism on the public set V_k: every candidate,
-held or not, has its noise and its decision. Only what somebody keeps is computed one by one; the others are all alike,
-so those that pass are marked at random (docs/ngrams.md).
+Given the released shorter n-grams, a length is a plain Gaussian mechanism on the public set V_k: each candidate has its
+noise and its decision. Candidates that somebody keeps are decided one by one; all others are alike, so that the ones
+that pass are drawn at random (docs/ngrams.md).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 
-from dpunion.algorithms import Bounding, Funnel
+from dpunion.algorithms import Bounding, Funnel, UserOrder
+from dpunion.buffers import as_texts
 from dpunion.calibration.composition import candidate_threshold, spurious_tail, walk_tail, walk_threshold
 from dpunion.contributions import Contributions, Int32s, Int64s, ItemTable, Uint64s
+from dpunion.counting.holdings import UNLISTED, Holdings, find_digests, holdings_of
 from dpunion.kernels.ngrams import compact, renumber
 from dpunion.kernels.normal import upper_tail
-from dpunion.ngrams.candidates import Candidates, Level, halves, mark_candidates
+from dpunion.ngrams.candidates import Candidates, Level, halves, mark_candidates, places_in
 from dpunion.plans import Plan
+from dpunion.plans.counts import MOST_COUNTED
 from dpunion.plans.ngrams import LengthPlan, LengthResult, NgramPlan
 from dpunion.randomness import Purpose, RunKey
+from dpunion.sets.grouping import group_rows, heavy_ranges
+from dpunion.sets.spill import RowStore
 from dpunion.sets.streams import TokenStream, bound_stream, pair_grams
-from dpunion.sets.strings import as_texts, taken_strings
+from dpunion.sets.strings import select_strings
 
 PAIRS_AT_ONCE = 1 << 18
+PLACES_AT_ONCE = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class Positions:
     """Where the released n-grams of one length start (sensitive).
 
-    offsets: int64[users+1]; codes: int32[n], numbers of the level, -1 elsewhere, in memory of their own; user u wrote
-    codes[offsets[u]:...].
+    offsets: int64[users+1]; codes: int32[n], numbers of the level, or -1, in memory that nothing shares; user u wrote
+    codes[offsets[u]:offsets[u+1]].
     """
 
     offsets: Int64s
@@ -46,16 +53,16 @@ class Positions:
 def first_level(
     stream: TokenStream, chosen: Int64s, *, used_up: bool = False
 ) -> tuple[Level, Positions, tuple[str, ...]]:
-    """Return the released tokens as a level, numbered in the order of their bytes, where they stand, and their texts.
+    """Return the released tokens as a level, numbered in the order of their bytes, their positions and their texts.
 
-    chosen: int64[n], numbers of the released tokens in the stream's table. used_up: the stream's tokens are not wanted
-    afterwards, and become the positions.
+    chosen: int64[n], numbers of the released tokens in the stream's table. used_up: allow to overwrite the stream's
+    tokens with the positions.
 
-    Guarantees: the level holds the chosen tokens and nothing else of the stream.
+    Guarantees: the level contains the chosen tokens and nothing else of the stream.
     """
     table = stream.table
     # subtle: in UTF-8 the order of texts is that of their bytes.
-    names = tuple(as_texts(*taken_strings(table.offsets, table.data, chosen)))
+    names = tuple(as_texts(*select_strings(table.offsets, table.data, chosen)))
     order = sorted(range(len(names)), key=names.__getitem__)
     ranked = chosen[np.array(order, np.int64)]
     numbers = np.full(len(table), -1, np.int32)
@@ -68,15 +75,15 @@ def first_level(
 
 
 class Texts(Protocol):
-    """Everybody's texts, on any engine: they give the n-grams of each length that are to be released."""
+    """The texts of all users, on one machine or on Spark, which release the n-grams of each length."""
 
     def first(self, plan: Plan) -> tuple[Level, tuple[str, ...]]:
         """Release single tokens: a level, in the order of the tokens' bytes, and their texts."""
 
     def later(self, plan: LengthPlan, threshold: float, marks: Uint64s, levels: tuple[Level, ...]) -> Uint64s:
-        """Release n-grams one longer than the last of the levels, which are all there are so far: rising pairs.
+        """Release n-grams one longer than the last of the levels, which are all levels so far: rising pairs.
 
-        Guarantees: what comes out was kept by somebody and passed, or is marked and was kept by nobody.
+        Guarantees: somebody keeps an n-gram that comes out, and it passed; or nobody keeps it, and it is marked.
         """
 
 
@@ -87,8 +94,8 @@ def select_ngrams(
     results.
 
     Guarantees:
-    - each length sees the users' texts and, of the lengths before, what was released;
-    - n-grams are put together from released tokens; nothing else of the input comes out.
+    - each length sees the users' texts and what shorter lengths have released;
+    - n-grams consist of released tokens; nothing else of the input comes out.
     """
     on_length(1)
     first, words = texts.first(plan.first)
@@ -111,7 +118,7 @@ def next_level(
 ) -> tuple[Level, LengthResult]:
     """Release the n-grams that are one longer than the last level.
 
-    rate: how many spurious n-grams may be expected, as a part of the n-grams one shorter; levels: all lengths so far.
+    rate: the expected number of spurious n-grams, divided by that of the n-grams one shorter; levels: all so far.
 
     Guarantees:
     - every n-gram that comes out has its prefix and its suffix in the last level;
@@ -131,20 +138,9 @@ def next_level(
 
 
 def kept_tokens(bounding: Bounding, stream: TokenStream, key: RunKey, threads: int | None = None) -> Contributions:
-    """Return the tokens that each user keeps at length 1; threads as in `bound_stream`.
-
-    Guarantees: those of `bound_stream`.
-    """
+    """Return the tokens that each user keeps at length 1; threads as in `bound_stream`."""
     return bound_stream(
-        stream.user_digests,
-        stream.offsets,
-        stream.tokens,
-        stream.table,
-        key,
-        bound_round=0,
-        max_items_per_user=bounding.limit,
-        user_order=bounding.order,
-        threads=threads,
+        stream.user_digests, stream.offsets, stream.tokens, stream.table, key, bounding, threads=threads
     )
 
 
@@ -159,21 +155,11 @@ def kept_ngrams(
 ) -> Contributions:
     """Return the n-grams that each user keeps of those that `longer` found; their names are the pairs' eight bytes.
 
-    threads as in `bound_stream`.
-
-    Guarantees: those of `bound_stream`.
+    Guarantees: what a user keeps depends on that user's own n-grams and the key alone.
     """
-    return bound_stream(
-        stream.user_digests,
-        positions.offsets,
-        positions.codes,
-        pair_table(pairs, pair_digests(pairs, levels[0], levels[-1], key)),
-        key,
-        bound_round=plan.length,
-        max_items_per_user=plan.algorithm.bounding.limit,
-        user_order=plan.algorithm.bounding.order,
-        threads=threads,
-    )
+    table, bounding = pair_table(pairs, pair_digests(pairs, levels[0], levels[-1], key)), plan.algorithm.bounding
+    places = stream.user_digests, positions.offsets, positions.codes
+    return bound_stream(*places, table, key, bounding, bound_round=plan.length, threads=threads)
 
 
 def longer(positions: Positions, key: RunKey, threads: int | None = None) -> tuple[Positions, Uint64s]:
@@ -181,7 +167,9 @@ def longer(positions: Positions, key: RunKey, threads: int | None = None) -> tup
 
     threads as in `pair_grams`.
 
-    Guarantees: every pair is a candidate, as its parts overlap in the text; the positions handed in are used up.
+    The given positions are overwritten.
+
+    Guarantees: every pair is a candidate, because its parts overlap in the text.
     """
     codes, offsets = positions.codes, np.empty_like(positions.offsets)
     codes.resize(compact(positions.offsets, codes, offsets), refcheck=False)
@@ -227,3 +215,64 @@ def threshold_for(plan: LengthPlan, tail: float) -> tuple[float, float]:
         return threshold, walk_tail(plan.stddev, threshold, plan.algorithm)
     threshold = candidate_threshold(plan.stddev, tail)
     return threshold, upper_tail(threshold / plan.stddev)
+
+
+def positions_in(stream: TokenStream, levels: Sequence[Level], key: RunKey) -> Iterator[Positions]:
+    """Yield where the n-grams of each level start in the stream, length by length; each overwrites the one before.
+
+    Guarantees: the numbers are those of the public levels, the same in every partition.
+    """
+    numbers = np.full(len(stream.table), -1, np.int32)
+    places, found = find_digests(stream.table.digests, levels[0].digests)
+    numbers[places] = found
+    codes = stream.tokens.astype(np.int32)
+    renumber(codes, numbers)
+    positions = Positions(stream.offsets, codes)
+    yield positions
+    for level in levels[1:]:
+        positions, pairs = longer(positions, key)
+        renumber(positions.codes, places_in(level.pairs, pairs))
+        yield positions
+
+
+def ngram_holdings(
+    stream: TokenStream, levels: Sequence[Level], key: RunKey, memory_limit: int | None = None
+) -> Holdings:
+    """Return which n-grams of all levels each user wrote, numbered level after level.
+
+    `others` are the users who wrote a token that is not listed.
+
+    Guarantees: a user's row depends on that user's texts, the public levels and the key alone.
+    """
+    if not levels or not len(stream.table):
+        nothing = np.zeros(len(stream.user_digests), np.bool_)
+        return Holdings(np.zeros(len(nothing) + 1, np.int64), np.zeros(0, np.int32), nothing, nothing)
+    first, count = 0, sum(map(len, levels))
+    digests = np.concatenate([*(level.digests for level in levels), np.zeros((1, 2), np.uint64)])
+    with RowStore(memory_limit) as rows:
+        for level, positions in zip(levels, positions_in(stream, levels, key), strict=True):
+            for users in heavy_ranges(positions.offsets[1:], 1 + len(positions.codes) // PLACES_AT_ONCE):
+                offsets = positions.offsets[users.start : users.stop + 1]
+                owners = np.repeat(np.arange(users.start, users.stop, dtype=np.int32), np.diff(offsets))
+                here = slice(offsets[0], offsets[-1])
+                codes = positions.codes[here]
+                written = codes >= 0
+                rows.append(owners[written], (codes[written] + first).astype(np.int32))
+                if level.length == 1:
+                    # subtle: -1 is the end of a document in the stream, but a token that is not listed in the codes.
+                    unlisted = owners[(stream.tokens[here] >= 0) & ~written]
+                    rows.append(unlisted, np.full(len(unlisted), count, np.int32))
+            first += len(level)
+        everything = np.arange(count + 1, dtype=np.int32)
+        table = ItemTable(np.zeros(count + 2, np.int64), np.zeros(0, np.uint8), digests)
+        sets = group_rows(rows, everything, stream.user_digests, table, key, MOST_COUNTED, UserOrder.RANDOM)
+    return holdings_of(sets, np.append(everything[:-1], np.int32(UNLISTED)), key)
+
+
+def ngram_parts(levels: Sequence[Level]) -> Int32s:
+    """Return the numbers of each n-gram's prefix and suffix, level after level: int32[n, 2], -1 for single tokens."""
+    pieces, below = [np.full((len(levels[0]), 2), -1, np.int32)], 0
+    for shorter, level in itertools.pairwise(levels):
+        pieces.append(np.column_stack([level.prefixes, level.suffixes]).astype(np.int32) + np.int32(below))
+        below += len(shorter)
+    return np.concatenate(pieces)

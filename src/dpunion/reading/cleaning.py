@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Self, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from dpunion import arrow_functions as pc
+from dpunion.buffers import pc
 from dpunion.errors import BadSource, NullUsers, attempt
 from dpunion.reading.columns import Piece
 from dpunion.reading.key_columns import LONGEST_PART, KeyColumn, key_struct

@@ -13,7 +13,7 @@ import pyarrow.ipc
 import pyarrow.parquet as pq
 import pyarrow.types as pt
 
-from dpunion import arrow_functions as pc
+from dpunion.buffers import pc
 from dpunion.errors import WRITE_AGAIN, DamagedSource, attempt, attempt_each
 from dpunion.reading.columns import FileTypes, OnFraction, Piece, Wanted, find_column, join_pieces
 from dpunion.reading.locate import Partitions, Place, open_file

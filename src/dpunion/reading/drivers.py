@@ -11,7 +11,7 @@ from typing import Any, NoReturn, Protocol, TypeVar
 
 import pyarrow as pa
 
-from dpunion import arrow_functions as pc
+from dpunion.buffers import pc
 from dpunion.errors import BadParameter, DpunionError, ForeignErrors, UnsupportedType
 from dpunion.reading.database_errors import Failure, explain_failure
 

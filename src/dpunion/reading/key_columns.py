@@ -10,12 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.types as pt
 
-from dpunion import arrow_functions as pc
+from dpunion.buffers import pc, string_buffers
 from dpunion.errors import attempt
 from dpunion.reading.moments import Granularity, MomentColumn, refuse_without_moments
 from dpunion.reading.spelling import Column, Role, is_missing_possible
 from dpunion.releases.formats import KEY_ESCAPES, SEPARATOR
-from dpunion.sets.strings import string_buffers
 
 LONGEST_PART = 4096
 """Parts longer than this many UTF-8 bytes count as missing: no item is that long."""

@@ -24,9 +24,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
 from dpunion.addresses import public_address
+from dpunion.buffers import string_buffers, text_array
 from dpunion.errors import BadSource, DamagedSource, SourceNotFound, UnknownColumn, attempt
 from dpunion.reading import file_part
 from dpunion.reading.blocks import read_blocks
@@ -37,8 +36,7 @@ from dpunion.reading.jsonlines import distinct, find_line_end
 from dpunion.reading.locate import COMPRESSIONS, FORMATS, Compression, DataFile, Format, data_file, file_size
 from dpunion.reading.spelling import Column, Role
 from dpunion.releases.formats import COLUMN, csv_text, is_utf8, join_key, text_of_csv, unescape_controls
-from dpunion.text.normal_forms import Normalization, nfc, normalize_text
-from dpunion.text.tokens import words
+from dpunion.text.words import Normalization, normalize_texts, words
 
 NGRAM_COLUMN = "ngram"
 
@@ -83,7 +81,7 @@ def read_known(
                 f"A {what} must contain {each}.", f"Pass a file with {_named(columns)}, such a Release or an iterable."
             )
         digest = hashlib.sha256("\0".join(texts).encode())
-    return KnownItems(tuple(sorted(set(_spelled(texts, kind, normalization)))), digest.hexdigest())
+    return KnownItems(tuple(sorted(set(_spelled(texts, kind, normalization)) - {""})), digest.hexdigest())
 
 
 def _named(columns: Sequence[str]) -> str:
@@ -95,11 +93,13 @@ def _needs(columns: Sequence[str]) -> str:
 
 
 def _spelled(texts: Sequence[str], kind: ValueKind, normalization: Normalization) -> list[str]:
-    """Return texts as the release would spell them; what is no single word stays, and no word equals it."""
+    """Return texts as the release would spell them; a text that is not one word stays, and no word equals it."""
+    listed = text_array(texts)
     if kind is ValueKind.ITEM:
-        return [normalize_text(text, normalization) for text in texts]
-    found = words(pa.array(texts, pa.large_string()), normalization).to_pylist()
-    whole = [text if normalization is Normalization.EXACT else nfc(text) for text in texts]
+        return normalize_texts(*string_buffers(listed), normalization)
+    found = words(listed, normalization).to_pylist()
+    is_exact = normalization is Normalization.EXACT
+    whole = normalize_texts(*string_buffers(listed), normalization if is_exact else Normalization.NFC)
     return [one[0] if len(one) == 1 else text for text, one in zip(whole, found, strict=True)]
 
 

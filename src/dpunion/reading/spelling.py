@@ -26,10 +26,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.types as pt
 
-from dpunion import arrow_functions as pc
-from dpunion.arrow_functions import INT32_MAX
+from dpunion.buffers import INT32_MAX, as_int32, has_ascii_only, pc, string_buffers
 from dpunion.errors import InternalError, UnsupportedType, attempt
-from dpunion.sets.strings import Remembered, as_int32, has_ascii_only, string_buffers
+from dpunion.sets.strings import DictionaryCache
 
 FIRST_DAY, LAST_DAY = ((day - dt.date(1970, 1, 1)).days for day in (dt.date.min, dt.date.max))
 
@@ -76,7 +75,7 @@ class Column:
         self.role = role
         self.kind: TextKind | None = None
         self.columns: tuple[Column, ...] = ()
-        self._spelled: Remembered[Any] = Remembered()
+        self._spelled: DictionaryCache[Any] = DictionaryCache()
 
     @property
     def parts(self) -> tuple[Column, ...]:
@@ -142,7 +141,7 @@ class Column:
             attempt(lambda: validate_all(dictionary), where)
             return attempt(lambda: spell(dictionary, kind), where)
 
-        texts = self._spelled.made_of(array.dictionary, spell_all)
+        texts = self._spelled.get(array.dictionary, spell_all)
         indices = array.indices
         attempt(lambda: indices.validate(full=True), where)
         if texts.null_count or len(texts) > INT32_MAX:

@@ -12,7 +12,6 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, overload
 
-from dpunion.arrow_functions import number_array, text_array
 from dpunion.checks import check_whole
 from dpunion.errors import BadParameter, ForeignErrors
 from dpunion.files import atomic_file
@@ -150,6 +149,8 @@ class Release:
     def table(self) -> Any:
         """Return a new Arrow table: the columns of texts, then those of numbers."""
         import pyarrow as pa
+
+        from dpunion.buffers import number_array, text_array
 
         self._refuse_if_stored()
         width = len(self.columns)

@@ -1,6 +1,6 @@
 """Batches of Arrow columns -> Contributions: number the strings, normalise, then group, bound and order.
 
-The only place where user ids are seen; they are gone when it returns.
+Only this module sees user ids, and nothing that it returns contains one.
 """
 
 from __future__ import annotations
@@ -12,17 +12,16 @@ import numpy as np
 import pyarrow as pa
 
 from dpunion.algorithms import UserOrder
-from dpunion.arrow_functions import text_array
+from dpunion.buffers import has_ascii_only, text_array
 from dpunion.calibration.rounding import MAX_USERS
 from dpunion.checks import refuse_more_than
 from dpunion.contributions import Bools, Contributions, Int32s, Int64s, ItemTable, Uint8s, Uint64s, offsets_of
 from dpunion.randomness import Purpose, RunKey
 from dpunion.sets.grouping import digest_order, even_ranges, group_rows
 from dpunion.sets.spill import RowStore
-from dpunion.sets.strings import StringTable, as_texts, has_ascii_only, taken_strings
-from dpunion.text.normal_forms import Normalization, normalize_text
+from dpunion.sets.strings import StringTable, select_strings
 from dpunion.text.splitting import PLAIN, Splitting, Tokenizer, documents, left_to_spell, unwanted_tokens
-from dpunion.text.tokens import WordRoom
+from dpunion.text.words import Normalization, WordRoom, normalize_texts
 from dpunion.threads import share_count, usable_cores, work_beside, work_in_order, work_in_threads
 
 R = TypeVar("R")
@@ -33,17 +32,17 @@ Batches = Iterable[tuple[pa.Array, pa.Array]]
 
 @runtime_checkable
 class DividedRows(Protocol):
-    """Batches that can be had in pieces, by several threads; `reading.Rows` is what does that."""
+    """Batches that several threads can read in pieces, as `reading.Rows`."""
 
     def work_off(self, work: Callable[[Batches], R], threads: int) -> Iterator[R]:
-        """Yield what `work` makes of each piece, in order."""
+        """Yield work(piece) for each piece, in order."""
         ...
 
 
 def work_off(batches: Batches, work: Callable[[Batches], R], threads: int) -> Iterator[R]:
-    """Yield what `work`, in some threads, makes of the pieces of these batches; each batch is one where none are told.
+    """Yield work(piece) for the pieces of these batches, in some threads; if they have no pieces, each batch is one.
 
-    Guarantees: the order of the pieces is kept, and so is the error that comes first in it.
+    Guarantees: the results are in the order of the pieces, and the first error in that order is raised.
     """
     if isinstance(batches, DividedRows):
         return batches.work_off(work, threads)
@@ -65,16 +64,16 @@ def encode(
 ) -> Contributions:
     """Read all batches of (users, items or texts) into contributions.
 
-    splitting: how texts are split, and which words are left out. threads: how many read, number and group the rows; one
-    for each usable core when left out.
+    splitting: how texts are split, and which words are dropped. threads: how many read, number and group the rows; by
+    default one for each usable core.
 
     Guarantees:
     - the number of threads changes nothing;
-    - normalise, then drop duplicates, then leave out known items and stop words, then bound: in this order, once;
+    - normalise, drop duplicates, drop known items and stop words, bound: in this order, once;
     - the result does not depend on the order of rows, on duplicate rows or on how rows are split into batches;
-    - what a user keeps, and where the user stands, depends on that user's own data and the key alone;
+    - what a user keeps, and the user's place in the order, depends on that user's own data and the key alone;
     - no user id is in the result;
-    - rows beyond the memory limit wait in nameless private files, as numbers.
+    - rows beyond the memory limit go to nameless private files, as numbers.
     """
     count = threads or usable_cores()
     with RowStore(memory_limit) as rows:
@@ -110,11 +109,11 @@ def number_rows(
     threads: int,
     splitting: Splitting = PLAIN,
 ) -> tuple[StringTable, StringTable]:
-    """Put all rows as numbers into the store, by some threads, and return the tables of users and of items.
+    """Put all rows as numbers into the store, in some threads, and return the tables of users and of items.
 
-    words: texts are split, as `splitting` says, and the words spelled so; None where values are items.
+    words: how the words of texts are spelled, which are split as `splitting` says; None if values are items.
 
-    Guarantees: rows whose users, or items, have the same bytes have the same number there, and no others.
+    Guarantees: two users, or items, have the same number if and only if they have the same bytes.
     """
     seeds = np.frombuffer(key.subkey(Purpose.USER, 1)[:16], np.uint64)
     user_table, item_table = StringTable(seeds[0], threads=threads), StringTable(seeds[1], threads=threads)
@@ -131,7 +130,7 @@ def number_rows(
             else:
                 rows.append(user_table.number(users), item_table.number(values, rows.make_place(len(values))))
 
-    # A tokenizer of the caller's is called by the caller's thread, one text after the other.
+    # The caller's thread calls the caller's own tokenizer, one text after the other.
     at_once = threads if isinstance(splitting.tokenizer, Tokenizer) else 1
     for _ in work_off(batches, number, at_once):
         pass
@@ -139,9 +138,9 @@ def number_rows(
 
 
 def digests_of_users(users: StringTable, key: RunKey, threads: int) -> Uint64s:
-    """Return the digests of all users, by some threads: uint64[users, 2]; nothing is numbered afterwards.
+    """Return the digests of all users: uint64[users, 2]; close the table.
 
-    Guarantees: those of RunKey.digests; more users than a run supports are refused.
+    Guarantees: more users than a run supports are refused.
     """
     if users.count > MAX_USERS:
         refuse_more_than(MAX_USERS, "users")
@@ -150,9 +149,9 @@ def digests_of_users(users: StringTable, key: RunKey, threads: int) -> Uint64s:
 
 
 def digests_in_threads(key: RunKey, purpose: Purpose, offsets: Int64s, data: Uint8s, threads: int) -> Uint64s:
-    """Return the digests of many names, by some threads: uint64[n, 2].
+    """Return `RunKey.digests` of many names, computed in some threads: uint64[n, 2].
 
-    Guarantees: those of RunKey.digests.
+    Guarantees: without the key a digest says nothing about the name.
     """
     digests = np.empty((len(offsets) - 1, 2), np.uint64)
 
@@ -168,14 +167,14 @@ def canonical_table(
 ) -> tuple[ItemTable, Int32s]:
     """Normalise the distinct items and number them by their digests.
 
-    Returns the table and, for each raw number, the new one: int32[raw items]. threads: how many digest.
-    Guarantees: the numbering depends on the set of items and the key, not on where they stood.
+    Returns the table and, for each raw number, the new one: int32[raw items].
+    Guarantees: the numbers depend on the set of items and the key, not on the order of rows.
     """
     offsets, data = raw.buffers()
     merged: Int32s | None = None
     if normalization is not Normalization.EXACT and not (normalization is Normalization.NFC and has_ascii_only(data)):
         normal = StringTable(raw.seed)
-        merged = normal.number(normalized(offsets, data, normalization))
+        merged = normal.number(text_array(normalize_texts(offsets, data, normalization)))
         normal.close()
         offsets, data = normal.buffers()
     table, rank = table_of(offsets, data, key, threads)
@@ -185,21 +184,21 @@ def canonical_table(
 def table_of(offsets: Int64s, data: Uint8s, key: RunKey, threads: int) -> tuple[ItemTable, Int32s]:
     """Number distinct items by their digests: return the table and, for each old number, the new one, int32[items].
 
-    Guarantees: the numbering depends on the set of items and the key, not on where they stood.
+    Guarantees: the numbers depend on the set of items and the key, not on the order of rows.
     """
     digests = digests_in_threads(key, Purpose.ITEM, offsets, data, threads)
     order = digest_order(digests)
     digests = digests.take(order, axis=0)
-    new_offsets, new_data = taken_strings(offsets, data, order)
+    new_offsets, new_data = select_strings(offsets, data, order)
     rank = np.empty(len(order), np.int32)
     rank[order] = np.arange(len(order), dtype=np.int32)
     return ItemTable(new_offsets, new_data, digests), rank
 
 
 def mark_known(table: ItemTable, known: Sequence[str], key: RunKey) -> Bools | None:
-    """Say for each item of the table whether it is on the known list: bool[items], or None without a list.
+    """Return which items of the table are on the known list: bool[items], or None without a list.
 
-    Guarantees: an item is on the list when its bytes are; the comparison is by 128-bit keyed digests.
+    Guarantees: the comparison is by bytes, as 128-bit keyed digests.
     """
     if not known:
         return None
@@ -210,7 +209,7 @@ def mark_known(table: ItemTable, known: Sequence[str], key: RunKey) -> Bools | N
 
 
 def is_known(digests: Uint64s, known: Uint64s) -> Bools | None:
-    """Say which digests are among the known ones: bool[n], or None without any; both uint64[n, 2]."""
+    """Return which digests are among the known ones: bool[n], or None if there are none; both uint64[n, 2]."""
     if len(known) == 0:
         return None
     some, listed = (np.ascontiguousarray(one).view("u8,u8").ravel() for one in (digests, known))
@@ -218,10 +217,5 @@ def is_known(digests: Uint64s, known: Uint64s) -> Bools | None:
 
 
 def either(one: Bools | None, other: Bools | None) -> Bools | None:
-    """Say what at least one of two says, each of which may say nothing."""
+    """Return one | other, where None is False for all."""
     return other if one is None else one if other is None else one | other
-
-
-def normalized(offsets: Int64s, data: Uint8s, normalization: Normalization) -> pa.Array:
-    """Return items, item i being data[offsets[i]:offsets[i + 1]], as the normalization spells them; as text_array."""
-    return text_array([normalize_text(text, normalization) for text in as_texts(offsets, data)])

@@ -1,4 +1,4 @@
-"""Numbered rows -> Contributions: group by user, drop duplicates, bound, lay the users out in visiting order."""
+"""Numbered rows -> Contributions: group by user, drop duplicates, bound, and put the users in visiting order."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ def group_rows(
     """Turn the stored rows into contributions; the store is empty afterwards.
 
     renumbered: int32[raw items], the final number of each raw one; user_digests: uint64[users, 2]; unwanted:
-    bool[items], public, what to leave out of every set before bounding. threads: how many; one for each usable core
-    when left out. by_digest: digest_order(user_digests), where it is being found beside; it is used up.
+    bool[items], public, the items to drop from every set before bounding. threads: by default one for each usable
+    core. by_digest: a task that computes digest_order(user_digests); its result is taken.
 
     Guarantees:
     - the number of threads changes nothing;
     - duplicate rows, and the order of rows, change nothing;
-    - what a user keeps, and where the user stands, depends on that user's own rows and the key alone.
+    - what a user keeps, and the user's place in the order, depends on that user's own rows and the key alone.
     """
-    # subtle: the arguments are gone when the call returns, so that the rows and the digests are not both there twice.
+    # subtle: what bound_rows returns is freed with this call, so that rows and digests are not both in memory twice.
     count = threads or usable_cores()
     offsets, items, digests = lay_out_users(
         *bound_rows(rows, renumbered, user_digests, table, key, max_items, unwanted, count),
@@ -61,7 +61,7 @@ def group_rows(
 
 
 def new_room(size: int) -> Int32s:
-    """Return new memory for so many items: int32[size]."""
+    """Return new memory for this many items: int32[size]."""
     return np.empty(size, np.int32)
 
 
@@ -77,13 +77,13 @@ def lay_out_users(
 ) -> tuple[Int64s, Int32s, Uint64s]:
     """Copy the users' items and digests in visiting order, in some threads: (offsets, items, digests).
 
-    room: gives the memory for so many items. by_digest: as for group_rows. offsets: int64[users+1]; items:
+    room: returns memory for this many items. by_digest: as for group_rows. offsets: int64[users+1]; items:
     int32[pairs]; digests: uint64[users, 2].
-    Guarantees: those of visiting_order; each user's items stay together and in order.
+    Guarantees: each user's items stay together and in order.
     """
     order = visiting_order(sizes, user_digests, user_order, by_digest)
     offsets = np.zeros(len(order) + 1, np.int64)
-    # subtle: with another mode numpy first copies what it writes to, here and below.
+    # subtle: in its default mode numpy writes to a copy of `out` first, here and below.
     np.take(sizes, order, out=offsets[1:], mode="clip")
     np.cumsum(offsets[1:], out=offsets[1:])
     items, digests = room(int(offsets[-1])), np.empty_like(user_digests)
@@ -98,9 +98,9 @@ def lay_out_users(
 
 
 def gathering_ranges(offsets: Int64s, parts: int) -> list[range]:
-    """Return at most `parts` ranges that cover all users, whose items are gathered in about the same time.
+    """Return at most `parts` ranges that cover all users and take about the same time to gather.
 
-    Finding where a user's items stand takes as long as copying PAIRS_PER_USER of them.
+    Finding where a user's items are takes as long as copying PAIRS_PER_USER of them.
     """
     users = len(offsets) - 1
     whole = int(offsets[-1]) + PAIRS_PER_USER * users
@@ -124,7 +124,9 @@ def bound_rows(
 ) -> tuple[Int64s, Int64s, Int32s]:
     """Group and bound the stored rows, part by part: (starts, sizes, kept), int64[users] twice and int32[>= pairs].
 
-    Guarantees: those of group_rows; user u's items are kept[starts[u] : starts[u] + sizes[u]].
+    User u's items are kept[starts[u] : starts[u] + sizes[u]].
+
+    Guarantees: what a user keeps depends on that user's own rows and the key alone.
     """
     starts = sizes = np.empty(0, np.int64)
     pieces: list[Int32s] = []
@@ -147,11 +149,11 @@ def bound_rows(
 
 
 def bound_again(everything: Contributions, bounding: Bounding, key: RunKey) -> Contributions:
-    """Bound whole sets as a release with this key would, and lay them out in visiting order; they stay as they are.
+    """Return whole sets as a release with this key would bound and order them, without changing them.
 
-    Guarantees: those of group_rows.
+    Guarantees: what a user keeps depends on that user's own set and the key alone.
     """
-    # subtle: words of a digest under this key are as good as digests of the name under it.
+    # subtle: words of a digest under this key are as random as digests of the name under this key.
     user_digests = key.words(Purpose.USER, 0, everything.user_digests)
     return bound_further(dataclasses.replace(everything, user_digests=user_digests), bounding, key)
 
@@ -165,11 +167,12 @@ def bound_further(
     *,
     in_place: bool = False,
 ) -> Contributions:
-    """Leave out what is unwanted, bound sets to fewer items, and lay them out in visiting order.
+    """Drop unwanted items, bound sets to fewer items, and put the users in visiting order.
 
-    in_place: the looser sets may be used up; they stay as they are otherwise.
+    in_place: allow to overwrite the looser sets.
 
-    Guarantees: those of group_rows; of sets read with this key, what is kept is what reading them so would have kept.
+    Guarantees: what a user keeps depends on that user's own set and the key alone; if the sets were read with this key,
+    it is what reading with this bound would have kept.
     """
     count = threads or usable_cores()
     if in_place and unwanted is None and bounding.order is UserOrder.SMALLEST_FIRST:
@@ -204,10 +207,7 @@ def copy_heavy_users(sets: Contributions, limit: int) -> tuple[Contributions, Co
 
 
 def _bound_last(looser: Contributions, bounding: Bounding, key: RunKey, threads: int) -> Contributions:
-    """Bound sets that stand smallest first: only the last, with the limit or more, change; the others stay in place.
-
-    In-place: the looser sets are used up. Guarantees: those of bound_further.
-    """
+    """Do the same for sets in the order smallest first: only the last, with the limit or more, change. In-place."""
     offsets, sizes = looser.offsets, np.diff(looser.offsets)
     first = int(np.searchsorted(sizes, bounding.limit))
     begin, digests = int(offsets[first]), looser.user_digests[first:]
@@ -231,11 +231,11 @@ def bound_sets(
     threads: int = 1,
     bound_round: int = 0,
 ) -> None:
-    """Keep random items of the users who hold too many, in some threads; in place on `grouped` and `sizes`.
+    """Keep random items of the users who have too many, in some threads; in place on `grouped` and `sizes`.
 
     digests: uint64[items, 2], of all items.
 
-    Guarantees: those of keep_random; what a user keeps depends on that user's own items and the key alone.
+    Guarantees: what a user keeps depends on that user's own items and the key alone.
     """
     heavy = np.flatnonzero(sizes > max_items)
     heavy_keys = key.words(Purpose.BOUND, bound_round, user_digests.take(heavy, axis=0))
@@ -258,7 +258,7 @@ def group_part(
     rows = sum(len(own) for *_, own in part.chunks)
     bits = max(1, int(items - 1).bit_length())
     shift = block_shift(users, rows, bits)
-    # Some chunks at a time are counted, and then packed; within a block their rows follow those of the chunks before.
+    # Each team of chunks is counted, then packed; within a block its rows follow those of the teams before it.
     teams = [part.chunks[some.start : some.stop] for some in even_ranges(len(part.chunks), share_count(threads))]
     part.chunks.clear()
     counted = np.zeros((len(teams), (users >> shift) + 1), np.int64)
@@ -308,15 +308,12 @@ def heavy_ranges(ends: Int64s, parts: int) -> list[range]:
 
 
 def ranges_of(cuts: list[int]) -> list[range]:
-    """Return the ranges between cuts, but for empty ones."""
+    """Return the ranges between cuts, without empty ones."""
     return [range(start, stop) for start, stop in itertools.pairwise(cuts) if start < stop]
 
 
 def compact_items(starts: Int64s, sizes: Int64s, grouped: Int32s) -> tuple[Int32s, Int64s]:
-    """Return the kept items of all users without gaps, and where each user's begin.
-
-    Guarantees: nothing but kept items is copied.
-    """
+    """Return the kept items of all users without gaps, and where those of each user begin."""
     offsets = offsets_of(sizes)
     kept = np.empty(int(offsets[-1]), np.int32)
     gather_users(starts, grouped, np.arange(len(sizes)), offsets, kept)
@@ -324,9 +321,9 @@ def compact_items(starts: Int64s, sizes: Int64s, grouped: Int32s) -> tuple[Int32
 
 
 def block_shift(users: int, rows: int, item_bits: int) -> int:
-    """Return how many bits of a user's number lie within a block: about 2^17 rows, and at most 4096 blocks.
+    """Return how many bits of a user's number are within a block: about 2^17 rows, and at most 4096 blocks.
 
-    Fewer rows where a user and an item then fit into four bytes.
+    A block has fewer rows if a user and an item then fit into four bytes.
     """
     wanted = max(users * ROWS_PER_BLOCK // max(rows, 1), users // MOST_BLOCKS, 1)
     shift = min(wanted.bit_length() - 1 + (users >> (wanted.bit_length() - 1) >= MOST_BLOCKS), 30)
@@ -341,10 +338,10 @@ def visiting_order(
 
     by_digest: as for group_rows.
 
-    Guarantees: each sort key is a function of that user's own data and the run key, so adding a user never
-    reorders the others.
+    Guarantees: each sort key depends on that user's own data and the run key, so adding a user never reorders the
+    others.
     """
-    order = digest_order(user_digests) if by_digest is None else by_digest.hand_over()
+    order = digest_order(user_digests) if by_digest is None else by_digest.take()
     if user_order is UserOrder.SMALLEST_FIRST:
         order = order_by_size(sizes, order, int(sizes.max(initial=0)))
     return order

@@ -1,4 +1,4 @@
-"""Everybody's sets as rounds visit them: in order, in parts, narrowed between rounds."""
+"""The sets of all users, as rounds visit them: in order, in parts, narrowed between rounds."""
 
 from __future__ import annotations
 
@@ -19,16 +19,13 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 FEWEST_PAIRS, MOST_PAIRS, GROWTH = 1 << 16, 1 << 20, 8
-# Asking all items what they want takes as long as visiting a pair for this many of them.
-ITEMS_PER_PAIR = 4
-# While more of the pairs than this stay, dropping the others for good takes longer than it saves.
-MOST_STAYING = 0.75
-# What is kept of a user beside the items takes as much memory as so many of them.
-PAIRS_PER_USER = 4
+ITEMS_PER_PAIR = 4  # checking this many items for what they want takes as long as visiting one pair
+MOST_STAYING = 0.75  # while more of the pairs than this stay, dropping the others takes longer than it saves
+PAIRS_PER_USER = 4  # a user's offset and digest take as much memory as this many items
 
 
 class Part(NamedTuple):
-    """Some users' sets: user u holds items[offsets[u]:offsets[u+1]]; user_digests are theirs, or none."""
+    """Some users' sets: user u has items[offsets[u]:offsets[u+1]]; user_digests: uint64[users, 2], or empty."""
 
     offsets: Int64s
     items: Int32s
@@ -36,16 +33,16 @@ class Part(NamedTuple):
 
 
 class Sets:
-    """Everybody's sets in visiting order (sensitive).
+    """The sets of all users in visiting order (sensitive).
 
-    digests: uint64[items, 2], the run key's digest of each item. Threads narrow later parts while earlier ones are
-    visited here.
+    digests: uint64[items, 2], the run key's digest of each item. Threads narrow later parts while the caller visits
+    earlier ones.
 
     Guarantees:
     - users stay in their order, and a user's set after narrowing is a function of the user's own set and of the public
       `alive`;
-    - what `wanting` leaves out, and with it the number of threads, changes nothing;
-    - nothing about the values shows in the repr.
+    - neither what `wanting` leaves out nor the number of threads changes a result;
+    - the repr shows no value.
     """
 
     def __init__(self, contributions: Contributions, threads: Threads | None = None) -> None:
@@ -67,28 +64,28 @@ class Sets:
 
     @property
     def held(self) -> Bools:
-        """Say for each item whether any user kept it, before anything was narrowed: bool[items]."""
+        """For each item, whether any user kept it, before anything was narrowed: bool[items]."""
         return self._keepers.result() > 0
 
     def __iter__(self) -> Iterator[Part]:
         return iter(self._parts) if self._alive is None else self._visited(lambda: None)
 
     def wanting(self, wants: Callable[[], Bools]) -> Iterator[Part]:
-        """Yield the sets without most of what wants nothing more.
+        """Yield the sets without most of the items that want no more weight.
 
-        wants: says what still wants something, bool[items]. It is asked now and then, ahead of the visits: whoever
-        visits must give nothing for what wants nothing, to the last bit, and it must not want anything again.
+        wants: returns which items still want weight, bool[items]. It is called now and then, ahead of the visits. So
+        the caller must give exactly nothing to an item that wants nothing, and such an item must never want again.
         """
         return self._visited(wants)
 
     def beside(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Task[T] | None:
-        """Have a thread do something while sets are visited; None if there is none."""
+        """Let a thread call `work` while sets are visited; return its task, or None without threads."""
         return None if self._threads is None else self._threads.submit(work, *args, **kwargs)
 
     def narrow(self, alive: Bools, *, may_wait: bool = False) -> None:
-        """Drop what is not alive from every set, before the next visit: bool[items].
+        """Drop items that are not alive from every set, before the next visit; alive: bool[items].
 
-        may_wait: it may stay there until much is gone, as who weighs gives it nothing.
+        may_wait: the caller gives them nothing, so they may stay until dropping them pays.
         """
         parts = list(self)
         if may_wait:
@@ -104,7 +101,7 @@ class Sets:
         return self._all_parts
 
     def _visited(self, wants: Callable[[], Bools | None]) -> Iterator[Part]:
-        """Yield the parts, narrowed if they are to be, and without what wants nothing; the narrowed ones stay."""
+        """Yield the parts, narrowed if `narrow` was called, without items that want nothing; keep the narrowed."""
         parts, alive, in_place = self._parts, self._alive, self._ours
         narrowed, visited = list[Part](), 0
         if alive is not None:
@@ -134,7 +131,7 @@ class Sets:
 def count_keepers(contributions: Contributions) -> Int64s:
     """Count for each item the users who keep it: int64[items].
 
-    Guarantees: an item that was in the data but kept by nobody has none.
+    Guarantees: an item that is in the data but that nobody keeps has none.
     """
     keepers = np.zeros(len(contributions.table), np.int64)
     count_items(contributions.items, keepers)
@@ -146,7 +143,7 @@ def parts_of(contributions: Contributions) -> list[Part]:
 
     subtle: the first visits change most of what items want, so the first parts are the smallest.
 
-    Guarantees: every user is in one part, with the whole set, and users stay in their order.
+    Guarantees: every user is in one part, with all of the user's items, and users stay in their order.
     """
     offsets, items = contributions.offsets, contributions.items
     weights = offsets + PAIRS_PER_USER * np.arange(len(offsets))
@@ -161,10 +158,10 @@ def parts_of(contributions: Contributions) -> list[Part]:
 
 
 def narrow(part: Part, alive: Bools, *, in_place: bool = False, named: bool = True) -> Part:
-    """Drop what is no longer alive from every set, and users who then have nothing; the others stay in their order.
+    """Drop dead items from every set, and users who then have none; the others stay in their order.
 
-    in_place: the items are written over. named: with the users' digests, for who draws by them. Visiting the smallest
-    remaining sets first again was measured and gains nothing.
+    in_place: overwrite the items. named: keep the users' digests, for callers that draw by them. Sorting the remaining
+    sets smallest first again was measured and gains nothing.
 
     Guarantees: a user's new set is a function of the user's old one and of `alive`.
     """
@@ -172,7 +169,7 @@ def narrow(part: Part, alive: Bools, *, in_place: bool = False, named: bool = Tr
     kept = items if in_place else np.empty(int(offsets[-1] - offsets[0]), np.int32)
     ends, stayed = np.zeros(len(offsets), np.int64), np.empty(len(offsets) - 1, np.int64)
     users = narrow_users(offsets, items, alive, kept, ends[1:], stayed)
-    # Copied, so that what is not used is free again.
+    # A copy frees the memory that is not used.
     ends = ends[: users + 1].copy()
     kept = kept[: ends[-1]] if in_place else kept[: ends[-1]].copy()
     return Part(ends, kept, user_digests.take(stayed[: users if named else 0], axis=0))

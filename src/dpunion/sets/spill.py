@@ -1,8 +1,8 @@
-"""Numbered rows and texts until they are grouped: in memory, or beyond the limit in nameless private files.
+"""Stores of numbered rows and texts until they are grouped: in memory, and beyond a limit in nameless private files.
 
-A spill file has no name: it is opened so that nobody, this process included, can open it a second time, and the
-operating system frees it when the process ends, however it ends. There is nothing to sweep after a crash, and what is
-in it are numbers of users and items, not their names.
+A spill file has no name: nobody, this process included, can open it a second time, and the operating system frees it
+when the process ends, in whatever way. There is nothing to clean up after a crash, and the file contains numbers of
+users and items, not their names.
 """
 
 from __future__ import annotations
@@ -26,24 +26,20 @@ from dpunion.kernels.grouping import find_runs, split_rows
 
 PARTS = 64
 ROWS_PER_CHUNK = 1 << 18
-# Of the memory limit, this part is for what waits; the rest is for the tables of names, sorting and reading.
-ROWS_SHARE = 0.25
+ROWS_SHARE = 0.25  # of the memory limit, for rows in the store; the rest is for tables of names, sorting and reading
 DEFAULT_SHARE = 0.6
 SMALLEST_LIMIT = 100_000_000
 NUMBER_BYTES = 4
-# Memory is used again when no more than this many times what is needed would stay taken.
-MOST_ROOM = 2
+MOST_ROOM = 2  # memory is reused if it is at most this many times as large as needed
 NO_NUMBERS = np.zeros(0, np.int32)
-# In rows of texts, what ends a document; token t is t + 1 there, as rows are packed as numbers without a sign.
+# In rows of texts, 0 ends a document and t + 1 is token t, because rows are packed as numbers without a sign.
 END_OF_DOCUMENT = 0
-
-# Rows stand in runs where there are this many of one user on average.
-SHORTEST_RUNS = 4
+SHORTEST_RUNS = 4  # rows are stored in runs if a run has at least this many on average
 
 Rows = tuple[Int32s, Int32s]
 """users int32[rows], items int32[rows]."""
 Chunk = tuple[Int32s, Int32s, Int32s]
-"""users int32[runs], lengths int32[runs], items int32[rows]; lengths is empty where every run is one row."""
+"""users int32[runs], lengths int32[runs], items int32[rows]; lengths is empty if every run is one row."""
 Documents = tuple[Int64s, Int32s, Int32s]
 """counts int64[documents], tokens of each; writers int32[documents]; tokens int32[sum of counts]."""
 C = TypeVar("C", bound=tuple[Int32s | Int64s, ...])
@@ -62,11 +58,12 @@ class SpilledPart:
 
 
 class WaitingStore(abc.ABC, Generic[C]):
-    """Collects chunks of numbers and gives them back in parts that fit the memory; how they wait is for subclasses.
+    """Collects chunks of numbers and gives them back in parts that fit into memory; subclasses say what a chunk is.
 
     Guarantees:
-    - what waits takes at most a quarter of the memory limit; beyond that it goes to nameless files, mode 0600;
-    - nothing is left behind on any exit, a killed process included.
+    - stored chunks take at most a quarter of the memory limit; beyond that they go to nameless files, mode 0600;
+    - nothing stays behind on any exit, even of a killed process;
+    - the repr shows no value.
     """
 
     def __init__(self, memory_limit: int | None = None) -> None:
@@ -85,20 +82,20 @@ class WaitingStore(abc.ABC, Generic[C]):
     def __exit__(self, *_: object) -> None:
         self.chunks.clear()
         while self.files:
-            # Closing flushes, which may fail on a full disk: the content is not wanted any more.
+            # Closing flushes, which may fail on a full disk; nobody needs the content any more.
             with contextlib.suppress(OSError):
                 self.files.pop().close()
 
     @abc.abstractmethod
     def rows_of(self, chunk: C) -> Rows:
-        """Return a chunk as rows, to be written."""
+        """Return a chunk as rows, for a file."""
 
     @abc.abstractmethod
     def chunks_of(self, rows: Rows) -> list[C]:
-        """Return chunks of the rows of some users; what `rows_of` gave for them stands together and in its order."""
+        """Return chunks of the rows of some users; the rows of one `rows_of` are together and in order."""
 
     def add(self, chunk: C) -> None:
-        """Add a chunk; any thread may. Once there was too much to wait in memory, each thread spills what it adds."""
+        """Add a chunk, from any thread. Once memory was full, each thread writes what it adds to the files."""
         with self._turn:
             self.chunks.append(chunk)
             self.waiting += sum(array.nbytes for array in chunk)
@@ -107,7 +104,7 @@ class WaitingStore(abc.ABC, Generic[C]):
             self._spill()
 
     def give_back(self) -> Iterator[tuple[int, int, list[C]]]:
-        """Give the chunks back by phase and stride, as SpilledPart has them; each part is gone once it was given."""
+        """Yield (phase, stride, chunks), as in SpilledPart; the store drops each part as it yields it."""
         if not self.files:
             chunks, self.chunks = self.chunks, []
             yield 0, 1, chunks
@@ -123,7 +120,7 @@ class WaitingStore(abc.ABC, Generic[C]):
             yield phase, PARTS, self.chunks_of((users, items))
 
     def _spill(self) -> None:
-        """Write all chunks that wait to the files; what other threads add meanwhile is for them to write."""
+        """Write all stored chunks to the files; other threads write what they add meanwhile."""
 
         def explain(error: OSError) -> CannotWrite:
             return CannotWrite(
@@ -148,10 +145,7 @@ class WaitingStore(abc.ABC, Generic[C]):
 
 
 class RowStore(WaitingStore[Chunk]):
-    """Rows (user, item) until they are grouped: where a user's rows stand together, the user is there once for them.
-
-    Guarantees: those of WaitingStore.
-    """
+    """Rows (user, item) until they are grouped; consecutive rows of one user store the user once."""
 
     def __init__(self, memory_limit: int | None = None) -> None:
         super().__init__(memory_limit)
@@ -159,7 +153,7 @@ class RowStore(WaitingStore[Chunk]):
         self._used = 0
 
     def append(self, users: Int32s, items: Int32s, lengths: Int64s | None = None) -> None:
-        """Add rows; any thread may. lengths: how many rows each of the users stands for, one when left out."""
+        """Add rows, from any thread. lengths: the number of rows of each entry of users, 1 by default."""
         if lengths is None:
             self.add((*runs_of(users), items))
         elif len(users) * SHORTEST_RUNS > len(items):
@@ -168,17 +162,17 @@ class RowStore(WaitingStore[Chunk]):
             self.add((users, lengths.astype(np.int32), items))
 
     def make_place(self, size: int) -> Int32s:
-        """Return memory for the items of so many rows to be added: a part of one piece, which can be had again.
+        """Return memory for the items of this many rows, from any thread: a part of one block, reused by `take_room`.
 
-        It is a piece of its own once rows have spilled. Any thread may ask.
+        After rows have spilled it is new memory.
 
-        subtle: memory that the system has never given before it must clear first, which takes longer than copying.
+        subtle: the system clears memory before it gives it to a process, which takes longer than copying.
         """
         with self._turn:
             if self._room is None:
                 self._room = reserve(self.most_bytes // NUMBER_BYTES)
             if self.files:
-                self._room, self._used = NO_NUMBERS, 0  # free again when what is there is written
+                self._room, self._used = NO_NUMBERS, 0  # freed when its rows are written
             start, stop = self._used, self._used + size
             if stop > len(self._room):
                 return np.empty(size, np.int32)
@@ -186,7 +180,7 @@ class RowStore(WaitingStore[Chunk]):
             return self._room[start:stop]
 
     def take_room(self, size: int) -> Int32s:
-        """Return memory for so many numbers, int32[size]: that of the items, when the rows are gone, if it fits."""
+        """Return memory for int32[size]: that of the items, once the rows are gone, if its size fits."""
         room, self._room = self._room, None
         if room is None or not size <= self._used <= MOST_ROOM * size:
             return np.empty(size, np.int32)
@@ -204,22 +198,22 @@ class RowStore(WaitingStore[Chunk]):
         return [(*runs_of(users[cut]), items[cut]) for cut in cuts]
 
     def parts(self) -> Iterator[SpilledPart]:
-        """Give the rows back, by parts; each part is gone once it was given."""
+        """Yield the rows in parts; the store drops each part as it yields it."""
         for phase, stride, chunks in self.give_back():
             yield SpilledPart(phase, stride, chunks)
 
 
 def runs_of(users: Int32s) -> tuple[Int32s, Int32s]:
-    """Return the users of rows as a chunk has them: (users, lengths)."""
+    """Return the users of rows as in a chunk: (users, lengths)."""
     most = len(users) // SHORTEST_RUNS
     owners, lengths = np.empty(most, np.int32), np.empty(most, np.int32)
     runs = find_runs(users, owners, lengths)
-    # Copied, so that what is not used is free again.
+    # A copy frees the memory that is not used.
     return (owners[:runs].copy(), lengths[:runs].copy()) if runs > 0 else (users, NO_NUMBERS)
 
 
 def reserve(size: int) -> Int32s:
-    """Return room for so many numbers, int32[size]; none where the system does not promise what may not be used."""
+    """Return memory for int32[size], or none if the system does not promise memory that may stay unused."""
     try:
         return np.empty(size, np.int32)
     except MemoryError:
@@ -227,23 +221,23 @@ def reserve(size: int) -> Int32s:
 
 
 class TextStore(WaitingStore[Documents]):
-    """Documents of numbered tokens until they are laid out: in memory four bytes for each token, eight on disk.
+    """Documents of numbered tokens: four bytes for each token in memory, eight on disk.
 
-    Guarantees: those of WaitingStore; a document stays whole and in order.
+    Guarantees: a document stays whole and in order.
     """
 
     def append(self, counts: Int64s, writers: Int32s, tokens: Int32s) -> None:
-        """Add documents; any thread may."""
+        """Add documents, from any thread."""
         self.add((counts, writers, tokens))
 
     def rows_of(self, chunk: Documents) -> Rows:
-        """Return each document as rows, the last of which ends it."""
+        """Return each document as rows; the last row ends it."""
         counts, writers, tokens = chunk
         items = np.insert(tokens + np.int32(1), np.cumsum(counts), END_OF_DOCUMENT)
         return np.repeat(writers, counts + 1), items
 
     def chunks_of(self, rows: Rows) -> list[Documents]:
-        """Return the documents that these rows were."""
+        """Return the documents of these rows."""
         users, items = rows
         ends = np.flatnonzero(items == END_OF_DOCUMENT)
         return [(np.diff(ends, prepend=-1) - 1, users[ends], items[items != END_OF_DOCUMENT] - np.int32(1))]

@@ -1,6 +1,6 @@
-"""Batches of (users, texts) -> one stream of token numbers, user after user; and from it sets of n-grams.
+"""Batches of (users, texts) -> one stream of token numbers, user after user; and sets of n-grams from it.
 
-The texts are split once. What stays in memory is four bytes for each token and the distinct tokens' strings.
+The texts are split once. In memory are four bytes for each token, and the distinct tokens.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpunion.algorithms import MAX_ITEMS, UserOrder
+from dpunion.algorithms import MAX_ITEMS, Bounding, UserOrder
+from dpunion.buffers import join_buffers
 from dpunion.checks import refuse_more_than
 from dpunion.contributions import Bools, Contributions, Int32s, Int64s, ItemTable, Uint8s, Uint64s, offsets_of
 from dpunion.kernels.bounding import gather_users
@@ -31,26 +32,24 @@ from dpunion.sets.encoding import Batches, canonical_table, digests_of_users, ta
 from dpunion.sets.grouping import bound_sets, even_ranges, heavy_ranges, lay_out_users
 from dpunion.sets.spill import TextStore
 from dpunion.sets.strings import StringTable
-from dpunion.text.normal_forms import Normalization
 from dpunion.text.splitting import Splitting, Tokenizer, documents, left_to_spell, unwanted_tokens
-from dpunion.text.tokens import WordRoom
+from dpunion.text.words import Normalization, WordRoom
 from dpunion.threads import share_count, usable_cores, work_in_threads
 
 SMALLEST_TABLE = 1 << 12
-# Until all n-grams of a length are known, their places in the table are their int32 codes.
-MOST_PLACES = 1 << 31
+MOST_PLACES = 1 << 31  # a place in the table of pairs is an int32 code
 CODES_AT_ONCE = 1 << 22
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class TokenStream:
-    """Everybody's texts: user u wrote tokens[offsets[u]:offsets[u+1]], in which -1 ends a document.
+    """The texts of all users: user u wrote tokens[offsets[u]:offsets[u+1]], in which -1 ends a document.
 
     offsets: int64[users+1]; tokens: int32[], numbers of `table` or -1; user_digests: uint64[users, 2].
 
     Guarantees:
-    - nothing about the values shows in the repr;
-    - no user id is held: users are positions and keyed digests only.
+    - the repr shows no value;
+    - there are no user ids: users are positions and keyed digests only.
     """
 
     offsets: Int64s
@@ -71,16 +70,16 @@ def read_tokens(
     memory_limit: int | None = None,
     threads: int | None = None,
 ) -> TokenStream:
-    """Split all batches of (users, texts) into tokens and lay them out user after user.
+    """Split all batches of (users, texts) into tokens, user after user.
 
-    threads: how many split and number; one for each usable core when left out. A tokenizer that is a function is called
-    by one at a time.
+    threads: how many split and number; by default one for each usable core. A tokenizer that is a Python function is
+    called by one thread.
 
     Guarantees:
-    - tokens are normalised before anything is compared or counted; what is left out leaves no trace in the stream;
-    - every document (or sentence, when asked) ends with -1, so that no n-gram crosses it;
-    - tokens are numbered by their keyed digests, not by where they stood; no user id is in the result;
-    - documents beyond the memory limit wait in nameless private files, as numbers.
+    - tokens are normalised before anything is compared or counted; dropped tokens leave no trace in the stream;
+    - every document (or sentence, if the splitting says so) ends with -1, so that no n-gram crosses its end;
+    - tokens are numbered by their keyed digests, not by their order; no user id is in the result;
+    - documents beyond the memory limit go to nameless private files, as numbers.
     """
     count = threads or usable_cores()
     with TextStore(memory_limit) as texts:
@@ -99,11 +98,11 @@ def read_tokens(
 def number_texts(
     batches: Batches, texts: TextStore, key: RunKey, splitting: Splitting, normalization: Normalization, threads: int
 ) -> tuple[StringTable, StringTable, int]:
-    """Put all documents as numbers into the store, by some threads.
+    """Put all documents as numbers into the store, in some threads.
 
-    Returns the tables of users and of tokens, and how many tokens and documents there are together.
+    Returns the tables of users and of tokens, and the number of tokens and documents together.
 
-    Guarantees: users, or tokens, with the same bytes have the same number there, and no others.
+    Guarantees: two users, or tokens, have the same number if and only if they have the same bytes.
     """
     seeds = np.frombuffer(key.subkey(Purpose.USER, 1)[:16], np.uint64)
     user_table, token_table = StringTable(seeds[0], threads=threads), StringTable(seeds[1], threads=threads)
@@ -120,7 +119,7 @@ def number_texts(
             total += len(counts) + len(tokens)
         return total
 
-    # A tokenizer of the caller's is called by the caller's thread, one text after the other.
+    # The caller's thread calls the caller's own tokenizer, one text after the other.
     at_once = threads if isinstance(splitting.tokenizer, Tokenizer) else 1
     return user_table, token_table, sum(work_off(batches, number, at_once))
 
@@ -128,14 +127,14 @@ def number_texts(
 def lay_out_texts(
     texts: TextStore, room: int, renumbered: Int32s, left_out: Bools | None, user_digests: Uint64s
 ) -> tuple[Int64s, Int32s, Uint64s]:
-    """Lay the stored documents out user after user: (offsets, tokens, digests), as a TokenStream has them.
+    """Return the stored documents user after user: (offsets, tokens, digests), as in a TokenStream.
 
-    room: at least as many as there are tokens and documents; renumbered: int32[tokens], the final number of each raw
-    one; left_out: bool[tokens], by the raw number. The store is empty afterwards, and users stand part after part.
+    room: at least the number of tokens and documents; renumbered: int32[tokens], the final number of each raw one;
+    left_out: bool[tokens], by the raw number. The store is empty afterwards; users are in the order of its parts.
 
-    Guarantees: a user's part of the stream holds that user's documents only, each ended by -1.
+    Guarantees: a user's part of the stream contains that user's documents only, each ended by -1.
     """
-    # subtle: of memory that is asked for, what is never written takes no room.
+    # subtle: memory that is allocated but never written takes no room.
     stream = np.empty(room, np.int32)
     sizes, digests = [np.zeros(0, np.int64)], []
     placed = 0
@@ -161,24 +160,24 @@ def leave_out(counts: Int64s, writers: Int32s, codes: Int32s, unwanted: Bools) -
 
     counts, writers: int64[documents], int32[documents]; codes: int32[tokens]; unwanted: bool, for each code.
 
-    Guarantees: what is left of a document depends on that document alone.
+    Guarantees: what remains of a document depends on that document alone.
     """
     kept = ~unwanted[codes]
     return np.diff(offsets_of(kept)[offsets_of(counts)]), writers, codes[kept]
 
 
 def pair_grams(grams: Int32s, key: RunKey, threads: int | None = None) -> Uint64s:
-    """Put for each position the number of the n-gram made of the two that start there and one later, or -1. In-place.
+    """Write at each position the number of the n-gram that joins those at this position and the next, or -1. In-place.
 
-    grams: int32[n], ending with -1; threads: how many, one for each usable core when left out. Returns the pairs:
-    uint64[distinct], prefix << 32 | suffix, in rising order: number i is pairs[i].
+    grams: int32[n], ending with -1; threads: by default one for each usable core. Returns the pairs: uint64[distinct],
+    prefix << 32 | suffix, rising: number i is pairs[i].
 
-    Guarantees: the numbers depend on which pairs there are, not on where they stood, nor on the threads.
+    Guarantees: the numbers depend on which pairs there are, not on their order, nor on the threads.
     """
     seed = np.frombuffer(key.subkey(Purpose.ITEM, 1)[:8], np.uint64)[0]
     shares = even_ranges(len(grams), threads or usable_cores())
     ends = [share.start for share in shares]
-    # subtle: a share's first position is overwritten while the share before it has yet to look at it.
+    # subtle: a share's first position may be overwritten before the previous share reads it.
     beyond = [END if share.stop == len(grams) else int(grams[share.stop]) for share in shares]
     slots, count = np.full(SMALLEST_TABLE, FREE), np.zeros(1, np.uint64)
 
@@ -198,7 +197,7 @@ def pair_grams(grams: Int32s, key: RunKey, threads: int | None = None) -> Uint64
         slots, moved = _twice_as_many(slots, seed)
         rename(moved)
         del moved
-    # subtle: tables of all n-grams are the largest there are; none stays longer than it is wanted.
+    # subtle: tables of all n-grams are the largest arrays of all; each is freed as soon as possible.
     places, size = np.flatnonzero(slots != FREE), len(slots)
     pairs, slots = slots[places], np.empty(0, np.uint64)
     order = np.argsort(pairs)
@@ -210,7 +209,7 @@ def pair_grams(grams: Int32s, key: RunKey, threads: int | None = None) -> Uint64
 
 
 def _twice_as_many(slots: Uint64s, seed: np.uint64) -> tuple[Uint64s, Int32s]:
-    """Return a table of pairs with twice as many places, and where each place of the old one went: int32[places]."""
+    """Return a table of pairs with twice as many places, and the new place of each old one: int32[places]."""
     more, moved = np.full(2 * len(slots), FREE), np.empty(len(slots), np.int32)
     refill_pairs(slots, more, moved, seed)
     return more, moved
@@ -222,25 +221,24 @@ def bound_stream(
     codes: Int32s,
     table: ItemTable,
     key: RunKey,
+    bounding: Bounding,
     *,
-    bound_round: int,
-    max_items_per_user: int,
-    user_order: UserOrder,
+    bound_round: int = 0,
     threads: int | None = None,
     used_up: bool = False,
 ) -> Contributions:
-    """Return each user's distinct codes, at most a given number of them, users in visiting order.
+    """Return each user's distinct codes, at most bounding.limit of them, users in visiting order.
 
     user_digests: uint64[users, 2]; offsets: int64[users+1]; codes: int32[n], numbers of `table` or -1, which is no
-    item. threads: how many; one for each usable core when left out. used_up: the codes are not wanted afterwards.
+    item. threads: by default one for each usable core. used_up: allow to overwrite the codes.
 
     Guarantees:
     - the number of threads changes nothing;
     - duplicates are dropped before anything is bounded;
-    - what a user keeps, and where the user stands, depends on that user's own codes and the key alone.
+    - what a user keeps, and the user's place in the order, depends on that user's own codes and the key alone.
     """
     count, users = threads or usable_cores(), len(offsets) - 1
-    # subtle: some users at a time, behind what the users before them keep: of `kept` no more than that is ever written.
+    # subtle: some users at a time, behind what earlier users keep, so that little of `kept` is ever written.
     kept = codes if used_up else np.empty(int(np.count_nonzero(codes >= 0)), np.int32)
     starts, sizes, placed = np.empty(users, np.int64), np.empty(users, np.int64), 0
     for some in heavy_ranges(offsets[1:], 1 + len(codes) // CODES_AT_ONCE):
@@ -249,17 +247,17 @@ def bound_stream(
         collect(offsets[some.start : some.stop + 1], codes, ends, grouped)
         _sort_sets(ends, grouped, own, count)
         digests = user_digests[mine]
-        bound_sets(ends[:-1], grouped, own, digests, table.digests, key, max_items_per_user, count, bound_round)
+        bound_sets(ends[:-1], grouped, own, digests, table.digests, key, bounding.limit, count, bound_round)
         squeezed = offsets_of(own)
         gather_users(ends, grouped, np.arange(len(some)), squeezed, grouped)
         starts[mine] = placed + squeezed[:-1]
         placed += int(squeezed[-1])
-    new_offsets, items, digests = lay_out_users(starts, sizes, kept, user_digests, user_order, count)
-    return Contributions(new_offsets, items, table, digests, max_items_per_user)
+    new_offsets, items, digests = lay_out_users(starts, sizes, kept, user_digests, bounding.order, count)
+    return Contributions(new_offsets, items, table, digests, bounding.limit)
 
 
 def _sort_sets(ends: Int64s, grouped: Int32s, sizes: Int64s, threads: int) -> None:
-    """Sort each user's codes and drop repeats, in some threads; as `sort_unique`."""
+    """Call `sort_unique` for all users, in some threads."""
     shares = heavy_ranges(ends[1:], share_count(threads))
     work_in_threads(lambda some: sort_unique(ends, grouped, sizes, some.start, some.stop), shares, threads)
 
@@ -282,7 +280,7 @@ def encode_ngrams(
     All lengths are one set (arXiv 2002.09745, section 6.2.1), so any algorithm can release from it. An item is the
     n-gram's tokens joined by one space.
 
-    Guarantees: as `encoding.encode`; the result is the same as if the n-grams had been given as items.
+    Guarantees: the result is that of `encode` with the n-grams as items.
     """
     stream = read_tokens(batches, key, splitting, normalization, memory_limit=memory_limit, threads=threads)
     user_digests, offsets = stream.user_digests, stream.offsets * (longest - shortest + 1)
@@ -291,28 +289,18 @@ def encode_ngrams(
     table, ranks = table_of(*texts, key, threads or usable_cores())
     del texts
     renumber(codes, ranks)
-    return bound_stream(
-        user_digests,
-        offsets,
-        codes,
-        table,
-        key,
-        bound_round=0,
-        max_items_per_user=max_items_per_user,
-        user_order=user_order,
-        threads=threads,
-        used_up=True,
-    )
+    bounding = Bounding(max_items_per_user, user_order)
+    return bound_stream(user_digests, offsets, codes, table, key, bounding, threads=threads, used_up=True)
 
 
 def lay_out_lengths(
     stream: TokenStream, key: RunKey, shortest: int, longest: int, threads: int | None
 ) -> tuple[Int32s, tuple[Int64s, Uint8s]]:
-    """Lay each user's n-grams of all these lengths side by side, numbered length after length; the stream is used up.
+    """Put each user's n-grams of all these lengths side by side, numbered length after length; overwrite the stream.
 
     Returns codes: int32[lengths * n], -1 where there is no n-gram, and the n-grams' texts: int64 offsets and bytes.
 
-    Guarantees: each user's part holds that user's own n-grams only.
+    Guarantees: each user's part contains that user's own n-grams only.
     """
     offsets, data = stream.table.offsets, stream.table.data
     grams, last = stream.tokens, np.arange(len(stream.table), dtype=np.int32)
@@ -332,16 +320,7 @@ def lay_out_lengths(
                 refuse_more_than(MAX_ITEMS, "distinct n-grams")
             lay_beside(stream.offsets, grams, before, length - shortest, lengths, codes)
             texts.append((offsets, data))
-    return codes, put_together(texts)
-
-
-def put_together(texts: list[tuple[Int64s, Uint8s]]) -> tuple[Int64s, Uint8s]:
-    """Return lists of texts, int64 offsets and bytes, as one."""
-    if len(texts) == 1:
-        return texts[0]
-    shifts = np.cumsum([0, *(len(data) for _, data in texts)])
-    starts = [offsets[1:] + shift for (offsets, _), shift in zip(texts, shifts, strict=False)]
-    return np.concatenate([np.zeros(1, np.int64), *starts]), np.concatenate([data for _, data in texts])
+    return codes, join_buffers(texts)
 
 
 def join_ngrams(
@@ -349,7 +328,7 @@ def join_ngrams(
 ) -> tuple[Int64s, Uint8s]:
     """Return the texts of n-grams, prefix, space, last token, as int64 offsets and bytes.
 
-    Guarantees: a text holds the bytes of its own tokens only.
+    Guarantees: a text contains the bytes of its own tokens only.
     """
     lengths = np.diff(offsets)[prefixes] + 1 + np.diff(tokens.offsets)[last]
     new_offsets = offsets_of(lengths)

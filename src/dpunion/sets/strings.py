@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import itertools
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator
-from typing import Any, Generic, TypeVar
+from collections.abc import Callable
+from typing import Generic, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from dpunion.algorithms import MAX_ITEMS
+from dpunion.buffers import index_values, read_only, same_memory, string_buffers
 from dpunion.checks import refuse_more_than
 from dpunion.contributions import Int32s, Int64s, Uint8s, Uint64s, offsets_of
 from dpunion.errors import InternalError
@@ -31,45 +30,42 @@ from dpunion.sets.grouping import even_ranges
 from dpunion.threads import share_count, work_in_threads
 
 T = TypeVar("T")
-D = TypeVar("D", bound=np.generic)
 
-FIRST_BEYOND_ASCII = 128
 PATIENCE = 20e-6  # seconds
-# From this many words on, several threads move what is in them to twice as many.
-MANY_SLOTS = 1 << 20
+MANY_SLOTS = 1 << 20  # from this many words on, several threads fill the larger table
 
 
-class Remembered(Generic[T]):
-    """What was made of the dictionary that the batches of a thread share, while they do (sensitive).
+class DictionaryCache(Generic[T]):
+    """One cached result per thread, for the dictionary that the batches of a thread share (sensitive).
 
-    Guarantees: nothing shows in the repr; threads do not see each other's.
+    Guarantees: nothing shows in the repr; a thread does not see what another has cached.
     """
 
     def __init__(self) -> None:
         self._last = threading.local()
 
     def __repr__(self) -> str:
-        return "Remembered(<sensitive>)"
+        return "DictionaryCache(<sensitive>)"
 
-    def made_of(self, dictionary: pa.Array, make: Callable[[pa.Array], T]) -> T:
-        """Return make(dictionary), made once for neighbouring calls with the same memory."""
+    def get(self, dictionary: pa.Array, make: Callable[[pa.Array], T]) -> T:
+        """Return make(dictionary), or the cached result if the last call was with the same memory."""
         last: tuple[pa.Array, T] | None = getattr(self._last, "pair", None)
         if last is None or not same_memory(dictionary, last[0]):
-            # subtle: keeping the dictionary keeps its memory alive, so that its address stays taken.
+            # subtle: keeping the dictionary keeps its memory alive, so that nothing else gets its address.
             last = self._last.pair = (dictionary, make(dictionary))
         return last[1]
 
     def forget(self) -> None:
-        """Forget what all threads remember."""
+        """Clear the caches of all threads."""
         self._last = threading.local()
 
 
 class StringTable:
-    """Distinct strings numbered in order of first appearance; exact, growing, seeded by the run key.
+    """Distinct strings, numbered in the order in which they come to the table; exact, growing, seeded by the run key.
 
-    Any number of threads may number strings at once; then the order is that in which they come to the table.
+    Any number of threads may number strings at once.
 
-    Guarantees: two strings have the same number when they have the same bytes, and only then; none shows in the repr.
+    Guarantees: two strings have the same number if and only if they have the same bytes; none shows in the repr.
     """
 
     def __init__(self, seed: np.uint64, capacity: int = 1 << 17, threads: int = 1) -> None:
@@ -78,8 +74,8 @@ class StringTable:
         self.offsets: Int64s = np.zeros(capacity + 1, np.int64)
         self.data: Uint8s = np.empty(capacity * 16, np.uint8)
         self._state: Uint64s = np.zeros(STATE_WORDS, np.uint64)
-        self._dictionaries: Remembered[Int32s] = Remembered()
-        # A thread takes a token while it is inside; to grow, one takes them all.
+        self._dictionaries: DictionaryCache[Int32s] = DictionaryCache()
+        # A thread takes one token while it numbers strings; a thread that grows the table takes them all.
         self._tokens: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._token_count = threads
         self._growing = threading.Lock()
@@ -91,16 +87,16 @@ class StringTable:
 
     @property
     def count(self) -> int:
-        """How many strings there are."""
+        """The number of strings."""
         return int(self._state[int(COUNT)])
 
     def number(self, strings: pa.Array, codes: Int32s | None = None) -> Int32s:
-        """Return the numbers of the strings: int32[rows]. Dictionary arrays are looked up entry by entry.
+        """Return the number of each string: int32[rows]. The entries of a dictionary array are looked up once.
 
-        codes: int32[rows], where they are written, if not into memory of their own.
+        codes: int32[rows], where to write them, instead of new memory.
         """
         if isinstance(strings, pa.DictionaryArray):
-            numbers = self._dictionaries.made_of(
+            numbers = self._dictionaries.get(
                 strings.dictionary, lambda dictionary: self.number_buffers(*string_buffers(dictionary))
             )
             places = index_values(strings.indices)
@@ -111,7 +107,7 @@ class StringTable:
         return self.number_buffers(*string_buffers(strings), codes)
 
     def number_buffers(self, offsets: Int64s, data: Uint8s, codes: Int32s | None = None) -> Int32s:
-        """Return the numbers of the strings data[offsets[i]:offsets[i+1]]: int32[rows]; codes: as for `number`."""
+        """Return the number of each string data[offsets[i]:offsets[i+1]]: int32[rows]; codes: as for `number`."""
         rows = len(offsets) - 1
         offsets, data = read_only(offsets), read_only(data)
         if codes is None:
@@ -131,13 +127,13 @@ class StringTable:
                 with self._growing:
                     self._grow(int(offsets[done + 1] - offsets[done]))
             else:
-                time.sleep(PATIENCE)  # another thread was stopped while it entered a string: let it go on
+                time.sleep(PATIENCE)  # another thread was suspended while it entered a string: let it continue
 
     def _grow(self, length: int) -> None:
         """Make room for at least one more string of this length, unless another thread did meanwhile.
 
-        subtle: what stays in its order is resized in place: large arrays then are moved by pages, so there are never
-        two copies, and growing by half is cheap.
+        subtle: arrays that keep their order are resized in place. The system then moves large arrays by pages, so there
+        are never two copies, and growing by half is cheap.
         """
         if not self._state[int(FULL_UP)]:
             return
@@ -156,12 +152,12 @@ class StringTable:
                 self._add_slots()
             self._state[int(FULL_UP)] = 0
         finally:
-            # Without memory, the others find the table full as well, and none waits for ever.
+            # If memory ran out, the other threads find the table full too, and none waits for ever.
             for _ in range(self._token_count):
                 self._tokens.put(None)
 
     def _add_slots(self) -> None:
-        """Make room for twice as many strings, in as many threads as there are: they would wait otherwise."""
+        """Make room for twice as many strings, in all the threads that would otherwise wait."""
         old, new = self.slots, np.zeros(2 * len(self.slots), np.uint64)
         threads = self._token_count if len(old) >= MANY_SLOTS else 1
 
@@ -172,81 +168,22 @@ class StringTable:
         self.slots = new
 
     def close(self) -> None:
-        """Free what only numbering needs; the strings themselves stay."""
+        """Free the memory that only numbering needs; the strings stay."""
         self.slots = np.zeros(0, np.uint64)
         self._dictionaries.forget()
 
     def buffers(self) -> tuple[Int64s, Uint8s]:
-        """Return the offsets and bytes of the distinct strings, not copied."""
+        """Return the offsets and bytes of the distinct strings, without a copy."""
         offsets = self.offsets[: self.count + 1]
         return offsets, self.data[: int(offsets[-1])]
 
 
-def same_memory(a: pa.Array, b: pa.Array) -> bool:
-    """Say whether two arrays are views of the same memory; both are alive, so equal addresses mean equal content."""
-    places = [[None if buffer is None else buffer.address for buffer in array.buffers()] for array in (a, b)]
-    return places[0] == places[1] and len(a) == len(b) and a.offset == b.offset and a.type == b.type
+def select_strings(offsets: Int64s, data: Uint8s, places: Int64s) -> tuple[Int64s, Uint8s]:
+    """Copy the strings at these places, in this order: (offsets, data), int64[places+1] and uint8[].
 
-
-def string_buffers(strings: pa.Array) -> tuple[Int64s, Uint8s]:
-    """Return Arrow's own offsets (int64, or int32 for short arrays) and bytes of a string array without nulls."""
-    wide = pa.types.is_large_string(strings.type)
-    _, offsets, data = strings.buffers()
-    dtype: Any = np.int64 if wide else np.int32
-    if offsets is None or len(strings) == 0:
-        return np.zeros(len(strings) + 1, dtype), np.empty(0, np.uint8)
-    view = np.frombuffer(offsets, dtype)[strings.offset : strings.offset + len(strings) + 1]
-    return view, np.frombuffer(data, np.uint8) if data is not None and data.size else np.empty(0, np.uint8)
-
-
-def read_only(array: npt.NDArray[D]) -> npt.NDArray[D]:
-    """Return a view that cannot be written to.
-
-    subtle: numba makes one kernel for arrays that can be and one for those that cannot, and Arrow has both.
-    """
-    view = array.view()
-    view.flags.writeable = False
-    return view
-
-
-def has_ascii_only(data: Uint8s) -> bool:
-    """Say whether all bytes are ASCII."""
-    return int(data.max(initial=0)) < FIRST_BEYOND_ASCII
-
-
-def index_values(indices: pa.Array) -> Int32s:
-    """Return the values of an integer array without nulls as int32; not copied where they are.
-
-    subtle: np.asarray and pa.array import an installed pandas at their first use, which costs half a second.
-    """
-    places = as_int32(indices)
-    data = places.buffers()[1]
-    if data is None or len(places) == 0:
-        return np.empty(0, np.int32)
-    return read_only(np.frombuffer(data, np.int32)[places.offset : places.offset + len(places)])
-
-
-def as_int32(indices: pa.Array) -> pa.Array:
-    """Return an integer array as int32; not copied where it is that."""
-    return indices if indices.type == pa.int32() else indices.cast(pa.int32())
-
-
-def taken_strings(offsets: Int64s, data: Uint8s, places: Int64s) -> tuple[Int64s, Uint8s]:
-    """Return the strings at some places, in that order: (offsets, data), int64[places+1] and uint8[].
-
-    Guarantees: nothing else of the strings is looked at.
+    Guarantees: no byte of another string is read.
     """
     taken = offsets_of(offsets[places + 1] - offsets[places])
     copied = np.empty(int(taken[-1]), np.uint8)
     take_strings(read_only(offsets), read_only(data), places, taken, copied)
     return taken, copied
-
-
-def as_texts(offsets: Int64s, data: Uint8s) -> Iterator[str]:
-    """Yield the strings data[offsets[i]:offsets[i+1]] as texts of Python."""
-    raw, places = data.tobytes(), itertools.pairwise(offsets.tolist())
-    if not raw.isascii():
-        return (raw[start:stop].decode() for start, stop in places)
-    # In ASCII the places of bytes are those of characters, and one text is quickly cut into many.
-    whole = raw.decode()
-    return (whole[start:stop] for start, stop in places)

@@ -1,1 +1,1 @@
-"""Texts: what a word is, how words are spelled, and the other ways to split a text."""
+"""Texts: what a word is, how words are spelled, and other ways to split a text."""

@@ -1,8 +1,8 @@
-"""Texts to documents of tokens, by the house's own words or another tokeniser; which tokens are left out.
+"""Texts to documents of tokens, by dpunion's own words or another tokenizer, without stop words and short tokens.
 
-`Splitting` says how. Tokens of every tokeniser are spelled as the release's normalization says, before anything is
-compared or counted; then stop words and short tokens are left out, as if nobody had written them, and n-grams are made
-of those that are left. No token contains white space.
+`Splitting` says how. The release's normalization spells the tokens of every tokenizer before anything is compared or
+counted. Then stop words and short tokens are dropped, as if nobody had written them, and n-grams are made of the rest.
+No token contains white space.
 """
 
 from __future__ import annotations
@@ -19,11 +19,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dpunion import arrow_functions as pc
+from dpunion.buffers import array_of, pc, string_buffers
 from dpunion.contributions import Bools, Int64s, Uint8s, offsets_of
 from dpunion.errors import BadParameter, ForeignErrors
-from dpunion.text.normal_forms import Normalization
-from dpunion.text.tokens import NOT_TEXT, WordBuffers, WordRoom, damaged_text, word_buffers
+from dpunion.text.words import NOT_TEXT, Normalization, WordBuffers, WordRoom, damaged_text, word_buffers
 
 # What str.isspace says, fixed here: these characters have not changed since Unicode 6.3.
 WHITE_SPACE = r"[\x09-\x0d\x1c-\x20\x{85}\p{Z}]+"
@@ -31,7 +30,7 @@ URL = r"(?i)\b(?:(?:https?|ftp)://|www\.)[^\x09-\x0d\x1c-\x20\x{85}\p{Z}]*"
 # A sentence ends at a line break, after . ! ? … with white space behind, or after 。！？ (closing marks included).
 SENTENCE_END = r"""([.!?…]+["'”’)\]]*)[\x09-\x0d\x1c-\x20\x{85}\p{Z}]+|([。！？]+[」』”’）]*)"""
 LINE_BREAKS = r"[\n-\r\x{85}\x{2028}\x{2029}]+"
-# Letters of scripts whose words stand side by side: Thai, Lao, Tibetan, Burmese, Khmer, kana and Chinese characters.
+# Letters of scripts that put no spaces between words: Thai, Lao, Tibetan, Burmese, Khmer, kana and Chinese characters.
 UNSPACED = re.compile(
     r"[\u0e00-\u109f\u1780-\u17ff\u3041-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U000323af]"
 )
@@ -39,14 +38,14 @@ DEFAULT_LOCALE = "en"
 
 
 class Tokenizer(enum.Enum):
-    """The tokenisers that have a name."""
+    """The tokenizers that have a name."""
 
     WORDS = "words"
-    """The house's own, see dpunion.text.tokens: words without punctuation, as fast as reading."""
+    """dpunion's own, see dpunion.text.words: words without punctuation, as fast as reading."""
     WHITESPACE = "whitespace"
-    """What stands between white space, punctuation included."""
+    """Everything between white space, punctuation included."""
     TREEBANK = "treebank"
-    """Penn Treebank rules by NLTK (needs the extra `text`): can't is ca and n't, punctuation are tokens."""
+    """Penn Treebank rules by NLTK (needs the extra `text`): can't is ca and n't, punctuation marks are tokens."""
     ICU = "icu"
     """Segmentation by ICU (needs the extra `icu`): for Chinese, Japanese, Thai and the like."""
 
@@ -58,10 +57,9 @@ SplitFunction = Callable[[str], Iterable[str]]
 class Splitting:
     """How a text becomes documents of tokens; public.
 
-    tokenizer: one of Tokenizer, or a function from a text to its tokens. drop_urls: leave out what looks like a web
-    address, before anything else. sentences: n-grams do not cross the end of a sentence either. locale: for ICU.
-    stop_words, min_length: tokens that are left out, spelled as the release spells them, and how many characters a
-    token has at least.
+    tokenizer: one of Tokenizer, or a function from a text to its tokens. drop_urls: first remove everything that looks
+    like a web address. sentences: n-grams do not cross the end of a sentence either. locale: for ICU. stop_words:
+    tokens to drop, spelled as the release spells them. min_length: drop tokens with fewer characters.
     """
 
     tokenizer: Tokenizer | SplitFunction = Tokenizer.WORDS
@@ -73,25 +71,25 @@ class Splitting:
 
     @property
     def name(self) -> str:
-        """Name the tokeniser in a plan."""
+        """The tokenizer's name in a plan."""
         return self.tokenizer.value if isinstance(self.tokenizer, Tokenizer) else "callable"
 
     @property
     def is_plain(self) -> bool:
-        """Say whether texts are split in the plain way, whatever is left out then."""
+        """Whether texts are split in the default way; tokens may still be dropped."""
         return replace(self, stop_words=(), min_length=1) == PLAIN
 
     def notes(self) -> tuple[str, ...]:
-        """Return what a statement says of what is left out."""
+        """Return what a statement says about dropped words."""
         listed = [f"the words of a public list ({len(self.stop_words):,})"] if self.stop_words else []
         short = [f"words of fewer than {self.min_length} characters"] if self.min_length > 1 else []
         left_out = " and ".join(listed + short)
         return (f"Left out first, as if nobody had written them: {left_out}.",) if left_out else ()
 
     def notes_on(self, released: Sequence[str]) -> tuple[str, ...]:
-        """Return what a statement says when a released list shows texts that were hardly split.
+        """Return what a statement says if the released list has texts that were hardly split.
 
-        Guarantees: of the texts themselves nothing is looked at, so it costs no privacy.
+        Guarantees: only the released list is read, so it costs no privacy.
         """
         if self.tokenizer not in (Tokenizer.WORDS, Tokenizer.WHITESPACE):
             return ()
@@ -114,54 +112,55 @@ def documents(
     normalization: Normalization = Normalization.NFC_LOWER,
     room: WordRoom | None = None,
 ) -> tuple[Int64s | None, WordBuffers]:
-    """Return the tokens of each document, and which text each document is of: int64[documents], None for "its own".
+    """Return the number of each document's text, int64[documents], and the tokens of each document.
 
-    Words are spelled as the normalization says; other tokens as they stand there, see `left_to_spell`. room: where
-    words may lie, if not in memory of their own.
+    The numbers are None if each text is one document. The normalization spells words only; `left_to_spell` says what
+    remains for other tokens. room: memory for words, if not new memory.
 
     Guarantees:
     - the documents of a text depend on that text alone;
-    - no token is empty or contains white space, so tokens joined by spaces can be told apart again.
+    - no token is empty or contains white space, so tokens joined by spaces can be split again.
     """
     parents: Int64s | None = None
     if splitting.drop_urls:
-        texts = call_arrow(pc.replace_substring_regex, readable(texts), pattern=URL, replacement=" ")
+        texts = call_arrow(pc.replace_substring_regex, validate_texts(texts), pattern=URL, replacement=" ")
     if splitting.sentences:
-        parents, texts = sentences(readable(texts))
+        parents, texts = sentences(validate_texts(texts))
     match splitting.tokenizer:
         case Tokenizer.WORDS:
             return parents, word_buffers(texts, normalization, room)
         case Tokenizer.WHITESPACE:
-            return parents, list_buffers(call_arrow(pc.split_pattern_regex, readable(texts), pattern=WHITE_SPACE))
+            return parents, list_buffers(call_arrow(pc.split_pattern_regex, validate_texts(texts), pattern=WHITE_SPACE))
         case Tokenizer.TREEBANK:
-            return parents, call_buffers(readable(texts), treebank())
+            return parents, call_buffers(validate_texts(texts), treebank())
         case Tokenizer.ICU:
-            return parents, call_buffers(readable(texts), icu(splitting.locale))
+            return parents, call_buffers(validate_texts(texts), icu(splitting.locale))
         case other:
-            return parents, call_buffers(readable(texts), other)
+            return parents, call_buffers(validate_texts(texts), other)
 
 
 def unwanted_tokens(offsets: Int64s, data: Uint8s, splitting: Splitting) -> Bools | None:
-    """Say for each token whether it is a stop word or too short: bool[tokens], None when none is left out.
+    """Return which tokens are dropped, bool[tokens], or None if none is: stop words, short ones and empty ones.
 
-    Token i is data[offsets[i]:offsets[i + 1]], spelled as the release spells it.
+    Token i is data[offsets[i]:offsets[i + 1]], spelled as the release spells it; `normalize_texts` makes some empty.
 
-    Guarantees: what is said of a token depends on that token and public values alone.
+    Guarantees: whether a token is dropped depends on that token and public values alone.
     """
     if not splitting.stop_words and splitting.min_length == 1:
-        return None
-    tokens = pa.LargeStringArray.from_buffers(len(offsets) - 1, pa.py_buffer(offsets), pa.py_buffer(data))
+        is_empty = offsets[1:] == offsets[:-1]
+        return is_empty if is_empty.any() else None
+    tokens = array_of(offsets, data, pa.large_string())
     stopped = pc.is_in(tokens, value_set=pa.array(splitting.stop_words, pa.large_string()))
     return np.asarray(pc.or_(stopped, pc.less(pc.utf8_length(tokens), splitting.min_length)))
 
 
 def left_to_spell(splitting: Splitting, normalization: Normalization) -> Normalization:
-    """Return what is still to be done to the tokens of `documents`: nothing to the house's own words."""
+    """Return the normalization that the tokens of `documents` still need: dpunion's own words need none."""
     return Normalization.EXACT if splitting.tokenizer is Tokenizer.WORDS else normalization
 
 
 def check_splitting(splitting: Splitting) -> None:
-    """Refuse what cannot work before any data is read: no tokeniser, or a library that is not installed."""
+    """Refuse, before any data is read, an unknown tokenizer or one whose library is not installed."""
     if splitting.locale != DEFAULT_LOCALE and splitting.tokenizer is not Tokenizer.ICU:
         raise BadParameter(
             "Only the tokenizer 'icu' uses a locale; the others treat all languages alike.",
@@ -183,8 +182,8 @@ def check_splitting(splitting: Splitting) -> None:
             )
 
 
-def readable(texts: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """Return the texts as one valid large_string array, null texts as empty ones."""
+def validate_texts(texts: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """Return the texts as one valid large_string array, with empty texts for null ones."""
     if isinstance(texts, pa.ChunkedArray):
         texts = pa.concat_arrays(texts.chunks) if texts.num_chunks else pa.array([], pa.large_string())
     plain = call_arrow(lambda array: array.cast(pa.large_string()), texts)
@@ -193,34 +192,30 @@ def readable(texts: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 def call_arrow(function: Callable[..., Any], *args: Any, **options: Any) -> Any:
-    """Call a function of Arrow; what it raises could quote the text, so it is not passed on."""
+    """Call a function of Arrow; replace its errors, which could quote the text."""
     with ForeignErrors(lambda _: damaged_text(NOT_TEXT), pa.ArrowException):
         return function(*args, **options)
 
 
 def sentences(texts: pa.Array) -> tuple[Int64s, pa.Array]:
-    """Return the sentences of all texts, and the number of the text each is of: int64[sentences]."""
+    """Return the number of each sentence's text, int64[sentences], and the sentences of all texts."""
     broken = call_arrow(pc.replace_substring_regex, texts, pattern=SENTENCE_END, replacement="\\1\\2\n")
     split_up = call_arrow(pc.split_pattern_regex, broken, pattern=LINE_BREAKS)
     return np.asarray(pc.list_parent_indices(split_up), np.int64), pc.list_flatten(split_up)
 
 
 def list_buffers(lists: pa.Array) -> WordBuffers:
-    """Return a list<string> array without nulls as bare arrays, leaving out empty strings."""
+    """Return a list<string> array without nulls as bare arrays, without empty strings."""
     bounds = np.asarray(lists.offsets, np.int64)
     tokens = lists.values
     full = np.asarray(pc.greater(pc.binary_length(tokens), 0))
     before = offsets_of(full)
     tokens = tokens.filter(pa.array(full)).cast(pa.large_string())
-    if not len(tokens):
-        return WordBuffers(np.zeros(len(lists), np.int64), np.zeros(1, np.int64), np.zeros(0, np.uint8))
-    _, offsets, data = tokens.buffers()
-    ends = np.frombuffer(offsets, np.int64)[tokens.offset : tokens.offset + len(tokens) + 1]
-    return WordBuffers(np.diff(before[bounds]), ends, np.frombuffer(data, np.uint8))
+    return WordBuffers(np.diff(before[bounds]), *string_buffers(tokens))
 
 
 def call_buffers(texts: pa.Array, split_one: SplitFunction) -> WordBuffers:
-    """Return the tokens that a Python function finds in each text; one text at a time is Python text.
+    """Return the tokens that a Python function finds in each text; one text at a time becomes a Python string.
 
     Guarantees: an error of the function is reported by its type alone.
     """
@@ -242,7 +237,7 @@ def call_buffers(texts: pa.Array, split_one: SplitFunction) -> WordBuffers:
 
 
 def call_tokenizer(split_one: SplitFunction, text: str) -> list[str]:
-    """Call the tokeniser on one text, hiding what its errors say."""
+    """Call the tokenizer on one text; hide what its errors say."""
 
     def withhold(error: Exception) -> BadParameter:
         return BadParameter(
@@ -257,7 +252,7 @@ def call_tokenizer(split_one: SplitFunction, text: str) -> list[str]:
 
 @functools.cache
 def treebank() -> SplitFunction:
-    """Return NLTK's Penn Treebank tokeniser, which needs no downloaded model."""
+    """Return NLTK's Penn Treebank tokenizer, which needs no downloaded model."""
     with ForeignErrors(lambda _: missing_library("treebank", "nltk", "text"), ImportError):
         module = importlib.import_module("nltk.tokenize")
     tokenize: SplitFunction = module.NLTKWordTokenizer().tokenize
@@ -266,7 +261,7 @@ def treebank() -> SplitFunction:
 
 @functools.cache
 def icu(locale: str) -> SplitFunction:
-    """Return ICU's word segmentation: the segments that hold a letter, a mark or a number."""
+    """Return ICU's word segmentation: the segments that contain a letter, a mark or a number."""
     with ForeignErrors(lambda _: missing_library("icu", "icu4py", "icu"), ImportError):
         module = importlib.import_module("icu4py.breakers")
 
@@ -279,7 +274,7 @@ def icu(locale: str) -> SplitFunction:
 
 
 def missing_library(tokenizer: str, library: str, extra: str) -> BadParameter:
-    """Return the error for a tokeniser whose library is not installed."""
+    """Return the error for a tokenizer whose library is not installed."""
     return BadParameter(
         f"The tokenizer {tokenizer!r} needs {library}, which is not installed.",
         f"Install it with: pip install 'dpunion[{extra}]'.",

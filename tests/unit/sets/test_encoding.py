@@ -13,10 +13,11 @@ from scipy import stats
 
 import dpunion
 from dpunion.algorithms import UserOrder
+from dpunion.buffers import string_buffers
 from dpunion.randomness import Purpose, RunKey
 from dpunion.sets import encoding, grouping, strings
 from dpunion.sets.encoding import Normalization, encode
-from dpunion.sets.strings import StringTable, string_buffers
+from dpunion.sets.strings import StringTable
 
 KEY = RunKey.for_tests(1)
 SEED = np.uint64(12345)

@@ -268,7 +268,7 @@ def test_texts_of_every_tokenizer_wait_on_disk_and_stay_the_same(form, options, 
     real = spill.WaitingStore._spill
     monkeypatch.setattr(spill.WaitingStore, "_spill", lambda store: spilled.append(real(store)))
     monkeypatch.setattr(spill, "ROWS_SHARE", 1e-6)
-    for portion in ("sets.streams.CODES_AT_ONCE", "ngrams.lengths.PAIRS_AT_ONCE", "ngrams.holdings.PLACES_AT_ONCE"):
+    for portion in ("sets.streams.CODES_AT_ONCE", "ngrams.lengths.PAIRS_AT_ONCE", "ngrams.lengths.PLACES_AT_ONCE"):
         monkeypatch.setattr(f"dpunion.{portion}", 97)
     for threads in (1, 2, 4):
         assert dpunion.release(source, **asked, run=Run(memory_limit="100MB", threads=threads)).items == expected

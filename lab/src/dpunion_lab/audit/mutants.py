@@ -30,6 +30,7 @@ from dpunion.algorithms import (
     WeightedGaussian,
 )
 from dpunion.budget import Budget
+from dpunion.buffers import string_buffers
 from dpunion.calibration import bounds
 from dpunion.calibration.bounds import laplace_quantile_above
 from dpunion.calibration.look import LookCost, cost_of_look
@@ -46,7 +47,6 @@ from dpunion.plans.look import CLASSES
 from dpunion.randomness import Purpose, RunKey
 from dpunion.sets.encoding import encode, mark_known
 from dpunion.sets.narrowing import Part, narrow
-from dpunion.sets.strings import string_buffers
 from dpunion_lab.audit.counting import SHARE, with_counts
 from dpunion_lab.audit.invariants import failed_checks
 from dpunion_lab.audit.runs import Batch, Patch, System, encode_for, make_release, select_for, write_release

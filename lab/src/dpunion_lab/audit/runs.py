@@ -26,6 +26,7 @@ import pyarrow as pa
 
 from dpunion.algorithms import Algorithm
 from dpunion.budget import Budget
+from dpunion.buffers import array_of
 from dpunion.contributions import Contributions, Int64s, Uint8s
 from dpunion.engines.local import run_rounds
 from dpunion.mechanisms import mechanism_for
@@ -34,7 +35,7 @@ from dpunion.plans import Plan, plan_release
 from dpunion.randomness import RunKey
 from dpunion.releases.release import Release
 from dpunion.sets.encoding import encode
-from dpunion.text.normal_forms import Normalization
+from dpunion.text.words import Normalization
 
 TRACKED = 6
 User = tuple[int, ...]
@@ -177,7 +178,7 @@ def names(trials: Int64s, numbers: Int64s) -> pa.Array:
     for place in range(NUMBER_DIGITS):
         digits[:, TRIAL_DIGITS + place] = HEX[(numbers >> (4 * (NUMBER_DIGITS - 1 - place))) & 15]
     ends = np.arange(len(trials) + 1, dtype=np.int32) * WIDTH
-    return pa.StringArray.from_buffers(len(trials), pa.py_buffer(ends), pa.py_buffer(digits))
+    return array_of(ends, digits, pa.string())
 
 
 def parse_names(data: Uint8s) -> tuple[Int64s, Int64s]:

@@ -12,6 +12,7 @@ import numpy as np
 
 from dpunion.addresses import public_address
 from dpunion.algorithms import Bounding, UserOrder
+from dpunion.buffers import as_texts
 from dpunion.contributions import Bools, Contributions, Int64s, ItemTable
 from dpunion.engines import Chosen, Listed, choose_ngrams, count_listed
 from dpunion.engines.local import run_rounds
@@ -29,7 +30,7 @@ from dpunion.requests import Folder, Request, Run
 from dpunion.sets.encoding import encode, mark_known
 from dpunion.sets.grouping import bound_further, copy_heavy_users
 from dpunion.sets.spill import as_bytes
-from dpunion.sets.strings import as_texts, taken_strings
+from dpunion.sets.strings import select_strings
 from dpunion.threads import usable_cores, work_in_order
 
 if TYPE_CHECKING:
@@ -247,4 +248,4 @@ def read_sets(
 
 def texts_of(table: ItemTable, chosen: Int64s) -> tuple[str, ...]:
     """Return the texts of the chosen items. Guarantees: only the bytes of the chosen items are copied and decoded."""
-    return tuple(as_texts(*taken_strings(table.offsets, table.data, chosen)))
+    return tuple(as_texts(*select_strings(table.offsets, table.data, chosen)))

@@ -8,13 +8,13 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from dpunion.arrow_functions import number_array, text_array
+from dpunion.buffers import number_array, text_array
 from dpunion.engines.local import run_rounds
 from dpunion.mechanisms import mechanism_for
 from dpunion.plans import Planned
 from dpunion.randomness import RunKey
 from dpunion.sets.encoding import encode
-from dpunion.text.normal_forms import Normalization
+from dpunion.text.words import Normalization
 from dpunion.threads import Threads, usable_cores
 
 MOST_ITEMS = 1000

@@ -13,8 +13,7 @@ from dpunion.errors import InternalError
 from dpunion.kernels.ngrams import renumber
 from dpunion.mechanisms import mechanism_for, mechanism_on_candidates
 from dpunion.ngrams.candidates import Level, places_in, unsupported
-from dpunion.ngrams.holdings import ngram_holdings
-from dpunion.ngrams.lengths import Positions, first_level, kept_ngrams, kept_tokens, longer
+from dpunion.ngrams.lengths import Positions, first_level, kept_ngrams, kept_tokens, longer, ngram_holdings
 from dpunion.plans import Plan
 from dpunion.plans.ngrams import LengthPlan
 from dpunion.randomness import RunKey

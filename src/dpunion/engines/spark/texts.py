@@ -32,8 +32,15 @@ from dpunion.engines.spark.wire import arrow_names, digests_to_arrow
 from dpunion.errors import InternalError
 from dpunion.mechanisms import Mechanism, mechanism_for, mechanism_on_candidates
 from dpunion.ngrams.candidates import Level
-from dpunion.ngrams.holdings import ngram_holdings, positions_in
-from dpunion.ngrams.lengths import kept_ngrams, kept_tokens, longer, pair_digests, pair_table
+from dpunion.ngrams.lengths import (
+    kept_ngrams,
+    kept_tokens,
+    longer,
+    ngram_holdings,
+    pair_digests,
+    pair_table,
+    positions_in,
+)
 from dpunion.plans import Plan
 from dpunion.plans.ngrams import LengthPlan
 from dpunion.randomness import Purpose, RunKey

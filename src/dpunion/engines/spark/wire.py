@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from dpunion.algorithms import UserOrder
+from dpunion.buffers import array_of, string_buffers
 from dpunion.calibration.rounding import MAX_USERS
 from dpunion.contributions import Contributions, Int32s, Int64s, ItemTable, Uint8s, Uint64s, offsets_of
 from dpunion.errors import BadSource, InternalError
@@ -21,7 +22,6 @@ from dpunion.kernels.bounding import gather_users
 from dpunion.randomness import Purpose, RunKey
 from dpunion.sets.grouping import digest_order, group_rows, visiting_order
 from dpunion.sets.spill import RowStore
-from dpunion.sets.strings import taken_strings
 
 PAIRS_PER_PIECE = 1 << 22
 # The noise pays for the rounding of MAX_USERS: half for the users of a shard, half for flooring to whole units.
@@ -131,7 +131,7 @@ def drop_unused_items(contributions: Contributions) -> Contributions:
     """
     whole = contributions.table
     held, codes = _number_used(contributions.items, len(whole))
-    table = ItemTable(*taken_strings(whole.offsets, whole.data, held), whole.digests[held])
+    table = ItemTable(*select_strings(whole.offsets, whole.data, held), whole.digests[held])
     return dataclasses.replace(contributions, items=codes, table=table)
 
 
@@ -143,35 +143,29 @@ def arrow_names(table: ItemTable, some: slice = slice(None)) -> pa.Array:
     first, last, _ = some.indices(len(table))
     offsets = table.offsets[first : last + 1]
     data = np.ascontiguousarray(table.data[offsets[0] : offsets[-1]])
-    places = pa.py_buffer(np.ascontiguousarray(offsets - offsets[0], np.int64))
-    names = pa.Array.from_buffers(pa.large_binary(), len(offsets) - 1, [None, places, pa.py_buffer(data)])
-    return names.cast(pa.binary())
+    return array_of(offsets - offsets[0], data, pa.large_binary()).cast(pa.binary())
 
 
 def binary_buffers(names: pa.Array) -> tuple[Int64s, Uint8s]:
     """Return the bytes of Arrow binary values as int64 offsets and data: name i is data[offsets[i]:offsets[i+1]]."""
-    _, offsets, data = names.buffers()
-    ends = np.frombuffer(offsets, np.int32)[names.offset : names.offset + len(names) + 1] if len(names) else np.zeros(1)
-    return ends.astype(np.int64), np.frombuffer(data or b"", np.uint8)
+    offsets, data = string_buffers(names)
+    return offsets.astype(np.int64), data
 
 
 def digests_to_arrow(digests: Uint64s) -> pa.Array:
     """Return 128-bit digests as Arrow binary of 16 bytes each: uint64[n, 2] -> n values."""
-    data = pa.py_buffer(np.ascontiguousarray(digests, "<u8"))
-    offsets = pa.py_buffer(np.arange(0, 16 * len(digests) + 1, 16, dtype=np.int32))
-    return pa.Array.from_buffers(pa.binary(), len(digests), [None, offsets, data])
+    offsets = np.arange(0, 16 * len(digests) + 1, 16, dtype=np.int32)
+    return array_of(offsets, np.ascontiguousarray(digests, "<u8"), pa.binary())
 
 
 def digests_from_arrow(column: pa.Array) -> Uint64s:
     """Read back what digests_to_arrow wrote: uint64[n, 2]."""
     if not len(column):
         return np.zeros((0, 2), np.uint64)
-    column = column.cast(pa.binary())
-    _, offsets, data = column.buffers()
-    ends = np.frombuffer(offsets, np.int32)[column.offset : column.offset + len(column) + 1]
-    if int(ends[-1] - ends[0]) != 16 * len(column):
+    offsets, data = string_buffers(column.cast(pa.binary()))
+    if int(offsets[-1] - offsets[0]) != 16 * len(column):
         raise InternalError("digests of another length")
-    words = np.frombuffer(data, "<u8", 2 * len(column), int(ends[0]))
+    words = np.frombuffer(data, "<u8", 2 * len(column), int(offsets[0]))
     return words.reshape(-1, 2).astype(np.uint64)
 
 
