@@ -51,7 +51,7 @@ inside = []
 def timed(name, real):
     def call(*given, **named):
         if threading.current_thread() is not threading.main_thread():
-            return real(*given, **named)  # part of another stage, or of the rehearsal beside it
+            return real(*given, **named)  # part of another stage, or of the rehearsal during it
         inside.append(0.0)
         began = time.perf_counter()
         try:
@@ -88,8 +88,8 @@ from dpunion.kernels import HIDDEN_FROM_NUMBA
 HIDDEN_FROM_NUMBA.append("yaml")
 import dpunion.kernels.compiler
 mark("import numba")
-import dpunion.cli, dpunion.cli.releasing
-mark("import the command (typer, rich)")
+import dpunion.cli, dpunion.cli.release
+mark("import the command (click, rich)")
 import dpunion.pipeline, dpunion.engines.local.engine, dpunion.sets.encoding
 mark("import the rest of dpunion")
 import dpunion

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-import typer.main
+import click
 
 from dpunion.cli import app as command_line
-from dpunion.cli.helping import value_words
+from dpunion.cli.help import split_examples, value_word
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
@@ -23,29 +22,32 @@ SHARED = {"--help", "-h"}  # every command has it; the page says so once
 def commands(command: Any, name: str = PROGRAM) -> Iterator[tuple[str, Any]]:
     """Yield (full name, command) of a command and of everything below it, in the order of its help."""
     yield name, command
-    for below, one in getattr(command, "commands", {}).items():
+    for below, one in commands_below(command).items():
         yield from commands(one, f"{name} {below}")
 
 
-def root() -> Any:
-    """Return the whole command line as a tree."""
-    return typer.main.get_command(command_line)
+def commands_below(command: Any) -> dict[str, Any]:
+    """Return the commands of a group by name; none for a single command."""
+    if not isinstance(command, click.Group):
+        return {}
+    context = click.Context(command)
+    return {name: command.get_command(context, name) for name in command.list_commands(context)}
 
 
 def reference() -> str:
     """Return the reference of all commands as Markdown."""
-    return "\n\n".join(section(name, command) for name, command in commands(root()))
+    return "\n\n".join(section(name, command) for name, command in commands(command_line))
 
 
 def section(name: str, command: Any) -> str:
     """Return one command: its heading, usage, help text and options."""
-    below = getattr(command, "commands", {})
+    below = commands_below(command)
     parts = [f"## {name}", f"```text\n{usage(name, command)}\n```", prose(command.help or "")]
     if below:
         rows = [f"- [{name} {one}](#{anchor(f'{name} {one}')}): {first_sentence(each)}" for one, each in below.items()]
         parts.append("\n".join(rows))
     for panel, parameters in panels(command).items():
-        parts += [f"**{panel}**", "\n".join(entry(one, value_words(command)) for one in parameters)]
+        parts += [f"**{panel}**", "\n".join(entry(one) for one in parameters)]
     return "\n\n".join(part for part in parts if part)
 
 
@@ -54,9 +56,8 @@ def usage(name: str, command: Any) -> str:
     given = [one for one in visible(command) if one.param_type_name == "argument"]
     words = {one.name: one.metavar or one.name.upper() for one in given}
     arguments = [words[one.name] if one.required else f"[{words[one.name]}]" for one in given]
-    kinds = value_words(command)
-    required = [f"{longest(one)} {kinds[one.name]}" for one in options(command) if one.required]
-    tail = ["COMMAND ..."] if getattr(command, "commands", {}) else []
+    required = [f"{longest(one)} {value_word(one)}" for one in options(command) if one.required]
+    tail = ["COMMAND ..."] if isinstance(command, click.Group) else []
     return " ".join([name, *arguments, *required, "[OPTIONS]", *tail])
 
 
@@ -65,7 +66,7 @@ def panels(command: Any) -> dict[str, list[Any]]:
     found: dict[str, list[Any]] = {}
     for one in visible(command):
         plain = "Arguments" if one.param_type_name == "argument" else "Options"
-        found.setdefault(getattr(one, "rich_help_panel", None) or plain, []).append(one)
+        found.setdefault(getattr(one, "heading", None) or plain, []).append(one)
     return found
 
 
@@ -84,14 +85,14 @@ def longest(option: Any) -> str:
     return str(max(option.opts, key=len))
 
 
-def entry(one: Any, kinds: dict[str, str]) -> str:
+def entry(one: Any) -> str:
     """Return a parameter as a list item: names, value, what it does, whether it is needed, its default."""
     if one.param_type_name == "argument":
         names = f"`{one.metavar or one.name.upper()}`"
     else:
         spelled = [*sorted(one.opts, key=len, reverse=True), *one.secondary_opts]
         names = ", ".join(f"`{name}`" for name in spelled)
-        names += f" `{kinds[one.name]}`" if kinds[one.name] else ""
+        names += f" `{value_word(one)}`" if value_word(one) else ""
     notes = ["required"] if one.required else []
     notes += ["may be repeated"] if (one.multiple or one.nargs == -1) and "epeat" not in (one.help or "") else []
     notes += [f"default {shown_default(one)}"] if shown_default(one) else []
@@ -112,14 +113,11 @@ def shown_default(one: Any) -> str:
 def prose(text: str) -> str:
     """Return a help text as Markdown: its examples become one block."""
     lines: list[str] = []
-    for paragraph in re.split(r"\n\s*\n", inspect.cleandoc(text)):
-        example = re.fullmatch(r"\s*\[cyan\](.*)\[/cyan\]\s*", paragraph, re.DOTALL)
-        if example is None:
-            lines.append(markdown(" ".join(paragraph.split())))
-        elif lines and lines[-1].endswith("\n```"):
-            lines[-1] = lines[-1].removesuffix("```") + f"$ {example[1]}\n```"
-        else:
-            lines.append(f"```console\n$ {example[1]}\n```")
+    for paragraph in text.split("\n\n"):
+        plain, examples = split_examples(paragraph)
+        lines.append(markdown(plain))
+        if examples:
+            lines.append("\n".join(["```console", *(f"$ {example}" for example in examples), "```"]))
     return "\n\n".join(lines)
 
 
@@ -132,7 +130,7 @@ def markdown(text: str) -> str:
 
 def first_sentence(command: Any) -> str:
     """Return the first paragraph of a command's help."""
-    return markdown(" ".join(inspect.cleandoc(command.help or "").split("\n\n")[0].split()))
+    return markdown(split_examples((command.help or "").split("\n\n")[0])[0])
 
 
 def anchor(heading: str) -> str:

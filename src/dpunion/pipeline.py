@@ -20,7 +20,7 @@ from dpunion.charging import charged
 from dpunion.checks import AlgorithmName, NormalizationName, NullUsersName, OrderName, Settings
 from dpunion.engines import Engine, engine_for
 from dpunion.engines.publishing import Outputs, count_holders, draft_release, publish
-from dpunion.engines.stages import tell_compiling
+from dpunion.engines.warming import show_compiling
 from dpunion.errors import name_shortages
 from dpunion.plans import Plan, Planned, as_algorithm, plan_release, refuse_settings
 from dpunion.plans.counts import Counts, as_counts
@@ -64,7 +64,7 @@ def plan(
     return plan_release(as_algorithm(Funnel.name if algorithm is None else algorithm, **settings), budget, counted)
 
 
-@tell_compiling
+@show_compiling
 @name_shortages()
 def release(
     source: Any,

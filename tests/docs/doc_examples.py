@@ -13,10 +13,10 @@ import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from dpunion.cli import app
-from dpunion.cli.delivering import MADE_BEFORE
+from dpunion.cli.release import MADE_BEFORE
 from running import PATIENCE
 
 ROOT = Path(__file__).parents[2]

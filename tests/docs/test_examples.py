@@ -131,7 +131,7 @@ def test_nothing_that_looks_like_an_example_escapes(page):
 
 OPTIONS = {
     name: {"--help", "-h"}.union(*({*one.opts, *one.secondary_opts} for one in command.params))
-    for name, command in command_reference.commands(command_reference.root())
+    for name, command in command_reference.commands(command_reference.command_line)
 }
 
 

@@ -117,7 +117,7 @@ def test_the_recipe_for_airflow_is_python_and_calls_the_script():
 def test_the_exit_codes_are_those_of_the_errors():
     from dpunion import errors
     from dpunion.cli import INTERRUPTED
-    from dpunion.cli.delivering import MADE_BEFORE
+    from dpunion.cli.release import MADE_BEFORE
 
     kinds = [one for one in vars(errors).values() if isinstance(one, type) and hasattr(one, "exit_code")]
     codes = {0, MADE_BEFORE, INTERRUPTED} | {one.exit_code for one in kinds}

@@ -108,7 +108,7 @@ def test_nothing_is_loaded_from_elsewhere(site):
 
 def test_the_reference_names_every_command_and_option(pages):
     text = pages["cli.html"].text
-    found = list(command_reference.commands(command_reference.root()))
+    found = list(command_reference.commands(command_reference.command_line))
     assert len(found) >= 10
     for name, command in found:
         assert f"{name} [OPTIONS]" in text or f"{name} " in text

@@ -98,7 +98,7 @@ def serve():
 def warm_up():
     """Load and compile here what every run needs, so that no fork has to."""
     import dpunion
-    import dpunion.cli.releasing
+    import dpunion.cli.release
     import dpunion.ledger.ledgers
     from dpunion.releases.formats import WRITERS
     from dpunion.sets import spill
@@ -207,7 +207,7 @@ def wrap_sql(tell):
 def record(tell):
     """Report what is done in fact, and let rows wait on disk so that every run has spill files."""
     from dpunion import files
-    from dpunion.engines.local import rehearsing
+    from dpunion.engines import warming
     from dpunion.sets import spill
 
     wrap("dpunion.ledger.ledgers.Reservation.start_reading", after=lambda: tell("started"))
@@ -236,7 +236,7 @@ def record(tell):
         self.most_bytes = 800
 
     spill.WaitingStore.__init__ = waiting_on_disk
-    rehearsing.rehearse = lambda _plan: None  # the faults are for the release itself
+    warming.rehearse = lambda _plan: None  # the faults are for the release itself
 
 
 def arm(kind, *details):
@@ -490,8 +490,8 @@ BOUNDARIES = [
     (f"{L}.Reservation.settle", "before", 1),
     (f"{L}.sha256_of", "after", 1),
     (f"{L}.Reservation.settle", "after", 1),
-    ("dpunion.cli.releasing.record_configuration", "before", 1),
-    ("dpunion.cli.releasing.record_configuration", "after", 1),
+    ("dpunion.cli.release.record_configuration", "before", 1),
+    ("dpunion.cli.release.record_configuration", "after", 1),
 ]
 # Those of texts, where n-grams part from items.
 TEXT_BOUNDARIES = [

@@ -409,7 +409,7 @@ class Awkward(RuntimeError):
 
 
 def test_an_unexpected_error_does_not_quote_the_data(source, monkeypatch):
-    from typer.testing import CliRunner
+    from click.testing import CliRunner
 
     from dpunion import cli
     from dpunion.engines.local import engine

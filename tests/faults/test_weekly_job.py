@@ -161,7 +161,7 @@ def test_a_weekly_job(shell):
             "(1, 1e-06) on 'logs' stays: entry budget.db#2.",
             EntryState.UNSETTLED,
         ),
-        ("dpunion.cli.releasing.record_configuration", "stays: entry budget.db#2. The release is in", "settled"),
+        ("dpunion.cli.release.record_configuration", "stays: entry budget.db#2. The release is in", "settled"),
     ],
 )
 def test_an_interrupt_names_the_charge(shell, place, said, state):

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 import dpunion
 from dpunion.algorithms import Funnel, PolicyGaussian, WeightedGaussian

@@ -11,8 +11,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from click.testing import CliRunner
 from pyarrow import orc
-from typer.testing import CliRunner
 
 import dpunion
 from dpunion.cli import app

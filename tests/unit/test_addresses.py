@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from dpunion.addresses import NOT_SHOWN, Address, check_address, public_address
 from dpunion.cli import app

@@ -9,11 +9,11 @@ import subprocess
 import sys
 import urllib.parse
 
+import click
 import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import typer
 
 import dpunion
 from dpunion.cli.answers import _explain
@@ -204,7 +204,7 @@ def test_a_bad_option_that_was_charged_does_not_look_free():
     def exit_code(charged):
         error = BadParameter("This is wrong.", "Correct it.")
         error.add_note(LedgerNote("A charge.", {"charged": charged}))
-        with pytest.raises(typer.Exit) as left:
+        with pytest.raises(click.exceptions.Exit) as left:
             _explain(error)
         return left.value.exit_code
 

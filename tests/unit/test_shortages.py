@@ -15,7 +15,7 @@ import pyarrow.json
 import pyarrow.parquet as pq
 import pytest
 import rich.console
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 import dpunion
 from dpunion.cli import app

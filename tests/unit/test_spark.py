@@ -18,7 +18,8 @@ import pytest
 import dpunion
 from dpunion import errors
 from dpunion.algorithms import Norm, Sensitivity
-from dpunion.cli.options import EngineOptions
+from dpunion.cli import options
+from dpunion.cli.release import run_with_progress
 from dpunion.engines.spark import sessions, sources, tasks
 from dpunion.engines.spark.engine import DEFAULT_SHARDS, MOST_SHARDS, check_shards
 from dpunion.engines.spark.sessions import LARGEST_CLOSURE, MARK, call_spark, closures_in_memory
@@ -189,22 +190,31 @@ def test_a_sum_that_does_not_fit_ends_the_run():
     assert tasks.read_units(batch.slice(0, 1)).tolist() == [1]
 
 
+def engine_options(**given):
+    """Return the options of the engine as the command line gives them."""
+    return options.Given(**options.engine.defaults() | {"force": False, "out_folder": None} | given)
+
+
+def recorded(**given):
+    return options.engine_record(engine_options(**given))
+
+
 def test_the_record_beside_an_output_says_that_spark_was_used():
-    used = EngineOptions("spark", "local[2]", 4, ["spark.a=b"]).values()
+    used = recorded(engine="spark", master="local[2]", shards=4, spark_settings=("spark.a=b",))
     assert used == {"engine": "spark", "master": "local[2]", "shards": 4, "conf": ["spark.a=b"]}
-    assert EngineOptions().values() == {}
-    assert EngineOptions(threads=3).values() == {"threads": 3}
-    assert EngineOptions(memory_limit="2GB").values() == {"memory_limit": "2GB"}
+    assert recorded() == {}
+    assert recorded(threads=3) == {"threads": 3}
+    assert recorded(memory_limit="2GB") == {"memory_limit": "2GB"}
 
 
 def test_threads_are_for_one_machine():
-    with EngineOptions(threads=3).running(overwrite=False) as run:
+    with run_with_progress(engine_options(threads=3)) as run:
         assert run.threads == 3
     with pytest.raises(dpunion.BadParameter, match="--threads is not for Spark"):
-        EngineOptions("spark", threads=3).check()
+        options.check_engine(engine_options(engine="spark", threads=3))
     with (
         pytest.raises(dpunion.BadParameter, match="'threads' parameter"),
-        EngineOptions(threads=0).running(overwrite=False),
+        run_with_progress(engine_options(threads=0)),
     ):
         pass
 
@@ -216,8 +226,8 @@ def test_the_record_holds_no_secret_settings():
         "spark.hadoop.javax.jdo.Password=x",
     ]
     secret += ["spark.hadoop.fs.azure.account.key.people.dfs.core.windows.net=x", "spark.app.token=x"]
-    assert EngineOptions("spark", spark_settings=[*secret, "spark.a=b"]).values()["conf"] == ["spark.a=b"]
-    assert EngineOptions("spark", spark_settings=secret).values()["conf"] is None
+    assert recorded(engine="spark", spark_settings=(*secret, "spark.a=b"))["conf"] == ["spark.a=b"]
+    assert recorded(engine="spark", spark_settings=tuple(secret))["conf"] is None
 
 
 # --- what is read, by its name ------------------------------------------------------------------------------

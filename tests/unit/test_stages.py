@@ -9,10 +9,9 @@ import pytest
 
 import dpunion
 from dpunion import kernels
-from dpunion.cli.warming import warm_up
-from dpunion.engines import stages
-from dpunion.engines.stages import Stages, tell_compiling
-from dpunion.kernels.compiler import CompilingTold, kernel
+from dpunion.engines.warming import Stages, show_compiling
+from dpunion.kernels.compiler import CompileListener, kernel
+from dpunion.warm_up import warm_up
 
 ROWS = [(f"u{n}", word) for n in range(50) for word in "abc"]
 
@@ -42,7 +41,7 @@ def test_after_compiling_the_stage_is_told_again():
     ]
 
 
-@tell_compiling
+@show_compiling
 def compile_something(*, run=dpunion.Run()):  # noqa: B008 - frozen
     """Compile a new function twice, one inside the other."""
 
@@ -70,17 +69,17 @@ def test_compiling_is_told_once_for_all_that_a_kernel_needs(uncached):
     assert told == ["compiling", "planning"] * 2
 
 
-def test_without_progress_a_log_record_says_so_once(uncached, caplog):
-    stages._log_once.cache_clear()
+def test_without_progress_a_log_record_says_so_once(uncached, caplog, monkeypatch):
+    monkeypatch.setattr(kernels, "_logged", [])
     with caplog.at_level(logging.INFO, logger="dpunion"):
         compile_something()
-    assert [record.getMessage() for record in caplog.records] == [stages.FIRST_TIME]
-    assert kernels.LISTENERS == []
+    assert [record.getMessage() for record in caplog.records] == [kernels.FIRST_TIME]
+    assert kernels._hooks == []
 
 
 def test_whoever_listens_already_hears_it_instead(uncached, caplog):
     told = []
-    with kernels.listening(told.append):
+    with kernels.on_compiling(told.append):
         compile_something()
     assert told == [True, False] * 2
     assert not caplog.records
@@ -101,7 +100,7 @@ def test_a_listener_that_fails_ends_the_run_and_leaves_no_listener():
 
     with pytest.raises(KeyboardInterrupt):
         dpunion.release(ROWS, epsilon=2.0, delta=1e-4, run=dpunion.Run(progress=refuse))
-    assert kernels.LISTENERS == []
+    assert kernels._hooks == []
 
 
 def test_an_interrupt_while_compiling_leaves_numba_working(uncached):
@@ -118,8 +117,8 @@ def test_an_interrupt_while_compiling_leaves_numba_working(uncached):
 
 def test_only_the_outermost_kernel_is_told():
     told = []
-    events = CompilingTold()
-    with kernels.listening(told.append):
+    events = CompileListener()
+    with kernels.on_compiling(told.append):
         for event in (events.on_start, events.on_start, events.on_end, events.on_end):
             event(None)
     assert told == [True, False]

@@ -20,7 +20,8 @@ import dpunion
 import dpunion.threads
 from dpunion.algorithms import UserOrder
 from dpunion.contributions import offsets_of
-from dpunion.engines.local import rehearsing
+from dpunion.engines import warming
+from dpunion.engines.local import rounds
 from dpunion.errors import BadSource
 from dpunion.kernels.interning import BUSY, refill_slots
 from dpunion.randomness import RunKey
@@ -434,11 +435,11 @@ def test_a_tokenizer_of_the_callers_is_called_by_the_callers_thread():
 @pytest.mark.parametrize("name", ["funnel", "policy-gaussian", "policy-laplace", "weighted-gaussian", "dp-sips"])
 def test_every_plan_can_be_rehearsed_and_bounds_somebody(name, monkeypatch):
     bounded = []
-    real = rehearsing.run_rounds
-    monkeypatch.setattr(rehearsing, "REHEARSED", set())
-    monkeypatch.setattr(rehearsing, "run_rounds", lambda *given: bounded.append((given[1], real(*given))))
+    real = rounds.run_rounds
+    monkeypatch.setattr(warming, "REHEARSED", set())
+    monkeypatch.setattr(rounds, "run_rounds", lambda *given: bounded.append((given[1], real(*given))))
     planned = dpunion.plan(name, epsilon=1.0, delta=1e-6)
-    with rehearsing.kernels_ahead(planned, 2):
+    with warming.preload_kernels(planned, 2):
         pass
     [(made, chosen)] = bounded
     assert len(made.items) < len(made.table) or name == "dp-sips", "DP-SIPS bounds in its rounds"
@@ -448,8 +449,8 @@ def test_every_plan_can_be_rehearsed_and_bounds_somebody(name, monkeypatch):
 @pytest.mark.parametrize(("threads", "expected"), [(1, 0), (2, 1)])
 def test_kernels_are_loaded_ahead_where_there_is_a_core_for_it(threads, expected, monkeypatch):
     rehearsed = []
-    monkeypatch.setattr(rehearsing, "rehearse", rehearsed.append)
-    monkeypatch.setattr(rehearsing, "REHEARSED", set())
+    monkeypatch.setattr(warming, "rehearse", rehearsed.append)
+    monkeypatch.setattr(warming, "REHEARSED", set())
     for _ in range(2):  # what was loaded stays
         released = dpunion.release({"u": ["a"]}, epsilon=1.0, delta=1e-6, run=dpunion.Run(threads=threads))
         assert len(rehearsed) == expected

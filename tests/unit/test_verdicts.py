@@ -4,7 +4,7 @@ import dataclasses
 import json
 
 import pytest
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 import dpunion
 from dpunion.cli import app

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import json
 import os
 import signal
 import sys
+import textwrap
 import traceback
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NoReturn, ParamSpec
+from typing import IO, Any, NoReturn
 
-import typer
+import click
+from click.exceptions import Exit
 
 import dpunion
 from dpunion.cli import INTERRUPTED, ended, missed
-from dpunion.cli.terminal import is_terminal, wrap
 from dpunion.errors import (
     AlreadyReleased,
     BadSource,
@@ -29,10 +30,8 @@ from dpunion.errors import (
     find_shortage,
     ledger_note,
 )
-from dpunion.kernels import listening
+from dpunion.kernels import on_compiling
 from dpunion.threads import INTERRUPTS
-
-P = ParamSpec("P")
 
 COMPILING = "compiling"
 ONCE = "Compiling, once on this machine: up to half a minute. 'dpunion warm-up' does it in advance."
@@ -41,47 +40,64 @@ AGAIN = (
     "again."
 )
 PIPED_AGAIN = "The next run will be charged again."
+WROTE = "The run was writing already: any output file that exists is complete."
+NOTHING_LEFT = "Nothing was released, and no files were left behind."
 
-_interrupts: list[int] = []
-_stages: list[str] = []
-_asked: dict[str, bool] = {}
-"""Which of the options that change every answer the running command has: json, quiet, ledger, piped (standard input);
-and whether it said that it compiles."""
+USUAL, NARROWEST, WIDEST = 80, 40, 120
+"""The width of a terminal that does not say it, and the smallest and largest width to which texts are wrapped."""
 
 
-def answering(command: Callable[P, None]) -> Callable[P, None]:
-    """Turn what a command raises into one clear message and its exit code; private values never show."""
+@dataclass
+class Running:
+    """The running command: the options that change every answer, its stage, and the signals it got."""
 
-    @functools.wraps(command)
-    def wrapped(*args: P.args, **kwargs: P.kwargs) -> None:
-        _interrupts.clear()
-        _stages.clear()
-        _asked.update(json=bool(kwargs.get("as_json")), quiet=bool(kwargs.get("quiet")), compiles=False)
-        _asked.update(ledger=kwargs.get("ledger") is not None, piped=kwargs.get("source") == ["-"])
-        ended.clear()
-        warnings.showwarning = _show_warning
-        try:
-            with _listening(), listening(_tell_compiling):
-                command(*args, **kwargs)
-        except typer.Exit:
-            raise
-        except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the text of an unknown error may be private
-            _explain(error)
+    as_json: bool = False
+    quiet: bool = False
+    has_ledger: bool = False
+    is_piped: bool = False
+    stage: str = ""
+    said_compiling: bool = False
+    interrupts: list[int] = field(default_factory=list)
 
-    return wrapped
+
+running = Running()
+
+
+@contextlib.contextmanager
+def answering(given: Mapping[str, Any]) -> Iterator[None]:
+    """Run a command with these options: turn each error into one clear message and an exit code.
+
+    Guarantees: no message carries a private value.
+    """
+    global running  # noqa: PLW0603 - one command runs at a time
+    running = Running(
+        as_json=bool(given.get("as_json")),
+        quiet=bool(given.get("quiet")),
+        has_ledger=given.get("ledger") is not None,
+        is_piped=given.get("source") == ("-",),
+    )
+    ended.clear()
+    warnings.showwarning = _show_warning
+    try:
+        with _catching_signals(), on_compiling(lambda begins: _say_compiling(say, begins=begins)):
+            yield
+    except Exit:
+        raise
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the text of an unknown error may be private
+        _explain(error)
 
 
 def _explain(error: BaseException) -> NoReturn:
     """Say what ended a command, what became of a charge, and what to do."""
-    charge = _what_was_charged(error)
+    charge = _explain_charge(error)
     shortage = find_shortage(error)
     if shortage is not None:
-        # What the failed calls still hold is needed for the answer.
+        # The answer needs the memory that the variables of the failed calls still use.
         traceback.clear_frames(error.__traceback__)
         error = shortage
     match error:
         case DpunionError():
-            # A bad option promises that nothing was charged.
+            # The code of a bad option promises that nothing was charged.
             note = ledger_note(error)
             was_charged = note is not None and note.facts.get("charged") is True
             code = max(error.exit_code, BadSource.exit_code) if was_charged else error.exit_code
@@ -92,11 +108,12 @@ def _explain(error: BaseException) -> NoReturn:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             note = ledger_note(error)
             if note is None or note.facts.get("delivered"):
-                raise typer.Exit(0) from None
+                raise Exit(0) from None
             what = "Standard output was closed before all items were written to it."
             fail(what, "Write to a file with --out.", CannotWrite.exit_code, charge, error)
-        case _ if _interrupts or isinstance(error, KeyboardInterrupt):
-            fail("Interrupted.", _what_is_left(), INTERRUPTED, charge, error)
+        case _ if running.interrupts or isinstance(error, KeyboardInterrupt):
+            is_writing = running.stage == "writing"
+            fail("Interrupted.", WROTE if is_writing else NOTHING_LEFT, INTERRUPTED, charge, error)
     place = traceback.extract_tb(error.__traceback__)[-1]
     fail(
         f"Unexpected {type(error).__name__} at {Path(place.filename).name}:{place.lineno}. Its message is not "
@@ -108,117 +125,40 @@ def _explain(error: BaseException) -> NoReturn:
     )
 
 
-@contextlib.contextmanager
-def _listening() -> Iterator[None]:
-    """Let signals interrupt what is inside; before and after they are for whoever had them."""
-    handlers = [(number, signal.getsignal(number)) for number in INTERRUPTS]
-    # A signal that was ignored from the start stays ignored: SIGINT in a background job, SIGHUP under nohup.
-    before = [(number, handler) for number, handler in handlers if handler is not signal.SIG_IGN]
-    try:
-        for number, _ in before:
-            signal.signal(number, _interrupt)
-        while missed:
-            _interrupt(missed.pop(), None)
-        yield
-    finally:
-        ended.append(True)
-        for number, handler in before:
-            signal.signal(number, handler)
-
-
-def keep_signals() -> None:
-    """Let no library take signals: Arrow does while it parses in the main thread, and loses one of some hundred."""
-    import pyarrow as pa
-
-    pa.enable_signal_handlers(False)
-
-
-def _what_is_left() -> str:
-    if "writing" in _stages:
-        return "The run was writing already: any output file that exists is complete."
-    return "Nothing was released, and no files were left behind."
-
-
-def _what_was_charged(error: BaseException) -> str:
+def _explain_charge(error: BaseException) -> str:
     """Return the sentences about the ledger that an error ends with."""
     note = ledger_note(error)
     if note is None:
-        # A refusal of the ledger says it itself; from the writing on, a charge may have been settled already.
-        unclear = isinstance(error, LedgerError) or "writing" in _stages
-        return "Nothing was charged." if _asked.get("ledger") and not unclear else ""
+        # A ledger's refusal speaks for itself. Once a run is writing, its charge may have been settled.
+        unclear = isinstance(error, LedgerError) or running.stage == "writing"
+        return "Nothing was charged." if running.has_ledger and not unclear else ""
     lost = note.facts.get("charged") and not note.facts.get("delivered")
-    again = PIPED_AGAIN if _asked.get("piped") else AGAIN
+    again = PIPED_AGAIN if running.is_piped else AGAIN
     return f"{note} {again}" if lost else str(note)
 
 
-def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
-    """Print our warnings as one line; those of libraries are for developers."""
-    if type(message).__module__.startswith("dpunion"):
-        typer.echo(wrap(f"Note: {message}", sys.stderr), err=True)
-
-
-def _interrupt(number: int, _frame: object) -> NoReturn:
-    """Raise KeyboardInterrupt, and remember it: pyarrow swallows one that comes while it looks for pandas."""
-    _interrupts.append(number)
-    raise KeyboardInterrupt
-
-
-def step(stage: str, _done: float | None = None) -> None:
-    """Remember the stage, and notice an interrupt that a library swallowed."""
-    _stages.append(stage)
-    del _stages[:-1]
-    if stage == COMPILING:
-        _tell_compiling(begins=True)
-    if _interrupts:
-        raise KeyboardInterrupt
-
-
-def _tell_compiling(begins: bool) -> None:
-    """Say that kernels are compiled, where no bar shows it."""
-    if begins and not _asked.get("compiles"):
-        _asked["compiles"] = True
-        say(ONCE)
-
-
-def say(text: str) -> None:
-    """Print to standard error, if there is one and it is wanted: once a release is made, nothing may fail any more."""
-    if not _asked.get("quiet"):
-        with contextlib.suppress(OSError):
-            typer.echo(wrap(text, sys.stderr), err=True)
-
-
-def say_lines(lines: Iterable[str]) -> None:
-    """Print lines of a table to standard error as they are."""
-    if not _asked.get("quiet"):
-        with contextlib.suppress(OSError):
-            typer.echo("\n".join(lines), err=True)
-
-
-def is_watched() -> bool:
-    """Say whether a person watches standard error, and wants to."""
-    return is_terminal(sys.stderr) and not _asked.get("quiet")
-
-
 def fail(what: str, remedy: str, code: int, charge: str = "", error: BaseException | None = None) -> NoReturn:
-    """Print what was wrong and what to do about it, and leave with the exit code.
+    """Print the problem and its remedy, and leave with the exit code.
 
-    With --json the same is one JSON object on standard output, which is what machines read.
+    With --json, programs get the same as one JSON object on standard output.
     """
     with contextlib.suppress(OSError):
         _print_error([f"Error: {what}", *(f"  {line}" for line in (remedy, charge) if line)])
-    if _asked.get("json"):
+    if running.as_json:
         values: dict[str, Any] = {"error": type(error).__name__, "code": code, "message": what, "remedy": remedy}
         note = None if error is None else ledger_note(error)
         values |= {"charge": charge, "ledger": None if note is None else note.facts}
         if isinstance(error, AlreadyReleased):
-            values |= made_before(error)
+            from dpunion.ledger import describe_earlier
+
+            values |= describe_earlier(error)
         with contextlib.suppress(OSError, CannotWrite):
             print_json(values)
-    raise typer.Exit(code) from None
+    raise Exit(code) from None
 
 
 def _print_error(lines: list[str]) -> None:
-    """Print an error to standard error, its first word in red; plainly where there is no memory for that."""
+    """Print an error to standard error, its first word in red; without colour if memory is too short for that."""
     try:
         from rich.console import Console
         from rich.text import Text
@@ -236,10 +176,72 @@ def _print_error(lines: list[str]) -> None:
 
 
 @contextlib.contextmanager
-def progress_bar() -> Iterator[Callable[[str, float | None], None]]:
-    """Show a bar on a terminal's stderr, nothing elsewhere; each step is also where a lost interrupt is noticed.
+def _catching_signals() -> Iterator[None]:
+    """Let signals interrupt the code inside; before and after, their previous handlers get them."""
+    handlers = [(number, signal.getsignal(number)) for number in INTERRUPTS]
+    # A signal that was ignored from the start stays ignored: SIGINT in a background job, SIGHUP under nohup.
+    previous = [(number, handler) for number, handler in handlers if handler is not signal.SIG_IGN]
+    try:
+        for number, _ in previous:
+            signal.signal(number, _interrupt)
+        while missed:
+            _interrupt(missed.pop(), None)
+        yield
+    finally:
+        ended.append(True)
+        for number, handler in previous:
+            signal.signal(number, handler)
 
-    Guarantees: it shows the stage, how long it takes, and of the input's bytes the part that was read: nothing else.
+
+def _interrupt(number: int, _frame: object) -> NoReturn:
+    """Raise KeyboardInterrupt, and remember it: pyarrow swallows one that arrives while it looks for pandas."""
+    running.interrupts.append(number)
+    raise KeyboardInterrupt
+
+
+def say(text: str) -> None:
+    """Print to standard error unless --quiet is given; a closed stream is ignored, as the release is made by then."""
+    say_lines([wrap(text, sys.stderr)])
+
+
+def say_lines(lines: Iterable[str]) -> None:
+    """Print lines to standard error without wrapping them."""
+    if not running.quiet:
+        with contextlib.suppress(OSError):
+            click.echo("\n".join(lines), err=True)
+
+
+def is_watched() -> bool:
+    """Say whether a person watches standard error, and did not ask for --quiet."""
+    return is_terminal(sys.stderr) and not running.quiet
+
+
+def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
+    """Print warnings of dpunion as one line; those of libraries are for developers."""
+    if type(message).__module__.startswith("dpunion"):
+        click.echo(wrap(f"Note: {message}", sys.stderr), err=True)
+
+
+def step(stage: str, _done: float | None = None) -> None:
+    """Remember the stage, say that kernels are compiled, and notice an interrupt that a library swallowed."""
+    running.stage = stage
+    if stage == COMPILING:
+        _say_compiling(say)
+    if running.interrupts:
+        raise KeyboardInterrupt
+
+
+def _say_compiling(write: Callable[[str], None], *, begins: bool = True) -> None:
+    if begins and not running.said_compiling:
+        running.said_compiling = True
+        write(ONCE)
+
+
+@contextlib.contextmanager
+def progress_bar() -> Iterator[Callable[[str, float | None], None]]:
+    """Show a bar on a terminal's stderr, nothing elsewhere; each step also notices swallowed interrupts.
+
+    Guarantees: it shows the stage, the time it takes, and which part of the input's bytes was read; nothing else.
     """
     if not is_watched():
         yield step
@@ -253,10 +255,10 @@ def progress_bar() -> Iterator[Callable[[str, float | None], None]]:
         task = bar.add_task("planning", total=None, share="")
 
         def show(stage: str, done: float | None) -> None:
-            if stage == COMPILING and not _asked.get("compiles"):
-                _asked["compiles"] = True
-                bar.console.print(wrap(ONCE, sys.stderr), highlight=False, markup=False)
-            is_new = _stages != [stage]
+            if stage == COMPILING:
+                # Through the console of the bar, which clears the bar before it prints.
+                _say_compiling(lambda text: bar.console.print(wrap(text, sys.stderr), highlight=False, markup=False))
+            is_new = running.stage != stage
             step(stage)
             bar.update(
                 task,
@@ -267,22 +269,22 @@ def progress_bar() -> Iterator[Callable[[str, float | None], None]]:
                 refresh=is_new,
             )
 
-        with listening(lambda begins: show(COMPILING if begins else "planning", None)):
+        with on_compiling(lambda begins: show(COMPILING if begins else "planning", None)):
             yield show
 
 
 def check_standard_output() -> None:
-    """Refuse, before anything is charged, to print where nothing can be printed."""
+    """Refuse, before anything is charged, to print when there is no standard output."""
     if sys.stdout is None:
         raise CannotWrite("There is no standard output.", "Open it, or write to a file with --out.")
 
 
 def print_result(text: str) -> None:
-    """Write to standard output as UTF-8, whatever the locale; a full disk behind it is the user's to mend."""
+    """Write to standard output as UTF-8 in any locale; a full disk behind it is an error of the output."""
     check_standard_output()
     problem: str | None = None
     try:
-        typer.echo(text.encode("utf-8", "surrogateescape"), nl=False)
+        click.echo(text.encode("utf-8", "surrogateescape"), nl=False)
     except BrokenPipeError:
         raise
     except OSError as error:
@@ -292,22 +294,32 @@ def print_result(text: str) -> None:
 
 
 def print_json(values: dict[str, Any]) -> None:
-    """Print one JSON object for machines, with the version that made it."""
+    """Print one JSON object for programs, with the version of dpunion."""
     print_result(json.dumps({"version": dpunion.__version__} | values, ensure_ascii=False, indent=1) + "\n")
 
 
-def made_before(already: AlreadyReleased) -> dict[str, Any]:
-    """Return for machines what the ledger knows of a release that was made before."""
-    from dpunion.ledger import is_intact
+def is_terminal(stream: IO[Any] | None) -> bool:
+    """Say whether a person reads this stream."""
+    return stream is not None and not stream.closed and stream.isatty()
 
-    files = [
-        {"path": path, "sha256": digest, "intact": is_intact((path, digest))}
-        for path, digest in already.outputs
-        if path
-    ]
-    return {
-        "already_released": True,
-        "entry": already.entry,
-        "files": files,
-        "source_changed": already.source_changed,
-    }
+
+def terminal_width(stream: IO[Any] | None) -> int:
+    """Return the width to which texts on this stream are wrapped."""
+    columns = os.environ.get("COLUMNS", "")
+    width = int(columns) if columns.isdecimal() else 0
+    with contextlib.suppress(OSError, ValueError):
+        width = width or os.get_terminal_size(stream.fileno() if stream is not None else 1).columns
+    return min(max(width or USUAL, NARROWEST), WIDEST)
+
+
+def wrap(text: str, stream: IO[Any] | None) -> str:
+    """Wrap the lines of a text for a terminal, between words and with their indentation; leave it for programs."""
+    if not is_terminal(stream):
+        return text
+    whole: Any = {"break_long_words": False, "break_on_hyphens": False}
+    width = terminal_width(stream)
+    indents = [(line, " " * (len(line) - len(line.lstrip()))) for line in text.split("\n")]
+    return "\n".join(
+        line if len(line) <= width else textwrap.fill(line, width, subsequent_indent=indent, **whole)
+        for line, indent in indents
+    )

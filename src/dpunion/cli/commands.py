@@ -1,116 +1,178 @@
-"""Run the command that the arguments name."""
+"""All commands: those of dpunion, each imported when it is called, and those of dpunion-lab if it is installed."""
 
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
 import re
 import sys
-from typing import Annotated
+from pathlib import Path
+from typing import Any
 
-import typer
+import click
 
 import dpunion
-from dpunion.cli import ended
-from dpunion.cli.answers import answering, print_json, say
-from dpunion.cli.configuration import Command
-from dpunion.cli.helping import Commands, complete_choices
-from dpunion.errors import BadParameter, CannotWrite
+from dpunion.cli import INTERRUPTED, ended
+from dpunion.cli.answers import answering
+from dpunion.cli.help import Command, Commands
+from dpunion.cli.options import Option
+from dpunion.errors import BadParameter
+
+COMMANDS = {
+    "release": "release:release_command",
+    "ngrams": "release:ngrams_command",
+    "plan": "plan:plan_command",
+    "report": "release:report_command",
+    "demo": "release:demo_command",
+    "sample": "release:sample_command",
+    "warm-up": "release:warm_up_command",
+    "ledger": "ledger:ledger_commands",
+}
+"""The modules and names of the commands of dpunion, in the order of the help."""
+SISTERS = {
+    "audit": "Search policies and releases for privacy flaws.",
+    "lab": "Study algorithms: reproduce the papers' tables, compare, generate data. Never a release; NOT PRIVATE.",
+}
+"""The commands of dpunion-lab, which it adds by entry points, each with its help when dpunion-lab is missing."""
 
 NUMBA_THREADS = "NUMBA_NUM_THREADS"
 NUMBA_KEPT = (NUMBA_THREADS, "NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES")
-"""Settings of numba that say what the machine is; all others are for developers."""
+"""Settings of numba that describe the machine; all others are for developers."""
+SHELLS = {
+    "bash": (".bash_completions/dpunion.sh", ".bashrc", "source '{home}/.bash_completions/dpunion.sh'"),
+    "zsh": (".zfunc/_dpunion", ".zshrc", "fpath+=~/.zfunc; autoload -Uz compinit; compinit"),
+    "fish": (".config/fish/completions/dpunion.fish", "", ""),
+}
+"""Where each shell finds a completion script below the home folder, and the line that its settings need for that."""
 
 
-def _show_version(value: bool) -> None:
+class App(Commands):
+    """The root of all commands."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's interface
+        """Return the names of all commands."""
+        return [*COMMANDS, *SISTERS]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        """Import the command with this name."""
+        if cmd_name in SISTERS:
+            return _load_sister(cmd_name)
+        module, _, name = COMMANDS.get(cmd_name, "").partition(":")
+        return getattr(importlib.import_module(f"dpunion.cli.{module}"), name) if name else None
+
+    def main(self, args: Any = None, *, standalone_mode: bool = True, **extra: Any) -> Any:  # type: ignore[override]
+        """Run a command; a mistake in its options is explained like any other error, with --json as JSON."""
+        try:
+            code = super().main(args, standalone_mode=False, **extra)
+        except click.exceptions.NoArgsIsHelpError as asked:
+            click.echo(asked.format_message())
+            code = BadParameter.exit_code
+        except click.exceptions.Abort:  # an interrupt outside a command
+            code = INTERRUPTED
+        except click.ClickException as mistake:
+            code = BadParameter.exit_code
+            as_json = "--json" in (sys.argv[1:] if args is None else args)
+            with contextlib.suppress(click.exceptions.Exit), answering({"as_json": as_json}):
+                raise BadParameter(mistake.format_message(), "See --help.") from None
+        if standalone_mode:
+            sys.exit(code)
+        return code
+
+
+def _load_sister(name: str) -> click.Command:
+    """Return a command of dpunion-lab, or one that says how to install it."""
+    from importlib.metadata import entry_points
+
+    def refuse() -> None:
+        raise BadParameter(
+            f"'dpunion {name}' is in the package dpunion-lab, which is not installed, or not in this version.",
+            "Install it: pip install dpunion-lab; from a clone of the repository: pip install ./lab.",
+        )
+
+    try:
+        found, *_ = entry_points(group="dpunion.commands", name=name)
+        loaded: click.Command = found.load()
+    except (ValueError, ImportError):
+        anything = {"allow_extra_args": True, "ignore_unknown_options": True}
+        return Command(name, callback=refuse, help=SISTERS[name], context_settings=anything)
+    return loaded
+
+
+def _show_version(context: click.Context, _option: click.Parameter, value: bool) -> None:
     if value:
-        typer.echo(f"dpunion {dpunion.__version__}")
-        raise typer.Exit
+        click.echo(f"dpunion {dpunion.__version__}")
+        context.exit()
 
 
-def _main(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
-    ] = False,
-) -> None:
-    """Differentially private set union: release vocabularies, n-grams and keys that give nobody away.
+def _complete(context: click.Context, option: click.Parameter, value: bool) -> None:
+    """Show the completion script of the current shell, or install it."""
+    if not value:
+        return
+    from click.shell_completion import get_completion_class
 
-    Try [cyan]dpunion demo[/cyan], then [cyan]dpunion release --help[/cyan].
-    """
+    with answering({}):
+        # The shell that started this process, or else the user's login shell.
+        parent = Path(f"/proc/{os.getppid()}/comm")
+        names = [parent.read_text().strip() if parent.exists() else "", Path(os.environ.get("SHELL", "")).name]
+        shell = next((name for name in names if name in SHELLS), "")
+        kind = get_completion_class(shell)
+        if kind is None:
+            raise BadParameter("The current shell is none of bash, zsh and fish.", "Call this from one of them.")
+        text = kind(app, {}, "dpunion", "_DPUNION_COMPLETE").source().strip() + "\n"
+        if option.name == "show_completion":
+            click.echo(text, nl=False)
+            context.exit()
+        place, settings, line = SHELLS[shell]
+        script, needed = Path.home() / place, line.format(home=Path.home())
+        script.parent.mkdir(parents=True, exist_ok=True)
+        script.write_text(text)
+        if settings:
+            with (Path.home() / settings).open("a+") as file:
+                file.seek(0)
+                if needed not in file.read().splitlines():
+                    file.write(f"\n{needed}\n")
+        click.echo(f"{shell} completion installed in {script}")
+        click.echo("Completion will take effect once you restart the terminal")
+        context.exit()
 
 
-def new_app() -> typer.Typer:
-    """Return what commands are put into."""
-    app = typer.Typer(
-        cls=Commands,
-        no_args_is_help=True,
-        rich_markup_mode="rich",
-        pretty_exceptions_enable=False,
-        context_settings={"help_option_names": ["-h", "--help"]},
-    )
-    app.callback()(_main)
-    return app
+SHOW = "Show completion for the current shell, to copy it or customize the installation."
+ROOT_OPTIONS = (
+    ("--version", "Show the version.", _show_version),
+    ("--install-completion", "Install completion for the current shell.", _complete),
+    ("--show-completion", SHOW, _complete),
+)
 
+app = App(
+    "dpunion",
+    params=[
+        Option(name, text, bool, is_eager=True, expose_value=False, callback=action)
+        for name, text, action in ROOT_OPTIONS
+    ],
+    help="""Differentially private set union: release vocabularies, n-grams and keys that give nobody away.
 
-def as_ours(commands: typer.Typer) -> None:
-    """Let the commands read configuration files and complete words."""
-    for command in commands.registered_commands:
-        command.cls = Command
-        if command.callback is not None:
-            complete_choices(command.callback)
-
-
-def with_command(name: list[str]) -> typer.Typer:
-    """Return all commands, or the one with this name: putting the options of all of them together takes a while."""
-    alone = new_app()
-    if name == ["release"]:
-        # subtle: the one that people wait for does without importing the others.
-        from dpunion.cli.releasing import RELEASE_HELP, release_command
-
-        alone.command("release", help=RELEASE_HELP)(release_command)
-        as_ours(alone)
-        return alone
-    from dpunion.cli.everything import app
-
-    alone.registered_commands = [command for command in app.registered_commands if [command.name] == name]
-    return alone if alone.registered_commands else app
+Try [cyan]dpunion demo[/cyan], then [cyan]dpunion release --help[/cyan].""",
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 
 
 def run() -> object:
-    """Run the command that the arguments name; return its exit code."""
+    """Run the command that the arguments of the process name; return its exit code."""
     try:
-        _keep_numba_quiet(as_json="--json" in sys.argv[1:])
+        with answering({"as_json": "--json" in sys.argv[1:]}):
+            _keep_numba_quiet()
         ended.clear()
-        return _run()
-    except typer.Exit as leaving:
+        return app.main(standalone_mode=False)
+    except click.exceptions.Exit as leaving:
         return leaving.exit_code
 
 
-def _run() -> object:
-    """Run the command; with --json a mistake in the options themselves is JSON too."""
-    named = with_command(sys.argv[1:2])
-    if "--json" not in sys.argv[1:]:
-        return named()
-    try:
-        return named(standalone_mode=False)
-    except Exception as mistake:
-        told = getattr(mistake, "format_message", None)  # typer's mistakes of usage, whose class has no public name
-        if told is None:
-            raise
-        values = {"error": "BadParameter", "code": BadParameter.exit_code, "message": told()}
-        values |= {"remedy": "See --help.", "charge": "", "ledger": None}
-        with contextlib.suppress(OSError, CannotWrite):
-            say(f"Error: {told()}\n  See --help.")
-            print_json(values)
-        return BadParameter.exit_code
-
-
-@answering
-def _keep_numba_quiet(*, as_json: bool) -> None:
-    """Let nothing in the environment or the current folder make numba print into a release or work otherwise."""
+def _keep_numba_quiet() -> None:
+    """Keep the environment and the current folder from making numba print into a release or work differently."""
     from dpunion.kernels import HIDDEN_FROM_NUMBA
 
-    del as_json  # for `answering`
     if not re.fullmatch(r"0*[1-9]\d{0,3}", os.environ.get(NUMBA_THREADS, "1")):
         raise BadParameter(f"{NUMBA_THREADS} must be a whole number of at least 1.", "Correct it, or unset it.")
     for name in [name for name in os.environ if name.startswith("NUMBA_") and name not in NUMBA_KEPT]:

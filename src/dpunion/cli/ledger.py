@@ -4,82 +4,77 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Literal
 
-import typer
+import click
 
-from dpunion.cli.answers import answering, print_json
-from dpunion.cli.options import OUTPUT, AsJson, Force
+from dpunion.cli import options
+from dpunion.cli.answers import print_json
+from dpunion.cli.help import Commands, command
+from dpunion.cli.options import FILE, OUTPUT, Argument, Option
 from dpunion.errors import BadSource, DamagedLedger, ForeignErrors, LedgerError
 
-ledger_app = typer.Typer(
-    no_args_is_help=True,
-    rich_markup_mode="rich",
-    help="Manage the privacy budget of each dataset: open | show | report | verify.",
-)
-
 WIDEST = 10_000
-SAID = ("title", "owner", "note")
+ABOUT = ("title", "owner", "note")
 
-Where = Annotated[str, typer.Argument(metavar="LEDGER", help="A file, or postgresql://user@host/database.")]
+where = Argument("where", "A file, or postgresql://user@host/database.", metavar="LEDGER")
 
 OPEN_HELP = """Open a budget for a dataset, in a new or existing ledger. It cannot be changed later.
 
 [bold]Examples[/bold]
-
-  [cyan]dpunion ledger open budget.db --dataset queries -e 10 -d 1e-5[/cyan]
-
-  [cyan]dpunion ledger open budget.db --dataset visits -e 10 -d 1e-5 --composition tight[/cyan]"""
+  dpunion ledger open budget.db --dataset queries -e 10 -d 1e-5
+  dpunion ledger open budget.db --dataset visits -e 10 -d 1e-5 --composition tight"""
 
 SHOW_HELP = """Show what each dataset has spent and has left, and every entry with its owner, title and purpose.
 
 [bold]Examples[/bold]
-
-  [cyan]dpunion ledger show budget.db[/cyan]
-
-  [cyan]dpunion ledger show budget.db --json[/cyan]"""
+  dpunion ledger show budget.db
+  dpunion ledger show budget.db --json"""
 
 REPORT_HELP = """Turn a ledger into a web page: the budget of each dataset, and the releases that spent it.
 
 [bold]Examples[/bold]
-
-  [cyan]dpunion ledger report budget.db --out ledger.html[/cyan]"""
+  dpunion ledger report budget.db --out ledger.html"""
 
 VERIFY_HELP = """Check the hash chain, all totals and the given receipts.
 
 The exit code is 5 when rows were altered, and 3 when the ledger cannot be read.
 
 [bold]Examples[/bold]
+  dpunion ledger verify budget.db"""
 
-  [cyan]dpunion ledger verify budget.db[/cyan]"""
 
-
-@ledger_app.command("open", help=OPEN_HELP)
-@answering
-def ledger_open(
-    where: Where,
-    dataset: Annotated[str, typer.Option("--dataset", help="Name of the dataset.")],
-    epsilon: Annotated[float, typer.Option("--epsilon", "-e", help="Total epsilon of all releases.")],
-    delta: Annotated[float, typer.Option("--delta", "-d", help="Total delta of all releases.")],
-    composition: Annotated[
-        str, typer.Option("--composition", help="additive, or tight, which usually allows more releases.")
-    ] = "additive",
-) -> None:
-    """Open a dataset's budget."""
+@command(
+    "open",
+    OPEN_HELP,
+    [
+        where,
+        Option("--dataset", "Name of the dataset.", metavar="NAME", required=True),
+        Option("--epsilon -e", "Total epsilon of all releases.", float, required=True),
+        Option("--delta -d", "Total delta of all releases.", float, required=True),
+        Option(
+            "--composition",
+            "additive, or tight, which usually allows more releases.",
+            Literal["additive", "tight"],
+            default="additive",
+        ),
+    ],
+)
+def ledger_open(where: str, dataset: str, epsilon: float, delta: float, composition: str) -> None:
+    """Open the budget of a dataset."""
     from dpunion.ledger import Ledger
     from dpunion.ledger.ledgers import new_account
 
-    new_account(dataset, epsilon, delta, composition)  # refuses bad values before a file is made
+    new_account(dataset, epsilon, delta, composition)  # refuses bad values before it makes a file
     ledger = Ledger.open(where, create=True)
     ledger.create_dataset(dataset, epsilon, delta, composition)
-    typer.echo(
+    click.echo(
         f"Opened {dataset} in {ledger.name}: ({epsilon:g}, {delta:g}) in all, by {composition} composition.", err=True
     )
 
 
-@ledger_app.command("show", help=SHOW_HELP)
-@answering
-def ledger_show(where: Where, as_json: AsJson = False) -> None:
+@command("show", SHOW_HELP, [where, options.as_json])
+def ledger_show(where: str, as_json: bool) -> None:
     """Show a ledger."""
     from dpunion.ledger import Ledger
 
@@ -89,51 +84,35 @@ def ledger_show(where: Where, as_json: AsJson = False) -> None:
         print_json(found.to_dict())
         return
     from rich.console import Console
-
-    # Into a pipe or a file nothing is cut.
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else WIDEST)
-    console.print(_budgets(found.datasets()))
-    entries = [entry.to_dict() for entry in found.entries]
-    if entries:
-        console.print()
-        console.print(_entries(entries))
-    console.print(f"\nhead {found.head}", style="dim")
-
-
-def _budgets(datasets: list[dict[str, Any]]) -> Any:
     from rich.table import Table
 
     from dpunion.ledger.events import reach_in_words
 
-    table = Table("dataset", "composition", "epsilon", "delta", "spent", "left", box=None, pad_edge=False)
-    for values in datasets:
-        table.add_row(
-            _shown(values["dataset"]),
-            values["composition"],
-            f"{values['epsilon']:g}",
-            f"{values['delta']:g}",
-            f"{values['spent_share']:.1%}",
-            reach_in_words(values["more_like_the_last"]),
-        )
-    return table
-
-
-def _entries(entries: list[dict[str, Any]]) -> Any:
-    """Return the table of entries; what nobody said of any of them has no column."""
-    from rich.table import Table
-
-    said = [name for name in SAID if any(values[name] for values in entries)]
-    names = ["entry", "dataset", "state", "epsilon", "delta", "algorithm", "written", *said]
-    table = Table(*names, "output", box=None, pad_edge=False)
-    for values in entries:
-        outputs = "\n".join(_shown(each["path"] or each["sha256"][:16]) for each in values["outputs"])
-        cells = (f"{values[k]:g}" if isinstance(values[k], float) else _shown(str(values[k])) for k in names)
-        table.add_row(*cells, outputs)
-    return table
+    # In a pipe or a file nothing is cut.
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else WIDEST)
+    budgets = Table("dataset", "composition", "epsilon", "delta", "spent", "left", box=None, pad_edge=False)
+    for values in found.datasets():
+        numbers = (f"{values['epsilon']:g}", f"{values['delta']:g}", f"{values['spent_share']:.1%}")
+        left = reach_in_words(values["more_like_the_last"])
+        budgets.add_row(_escape(values["dataset"]), values["composition"], *numbers, left)
+    console.print(budgets)
+    entries = [entry.to_dict() for entry in found.entries]
+    if entries:
+        # Title, owner and note have a column only if an entry has one.
+        about = [name for name in ABOUT if any(values[name] for values in entries)]
+        names = ["entry", "dataset", "state", "epsilon", "delta", "algorithm", "written", *about]
+        table = Table(*names, "output", box=None, pad_edge=False)
+        for values in entries:
+            outputs = "\n".join(_escape(each["path"] or each["sha256"][:16]) for each in values["outputs"])
+            cells = (f"{values[k]:g}" if isinstance(values[k], float) else _escape(str(values[k])) for k in names)
+            table.add_row(*cells, outputs)
+        console.print()
+        console.print(table)
+    console.print(f"\nhead {found.head}", style="dim")
 
 
 def _reading() -> ForeignErrors:
-    """Return a context in which a ledger that cannot be read is bad data, and only an altered one is the ledger's."""
+    """Return a context in which an unreadable ledger is bad data; an altered ledger stays an error of the ledger."""
 
     def explain(error: LedgerError) -> BadSource | None:
         return None if isinstance(error, DamagedLedger) else BadSource(error.what, error.remedy)
@@ -141,8 +120,8 @@ def _reading() -> ForeignErrors:
     return ForeignErrors(explain, LedgerError, ours_too=True)
 
 
-def _shown(text: str) -> str:
-    """Show what others wrote as text: neither as markup nor as commands to the terminal."""
+def _escape(text: str) -> str:
+    """Return text of other people so that it is shown as text, not as markup or commands to the terminal."""
     from rich.markup import escape
 
     from dpunion.releases.formats import escape_controls
@@ -150,15 +129,12 @@ def _shown(text: str) -> str:
     return str(escape(escape_controls(text)))
 
 
-@ledger_app.command("report", help=REPORT_HELP)
-@answering
-def ledger_report(
-    where: Where,
-    out: Annotated[Path, typer.Option("--out", "-o", help="Output page.", rich_help_panel=OUTPUT)] = Path(
-        "ledger.html"
-    ),
-    force: Force = False,
-) -> None:
+@command(
+    "report",
+    REPORT_HELP,
+    [where, Option("--out -o", "Output page.", FILE, default=Path("ledger.html"), heading=OUTPUT), options.force],
+)
+def ledger_report(where: str, out: Path, force: bool) -> None:
     """Turn a ledger into a page."""
     from dpunion.ledger import Ledger
     from dpunion.reading.overlaps import refuse_overwriting
@@ -169,30 +145,38 @@ def ledger_report(
     with _reading():
         ledger = Ledger.open(where)
         page = ledger_page(ledger.overview(), ledger.verify(), ledger.name)
-    # Outputs and owners are named: not for everybody to read.
+    # The page names outputs and owners, so only the user who writes it may read it.
     write_page(out, page, overwrite=force, owner_only=True)
-    typer.echo(f"Written to {out}.", err=True)
+    click.echo(f"Written to {out}.", err=True)
 
 
-@ledger_app.command("verify", help=VERIFY_HELP)
-@answering
-def ledger_verify(
-    where: Where,
-    receipt: Annotated[
-        list[str] | None,
-        typer.Option("--receipt", help="Receipt of a release, from its statement, that must be in the ledger."),
-    ] = None,
-) -> None:
+@command(
+    "verify",
+    VERIFY_HELP,
+    [
+        where,
+        Option("--receipt", "Receipt of a release, from its statement, that must be in the ledger.", multiple=True),
+    ],
+)
+def ledger_verify(where: str, receipt: tuple[str, ...]) -> None:
     """Check a ledger."""
     from dpunion.ledger import Ledger
 
     with _reading():
-        found = Ledger.open(where).verify(receipt or [])
+        found = Ledger.open(where).verify(list(receipt))
     if found.problem is not None:
         raise DamagedLedger(
             found.problem, "Restore the ledger from a backup, and charge again all releases made since then."
         )
     there = {0: "", 1: " The receipt's entry is there."}.get(
-        len(receipt or []), f" The entries of all {len(receipt or [])} receipts are there."
+        len(receipt), f" The entries of all {len(receipt)} receipts are there."
     )
-    typer.echo(f"All {found.rows} rows are in order.{there} Head: {found.head}")
+    click.echo(f"All {found.rows} rows are in order.{there} Head: {found.head}")
+
+
+ledger_commands = Commands(
+    "ledger",
+    [ledger_open, ledger_show, ledger_report, ledger_verify],
+    help="Manage the privacy budget of each dataset: open | show | report | verify.",
+    no_args_is_help=True,
+)

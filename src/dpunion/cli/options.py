@@ -1,414 +1,411 @@
-"""Options that several commands share, in groups: each is written once, and a command names the groups it takes."""
+"""Options that commands share: each is written once, in a group, and a command names the groups that it takes.
+
+Commands with many options pass their values on as one `Given`; functions below turn them into what `release` and `plan`
+take.
+"""
 
 from __future__ import annotations
 
 import contextlib
-import typing
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
-import typer
+import click
 
+from dpunion import checks
 from dpunion.addresses import SECRET
-from dpunion.cli.groups import Group, option_group
 from dpunion.errors import BadParameter
 
 if TYPE_CHECKING:
     from dpunion.plans.counts import Counts
-    from dpunion.requests import Charge, Run
+    from dpunion.plans.ngrams import Ngrams
+    from dpunion.requests import Charge, Words
 
-
-MODEL = "The privacy"
+PRIVACY = "The privacy"
 DATA = "The data"
 OUTPUT = "The output"
 TUNING = "The algorithm"
 SPARK = "Spark"
 
-Epsilon = Annotated[
-    float,
-    typer.Option(
-        "--epsilon",
-        "-e",
-        help="How much one person may change the odds of a result; smaller is more private.",
-        rich_help_panel=MODEL,
-    ),
-]
-Delta = Annotated[
-    float,
-    typer.Option(
-        "--delta",
-        "-d",
-        help="Small probability on top of that; choose it well below 1 / number of people.",
-        rich_help_panel=MODEL,
-    ),
-]
-WeakBudget = Annotated[
-    bool,
-    typer.Option(
-        "--weak-budget",
-        help="Allow epsilon above 10 or delta above 0.001, which protect almost nothing.",
-        rich_help_panel=MODEL,
-    ),
-]
-AlgorithmName = Annotated[
-    str, typer.Option("--algorithm", "-a", help="See 'Algorithms' above.", rich_help_panel=TUNING)
-]
+FILE = click.Path(path_type=Path)
+NgramAlgorithm = Literal["funnel", "policy-gaussian", "weighted-gaussian"]
+ALGORITHM_HELP = f"[bold]Algorithms[/bold]: {', '.join(get_args(checks.AlgorithmName))}."
+ALGORITHM_OPTIONS = ("max_items_per_user", "calibration", "cutoff_margin", "passes", "user_order")
+"""The parameters of algorithms that have an option. All others are given with --set."""
 
 
-class WholeOrAuto:
-    """The type of an option that is a whole number, or the word auto."""
+class Given(SimpleNamespace):
+    """The values of a command's options, by the names of the parameters."""
+
+
+class Option(click.Option):
+    """An option of a command, with names such as "--user -u" and a heading of the help.
+
+    kind: the type of its value, a text by default; bool makes a flag, which is off by default. A shell completes the
+    words of a Literal; other words are refused later, with a better message than click's.
+    """
+
+    def __init__(self, names: str, text: str, kind: Any = None, *, heading: str = "", **settings: Any) -> None:
+        self.heading, self.choices = heading, get_args(kind)
+        if kind is bool:
+            settings = {"is_flag": True, "default": False, **settings}
+        elif self.choices:
+            settings |= {"shell_complete": lambda _, __, start: [one for one in self.choices if one.startswith(start)]}
+        else:
+            settings["type"] = kind
+        super().__init__(names.split(), help=text, **settings)
+        self.initial = settings.get("default", () if self.multiple else None)
+
+
+class Argument(click.Argument):
+    """An argument of a command, with a help text."""
+
+    heading, initial, show_default = "Arguments", None, False
+
+    def __init__(self, name: str, text: str, **settings: Any) -> None:
+        super().__init__([name], **settings)
+        self.help = text
+
+
+class OptionGroup:
+    """Options that belong together; the help shows them under one heading, unless an option has another."""
+
+    def __init__(self, heading: str, *options: Option | Argument) -> None:
+        self.options = options
+        for one in options:
+            one.heading = one.heading or heading
+
+    def __iter__(self) -> Iterator[Option | Argument]:
+        return iter(self.options)
+
+    def defaults(self) -> dict[str, Any]:
+        """Return the value of each option when it is not given."""
+        return {str(one.name): one.initial for one in self.options}
+
+    def values(self, given: Given) -> dict[str, Any]:
+        """Return the value of each option by its name."""
+        return {str(one.name): getattr(given, str(one.name)) for one in self.options}
+
+    def is_given(self, given: Given) -> bool:
+        """Say whether any of the options differs from its default."""
+        return self.values(given) != self.defaults()
 
 
 def whole_or_auto(value: Any) -> Any:
-    """Return a whole number, or the word as it is, which whoever takes it may refuse."""
+    """Return a whole number, or the word as it is; the plan refuses any word but auto."""
     with contextlib.suppress(ValueError):
         return int(value)
     return value
 
 
-MaxItems = Annotated[
-    WholeOrAuto | None,
-    typer.Option(
-        parser=whole_or_auto,
-        metavar="number or auto",
-        help="Use at most this many items per person. auto (funnel's default) chooses the number privately.",
-        rich_help_panel=TUNING,
-        show_default=False,
-    ),
-]
-CalibrationName = Annotated[
-    str | None,
-    typer.Option(
-        "--calibration",
-        help="exact (default) or published noise constants.",
-        rich_help_panel=TUNING,
-        show_default=False,
-    ),
-]
-CutoffMargin = Annotated[
-    float | None,
-    typer.Option(
-        help="Policies: distance of the cutoff above the threshold, in noise scales.",
-        rich_help_panel=TUNING,
-        show_default=False,
-    ),
-]
-Passes = Annotated[
-    int | None,
-    typer.Option(help="Policies: number of passes over the users.", rich_help_panel=TUNING, show_default=False),
-]
-Order = Annotated[
-    str | None,
-    typer.Option(
-        "--user-order",
-        help="Policies: order of users, random or smallest-first.",
-        rich_help_panel=TUNING,
-        show_default=False,
-    ),
-]
-Settings = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set",
-        metavar="NAME=VALUE",
-        help="Any other parameter of the algorithm, for example rounds=3.",
-        rich_help_panel=TUNING,
-        show_default=False,
-    ),
-]
-Source = Annotated[list[str], typer.Argument(metavar="SOURCE...", help="Data to read, see above.", show_default=False)]
-UserColumn = Annotated[str, typer.Option("--user", "-u", help="Column with the user ids.", rich_help_panel=DATA)]
-Query = Annotated[
-    str | None,
-    typer.Option(
-        "--query",
-        help="SQL query for a database, or for Parquet files as the table 'source'. Each row that it returns may "
-        "depend only on rows of the same person: no LIMIT, HAVING, sample, window or join over other "
-        "people's rows.",
-        rich_help_panel=DATA,
-    ),
-]
-InputFormat = Annotated[
-    str | None,
-    typer.Option(
-        "--input-format",
-        help="Format of standard input: csv, tsv, jsonl, arrow. For Spark also parquet, orc, table.",
-        rich_help_panel=DATA,
-    ),
-]
-NullUsersChoice = Annotated[
-    str, typer.Option("--null-users", help="refuse or drop rows without a user.", rich_help_panel=DATA)
-]
-Out = Annotated[
-    list[Path] | None,
-    typer.Option(
-        "--out",
-        "-o",
-        help="Output file: .parquet .csv .jsonl .txt .arrow, or .json with the plan. May be repeated.",
-        rich_help_panel=OUTPUT,
-        show_default=False,
-    ),
-]
-Force = Annotated[bool, typer.Option("--force", help="Overwrite existing files.", rich_help_panel=OUTPUT)]
-LedgerPlace = Annotated[
-    str | None,
-    typer.Option("--ledger", help="Ledger to charge: a file or postgresql://...", rich_help_panel=MODEL),
-]
-DatasetName = Annotated[
-    str | None, typer.Option("--dataset", help="Name of the dataset in the ledger.", rich_help_panel=MODEL)
-]
-ChargeAgain = Annotated[
-    bool,
-    typer.Option("--charge-again", help="Make the same release again, and charge it again.", rich_help_panel=MODEL),
-]
-TestKey = Annotated[
-    int | None,
-    typer.Option(help="Fixed random key, for tests. The result is NOT PRIVATE.", rich_help_panel=TUNING),
-]
-Config = Annotated[
-    Path | None,
-    typer.Option(
-        "--config",
-        help="TOML file with any of these options. Options on the command line win.",
-        rich_help_panel=DATA,
-        show_default=False,
-    ),
-]
-Engine = Annotated[
-    str, typer.Option("--engine", help="local or spark. With spark, Spark reads SOURCE.", rich_help_panel=SPARK)
-]
-Master = Annotated[
-    str | None, typer.Option("--master", help="Where Spark runs: local[4], spark://..., yarn.", rich_help_panel=SPARK)
-]
-MemoryLimit = Annotated[
-    str | None,
-    typer.Option(
-        "--memory-limit", help="For example 2GB. Data beyond this limit goes to temporary files.", rich_help_panel=DATA
-    ),
-]
-ThreadCount = Annotated[int | None, typer.Option("--threads", help="Number of threads.", rich_help_panel=DATA)]
-Shards = Annotated[
-    int | None,
-    typer.Option("--shards", help="Policies on Spark: number of shards of users.", rich_help_panel=SPARK),
-]
-SparkSettings = Annotated[
-    list[str] | None,
-    typer.Option("--conf", metavar="NAME=VALUE", help="Spark setting. May be repeated.", rich_help_panel=SPARK),
-]
-OutFolder = Annotated[
-    str | None,
-    typer.Option(
-        "--out-folder",
-        help="Folder for Spark to write Parquet into, on any file system it knows.",
-        rich_help_panel=SPARK,
-        show_default=False,
-    ),
-]
-WithCounts = Annotated[
-    bool, typer.Option("--counts", help="Also estimate how many people have each item.", rich_help_panel=OUTPUT)
-]
-CountShare = Annotated[
-    float | None,
-    typer.Option(
-        "--count-share",
-        help="Part of the budget for counts (0.1). A larger part makes counts more precise and releases fewer items.",
-        rich_help_panel=OUTPUT,
-        show_default=False,
-    ),
-]
-Sort = Annotated[
-    str | None,
-    typer.Option(
-        "--sort",
-        help="item, or people: most popular first (the default with counts).",
-        rich_help_panel=OUTPUT,
-        show_default=False,
-    ),
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.", rich_help_panel=OUTPUT)]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only errors.", rich_help_panel=OUTPUT)]
+# --- the groups ---------------------------------------------------------------------------------------------
 
-ALGORITHM_HELP = (
-    "[bold]Algorithms[/bold]: funnel, policy-gaussian, policy-laplace, weighted-gaussian, weighted-laplace, "
-    "count-gaussian, count-laplace, dp-sips, optimal-single-item."
+force = Option("--force", "Overwrite existing files.", bool, heading=OUTPUT)
+as_json = Option("--json as_json", "Print JSON.", bool, heading=OUTPUT)
+quiet = Option("--quiet -q", "Print only errors.", bool, heading=OUTPUT)
+normalize = Option(
+    "--normalize",
+    "How to normalize items and words: nfc-lower (default for texts), nfc (default for items) or exact.",
+    checks.NormalizationName,
+    heading=DATA,
+)
+text = Option("--text -t", "Column with the texts.", metavar="COLUMN", required=True, heading=DATA)
+longest = Option("--longest", "Length of the longest n-grams.", int, default=3, heading=DATA)
+
+database = OptionGroup(
+    DATA,
+    Option(
+        "--query",
+        "SQL query for a database, or for Parquet files as the table 'source'. Each row that it returns may depend "
+        "only on rows of the same person: no LIMIT, HAVING, sample, window or join over other people's rows.",
+        metavar="SQL",
+    ),
+    Option("--input-format", "Format of standard input: csv, tsv, jsonl, arrow. For Spark also parquet, orc, table."),
+    Option("--null-users", "refuse or drop rows without a user.", checks.NullUsersName, default="refuse"),
+)
+reading = OptionGroup(
+    DATA,
+    Argument("source", "Data to read, see above.", metavar="SOURCE...", nargs=-1, required=True),
+    Option("--user -u", "Column with the user ids.", metavar="COLUMN", required=True),
+    *database,
+)
+items = OptionGroup(
+    DATA,
+    Option(
+        "--item -i",
+        "Column with the items. Repeat it for keys of several columns; rows with a missing part are left out.",
+        metavar="COLUMN",
+        multiple=True,
+    ),
+    Option("--text -t", "Instead of --item: column with texts, which are split into words.", metavar="COLUMN"),
+    Option("--ngrams", "Texts: release n-grams of these lengths, like 1-3, as one set."),
+    Option("--granularity", "Precision of dates and timestamps: hour, day, week, month or year."),
+    normalize,
+    Option("--known", "Public list of known items to leave out, to find new ones.", FILE),
+    Option("--include-known", "Add the known items to the result.", bool),
+)
+texts = OptionGroup(
+    DATA,
+    Option(
+        "--tokenizer", "Texts: tokenizer words, whitespace, treebank or icu.", checks.TokenizerName, default="words"
+    ),
+    Option("--locale", "Texts: language for the tokenizer icu, like th or ja.", default="en"),
+    Option("--drop-urls", "Texts: leave out web addresses.", bool),
+    Option("--stop-words", "Texts: file with a public list of words to leave out, one per line.", FILE),
+    Option("--min-length", "Texts: leave out words with fewer characters.", int, default=1),
+    Option("--sentences", "Keep n-grams within sentences.", bool),
+)
+privacy = OptionGroup(
+    PRIVACY,
+    Option(
+        "--epsilon -e",
+        "How much one person may change the odds of a result; smaller is more private.",
+        float,
+        required=True,
+    ),
+    Option(
+        "--delta -d",
+        "Small probability on top of that; choose it well below 1 / number of people.",
+        float,
+        required=True,
+    ),
+    Option("--weak-budget", "Allow epsilon above 10 or delta above 0.001, which protect almost nothing.", bool),
+)
+ledger = OptionGroup(
+    PRIVACY,
+    Option("--ledger", "Ledger to charge: a file or postgresql://..."),
+    Option("--dataset", "Name of the dataset in the ledger.", metavar="NAME"),
+    Option("--charge-again", "Make the same release again, and charge it again.", bool),
+)
+output = OptionGroup(
+    OUTPUT,
+    Option(
+        "--out -o",
+        "Output file: .parquet .csv .jsonl .txt .arrow, or .json with the plan. May be repeated.",
+        FILE,
+        multiple=True,
+    ),
+    Option("--sort", "item, or people: most popular first (the default with counts).", checks.OrderName),
+    force,
+    as_json,
+    quiet,
+)
+about = OptionGroup(
+    OUTPUT,
+    Option("--title", "Title of the release, for its page and the ledger."),
+    Option("--owner", "Person or team responsible for the release. dpunion looks up no names."),
+    Option("--note", "Purpose of the release, and its audience."),
+)
+shared = [*texts, *output, *ledger, *about]
+counts = OptionGroup(
+    OUTPUT,
+    Option("--counts", "Also estimate how many people have each item.", bool),
+    Option(
+        "--count-share",
+        "Part of the budget for counts (0.1). A larger part makes counts more precise and releases fewer items.",
+        float,
+    ),
+)
+algorithm = OptionGroup(
+    TUNING,
+    Option("--algorithm -a", "See 'Algorithms' above.", checks.AlgorithmName, default="funnel"),
+    Option(
+        "--max-items-per-user",
+        "Use at most this many items per person. auto (funnel's default) chooses the number privately.",
+        whole_or_auto,
+        metavar="number or auto",
+    ),
+    Option("--calibration", "exact (default) or published noise constants.", checks.CalibrationName),
+    Option("--cutoff-margin", "Policies: distance of the cutoff above the threshold, in noise scales.", float),
+    Option("--passes", "Policies: number of passes over the users.", int),
+    Option("--user-order", "Policies: order of users, random or smallest-first.", checks.UserOrderName),
+    Option(
+        "--set settings",
+        "Any other parameter of the algorithm, for example rounds=3.",
+        multiple=True,
+        metavar="NAME=VALUE",
+    ),
+)
+ngrams = OptionGroup(
+    TUNING,
+    Option(
+        "--first",
+        "Algorithm for single tokens: funnel, policy-gaussian or weighted-gaussian.",
+        NgramAlgorithm,
+        default="funnel",
+    ),
+    Option("--later", "Algorithm for longer n-grams: one of the same three.", NgramAlgorithm, default="funnel"),
+    Option(
+        "--spurious-rate",
+        "Expected spurious n-grams, as a part of those released at the length before.",
+        float,
+        default=0.01,
+    ),
+    Option("--share-ratio", "Budget of each length divided by that of the length before.", float, default=1.0),
+)
+engine = OptionGroup(
+    SPARK,
+    Option("--engine", "local or spark. With spark, Spark reads SOURCE.", Literal["local", "spark"], default="local"),
+    Option("--master", "Where Spark runs: local[4], spark://..., yarn."),
+    Option("--shards", "Policies on Spark: number of shards of users.", int),
+    Option("--conf spark_settings", "Spark setting. May be repeated.", multiple=True, metavar="NAME=VALUE"),
+    Option("--threads", "Number of threads.", int, heading=DATA),
+    Option("--memory-limit", "For example 2GB. Data beyond this limit goes to temporary files.", heading=DATA),
+)
+running = OptionGroup(
+    SPARK,
+    Option("--out-folder", "Folder for Spark to write Parquet into, on any file system it knows."),
+    Option("--unsafe-test-key", "Fixed random key, for tests. The result is NOT PRIVATE.", int, heading=TUNING),
+    Option("--config", "TOML file with any of these options. Options on the command line win.", FILE, heading=DATA),
 )
 
 
-ALGORITHM_OPTIONS = ("max_items_per_user", "calibration", "cutoff_margin", "passes", "user_order")
-"""The parameters of algorithms that have options of their own."""
+# --- from options to what `release` and `plan` take ---------------------------------------------------------
 
 
-@option_group
-class PrivacyOptions(Group):
-    """How much one person may show."""
-
-    epsilon: Epsilon
-    delta: Delta
-    weak_budget: WeakBudget = False
-
-
-@option_group
-class ReadingOptions(Group):
-    """What is read, beside the columns of values."""
-
-    source: Source
-    user: UserColumn
-    query: Query = None
-    input_format: InputFormat = None
-    null_users: NullUsersChoice = "refuse"
+def check_items(given: Given) -> None:
+    """Refuse options of items and texts that do not go together."""
+    if bool(given.item) == (given.text is not None):
+        raise BadParameter(
+            "Give exactly one of --item and --text.",
+            "Name the column of items, or the column of texts to split into words.",
+        )
+    if given.include_known and given.known is None:
+        raise BadParameter(
+            "--include-known was given without a known list.",
+            "Name the list with 'known' (--known), or leave out --include-known.",
+        )
+    check_texts(given)
+    if given.text is not None and given.granularity is not None:
+        raise BadParameter("--granularity applies to items, not to texts.", "Leave out --granularity.")
 
 
-@option_group
-class OutputOptions(Group):
-    """Where the result goes."""
-
-    out: Out = None
-    sort: Sort = None
-    force: Force = False
-    as_json: AsJson = False
-    quiet: Quiet = False
+def check_texts(given: Given) -> None:
+    """Refuse options of texts when there is no column of texts."""
+    if given.text is None and (given.ngrams is not None or texts.is_given(given)):
+        raise BadParameter(
+            "Options for texts were given, but there is no column of texts.",
+            "Name the column of texts with 'text' (--text), or leave out these options.",
+        )
 
 
-@option_group
-class CountOptions(Group):
-    """Whether people are counted."""
+def build_words(given: Given, lengths: str | None = None) -> Words:
+    """Return the column of texts, and how texts become words."""
+    from dpunion.requests import Words
 
-    counts: WithCounts = False
-    count_share: CountShare = None
-
-    def asked(self) -> Counts | bool:
-        """Return what is counted, as `release` takes it."""
-        from dpunion.plans.counts import Counts
-
-        if self.count_share is None:
-            return self.counts
-        if not self.counts:
-            raise BadParameter("--count-share was given without --counts.", "Add --counts, or leave it out.")
-        return Counts(share=self.count_share)
+    return Words(given.text, lengths=lengths or (1, 1), **texts.values(given))
 
 
-@option_group
-class LedgerOptions(Group):
-    """Where the budget is kept."""
+def build_items(given: Given) -> dict[str, Any]:
+    """Return the items and the known list."""
+    from dpunion.requests import Dated, Known
 
-    ledger: LedgerPlace = None
-    dataset: DatasetName = None
-    charge_again: ChargeAgain = False
-
-    def charge(self) -> Charge | None:
-        """Return what is charged, None without a ledger."""
-        from dpunion.requests import Charge
-
-        if (self.ledger is None) != (self.dataset is None):
-            raise BadParameter("--ledger and --dataset must be given together.", "Give both, or neither.")
-        return None if self.ledger is None else Charge(self.ledger, str(self.dataset), again=self.charge_again)
+    known = None if given.known is None else Known(given.known, include=given.include_known)
+    if given.text is not None:
+        return {"item": build_words(given, given.ngrams), "known": known}
+    columns = list(given.item)
+    return {"item": columns if given.granularity is None else Dated(columns, given.granularity), "known": known}
 
 
-@option_group
-class AlgorithmOptions(Group):
-    """Which algorithm, and its parameters."""
+def build_counts(given: Given) -> Counts | bool:
+    """Return whether people are counted, and for which part of the budget."""
+    from dpunion.plans.counts import Counts
 
-    algorithm: AlgorithmName = "funnel"
-    max_items_per_user: MaxItems = None
-    calibration: CalibrationName = None
-    cutoff_margin: CutoffMargin = None
-    passes: Passes = None
-    user_order: Order = None
-    settings: Settings = None
-
-    def asked(self) -> dict[str, Any]:
-        """Return the algorithm's name and its parameters, as `release` and `plan` take them."""
-        given: dict[str, Any] = {
-            name: value for name in ALGORITHM_OPTIONS if (value := getattr(self, name)) is not None
-        }
-        for setting in self.settings or []:
-            key, _, value = setting.partition("=")
-            parameter = key.strip().replace("-", "_")
-            if parameter in given:
-                raise BadParameter(f"The parameter {parameter!r} is given more than once.", "Give it once.")
-            given[parameter] = plain_value(value.strip())
-        return {"algorithm": self.algorithm, **given}
+    if given.count_share is None:
+        return bool(given.counts)
+    if not given.counts:
+        raise BadParameter("--count-share was given without --counts.", "Add --counts, or leave it out.")
+    return Counts(share=given.count_share)
 
 
-@option_group
-class EngineOptions(Group):
-    """Where the work is done."""
+def build_charge(given: Given) -> Charge | None:
+    """Return the ledger and the dataset to charge, or None without a ledger."""
+    from dpunion.requests import Charge
 
-    engine: Engine = "local"
-    master: Master = None
-    shards: Shards = None
-    spark_settings: SparkSettings = None
-    threads: ThreadCount = None
-    memory_limit: MemoryLimit = None
-
-    def source(self, reading: ReadingOptions) -> Any:
-        """Return what is read, as the engine takes it; what Spark reads is only named here."""
-        from dpunion.requests import SparkSource
-
-        if self.engine == "spark":
-            pairs = [setting.partition("=") for setting in self.spark_settings or []]
-            if not all(name and equals for name, equals, _ in pairs):
-                raise BadParameter(
-                    "A Spark setting is not of the form NAME=VALUE.",
-                    "Write for example --conf spark.executor.memory=8g.",
-                )
-            settings = tuple((name, value) for name, _, value in pairs)
-            return SparkSource(tuple(reading.source), self.master, settings, reading.input_format)
-        return local_source(reading.source, reading.input_format)
-
-    def check(self, out_folder: str | None = None) -> None:
-        """Refuse an engine that there is not, and options of Spark without it."""
-        if self.engine not in ("local", "spark"):
-            raise BadParameter(f"There is no engine {self.engine!r}.", "Choose local or spark.")
-        if self.engine == "local" and (self.master or self.shards is not None or self.spark_settings or out_folder):
-            raise BadParameter(
-                "--master, --shards, --conf and --out-folder are for Spark.", "Add --engine spark, or leave them out."
-            )
-        if self.engine == "spark" and self.threads is not None:
-            raise BadParameter("--threads is not for Spark.", "Leave it out.")
-
-    @contextlib.contextmanager
-    def running(self, *, overwrite: bool) -> typing.Iterator[Run]:
-        """Give how the release is run, with progress: Spark draws its own, and its stage is remembered."""
-        from dpunion.cli.answers import keep_signals, progress_bar, step
-        from dpunion.requests import Run
-
-        keep_signals()
-        if self.engine == "spark":
-            yield Run(memory_limit=self.memory_limit, shards=self.shards, progress=step, overwrite=overwrite)
-            return
-        with progress_bar() as progress:
-            yield Run(memory_limit=self.memory_limit, threads=self.threads, progress=progress, overwrite=overwrite)
-
-    def values(self) -> dict[str, Any]:
-        """Return what is recorded beside an output: threads and memory limit, or what was given of Spark.
-
-        Guarantees: settings that hold a password, key or token are left out.
-        """
-        if self.engine == "local":
-            given = {"threads": self.threads, "memory_limit": self.memory_limit}
-            return {name: value for name, value in given.items() if value is not None}
-        kept = [one for one in self.spark_settings or [] if not SECRET.search(one.partition("=")[0])]
-        return {"engine": self.engine, "master": self.master, "shards": self.shards, "conf": kept or None}
+    if (given.ledger is None) != (given.dataset is None):
+        raise BadParameter("--ledger and --dataset must be given together.", "Give both, or neither.")
+    return None if given.ledger is None else Charge(given.ledger, str(given.dataset), again=given.charge_again)
 
 
-def local_source(names: list[str], input_format: str | None) -> Any:
-    """Return what is read on one machine: standard input, a single source, or a list of files."""
+def build_algorithm(given: Given) -> dict[str, Any]:
+    """Return the name of the algorithm and its parameters."""
+    found: dict[str, Any] = {name: value for name in ALGORITHM_OPTIONS if (value := getattr(given, name)) is not None}
+    for setting in given.settings:
+        key, _, value = setting.partition("=")
+        parameter = key.strip().replace("-", "_")
+        if parameter in found:
+            raise BadParameter(f"The parameter {parameter!r} is given more than once.", "Give it once.")
+        found[parameter] = plain_value(value.strip())
+    return {"algorithm": given.algorithm, **found}
+
+
+def build_ngrams(given: Given) -> Ngrams:
+    """Return how n-grams are released. "funnel" stands for the defaults of Ngrams, which are tuned for n-grams."""
+    from dpunion.plans.ngrams import Ngrams
+
+    chosen: Any = {name: getattr(given, name) for name in ("first", "later") if getattr(given, name) != "funnel"}
+    return Ngrams(**chosen, longest=given.longest, spurious_rate=given.spurious_rate, share_ratio=given.share_ratio)
+
+
+def build_source(given: Given) -> Any:
+    """Return the source as the engine takes it; a source of Spark is only named here, not opened."""
+    from dpunion.requests import SparkSource
+
+    if given.engine != "spark":
+        return local_source(given.source, given.input_format)
+    pairs = [setting.partition("=") for setting in given.spark_settings]
+    if not all(name and equals for name, equals, _ in pairs):
+        raise BadParameter(
+            "A Spark setting is not of the form NAME=VALUE.", "Write for example --conf spark.executor.memory=8g."
+        )
+    settings = tuple((name, value) for name, _, value in pairs)
+    return SparkSource(tuple(given.source), given.master, settings, given.input_format)
+
+
+def check_engine(given: Given) -> None:
+    """Refuse an unknown engine, and options of Spark without Spark."""
+    if given.engine not in ("local", "spark"):
+        raise BadParameter(f"There is no engine {given.engine!r}.", "Choose local or spark.")
+    of_spark = given.master or given.shards is not None or given.spark_settings or given.out_folder
+    if given.engine == "local" and of_spark:
+        raise BadParameter(
+            "--master, --shards, --conf and --out-folder are for Spark.", "Add --engine spark, or leave them out."
+        )
+    if given.engine == "spark" and given.threads is not None:
+        raise BadParameter("--threads is not for Spark.", "Leave it out.")
+
+
+def engine_record(given: Given) -> dict[str, Any]:
+    """Return the options of the engine that the private record keeps.
+
+    Guarantees: a setting of Spark whose name looks like a password, key or token is not in it.
+    """
+    if given.engine == "local":
+        limits = {"threads": given.threads, "memory_limit": given.memory_limit}
+        return {name: value for name, value in limits.items() if value is not None}
+    kept = [one for one in given.spark_settings if not SECRET.search(one.partition("=")[0])]
+    return {"engine": given.engine, "master": given.master, "shards": given.shards, "conf": kept or None}
+
+
+def local_source(names: tuple[str, ...], input_format: str | None) -> Any:
+    """Return the source on one machine: standard input, a single source, or a list of files."""
     from dpunion.requests import Stdin
 
-    if names == ["-"]:
+    if names == ("-",):
         return Stdin(input_format)
     if input_format is not None:
         raise BadParameter(
             "An input format was given, but the source is not standard input.",
             "Leave it out: the suffix of a file tells its format.",
         )
-    # A single source that is no file is a database, which is not listed.
-    return names[0] if len(names) == 1 else names
+    # A database is a single name, and never part of a list.
+    return names[0] if len(names) == 1 else list(names)
 
 
 def plain_value(text: str) -> int | float | str:
-    """Return the number the text spells, or the text."""
+    """Return the number that the text spells, or the text."""
     for kind in (int, float):
         with contextlib.suppress(ValueError):
             return kind(text)

@@ -1,4 +1,4 @@
-"""The private record of a release: the options that make it again with --config, for the operator alone."""
+"""The private record of a release: options that make it again with --config, in a file that only its owner can read."""
 
 from __future__ import annotations
 
@@ -17,16 +17,14 @@ if TYPE_CHECKING:
 
 SUFFIX = ".private.toml"
 HEAD = "# Private: how this release was made. Not part of the release.\n"
-NEVER_RECORDED = ("charge_again",)
-"""What a person decides anew each time."""
 
 ADDRESSES = ("source", "ledger", "out_folder")
-"""The options that are addresses."""
+"""Options that are addresses."""
 SECRET_SETTING = re.compile(rf"(?:{SECRET.pattern})\w*\s*=|:/\S*@", re.IGNORECASE)
 
 
 def record_place(targets: Sequence[Path], out_folder: str | None = None) -> Path | None:
-    """Return where the record of a release is written: beside its first output, None when no output is here."""
+    """Return the path of the record: next to the first output, or None if no output is on this machine."""
     from dpunion.reading.overlaps import local_path
 
     first = targets[0] if targets else local_path(out_folder)
@@ -34,20 +32,23 @@ def record_place(targets: Sequence[Path], out_folder: str | None = None) -> Path
 
 
 def check_outputs(targets: Sequence[Path], place: Path | None, read: Mapping[str, object]) -> None:
-    """Refuse, before anything is charged, outputs and records that would replace what is read, or is no record."""
+    """Refuse, before anything is charged, outputs and records that would overwrite an input or another file."""
     from dpunion.reading.overlaps import is_same, refuse_overwriting
 
     refuse_overwriting(targets, read)
     if place is None:
         return
-    # A record may be made again from itself.
+    # A release may be made again from its own record.
     config = read.get("configuration")
     itself = isinstance(config, Path) and is_same(place, config)
     refuse_overwriting(place, {what: name for what, name in read.items() if what != "configuration" or not itself})
     problem = None
     try:
-        if place.exists() and not _is_record(place):
-            problem = f"The release's private record would be written to {place}, but that is another file."
+        if place.exists():
+            with place.open("rb") as file:
+                is_record = file.read(len(HEAD)) == HEAD.encode()
+            if not is_record:
+                problem = f"The release's private record would be written to {place}, but that is another file."
     except OSError:
         problem = f"The release's private record would be written to {place}, but that exists and cannot be read."
     if problem is not None:
@@ -57,21 +58,26 @@ def check_outputs(targets: Sequence[Path], place: Path | None, read: Mapping[str
 def record_configuration(place: Path | None, options: dict[str, Any], plan: Planned | None = None) -> None:
     """Write the options of a release as a file for --config, whole or not at all.
 
-    Guarantees: mode 0600; no password; nothing from the data; --charge-again is never repeated by a record.
+    Guarantees: mode 0600; no password; nothing from the data; a record never repeats --charge-again.
     """
     from dpunion.files import OWNER_ONLY, atomic_file
     from dpunion.plans.look import AUTO
 
     if place is None:
         return
-    values = {key: value for key, value in options.items() if value is not None and value is not False and value != []}
+    values = {
+        key: value
+        for key, value in options.items()
+        if value is not None and value is not False and value not in ([], ())
+    }
     if plan is not None and plan.alternatives:
         automatic = {} if plan.look is None else {"max_items_per_user": AUTO}
         parameters = plan.opening.algorithm.parameters() | automatic
         values |= {"algorithm": plan.name}
         values |= {key: parameters.pop(key) for key in ALGORITHM_OPTIONS if key in parameters}
         values |= {"set": [f"{key}={value}" for key, value in parameters.items()]}
-    lines = [_line(key, value) for key, value in values.items() if key not in NEVER_RECORDED]
+    # Whether to charge again is for a person to choose each time.
+    lines = [_line(key, value) for key, value in values.items() if key != "charge_again"]
     problem: CannotWrite | None = None
     try:
         with atomic_file(place, overwrite=True, mode=OWNER_ONLY) as file:
@@ -83,9 +89,9 @@ def record_configuration(place: Path | None, options: dict[str, Any], plan: Plan
 
 
 def without_credentials(key: str, text: str) -> str | None:
-    """Return the text of an option without user and password; None where that cannot be done for certain.
+    """Return the text of an option without user and password, or None if it may still contain them.
 
-    Of a PostgreSQL address host and database are kept; one with further settings is not, as these may say what is read.
+    A PostgreSQL address keeps its host and database. An address with further settings gives None, as these may matter.
     """
     if key not in ADDRESSES:
         return None if SECRET_SETTING.search(text) else text
@@ -94,28 +100,20 @@ def without_credentials(key: str, text: str) -> str | None:
 
 
 def _line(key: str, value: Any) -> str:
-    """Return an option in TOML, or a comment where it cannot be written down."""
+    """Return an option as a line of TOML, or as a comment if it must not be written down."""
     values = value if isinstance(value, (list, tuple)) else [value]
     plain = [_plain(key, one) for one in values]
     name = key.replace("_", "-")
     if None in plain:
         return f"# {name}: left out, as it may contain a password or is not text. Give it again."
-    # TOML's strings, numbers and arrays are JSON's, but for one character.
+    # JSON's strings, numbers and arrays are valid TOML, except for one character.
     shown = json.dumps(plain if isinstance(value, (list, tuple)) else plain[0], ensure_ascii=False)
     return f"{name} = {shown}".replace("\x7f", "\\u007f")
 
 
 def _plain(key: str, value: Any) -> Any:
-    if not isinstance(value, (str, Path)):
-        return value
-    text = str(value)
+    """Return a value without credentials; None if it may contain them, or is no text that TOML can have."""
     try:
-        text.encode()
+        return without_credentials(key, str(value).encode().decode()) if isinstance(value, (str, Path)) else value
     except UnicodeEncodeError:
         return None
-    return without_credentials(key, text)
-
-
-def _is_record(place: Path) -> bool:
-    with place.open("rb") as file:
-        return file.read(len(HEAD)) == HEAD.encode()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import hashlib
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -14,8 +15,8 @@ from dpunion.addresses import check_output
 from dpunion.chances import least_holders
 from dpunion.checks import OrderName, as_choice
 from dpunion.engines import Chosen, Engine, Listed
-from dpunion.errors import BadParameter
-from dpunion.files import claim_names
+from dpunion.errors import AlreadyReleased, BadParameter
+from dpunion.files import atomic_file, claim_names
 from dpunion.kernels.compiler import cache_directory
 from dpunion.plans import Plan
 from dpunion.plans.counts import Counted
@@ -150,3 +151,41 @@ def publish(
     if outputs.folder is not None:
         return dataclasses.replace(made, items=(), numbers=(), stored=engine.store(chosen, made)), []
     return made, [made.write(target, overwrite=outputs.overwrite) for target in outputs.files]
+
+
+def copy_earlier(already: AlreadyReleased, targets: Sequence[Path], *, overwrite: bool) -> tuple[list[str], list[Path]]:
+    """Copy the stored files of an earlier release to the targets; return the stored files, and the targets it wrote.
+
+    Guarantees: it names or copies only files with the hash in the ledger; without any it raises the refusal again.
+    """
+    stored = [(Path(path), digest) for path, digest in already.outputs if path]
+    intact = [(path, content) for path, digest in stored if (content := _read_intact(path, digest)) is not None]
+    if not intact or (not targets and len(intact) < len(stored)):
+        raise already
+    missing = [target for target in targets if not _is_copy(target, stored)]
+    for target in missing:
+        check_target(target, overwrite=overwrite)
+        content = next((content for path, content in intact if path.suffix.lower() == target.suffix.lower()), None)
+        if content is None or already.source_changed:
+            why = "it was made from other data" if content else "no file of this format was written then, or it is gone"
+            problem = AlreadyReleased(f"{already.what} It is not copied to {target}: {why}.", already.remedy)
+            problem.entry, problem.outputs = already.entry, already.outputs
+            problem.source_changed = already.source_changed
+            raise problem
+        with atomic_file(target, overwrite=overwrite) as file:
+            file.write(content)
+    return [str(path) for path, _ in intact], missing
+
+
+def _is_copy(target: Path, stored: Sequence[tuple[Path, str]]) -> bool:
+    """Say whether the target exists and is the stored release, under its own or another name."""
+    suffix = target.suffix.lower()
+    return any(path.suffix.lower() == suffix and _read_intact(target, digest) is not None for path, digest in stored)
+
+
+def _read_intact(path: Path, digest: str) -> bytes | None:
+    """Return the bytes of a file if they have this hash."""
+    with contextlib.suppress(OSError):
+        content = path.read_bytes()
+        return content if hashlib.sha256(content).hexdigest() == digest else None
+    return None

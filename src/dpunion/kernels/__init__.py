@@ -7,28 +7,46 @@ import sys
 from collections.abc import Callable, Iterator
 
 HIDDEN_FROM_NUMBA: list[str] = []
-"""Modules that numba cannot import while it is imported itself. The command adds yaml, so that numba reads no settings
-from the current folder, and scipy, which nothing here needs."""
+"""Modules that numba does not find while it is imported. The command line adds yaml, so that numba reads no settings
+from the current folder, and scipy, which takes long to import and is not needed."""
 
-LISTENERS: list[Callable[[bool], None]] = []
-"""The last one is called with True when numba starts to compile a kernel that no earlier run saved, then with False."""
+FIRST_TIME = (
+    "dpunion compiles code that it uses for the first time on this machine, which takes up to half a minute. "
+    "Later runs reuse it; 'dpunion warm-up' compiles in advance."
+)
+_hooks: list[Callable[[bool], None]] = []
+_logged: list[bool] = []
 
 
 @contextlib.contextmanager
-def listening(listener: Callable[[bool], None]) -> Iterator[None]:
-    """Tell this listener, and no other, about compiling during the block."""
-    LISTENERS.append(listener)
+def on_compiling(hook: Callable[[bool], None]) -> Iterator[None]:
+    """Call this hook, and no earlier one, with True when a kernel begins to compile and with False when it is done.
+
+    A kernel that an earlier run compiled is only loaded, and calls no hook.
+    """
+    _hooks.append(hook)
     try:
         yield
     finally:
-        LISTENERS.remove(listener)
+        _hooks.remove(hook)
+
+
+def call_hook(begins: bool) -> None:  # noqa: FBT001 - the one argument of a hook
+    """Call the last hook; without any, log that kernels are compiled, once per process."""
+    if _hooks:
+        _hooks[-1](begins)
+    elif begins and not _logged:
+        import logging
+
+        _logged.append(True)
+        logging.getLogger("dpunion").warning(FIRST_TIME)
 
 
 @contextlib.contextmanager
 def hidden_from_numba() -> Iterator[None]:
-    """Hide the modules above during the block, except those that are imported already."""
+    """Hide the modules above, unless they are imported already; afterwards they can be imported again."""
     names = [name for name in HIDDEN_FROM_NUMBA if name not in sys.modules]
-    sys.modules.update(dict.fromkeys(names))  # type: ignore[arg-type]  # None hides a module
+    sys.modules.update(dict.fromkeys(names))  # type: ignore[arg-type]  # None marks a missing module
     try:
         yield
     finally:

@@ -24,7 +24,7 @@ import llvmlite.ir
 import numpy as np
 import numpy.typing as npt
 
-from dpunion.kernels import LISTENERS, hidden_from_numba
+from dpunion.kernels import call_hook, hidden_from_numba
 
 with hidden_from_numba():
     import numba
@@ -44,37 +44,35 @@ LOADS_ALONE = numba.__version__.startswith("0.68.")
 
 
 class _Depth(threading.local):
-    """How deep this thread is in kernels that are compiled because others call them."""
+    """How many kernels a thread is compiling: one, and inside it those that it needs."""
 
     value = 0
 
 
-class CompilingTold(numba.core.event.Listener):  # type: ignore[misc]
-    """Tells the last of LISTENERS that this thread begins to compile, and that it is done.
+class CompileListener(numba.core.event.Listener):  # type: ignore[misc]
+    """Calls the hook of `kernels` when this thread begins to compile a kernel, and when it is done.
 
-    numba announces only what it really compiles, not what it loads.
+    numba sends these events for what it compiles, not for what it loads.
     """
 
     def __init__(self) -> None:
         self._depth = _Depth()
 
     def on_start(self, event: Any) -> None:  # noqa: ARG002 - numba's interface
-        """Announce that compiling begins, once for a kernel and all that it calls."""
-        # subtle: a listener may raise an interrupt; then numba stops, and does not announce an end.
+        """Call the hook once for a kernel and all kernels that it needs."""
+        # subtle: the hook may raise an interrupt; numba then stops compiling, and sends no event that it ended.
         if self._depth.value == 0:
-            for listener in LISTENERS[-1:]:
-                listener(True)
+            call_hook(True)
         self._depth.value += 1
 
     def on_end(self, event: Any) -> None:  # noqa: ARG002 - numba's interface
-        """Announce that it has ended."""
+        """Call the hook when the outermost kernel is done."""
         self._depth.value -= 1
         if self._depth.value == 0:
-            for listener in LISTENERS[-1:]:
-                listener(False)
+            call_hook(False)
 
 
-numba.core.event.register("numba:compile", CompilingTold())
+numba.core.event.register("numba:compile", CompileListener())
 
 
 def kernel(function: F) -> F:

@@ -13,7 +13,7 @@ import types
 from pathlib import Path
 from typing import Any
 
-from dpunion.errors import BadParameter, ForeignErrors, InternalError, LedgerError, system_reason
+from dpunion.errors import AlreadyReleased, BadParameter, ForeignErrors, InternalError, LedgerError, system_reason
 
 
 def fingerprint(**configuration: Any) -> str:
@@ -101,3 +101,18 @@ def is_intact(output: tuple[str, str]) -> bool:
     with contextlib.suppress(LedgerError):
         return bool(path) and Path(path).is_file() and sha256_of(Path(path)) == digest
     return False
+
+
+def describe_earlier(already: AlreadyReleased) -> dict[str, Any]:
+    """Return, for programs, what the ledger knows about a release that was made before."""
+    files = [
+        {"path": path, "sha256": digest, "intact": is_intact((path, digest))}
+        for path, digest in already.outputs
+        if path
+    ]
+    return {
+        "already_released": True,
+        "entry": already.entry,
+        "files": files,
+        "source_changed": already.source_changed,
+    }

@@ -13,10 +13,11 @@ as part of a word; so normalising or lower-casing the one text is the same as do
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -42,6 +43,8 @@ SEPARATOR, BACKSLASH = "\x1f", "\\"
 KEY_ESCAPES = ((BACKSLASH, BACKSLASH + BACKSLASH), (SEPARATOR, BACKSLASH + "_"))
 """Characters and their escapes; the backslash comes first, as the other escape adds one."""
 SHORT_ESCAPES = {"\\": "\\", "t": "\t", "n": "\n", "r": "\r"}
+WIDEST_TEXT = 48
+"""The widest column of texts in a table; a longer text moves the numbers of its row to the right."""
 
 
 Writer = Callable[["Release", IO[bytes]], None]
@@ -91,6 +94,31 @@ def is_utf8(text: str) -> bool:
 def text_line(row: Sequence[Any]) -> str:
     """Return a row's texts and numbers as one line, escaped, separated by tabs."""
     return "\t".join(escape_controls(str(value)) for value in row)
+
+
+def table_lines(made: Release, most: int | None = None) -> Iterator[str]:
+    """Yield the rows of a release below the names of its columns: texts to the left, numbers to the right.
+
+    most: show only this many rows, with long texts cut.
+    """
+    from rich.cells import cell_len, set_cell_size
+
+    def cut(text: str) -> str:
+        return text if cell_len(text) <= WIDEST_TEXT else set_cell_size(text, WIDEST_TEXT - 1).rstrip() + "…"
+
+    width = len(made.columns)
+    rows = itertools.islice(made.rows(), most)
+    texts = ([*map(escape_controls, row[:width]), *(f"{number:,}" for number in row[width:])] for row in rows)
+    shown = [[*map(escape_controls, made.header)], *texts]
+    if most is not None:
+        shown = [[*(cut(text) for text in row[:width]), *row[width:]] for row in shown]
+    widths = [max(map(cell_len, cells)) for cells in zip(*shown, strict=True)]
+    for row in shown:
+        padding = (" " * (min(wide, WIDEST_TEXT) - cell_len(text)) for text, wide in zip(row, widths, strict=True))
+        cells = [
+            text + gap if at < width else gap + text for at, (text, gap) in enumerate(zip(row, padding, strict=True))
+        ]
+        yield "  ".join(cells)
 
 
 def defuse_formula(text: str) -> str:

@@ -10,11 +10,12 @@ import sys
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 import dpunion
 from dpunion.algorithms import ALGORITHMS
-from dpunion.cli import RELEASE_HELP, app
+from dpunion.cli import app
+from dpunion.cli.release import RELEASE_HELP
 from dpunion.releases.formats import WRITERS
 from dpunion.releases.release import FORMAT, Release
 from dpunion.releases.statements import NOT_PRIVATE
@@ -117,12 +118,12 @@ def test_the_examples_of_the_help_parse(tmp_path, monkeypatch):
     import shlex
 
     monkeypatch.chdir(tmp_path)
-    lines = [line.strip() for line in RELEASE_HELP.splitlines() if "[cyan]dpunion" in line]
+    lines = [line.strip() for line in RELEASE_HELP.splitlines() if line.startswith("  dpunion")]
     # The one for Spark would look for a cluster first.
     examples = [line for line in lines if "--engine spark" not in line]
     assert len(examples) >= 3
     for example in examples:
-        words = shlex.split(example.removeprefix("[cyan]").removesuffix("[/cyan]"))
+        words = shlex.split(example)
         arguments = words[1 : words.index(">")] if ">" in words else words[1:]
         result = run(*arguments)
         assert result.exit_code == 3, (example, result.output)

@@ -5,11 +5,11 @@ import re
 import subprocess
 import sys
 
+import click
 import pytest
-import typer
 
-from dpunion.cli import answers
-from dpunion.cli.options import EngineOptions
+from dpunion.cli import answers, options
+from dpunion.cli.release import run_with_progress
 
 
 class Terminal(io.StringIO):
@@ -19,11 +19,11 @@ class Terminal(io.StringIO):
         return True
 
 
-def watch(monkeypatch, **asked):
+def watch(monkeypatch, **given):
     """Put a terminal in the place of standard error; not in a fixture, after which pytest puts its own there."""
     stream = Terminal()
     monkeypatch.setattr(answers.sys, "stderr", stream)
-    monkeypatch.setattr(answers, "_asked", asked)
+    monkeypatch.setattr(answers, "running", answers.Running(**given))
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "80")
     return stream
@@ -54,7 +54,7 @@ def test_compiling_is_said_once_and_shown(monkeypatch):
 
 
 def test_where_no_bar_is_shown_compiling_is_said_too(monkeypatch, capsys):
-    monkeypatch.setattr(answers, "_asked", {})
+    monkeypatch.setattr(answers, "running", answers.Running())
     with answers.progress_bar() as show:
         show("compiling", None)
         show("compiling", None)
@@ -68,7 +68,7 @@ def test_quiet_says_nothing_but_errors(monkeypatch):
     answers.say("said")
     answers.say_lines(["said"])
     assert terminal.getvalue() == ""
-    with pytest.raises(typer.Exit):
+    with pytest.raises(click.exceptions.Exit):
         answers.fail("It went wrong.", "Mend it.", 3)
     assert "It went wrong." in terminal.getvalue()
 
@@ -77,7 +77,7 @@ def test_texts_are_wrapped_between_words_on_a_terminal(monkeypatch):
     terminal = watch(monkeypatch)
     text = "  " + "one-hyphened/word " * 20
     answers.say(text)
-    with pytest.raises(typer.Exit):
+    with pytest.raises(click.exceptions.Exit):
         answers.fail("word " * 40, "remedy " * 30, 3)
     lines = re.sub(r"\x1b\[[0-9;]*m", "", terminal.getvalue()).splitlines()
     assert max(map(len, lines)) <= 80
@@ -86,36 +86,32 @@ def test_texts_are_wrapped_between_words_on_a_terminal(monkeypatch):
 
 
 def test_a_pipe_gets_texts_as_they_are(capsys, monkeypatch):
-    monkeypatch.setattr(answers, "_asked", {})
+    monkeypatch.setattr(answers, "running", answers.Running())
     answers.say("word " * 40)
     assert capsys.readouterr().err == "word " * 40 + "\n"
 
 
-def test_on_spark_an_interrupt_knows_the_stage_too():
+def test_on_spark_an_interrupt_knows_the_stage_too(capsys):
     """Once it was writing, nobody may say that nothing is left behind or charged."""
 
-    @answers.answering
-    def command(ledger):
-        with EngineOptions(engine="spark").running(overwrite=False) as run:
-            run.tell("writing")
-            raise KeyboardInterrupt
-
-    with pytest.raises(typer.Exit) as caught:
-        command(ledger="budget.db")
+    given = options.Given(**options.engine.defaults() | {"engine": "spark", "force": False})
+    with (
+        pytest.raises(click.exceptions.Exit) as caught,
+        answers.answering({"ledger": "budget.db"}),
+        run_with_progress(given) as run,
+    ):
+        run.tell("writing")
+        raise KeyboardInterrupt
     assert caught.value.exit_code == 130
-    assert answers._what_is_left().startswith("The run was writing already")
-    assert answers._what_was_charged(KeyboardInterrupt()) == ""
+    assert "The run was writing already" in capsys.readouterr().err
+    assert answers._explain_charge(KeyboardInterrupt()) == ""
 
 
 def test_notes_of_others_on_an_error_do_not_show(capsys):
-    @answers.answering
-    def command(ledger):
-        error = RuntimeError("private")
-        error.add_note("canary-17")
+    error = RuntimeError("private")
+    error.add_note("canary-17")
+    with pytest.raises(click.exceptions.Exit), answers.answering({"ledger": "budget.db"}):
         raise error
-
-    with pytest.raises(typer.Exit):
-        command(ledger="budget.db")
     said = capsys.readouterr().err
     assert "Nothing was charged." in said
     assert "canary-17" not in said
@@ -126,10 +122,10 @@ import atexit, sys
 from dpunion import cli
 from dpunion.cli import commands
 atexit.register(lambda: print("handled"))
-def end():
+def end(**_):
     print("done")
     {how}
-commands.with_command = lambda _name: end
+commands.app.main = end
 cli.main()
 """
 
@@ -158,11 +154,13 @@ INTERRUPTED_BETWEEN = """
 import signal
 from dpunion import cli
 from dpunion.cli import answers, commands
-def app():
-    answers.answering(lambda: print("options read"))()
+def app(**_):
+    with answers.answering({{}}):
+        print("options read")
     signal.raise_signal(signal.{number})
-    answers.answering(lambda: print("released"))()
-commands.with_command = lambda _name: app
+    with answers.answering({{}}):
+        print("released")
+commands.app.main = app
 cli.main()
 """
 
@@ -179,12 +177,13 @@ INTERRUPTED_OUTSIDE = """
 import signal, sys
 from dpunion import cli
 from dpunion.cli import commands
-def app():
+def app(**_):
     if "{when}" == "after":
         from dpunion.cli import answers
-        answers.answering(lambda: print("the answer"))()
+        with answers.answering({{}}):
+            print("the answer")
     signal.raise_signal(signal.{number})
-commands.with_command = lambda _name: app
+commands.app.main = app
 cli.main()
 """
 
@@ -203,7 +202,7 @@ def test_an_interrupt_outside_a_command(number, when, code, said):
 
 def test_importing_the_command_line_leaves_signals_and_libraries_alone():
     """What is imported before main listens is little, so that hardly an interrupt meets Python's own handler."""
-    code = "import signal, sys, dpunion.cli; print('typer' in sys.modules, signal.getsignal(2).__name__)"
+    code = "import signal, sys, dpunion.cli; print('click' in sys.modules, signal.getsignal(2).__name__)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False default_int_handler\n"
 
@@ -212,5 +211,5 @@ def test_a_command_is_interrupted_by_us_not_by_arrow(monkeypatch):
     """Arrow's own way loses interrupts: it takes the signals while it parses and gives them back."""
     told = []
     monkeypatch.setattr("pyarrow.enable_signal_handlers", told.append)
-    with EngineOptions().running(overwrite=False):
+    with run_with_progress(options.Given(**options.engine.defaults(), force=False)):
         assert told == [False]

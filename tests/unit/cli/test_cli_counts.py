@@ -10,16 +10,15 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from click.testing import CliRunner
 from rich.cells import cell_len
-from typer.testing import CliRunner
 
 import dpunion
 from dpunion.cli import app
-from dpunion.cli.terminal import WIDEST_TEXT, table_lines
 from dpunion.engines.local import engine
 from dpunion.ledger import Ledger
 from dpunion.plans.counts import Counted, Estimate, Totals
-from dpunion.releases.formats import WRITERS
+from dpunion.releases.formats import WIDEST_TEXT, WRITERS, table_lines
 from dpunion.releases.release import Release, with_items
 from running import PATIENCE
 

@@ -10,7 +10,7 @@ import sys
 import pyarrow.csv as pcsv
 import pyarrow.parquet as pq
 import pytest
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from dpunion.cli import app
 from dpunion.errors import BadParameter
@@ -55,10 +55,10 @@ def test_the_first_help_names_the_lab():
 def test_the_examples_of_the_help_parse(text, tmp_path, monkeypatch):
     """Each is run with a ledger, which is refused after the options were understood."""
     monkeypatch.chdir(tmp_path)
-    examples = [line.strip() for line in text.splitlines() if "[cyan]dpunion" in line]
+    examples = [line.strip() for line in text.splitlines() if line.startswith("  dpunion")]
     assert examples
     for example in examples:
-        words = shlex.split(example.removeprefix("[cyan]").removesuffix("[/cyan]"))
+        words = shlex.split(example)
         assert_error(run(*words[1:], "--ledger", "budget.db"), 2, "keeps no ledger")
 
 
@@ -104,7 +104,7 @@ def test_a_source_that_is_not_there(tmp_path):
 
 def test_lists_are_numbers_with_commas():
     assert listed("epsilon", ["1,3", "0.5"], float) == (1.0, 3.0, 0.5)
-    assert listed("passes", None, int) == ()
+    assert listed("passes", (), int) == ()
     assert listed("anything", ["exact,2"]) == ("exact", 2)
     with pytest.raises(BadParameter):
         listed("passes", ["1,,2"], int)

@@ -5,7 +5,7 @@ import stat
 import tomllib
 
 import pytest
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from dpunion.cli import app
 

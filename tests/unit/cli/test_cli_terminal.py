@@ -8,12 +8,13 @@ import subprocess
 import sys
 
 import pytest
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 import dpunion
 from dpunion.chances import find_needed, needed_sentence
 from dpunion.cli import app
-from dpunion.cli.terminal import WIDEST_TEXT, table_lines, width_of
+from dpunion.cli.answers import terminal_width
+from dpunion.releases.formats import WIDEST_TEXT, table_lines
 from dpunion.releases.release import Release, with_items
 from running import PATIENCE
 
@@ -138,11 +139,11 @@ def test_the_width_is_what_the_terminal_says(monkeypatch):
     ours, theirs = pty.openpty()
     monkeypatch.delenv("COLUMNS", raising=False)
     with open(theirs, "w") as stream:
-        assert width_of(stream) == 80
+        assert terminal_width(stream) == 80
         monkeypatch.setenv("COLUMNS", "100")
-        assert width_of(stream) == 100
+        assert terminal_width(stream) == 100
         monkeypatch.setenv("COLUMNS", "5")
-        assert width_of(stream) == 40
+        assert terminal_width(stream) == 40
     os.close(ours)
 
 

@@ -22,9 +22,9 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
+from click.testing import CliRunner
 from hypothesis import example, given
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
 import dpunion
 from dpunion.cli import app

@@ -1,4 +1,4 @@
-"""The commands lab reproduce, lab compare and lab generate: study, never a release."""
+"""The commands of `dpunion lab`: reproduce, compare, generate, reach, rounds and worlds. Study, never a release."""
 
 from __future__ import annotations
 
@@ -6,37 +6,18 @@ import contextlib
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-
-from dpunion.cli import INTERRUPTED
-from dpunion.cli.answers import answering, fail, print_result, progress_bar, say
-from dpunion.cli.groups import Group, in_groups, option_group
-from dpunion.cli.options import (
-    DATA,
-    OUTPUT,
-    TUNING,
-    AsJson,
-    Force,
-    InputFormat,
-    NullUsersChoice,
-    Query,
-    local_source,
-    plain_value,
-)
-from dpunion.cli.texts import Normalize, TextOptions
+from dpunion.checks import AlgorithmName, CalibrationName
+from dpunion.cli import INTERRUPTED, options
+from dpunion.cli.answers import fail, print_result, progress_bar, say
+from dpunion.cli.help import Commands, command
+from dpunion.cli.options import DATA, FILE, OUTPUT, TUNING, Argument, Given, Option, OptionGroup, plain_value
 from dpunion.errors import BadParameter
 
 SECONDS_BETWEEN_LINES = 5.0
-
-lab_app = typer.Typer(
-    no_args_is_help=True,
-    rich_markup_mode="rich",
-    help="Study algorithms: reproduce the papers' tables, compare, generate data. Never a release; NOT PRIVATE.",
-)
 
 REPRODUCE_HELP = """Repeat the evaluation of Gopi et al. on generated data, next to their published numbers.
 
@@ -44,10 +25,8 @@ Adds Funnel, DP-SIPS and the ceiling that no private algorithm can exceed. Publi
 run for study and say so. With [cyan]--out[/cyan], an interrupted run continues where it stopped.
 
 [bold]Examples[/bold]
-
-  [cyan]dpunion lab reproduce --quick[/cyan]
-
-  [cyan]dpunion lab reproduce --out reproduction --html reproduction.html[/cyan]
+  dpunion lab reproduce --quick
+  dpunion lab reproduce --out reproduction --html reproduction.html
 
 The lab never releases: its results are [bold]NOT PRIVATE[/bold], and it keeps no ledger."""
 
@@ -58,12 +37,9 @@ Lists are written with commas; all combinations are tried, each algorithm taking
 ones.
 
 [bold]Examples[/bold]
-
-  [cyan]dpunion lab compare --generate 20000 -a funnel -a greedy -e 1,3 -d 1e-5 --max-items-per-user 100,300[/cyan]
-
-  [cyan]dpunion lab compare public.parquet -u author -i word -e 1 -d 1e-6 --trials 5 --out results.parquet[/cyan]
-
-  [cyan]dpunion lab compare public.jsonl -u author -t body --ngrams 1-2 -e 1 -d 1e-6 --passes 1,2[/cyan]
+  dpunion lab compare --generate 20000 -a funnel -a greedy -e 1,3 -d 1e-5 --max-items-per-user 100,300
+  dpunion lab compare public.parquet -u author -i word -e 1 -d 1e-6 --trials 5 --out results.parquet
+  dpunion lab compare public.jsonl -u author -t body --ngrams 1-2 -e 1 -d 1e-6 --passes 1,2
 
 [bold]Algorithms[/bold]: those of dpunion release, and for study the published policies that are not private: greedy,
 l1-descent-l2-budget.
@@ -73,216 +49,173 @@ The lab never releases: sizes measured on people's data are [bold]NOT PRIVATE[/b
 GENERATE_HELP = """Generate data like that of the papers (users of r/AskReddit and their words), as Parquet or CSV.
 
 [bold]Examples[/bold]
+  dpunion lab generate words.parquet --users 50000 --seed 1
+  dpunion lab generate papers.parquet --fitted"""
 
-  [cyan]dpunion lab generate words.parquet --users 50000 --seed 1[/cyan]
+REACH_HELP = """Measure how many of the items that an all-knowing allocation lifts to the threshold Funnel releases.
 
-  [cyan]dpunion lab generate papers.parquet --fitted[/cyan]"""
+The all-knowing allocation sees all sets, spends all weight freely and has no noise. It is found by
+search, so the true one may be larger still. Compare with the ceiling of [cyan]lab compare[/cyan], which no private
+algorithm exceeds.
 
-Ledger = Annotated[str | None, typer.Option("--ledger", hidden=True)]
-Html = Annotated[
-    Path | None,
-    typer.Option("--html", help="Also write a page with charts.", rich_help_panel=OUTPUT, show_default=False),
-]
-Jobs = Annotated[int, typer.Option("--jobs", "-j", help="Number of trials to run in parallel.", rich_help_panel=TUNING)]
-Numbers = list[str] | None
+[bold]Examples[/bold]
+  dpunion lab reach --generate 20000 -e 3 -d 1e-5
+  dpunion lab reach public.parquet -u author -i word -e 1 -d 1e-6
+
+The lab never releases: its results are [bold]NOT PRIVATE[/bold], and it keeps no ledger."""
+
+ROUNDS_HELP = """Show one run of Funnel round by round: items that pass, drop out or go on, and where the weight went.
+
+[bold]Examples[/bold]
+  dpunion lab rounds --generate 20000 -e 3 -d 1e-5
+  dpunion lab rounds public.parquet -u author -i word -e 1 -d 1e-6 --json
+
+The lab never releases: its results are [bold]NOT PRIVATE[/bold], and it keeps no ledger."""
+
+WORLDS_HELP = """Compare dpunion's estimates and choices with the best in hindsight, on randomly generated worlds.
+
+A world is generated data with random size, shape and budget. [cyan]counts[/cyan] compares the numbers of
+people with the best weights in hindsight, and checks intervals and sums; [cyan]bound[/cyan] compares the items per
+person that dpunion chooses privately with all its other choices; [cyan]funnel[/cyan] compares Funnel with the other
+algorithms. The same seed gives the same worlds and figures.
+
+[bold]Examples[/bold]
+  dpunion lab worlds --seed 1 --count 100 --out worlds.json
+  dpunion lab worlds --seed 1 --only 17 --of counts
+
+The lab never releases: its results are [bold]NOT PRIVATE[/bold], and it keeps no ledger."""
+
+# --- options ------------------------------------------------------------------------------------------------
+
+ledger = Option("--ledger", "", hidden=True)
+html = Option("--html", "Also write a page with charts.", FILE, heading=OUTPUT)
+start_over = Option("--force", "Start over.", bool, heading=OUTPUT)
+jobs = Option("--jobs -j", "Number of trials to run in parallel.", int, default=2, heading=TUNING)
+
+data = OptionGroup(
+    DATA,
+    Option("--generate", "Instead of a source: generate this many users.", int),
+    Option("--seed", "Seed of the generated data.", int, default=0),
+    Option("--user -u", "Column with the user ids.", metavar="COLUMN"),
+    Option("--item -i", "Column or columns with the items.", metavar="COLUMN", multiple=True),
+    Option("--text -t", "Instead: texts.", metavar="COLUMN"),
+    Option("--ngrams", "Texts: lengths of n-grams, like 1-3."),
+    *options.database,
+    options.normalize,
+)
+source = Argument("source", "Public data.", metavar="SOURCE...", nargs=-1, required=False)
+study_options = [source, *data, *options.texts]
+
+grid = OptionGroup(
+    TUNING,
+    Option("--epsilon -e", "Values to try, with commas.", metavar="LIST", multiple=True, required=True),
+    Option("--delta -d", "Values to try, with commas.", metavar="LIST", multiple=True, required=True),
+    Option("--algorithm -a", "May be repeated.", AlgorithmName, multiple=True, show_default="five"),
+    Option("--max-items-per-user", "Limits of items per user to try.", metavar="LIST", multiple=True),
+    Option("--cutoff-margin", "Policies and Funnel.", metavar="LIST", multiple=True),
+    Option("--passes", "Policies.", metavar="LIST", multiple=True),
+    Option("--rounds", "Funnel and DP-SIPS.", metavar="LIST", multiple=True),
+    Option("--calibration", "exact, published.", CalibrationName, metavar="LIST", multiple=True),
+    Option("--set settings", "Any other parameter.", metavar="NAME=LIST", multiple=True),
+    Option("--trials", "Number of runs of each setting.", int, default=3),
+    jobs,
+)
+budget = OptionGroup(
+    TUNING,
+    Option("--epsilon -e", "The budget.", float, required=True),
+    Option("--delta -d", "The budget.", float, required=True),
+)
 
 
-def _numbers(option: str, panel: str, help_text: str, *short: str) -> Any:
-    return typer.Option(option, *short, help=help_text, rich_help_panel=panel, show_default=False, metavar="LIST")
+# --- commands -----------------------------------------------------------------------------------------------
 
 
-@lab_app.command("reproduce", help=REPRODUCE_HELP)
-@answering
-def reproduce_command(
-    quick: Annotated[bool, typer.Option("--quick", help="Use few users and one trial: takes seconds.")] = False,
-    users: Annotated[int | None, typer.Option(help="Number of users to generate.", show_default="223388")] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the generated data.")] = 0,
-    trials: Annotated[int | None, typer.Option(help="Number of runs to average.", show_default="5")] = None,
-    texts: Annotated[
-        Path | None,
-        typer.Option(
-            help="Parquet file with columns user and text, for n-grams.", show_default="DPUNION_DATA's reviews"
+@command(
+    "reproduce",
+    REPRODUCE_HELP,
+    [
+        Option("--quick", "Use few users and one trial: takes seconds.", bool),
+        Option("--users", "Number of users to generate.", int, show_default="223388"),
+        Option("--seed", "Seed of the generated data.", int, default=0),
+        Option("--trials", "Number of runs to average.", int, show_default="5"),
+        Option(
+            "--texts",
+            "Parquet file with columns user and text, for n-grams.",
+            FILE,
+            show_default="DPUNION_DATA's reviews",
         ),
-    ] = None,
-    jobs: Jobs = 2,
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", "-o", help="A folder for results.json and trials.parquet.", rich_help_panel=OUTPUT),
-    ] = None,
-    html: Html = None,
-    force: Annotated[bool, typer.Option("--force", help="Start over.", rich_help_panel=OUTPUT)] = False,
-    as_json: AsJson = False,
-    ledger: Ledger = None,
-) -> None:
+        jobs,
+        Option("--out -o", "A folder for results.json and trials.parquet.", FILE, heading=OUTPUT),
+        html,
+        start_over,
+        options.as_json,
+        ledger,
+    ],
+)
+def reproduce_command(*, out: Path | None, html: Path | None, force: bool, as_json: bool, **values: Any) -> None:
     """Run the papers' evaluation again."""
-    refuse_ledger(ledger)
+    refuse_ledger(values.pop("ledger"))
     from dpunion_lab.reproduction import JOURNAL, reproduce
 
     journal = None if out is None else out / JOURNAL
-    check_html(html, texts, overwrite=force or (journal is not None and journal.exists()))
-    with study(journal) as tell:
-        result = reproduce(
-            quick=quick,
-            users=users,
-            trials=trials,
-            seed=seed,
-            jobs=jobs,
-            texts=texts,
-            out=out,
-            overwrite=force,
-            progress=tell,
-        )
+    check_html(html, values["texts"], overwrite=force or (journal is not None and journal.exists()))
+    with study(journal) as show:
+        result = reproduce(**values, out=out, overwrite=force, progress=show)
     print_result(as_text(result.to_dict()) if as_json else result.text())
     if html is not None:
-        from dpunion_lab.commands.lab_pages import reproduction_page
+        from dpunion_lab.commands.pages import reproduction_page
 
         write_html(html, reproduction_page(result))
     if out is not None:
         say(f"Results, NOT PRIVATE, are in {out}.")
 
 
-@option_group
-class StudyData(Group):
-    """What is studied: public data, or generated."""
-
-    source: Annotated[list[str] | None, typer.Argument(metavar="SOURCE...", help="Public data.")] = None
-    generate: Annotated[
-        int | None, typer.Option(help="Instead of a source: generate this many users.", rich_help_panel=DATA)
-    ] = None
-    seed: Annotated[int, typer.Option(help="Seed of the generated data.", rich_help_panel=DATA)] = 0
-    user: Annotated[
-        str | None, typer.Option("--user", "-u", help="Column with the user ids.", rich_help_panel=DATA)
-    ] = None
-    item: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--item", "-i", help="Column or columns with the items.", rich_help_panel=DATA, show_default=False
-        ),
-    ] = None
-    text: Annotated[str | None, typer.Option("--text", "-t", help="Instead: texts.", rich_help_panel=DATA)] = None
-    ngrams: Annotated[str | None, typer.Option(help="Texts: lengths of n-grams, like 1-3.", rich_help_panel=DATA)] = (
-        None
-    )
-    query: Query = None
-    input_format: InputFormat = None
-    null_users: NullUsersChoice = "refuse"
-    normalize: Normalize = None
-
-    def what_to_read(self, texts: TextOptions) -> tuple[Any, dict[str, Any]]:
-        """Return the source, or what generates it, and how it is read."""
-        from dpunion_lab.generators import AskRedditLike
-
-        texts.check_texts(self.text, self.ngrams)
-        if bool(self.source) == (self.generate is not None):
-            raise BadParameter(
-                "Give exactly one of SOURCE and --generate.",
-                "Name public data, or give the number of users to generate.",
-            )
-        if self.generate is not None:
-            if self.user is not None or self.item or self.text is not None:
-                raise BadParameter("Generated data has its own columns.", "Leave out --user, --item and --text.")
-            return AskRedditLike(users=self.generate, seed=self.seed), {}
-        if self.user is None or bool(self.item) == (self.text is not None):
-            raise BadParameter("A source needs --user and exactly one of --item and --text.", "Name its columns.")
-        item = self.item if self.text is None else texts.words(self.text, self.ngrams)
-        reading = {"query": self.query, "null_users": self.null_users, "normalize": self.normalize}
-        return local_source(self.source or [], self.input_format), {"user": self.user, "item": item} | reading
-
-
-@option_group
-class GridOptions(Group):
-    """Which settings are tried."""
-
-    epsilon: Annotated[list[str], _numbers("--epsilon", TUNING, "Values to try, with commas.", "-e")]
-    delta: Annotated[list[str], _numbers("--delta", TUNING, "Values to try, with commas.", "-d")]
-    algorithm: Annotated[
-        list[str] | None,
-        typer.Option("--algorithm", "-a", help="May be repeated.", rich_help_panel=TUNING, show_default="five"),
-    ] = None
-    max_items_per_user: Annotated[
-        Numbers, _numbers("--max-items-per-user", TUNING, "Limits of items per user to try.")
-    ] = None
-    cutoff_margin: Annotated[Numbers, _numbers("--cutoff-margin", TUNING, "Policies and Funnel.")] = None
-    passes: Annotated[Numbers, _numbers("--passes", TUNING, "Policies.")] = None
-    rounds: Annotated[Numbers, _numbers("--rounds", TUNING, "Funnel and DP-SIPS.")] = None
-    calibration: Annotated[Numbers, _numbers("--calibration", TUNING, "exact, published.")] = None
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="NAME=LIST", help="Any other parameter.", rich_help_panel=TUNING),
-    ] = None
-    trials: Annotated[int, typer.Option(help="Number of runs of each setting.", rich_help_panel=TUNING)] = 3
-    jobs: Jobs = 2
-
-    def grid(self) -> dict[str, Any]:
-        """Return the lists of numbers to try, as `compare` takes them."""
-        from dpunion_lab.comparison import DEFAULT
-
-        parameters = {name: listed(name, values.split(",")) for name, values in map(_named, self.settings or [])}
-        if self.calibration:
-            parameters["calibration"] = listed("calibration", self.calibration)
-        return {
-            "algorithms": self.algorithm or DEFAULT,
-            "epsilon": listed("epsilon", self.epsilon, float),
-            "delta": listed("delta", self.delta, float),
-            "max_items_per_user": listed("max-items-per-user", self.max_items_per_user, int),
-            "cutoff_margin": listed("cutoff-margin", self.cutoff_margin, float),
-            "passes": listed("passes", self.passes, int),
-            "rounds": listed("rounds", self.rounds, int),
-            "parameters": parameters,
-            "trials": self.trials,
-            "jobs": self.jobs,
-        }
-
-
-@lab_app.command("compare", help=COMPARE_HELP)
-@answering
-@in_groups
-def compare_command(
-    data: StudyData,
-    texts: TextOptions,
-    tuning: GridOptions,
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", "-o", help="Results: .parquet or .json.", rich_help_panel=OUTPUT, show_default=False),
-    ] = None,
-    html: Html = None,
-    force: Annotated[bool, typer.Option("--force", help="Start over.", rich_help_panel=OUTPUT)] = False,
-    as_json: AsJson = False,
-    ledger: Ledger = None,
-) -> None:
+@command(
+    "compare",
+    COMPARE_HELP,
+    study_options,
+    grid,
+    [
+        Option("--out -o", "Results: .parquet or .json.", FILE, heading=OUTPUT),
+        html,
+        start_over,
+        options.as_json,
+        ledger,
+    ],
+)
+def compare_command(**values: Any) -> None:
     """Compare algorithms on data for study."""
-    refuse_ledger(ledger)
+    given = Given(**values)
+    refuse_ledger(given.ledger)
     from dpunion_lab.comparison import compare, journal_of
 
-    place, reading = data.what_to_read(texts)
-    journal = None if out is None else journal_of(out)
-    check_html(html, data.source, overwrite=force or (journal is not None and journal.exists()))
-    with study(journal) as tell:
-        result = compare(place, out=out, overwrite=force, progress=tell, **tuning.grid(), **reading)
-    if as_json:
-        print_result(as_text(result.to_dict()))
-    else:
-        print_result(f"{result.to_dict()['warning']}\n\n{result.table().text()}\n")
-    if html is not None:
-        from dpunion_lab.commands.lab_pages import comparison_page
+    place, reading = build_source(given)
+    journal = None if given.out is None else journal_of(given.out)
+    check_html(given.html, list(given.source), overwrite=given.force or (journal is not None and journal.exists()))
+    with study(journal) as show:
+        result = compare(place, out=given.out, overwrite=given.force, progress=show, **build_grid(given), **reading)
+    print_study(result, as_json=given.as_json)
+    if given.html is not None:
+        from dpunion_lab.commands.pages import comparison_page
 
-        write_html(html, comparison_page(result))
-    if out is not None:
-        say(f"Results, NOT PRIVATE, are in {out}; {journal_of(out).name} next to it keeps the finished trials.")
+        write_html(given.html, comparison_page(result))
+    if journal is not None:
+        say(f"Results, NOT PRIVATE, are in {given.out}; {journal.name} next to it keeps the finished trials.")
 
 
-@lab_app.command("generate", help=GENERATE_HELP)
-@answering
-def generate_command(
-    out: Annotated[Path, typer.Argument(metavar="OUT", help="A .parquet or .csv file.", show_default=False)],
-    users: Annotated[int, typer.Option(help="Number of users.")] = 223_388,
-    seed: Annotated[int, typer.Option(help="The same seed gives the same data.")] = 0,
-    fitted: Annotated[
-        bool, typer.Option("--fitted", help="Use the data that reproduce uses, fitted to the papers' figures.")
-    ] = False,
-    force: Force = False,
-    ledger: Ledger = None,
-) -> None:
+@command(
+    "generate",
+    GENERATE_HELP,
+    [
+        Argument("out", "A .parquet or .csv file.", metavar="OUT", type=FILE),
+        Option("--users", "Number of users.", int, default=223_388),
+        Option("--seed", "The same seed gives the same data.", int, default=0),
+        Option("--fitted", "Use the data that reproduce uses, fitted to the papers' figures.", bool),
+        options.force,
+        ledger,
+    ],
+)
+def generate_command(out: Path, users: int, seed: int, *, fitted: bool, force: bool, ledger: str | None) -> None:
     """Generate data."""
     refuse_ledger(ledger)
     from dpunion_lab.generators import AskRedditFitted, AskRedditLike
@@ -298,8 +231,132 @@ def generate_command(
     )
 
 
+@command(
+    "reach",
+    REACH_HELP,
+    study_options,
+    budget,
+    [Option("--trials", "Number of runs to average.", int, default=3, heading=TUNING), options.as_json, ledger],
+)
+def reach_command(**values: Any) -> None:
+    """Measure how far Funnel goes."""
+    given = Given(**values)
+    refuse_ledger(given.ledger)
+    from dpunion.algorithms import Funnel
+    from dpunion.budget import Budget
+    from dpunion_lab.funnel import measure_reach
+
+    place, reading = build_source(given)
+    allowed = Budget(given.epsilon, given.delta)
+    with study(None) as show:
+        found = measure_reach(place, Funnel(), allowed, trials=given.trials, progress=show, **reading)
+    print_study(found, as_json=given.as_json)
+
+
+@command("rounds", ROUNDS_HELP, study_options, budget, [options.as_json, ledger])
+def rounds_command(**values: Any) -> None:
+    """Watch Funnel's rounds."""
+    given = Given(**values)
+    refuse_ledger(given.ledger)
+    from dpunion.algorithms import Funnel
+    from dpunion.budget import Budget
+    from dpunion_lab.funnel import watch_rounds
+
+    place, reading = build_source(given)
+    with study(None) as show:
+        seen = watch_rounds(place, Funnel(), Budget(given.epsilon, given.delta), progress=show, **reading)
+    print_study(seen, as_json=given.as_json)
+
+
+@command(
+    "worlds",
+    WORLDS_HELP,
+    OptionGroup(
+        TUNING,
+        Option("--seed", "The same seed gives the same worlds.", int, default=0),
+        Option("--count", "Number of worlds.", int, default=100),
+        Option("--only", "Only this world.", int),
+        Option("--of", "What to compare.", metavar="LIST", multiple=True, show_default="counts,bound,funnel"),
+        Option("--threads", "Number of worlds in parallel.", int, default=1),
+    ),
+    [Option("--out -o", "Output file (.json) with all figures.", FILE, heading=OUTPUT)],
+    [options.force, options.as_json, ledger],
+)
+def worlds_command(**values: Any) -> None:
+    """Judge dpunion on random worlds."""
+    given = Given(**values)
+    refuse_ledger(given.ledger)
+    from dpunion_lab.hindsight import JUDGED, judge_worlds, tables_of
+    from dpunion_lab.results import check_results_file, write_results
+
+    judged = tuple(map(str, listed("of", given.of))) if given.of else JUDGED
+    if given.out is not None:
+        check_results_file(given.out, "results", (".json",), overwrite=given.force)
+    with study(None, "use fewer worlds with --count, or one with --only.") as show:
+        found = judge_worlds(
+            seed=given.seed, count=given.count, only=given.only, judged=judged, threads=given.threads, progress=show
+        )
+    tables = "\n\n".join(table.text() for table in tables_of(found))
+    print_result(as_text(found) if given.as_json else f"{found['warning']}\n\n{tables}\n")
+    if given.out is not None:
+        write_results(given.out, found, overwrite=given.force)
+        say(f"Results, NOT PRIVATE, are in {given.out}.")
+
+
+lab_app = Commands(
+    "lab",
+    [reproduce_command, compare_command, generate_command, reach_command, rounds_command, worlds_command],
+    help="Study algorithms: reproduce the papers' tables, compare, generate data. Never a release; NOT PRIVATE.",
+    no_args_is_help=True,
+)
+
+
+# --- what the commands share --------------------------------------------------------------------------------
+
+
+def build_source(given: Given) -> tuple[Any, dict[str, Any]]:
+    """Return the source, or its generator, and how it is read."""
+    from dpunion_lab.generators import AskRedditLike
+
+    options.check_texts(given)
+    if bool(given.source) == (given.generate is not None):
+        raise BadParameter(
+            "Give exactly one of SOURCE and --generate.", "Name public data, or give the number of users to generate."
+        )
+    if given.generate is not None:
+        if given.user is not None or given.item or given.text is not None:
+            raise BadParameter("Generated data has its own columns.", "Leave out --user, --item and --text.")
+        return AskRedditLike(users=given.generate, seed=given.seed), {}
+    if given.user is None or bool(given.item) == (given.text is not None):
+        raise BadParameter("A source needs --user and exactly one of --item and --text.", "Name its columns.")
+    item = list(given.item) if given.text is None else options.build_words(given, given.ngrams)
+    reading = {"query": given.query, "null_users": given.null_users, "normalize": given.normalize}
+    return options.local_source(given.source, given.input_format), {"user": given.user, "item": item} | reading
+
+
+def build_grid(given: Given) -> dict[str, Any]:
+    """Return the lists of values to try, as `compare` takes them."""
+    from dpunion_lab.comparison import DEFAULT
+
+    parameters = {name: listed(name, values.split(",")) for name, values in map(_split_setting, given.settings)}
+    if given.calibration:
+        parameters["calibration"] = listed("calibration", given.calibration)
+    return {
+        "algorithms": list(given.algorithm) or DEFAULT,
+        "epsilon": listed("epsilon", given.epsilon, float),
+        "delta": listed("delta", given.delta, float),
+        "max_items_per_user": listed("max-items-per-user", given.max_items_per_user, int),
+        "cutoff_margin": listed("cutoff-margin", given.cutoff_margin, float),
+        "passes": listed("passes", given.passes, int),
+        "rounds": listed("rounds", given.rounds, int),
+        "parameters": parameters,
+        "trials": given.trials,
+        "jobs": given.jobs,
+    }
+
+
 def refuse_ledger(ledger: str | None) -> None:
-    """Refuse to touch a ledger, with the reason."""
+    """Refuse --ledger, with the reason."""
     if ledger is not None:
         raise BadParameter(
             "The lab keeps no ledger: it makes no release, and what it measures on data is NOT PRIVATE at any budget.",
@@ -311,22 +368,22 @@ def refuse_ledger(ledger: str | None) -> None:
 def study(
     journal: Path | None, remedy: str = "use --out to continue later."
 ) -> Iterator[Callable[[str, float | None], None]]:
-    """Show progress on stderr, as lines where there is no terminal; an interruption says what is kept.
+    """Show progress on stderr, as lines if that is no terminal; after an interruption, say which trials are kept.
 
-    remedy: what to do after an interruption where there is no journal.
+    remedy: what to do after an interruption if there is no journal.
     """
     last = [time.monotonic()]
     try:
         with progress_bar() as show:
 
-            def tell(stage: str, done: float | None) -> None:
+            def show_or_say(stage: str, done: float | None) -> None:
                 show(stage, done)
                 now = time.monotonic()
                 if not sys.stderr.isatty() and now - last[0] >= SECONDS_BETWEEN_LINES:
                     last[0] = now
                     say(stage if done is None else f"{stage}: {100.0 * done:.0f} %")
 
-            yield tell
+            yield show_or_say
     except KeyboardInterrupt:
         kept = f"Nothing was kept: {remedy}"
         if journal is not None:
@@ -334,9 +391,9 @@ def study(
         fail("Interrupted.", kept, INTERRUPTED)
 
 
-def listed(name: str, texts: list[str] | None, kind: type = str) -> tuple[Any, ...]:
-    """Return the values of options that may be lists with commas; without a kind, numbers are told from words."""
-    words = [word.strip() for text in texts or [] for word in text.split(",")]
+def listed(name: str, texts: Sequence[str], kind: type = str) -> tuple[Any, ...]:
+    """Return the values of options that are lists with commas; without a kind, numbers and texts are mixed."""
+    words = [word.strip() for text in texts for word in text.split(",")]
     if kind is str:
         return tuple(map(plain_value, words))
     values = []
@@ -365,11 +422,17 @@ def check_html(html: Path | None, source: object, *, overwrite: bool) -> None:
 
 
 def write_html(html: Path, page: str) -> None:
-    """Write the page; it was checked before."""
+    """Write the page to a place that was checked before."""
     from dpunion.report import write_page
 
     write_page(html, page, overwrite=True, owner_only=True)
     say(f"The page is {html}.")
+
+
+def print_study(result: Any, *, as_json: bool) -> None:
+    """Print the values of a study as JSON, or its warning and its table."""
+    values = result.to_dict()
+    print_result(as_text(values) if as_json else f"{values['warning']}\n\n{result.table().text()}\n")
 
 
 def as_text(values: dict[str, Any]) -> str:
@@ -377,7 +440,7 @@ def as_text(values: dict[str, Any]) -> str:
     return json.dumps(values, ensure_ascii=False, indent=1, allow_nan=False) + "\n"
 
 
-def _named(setting: str) -> tuple[str, str]:
+def _split_setting(setting: str) -> tuple[str, str]:
     name, equals, values = setting.partition("=")
     if not equals:
         raise BadParameter(f"--set {setting} has no value.", "Write NAME=VALUE, for example keep_margin=0.5,1.")

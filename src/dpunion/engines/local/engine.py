@@ -16,7 +16,7 @@ from dpunion.buffers import as_texts
 from dpunion.contributions import Bools, Contributions, Int64s, ItemTable
 from dpunion.engines import Chosen, Listed, choose_ngrams, count_listed
 from dpunion.engines.local import run_rounds
-from dpunion.engines.local.rehearsing import kernels_ahead
+from dpunion.engines.warming import preload_kernels
 from dpunion.errors import BadParameter, InternalError
 from dpunion.mechanisms import mechanism_for
 from dpunion.plans import Plan, Planned
@@ -81,7 +81,7 @@ class LocalEngine:
                 texts = read_texts(request, rows, key, self.memory_limit, self.run.threads, counted=counted)
             yield texts
         else:
-            with open_request(request, self.run, start_reading) as rows, kernels_ahead(plan, self.run.threads):
+            with open_request(request, self.run, start_reading) as rows, preload_kernels(plan, self.run.threads):
                 asked, bounding = choose_reading(request, plan)
                 whole = read_sets(asked, rows, bounding, key, self.memory_limit, self.run.threads)
             yield LocalSets(whole, request, (whole,))

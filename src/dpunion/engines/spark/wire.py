@@ -22,6 +22,7 @@ from dpunion.kernels.bounding import gather_users
 from dpunion.randomness import Purpose, RunKey
 from dpunion.sets.grouping import digest_order, group_rows, visiting_order
 from dpunion.sets.spill import RowStore
+from dpunion.sets.strings import select_strings
 
 PAIRS_PER_PIECE = 1 << 22
 # The noise pays for the rounding of MAX_USERS: half for the users of a shard, half for flooring to whole units.

@@ -5,102 +5,71 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
+import click
 
-from dpunion.cli.answers import answering, print_result
-from dpunion.cli.groups import in_groups, option_group
-from dpunion.cli.options import (
-    ALGORITHM_HELP,
-    OUTPUT,
-    TUNING,
-    AlgorithmOptions,
-    AsJson,
-    CountOptions,
-    Force,
-    PrivacyOptions,
-)
-from dpunion.cli.releasing import NgramOptions
+from dpunion.cli import options
+from dpunion.cli.answers import print_result
+from dpunion.cli.help import command
+from dpunion.cli.options import FILE, OUTPUT, TUNING, Given, Option, OptionGroup
 from dpunion.errors import BadParameter
 
 if TYPE_CHECKING:
     from dpunion.plans import Planned
-    from dpunion.plans.ngrams import Ngrams
 
 PLAN_HELP = f"""Show what a budget can do, and all numbers of a release, before reading any data.
 
 [bold]Examples[/bold]
+  dpunion plan -e 1 -d 1e-6
+  dpunion plan -e 1 -d 1e-6 --counts --html budget.html
+  dpunion plan -e 3 -d 1e-5 --longest 3
+  dpunion plan -e 3 -d 1e-5 -a weighted-gaussian --json
 
-  [cyan]dpunion plan -e 1 -d 1e-6[/cyan]
-
-  [cyan]dpunion plan -e 1 -d 1e-6 --counts --html budget.html[/cyan]
-
-  [cyan]dpunion plan -e 3 -d 1e-5 --longest 3[/cyan]
-
-  [cyan]dpunion plan -e 3 -d 1e-5 -a weighted-gaussian --json[/cyan]
-
-{ALGORITHM_HELP}"""
+{options.ALGORITHM_HELP}"""
 
 
-@option_group
-class PlannedNgrams(NgramOptions):
-    """Whether n-grams are planned, and how."""
-
-    longest: Annotated[
-        int | None,
-        typer.Option(
-            help="Plan a release by dpunion ngrams, up to this length.",
-            rich_help_panel=TUNING,
-            show_default=False,
-        ),
-    ] = None  # type: ignore[assignment]  # there are none
-
-    def asked(self, tuning: AlgorithmOptions) -> Ngrams | None:
-        """Return how n-grams are released, None for items; refuse options that do not go together."""
-        if self.longest is not None:
-            if tuning.values() != AlgorithmOptions().values():
-                raise BadParameter(
-                    "An algorithm for items was given, but --longest plans n-grams.",
-                    "Choose the algorithms of n-grams with --first and --later, or leave out --longest.",
-                )
-            return self.build()
-        if self.values() != PlannedNgrams().values():
-            raise BadParameter(
-                "An option for n-grams was given, but the plan is for items.",
-                "Add --longest to plan n-grams, or leave out the option.",
-            )
-        return None
+ngrams = OptionGroup(
+    TUNING, Option("--longest", "Plan a release by dpunion ngrams, up to this length.", int), *options.ngrams
+)
+page = Option(
+    "--html",
+    "Write a page with charts: the chance of release by the number of people who have an item.",
+    FILE,
+    heading=OUTPUT,
+)
 
 
-@answering
-@in_groups
-def plan_command(
-    privacy: PrivacyOptions,
-    tuning: AlgorithmOptions,
-    ngrams: PlannedNgrams,
-    counting: CountOptions,
-    as_json: AsJson = False,
-    html: Annotated[
-        Path | None,
-        typer.Option(
-            "--html",
-            help="Write a page with charts: the chance of release by the number of people who have an item.",
-            rich_help_panel=OUTPUT,
-            show_default=False,
-        ),
-    ] = None,
-    force: Force = False,
-) -> None:
+@command(
+    "plan",
+    PLAN_HELP,
+    options.privacy,
+    options.algorithm,
+    ngrams,
+    options.counts,
+    [options.as_json, page, options.force],
+)
+def plan_command(**values: Any) -> None:
     """Say what a budget can do."""
     from dpunion.pipeline import plan
 
-    grams = ngrams.asked(tuning)
-    asked = tuning.asked() if grams is None else {"algorithm": grams}
-    planned = plan(**asked, **privacy.values(), counts=counting.asked())
-    if html is not None:
-        _write_page(html, planned, overwrite=force)
-    if as_json:
+    given = Given(**values)
+    is_ngrams = given.longest is not None
+    if is_ngrams and options.algorithm.is_given(given):
+        raise BadParameter(
+            "An algorithm for items was given, but --longest plans n-grams.",
+            "Choose the algorithms of n-grams with --first and --later, or leave out --longest.",
+        )
+    if not is_ngrams and ngrams.is_given(given):
+        raise BadParameter(
+            "An option for n-grams was given, but the plan is for items.",
+            "Add --longest to plan n-grams, or leave out the option.",
+        )
+    chosen = {"algorithm": options.build_ngrams(given)} if is_ngrams else options.build_algorithm(given)
+    planned = plan(**chosen, **options.privacy.values(given), counts=options.build_counts(given))
+    if given.html is not None:
+        _write_page(given.html, planned, overwrite=given.force)
+    if given.as_json:
         from dpunion.chances import find_needed
 
         needed = {"holders_needed": [one.to_dict() for one in find_needed(planned)]}
@@ -116,11 +85,11 @@ def _write_page(html: Path, planned: Planned, *, overwrite: bool) -> None:
     if not planned.alternatives:
         raise BadParameter("Plans for n-grams have no page.", "Leave out --html to print the numbers.")
     write_page(html, plan_page(planned), overwrite=overwrite)
-    typer.echo(f"Written to {html}.", err=True)
+    click.echo(f"Written to {html}.", err=True)
 
 
 def _print_plan(planned: Planned) -> None:
-    """Print what the budget can do first, then what it guarantees, then every number."""
+    """Print what the budget can do, then what it guarantees, then every number."""
     from rich.console import Console
 
     from dpunion.budget import guarantee
@@ -154,7 +123,7 @@ def _print_plan(planned: Planned) -> None:
 
 
 def _table(rows: Sequence[tuple[str, ...]], *, head: bool = False) -> Any:
-    """Return rows below each other; with a head, of numbers to the right."""
+    """Return a table of the rows; with a head, it has numbers, which are aligned to the right."""
     from rich.table import Table
 
     table = Table(show_header=head, box=None, pad_edge=False, padding=(0, 2, 0, 0))

@@ -1,50 +1,16 @@
-"""The command warm-up: small releases of made-up rows compile everything beforehand, in each way kernels are used."""
+"""Compile everything in advance: small releases of made-up rows use every kernel in each way that releases do."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import dpunion
-from dpunion.cli.answers import answering, progress_bar, say
-from dpunion.cli.groups import in_groups
-from dpunion.cli.options import Quiet
 from dpunion.errors import CannotWrite
-from dpunion.kernels import listening
-
-WARM_UP_HELP = """Compile everything in advance, so that no release has to. Use it after installing and in images.
-
-The compiled code is stored in a folder of the user who runs this: $XDG_CACHE_HOME/dpunion, or ~/.cache/dpunion. In an
-image, run it as the user who will make releases, and on the same kind of processor.
-
-[bold]Examples[/bold]
-
-  [cyan]dpunion warm-up[/cyan]"""
-
-
-@answering
-@in_groups
-def warm_up_command(*, quiet: Quiet = False) -> None:
-    """Compile everything beforehand."""
-    from dpunion.kernels.compiler import cache_directory
-
-    del quiet  # for `answering`
-    began = time.monotonic()
-    place = cache_directory()
-    if place is None:
-        raise CannotWrite(
-            "There is no folder to store compiled kernels in.",
-            "Set XDG_CACHE_HOME to a folder that only you can write, in folders that only you or root can write.",
-        )
-    with progress_bar() as show:
-        compiled = warm_up(lambda job, done: show(f"compiling: {job}", done))
-    seconds = time.monotonic() - began
-    found = f"{compiled} kernels were compiled" if compiled else "Everything was compiled already"
-    say(f"{found}, and stored in {place} ({seconds:.0f} s).")
-
+from dpunion.kernels import on_compiling
+from dpunion.kernels.compiler import cache_directory
 
 PEOPLE, MANY = 400, 40_000
 WORDS = tuple(f"word{number}" for number in range(40))
@@ -54,37 +20,42 @@ LENGTHS = ("funnel", "policy-gaussian", "weighted-gaussian")
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One small release: what it is for, and how it is made."""
+    """One small release."""
 
     name: str
     make: Callable[[], object]
 
 
-def warm_up(on_job: Callable[[str, float], None]) -> int:
-    """Make every kind of release once, so that its kernels are compiled and kept; return how often was compiled.
+def warm_up(on_job: Callable[[str, float], None]) -> tuple[int, Path]:
+    """Make every kind of release once, so that its kernels are cached; return how many were compiled, and the folder.
 
-    on_job: told what is being prepared, and which part of all is done.
+    on_job: called with the name of each job, and with the part of all jobs that is done.
 
-    Guarantees: the rows are made up here; nothing is released, charged or left behind but compiled kernels.
+    Guarantees: the rows are made up here; only compiled kernels are left behind.
     """
     import tempfile
 
-    compiled = 0
+    place, compiled = cache_directory(), 0
+    if place is None:
+        raise CannotWrite(
+            "There is no folder to store compiled kernels in.",
+            "Set XDG_CACHE_HOME to a folder that only you can write, in folders that only you or root can write.",
+        )
 
-    def hear(begins: bool) -> None:
+    def count(begins: bool) -> None:  # noqa: FBT001 - a hook of `kernels.on_compiling`
         nonlocal compiled
         compiled += begins
 
-    with tempfile.TemporaryDirectory(prefix="dpunion-") as folder, listening(hear):
+    with tempfile.TemporaryDirectory(prefix="dpunion-") as folder, on_compiling(count):
         jobs = list(_jobs(_write_rows(Path(folder))))
         for number, job in enumerate(jobs):
             on_job(job.name, number / len(jobs))
             job.make()
-    return compiled
+    return compiled, place
 
 
 def _write_rows(folder: Path) -> dict[str, Path]:
-    """Write made-up rows in every format that is read in its own way."""
+    """Write made-up rows in every format that has a reader of its own."""
     import pyarrow as pa
     import pyarrow.csv
     import pyarrow.parquet as pq
@@ -96,7 +67,7 @@ def _write_rows(folder: Path) -> dict[str, Path]:
     files = {suffix: folder / f"rows.{suffix}" for suffix in ("parquet", "csv")}
     pq.write_table(table, files["parquet"])
     pyarrow.csv.write_csv(table, files["csv"])
-    # More than the tables of names and of pairs of words begin with.
+    # More names and pairs of words than their tables have room for at first, so that the tables grow.
     many = [f"thing{number}" for number in range(MANY)]
     pairs = [f"{one} {many[(at * at) % MANY]}" for at, one in enumerate(many)]
     files["many"] = folder / "many.parquet"
@@ -106,7 +77,7 @@ def _write_rows(folder: Path) -> dict[str, Path]:
 
 
 def _read_with_little_memory(rows: Path) -> None:
-    """Read with less memory than anybody may ask for, so that even a few rows wait on disk."""
+    """Read with less memory than a user may choose, so that even a few rows go to disk."""
     from dpunion.engines.local.engine import LocalEngine
     from dpunion.randomness import RunKey
     from dpunion.requests import Request, Run
@@ -129,7 +100,7 @@ def _group_wide_rows() -> None:
 
 
 def _jobs(files: dict[str, Path]) -> Iterator[Job]:
-    """Yield what is made: each algorithm, each kind of items and each way of reading."""
+    """Yield a job for each algorithm, each kind of items and each way of reading."""
     from dpunion.algorithms import ALGORITHMS
     from dpunion.plans import as_algorithm
 
