@@ -83,7 +83,7 @@ class Algorithm:
     @property
     def sensitivity(self) -> Sensitivity:
         """Return how far one user can move the weights; the noise is calibrated to it."""
-        raise NotImplementedError
+        raise AssertionError
 
     @property
     def bounding(self) -> Bounding:

@@ -1,4 +1,4 @@
-"""How much may be learnt about one person: the pair (epsilon, delta), validated, and what it means in words."""
+"""The privacy budget (epsilon, delta) for one person: checked, and explained in words."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SMALLEST_EPSILON = 1e-3
 SMALLEST_DELTA = 1e-15
 LARGEST_DELTA = 0.5
 
-# The largest epsilon and delta of each class, and those that need no leave. docs/guarantees.md §0 gives the reasons.
+# The largest epsilon and delta of each class, and of budgets that need no permission. docs/guarantees.md §0 says why.
 STRONG = (1.0, 1e-5)
 MODERATE = (5.0, 1e-4)
 WITHOUT_LEAVE = (10.0, 1e-3)
@@ -34,9 +34,9 @@ class Strength(enum.Enum):
 class Budget:
     """A privacy budget for adding or removing one user.
 
-    epsilon in [0.001, 30]: below, the numerical slack of the decisions would no longer be negligible; above, the
-    promise is empty and the coins' rounding would show. delta in [1e-15, 0.5]: zero is impossible for an unbounded
-    universe of items.
+    epsilon is in [0.001, 30]: below, the numerical slack of the decisions would no longer be negligible; above, the
+    promise is empty and the rounding of the coins would show. delta is in [1e-15, 0.5]: with an unbounded universe of
+    items it cannot be zero.
     """
 
     epsilon: float
@@ -64,14 +64,14 @@ class Budget:
 
     @property
     def strength(self) -> Strength:
-        """How much this protects."""
+        """Return how much this budget protects."""
         if self._is_within(STRONG):
             return Strength.STRONG
         return Strength.MODERATE if self._is_within(MODERATE) else Strength.WEAK
 
     @property
     def needs_leave(self) -> bool:
-        """Whether a release with this must be asked for as one with a weak budget."""
+        """Say whether a release must explicitly allow this budget, as a weak one."""
         return not self._is_within(WITHOUT_LEAVE)
 
     def _is_within(self, largest: tuple[float, float]) -> bool:
@@ -79,7 +79,7 @@ class Budget:
 
 
 def budget_for_release(epsilon: float, delta: float, *, weak_budget: bool) -> Budget:
-    """Return the budget of a release; refuse one that protects next to nothing unless it was asked for as such."""
+    """Return the budget of a release; refuse one that protects next to nothing, unless weak budgets are allowed."""
     budget = Budget(epsilon, delta)
     if budget.needs_leave and not weak_budget:
         raise BadParameter(
@@ -94,9 +94,9 @@ def budget_for_release(epsilon: float, delta: float, *, weak_budget: bool) -> Bu
 def guarantee(
     budget: Budget, *, subject: str = "This list", covers: str = "rows", write: Callable[[float], str] = "{:g}".format
 ) -> tuple[str, str, str]:
-    """Say what this budget guarantees: in the words of the field, by its strength, and in numbers.
+    """Say what this budget guarantees: as experts say it, by its strength, and in numbers.
 
-    covers: what of one person is protected, "rows" or "texts". write: how epsilon and delta are spelled.
+    covers: which data of one person is protected, "rows" or "texts". write: formats epsilon and delta.
     """
     meaning = {
         Strength.STRONG: "The guarantee is strong: whether a given person's data was used stays in doubt.",
@@ -117,10 +117,10 @@ def _pair(budget: Budget, write: Callable[[float], str] = "{:g}".format) -> str:
 
 
 def permitted(epsilon: float, delta: float) -> str:
-    """Say in numbers what is permitted: delta as a chance, epsilon as how sure one becomes.
+    """Say in numbers what the worst case is: delta as a chance, epsilon as how sure somebody can become.
 
-    subtle: both halves describe one worst case together, and no release is worse than it. (epsilon, delta) does not
-    imply that the bound on how sure one becomes fails with probability at most delta: docs/guarantees.md §0.
+    subtle: both halves describe one worst case together, and no release is worse. But (epsilon, delta) does not imply
+    that the bound on how sure somebody becomes fails with probability at most delta: docs/guarantees.md §0.
     """
     return (
         f"someone who was 50 % sure that a given person's data was used becomes {sureness_in_words(epsilon)} "
@@ -129,7 +129,7 @@ def permitted(epsilon: float, delta: float) -> str:
 
 
 def _weakness(budget: Budget) -> str:
-    """Name what makes a budget weak."""
+    """Say what makes a budget weak."""
     doubts = []
     if budget.epsilon > MODERATE[0]:
         doubts.append("others may become practically certain whether a given person's data was used")
@@ -139,7 +139,7 @@ def _weakness(budget: Budget) -> str:
 
 
 def chance_in_words(chance: float) -> str:
-    """Write a small probability as one in a number, a large one in per cent; never less than it is."""
+    """Write a small probability as 1 in n, and a large one in per cent; never round it down."""
     exact = Fraction(repr(chance))
     if exact > Fraction(1, 10):
         return f"{math.ceil(exact * 100)} %"
@@ -149,18 +149,18 @@ def chance_in_words(chance: float) -> str:
 
 
 def sureness(epsilon: float) -> float:
-    """Return how sure one can become who thought it fifty-fifty: e^epsilon / (1 + e^epsilon)."""
+    """Return how sure somebody can become who was 50 % sure before: e^epsilon / (1 + e^epsilon)."""
     return 1.0 / (1.0 + math.exp(-epsilon))
 
 
 def sureness_in_words(epsilon: float) -> str:
-    """Say how sure one can become who thought it fifty-fifty: e^epsilon / (1 + e^epsilon), never less than it is.
+    """Say how sure somebody can become who was 50 % sure before, e^epsilon / (1 + e^epsilon), never rounded down.
 
-    Never 100 %, which no finite epsilon permits: as many digits as that takes, up to three, then "more than".
+    No finite epsilon makes anybody 100 % sure: up to three digits show that, and then "more than".
     """
     doubt = 100.0 * math.exp(-epsilon) * sureness(epsilon)
     for digits in (1, 2, 3):
-        # The doubt that is left is rounded down, with room for the rounding of exp.
+        # Round the remaining doubt down, with room for the rounding of exp.
         left = math.floor(doubt * (1.0 - 1e-12) * 10**digits)
         if left:
             return f"at most {100.0 - left / 10**digits:.{digits}f} %"

@@ -1,4 +1,4 @@
-"""Charging a release to a ledger, from before its data is read until it is written."""
+"""Charge a release to a ledger: before its data is read, until its files are written."""
 
 from __future__ import annotations
 
@@ -21,41 +21,41 @@ if TYPE_CHECKING:
 
 
 class Entry:
-    """What a release does with its charge; without a ledger, nothing."""
+    """The charge of a release; without a ledger, its methods do nothing."""
 
     def __init__(self, reservation: Reservation | None = None) -> None:
         self._reservation = reservation
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What the statement says of the charge."""
+        """Return what the statement says about the charge."""
         return () if self._reservation is None else (self._reservation.sentence,)
 
     @property
     def charged(self) -> Charged | None:
-        """What was charged, for the release itself."""
+        """Return what was charged, for the release itself."""
         return None if self._reservation is None else self._reservation.charged
 
     def start_reading(self) -> None:
-        """Say that rows are looked at from now on: the charge is not given back."""
+        """Record that reading starts: from now on the charge is not given back."""
         if self._reservation is not None:
             self._reservation.start_reading()
 
     def settle(self, made: Release, written: Sequence[Path]) -> None:
-        """Enter what was made: the hashes of its files, or of its items when no file holds them."""
+        """Record the hashes of the files, or of the items if there is no file."""
         if self._reservation is not None:
             self._reservation.settle(list(written), digest=None if written or made.stored else made.sha256)
 
 
 def release_facts(plan: Planned, request: Request, engine: Engine) -> dict[str, Any]:
-    """Return what tells one release from another: all of the request and the plan, the sources' names, the shards."""
+    """Return what makes a release different from others: the request, the plan, the names of sources, the shards."""
     return request.facts() | {"source": engine.name_sources(request), "plan": plan.to_dict(), "shards": engine.shards}
 
 
 def what_is_read(request: Request, sources: list[str]) -> dict[str, Any]:
-    """Return what people want to know of the input: the sources as they were named, and the columns of values.
+    """Describe the input for people: the sources as the user named them, and the columns of values.
 
-    Guarantees: nothing of the rows, and no name that was found in a folder or by a pattern.
+    Guarantees: nothing from the rows is in it, and no name of a file that a folder or a pattern stands for.
     """
     columns = request.value if isinstance(request.value, tuple) else (request.value,)
     named = sources if request.is_named else []
@@ -66,9 +66,9 @@ def what_is_read(request: Request, sources: list[str]) -> dict[str, Any]:
 def charged(
     charge: Charge | None, plan: Planned, request: Request, engine: Engine, key: RunKey, about: About
 ) -> Iterator[Entry]:
-    """Charge the ledger, when there is one, for as long as the release is made.
+    """Charge the ledger, if there is one, while the release is made.
 
-    Guarantees: whatever ends the release early says, in a note, what became of the charge.
+    Guarantees: an error that ends the release early says in a note what happened to the charge.
     """
     if charge is None:
         yield Entry()
@@ -78,7 +78,7 @@ def charged(
     from dpunion.reading.states import source_states
 
     facts = release_facts(plan, request, engine)
-    # Standard input has always the same name and never the same rows.
+    # Standard input always has the same name, but never the same rows.
     anew = charge.again or facts["source"] == [STANDARD_INPUT]
     which, states = fingerprint(**facts), source_states(request.source)
     told = about.words | what_is_read(request, facts["source"]) | {"version": __version__}

@@ -1,10 +1,10 @@
-"""What a planned algorithm does in each round: weigh and decide. Read it second; rounds are written nowhere else.
+"""The mechanisms: what a planned algorithm does in each round, weigh and decide. Read this module second.
 
     bound -> (weigh -> decide -> narrow)* -> publish
 
-Engines bring everybody's bounded sets here and carry arrays between rounds; what one round does to them is the same on
-every engine. A mechanism holds public numbers only. `Weights` and `State` are what rounds pass on; `ShareRule` is what
-each user gives every item where all get the same.
+Engines pass everybody's bounded sets and carry arrays between rounds; a round does the same on every engine. A
+mechanism has public numbers only. Rounds pass on `Weights` and `State`. `ShareRule` says what each user gives every
+item, if all items get the same.
 
 SharesMechanism   each user gives every item the same           Count*, Weighted*, OptimalSingleItem
 DescentMechanism  users in turn raise items toward a cutoff      PolicyLaplace, PolicyGaussian
@@ -51,7 +51,7 @@ from dpunion.threads import Task
 
 # Shares are whole multiples of this, so their sums are exact and order-free.
 SHARE_UNIT = 2.0**-32
-# Draws of length k of n-grams begin at 16 k: no length has more than 8 rounds, and length 1 uses 0..7.
+# The draws of n-grams of length k start at 16 k: no length has more than 8 rounds, and length 1 uses 0 to 7.
 DRAWS_APART = 16
 
 
@@ -79,10 +79,10 @@ class ShareRule(enum.Enum):
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class Weights:
-    """A weighted histogram and the sensitivity it was built to.
+    """A weighted histogram, and its sensitivity.
 
-    units: int64[items] or float64[items], in which `unit` is one; held: bool[items], whether anybody gave the item its
-    part in this round. noise: what is drawn for this round beside, where there was a thread for it.
+    units: int64[items] or float64[items], the weights as multiples of `unit`. held: bool[items], whether anybody gave
+    weight to the item in this round. noise: the round's noise, if another thread has begun to draw it.
 
     Guarantees:
     - adding or removing one user changes the weights by at most `sensitivity`;
@@ -106,9 +106,9 @@ class Weights:
 
 @dataclass(slots=True, repr=False, eq=False)
 class State:
-    """What is known about the items between rounds: never released (but for `released`, after the last round).
+    """The items between rounds. It is never published, but for `released` after the last round.
 
-    released: what has passed so far; it takes no part in later rounds.
+    released: the items that have passed so far; they take no part in later rounds.
 
     scores: float64[items]; alive, released: bool[items].
     """
@@ -129,9 +129,9 @@ class State:
 class Mechanism(Protocol):
     """A planned algorithm: public numbers and two functions on arrays, one call of each in a round.
 
-    rounds: how many. bounding: how sets are bounded first. cutoff: what items are filled up to, or None where a user
-    gives by the own set alone. tells_released: whether what the next round must know is what was released, rather than
-    what is alive. skips_gone: whether users give nothing to what is no longer alive, even where it is in their sets.
+    rounds: their number. bounding: how sets are bounded first. cutoff: what items are filled up to; None if a user's
+    weights depend on that user's set alone. tells_released: whether the next round needs the released items, rather
+    than those alive. skips_gone: whether users give nothing to items that are no longer alive, even in their own sets.
     """
 
     tells_released: ClassVar[bool]
@@ -150,15 +150,15 @@ class Mechanism(Protocol):
         """Build the histogram of a round; share: the part of each item's need that these users are to fill."""
 
     def decide(self, weights: Weights, state: State, number: int, digests: Uint64s, key: RunKey) -> State:
-        """Decide about every item by its weight and draws of its own; refuse weights of a wrong sensitivity."""
+        """Decide about every item by its weight and its own draws; refuse weights of a wrong sensitivity."""
 
     def highest(self, number: int, share: float) -> float:
-        """Return what no item's weight exceeds in a round, for a mechanism with a cutoff."""
+        """Return the largest weight that an item can have in a round, for a mechanism with a cutoff."""
 
 
 @dataclass(frozen=True, slots=True)
 class SharesMechanism:
-    """Each user gives every item the same, by the size of the own set; one round."""
+    """Each user gives all of their items the same weight, which depends on their number; one round."""
 
     tells_released: ClassVar[bool] = False
     skips_gone: ClassVar[bool] = False
@@ -198,7 +198,7 @@ class SharesMechanism:
 class DescentMechanism:
     """Users in turn raise their items toward a cutoff, by a distance of 1 in the norm; one round.
 
-    visits: of each pass over the users, the cutoff and the part of their budget.
+    visits: the cutoff and the part of the users' budget, for each pass over the users.
     """
 
     tells_released: ClassVar[bool] = False
@@ -256,9 +256,9 @@ class DescentMechanism:
 
 @dataclass(frozen=True, slots=True)
 class FunnelMechanism:
-    """Several noisy rounds toward what items need, each dropping what is hopeless (docs/guarantees-funnel.md).
+    """Several noisy rounds toward what items need; each drops hopeless items (docs/guarantees-funnel.md).
 
-    cutoffs: what an item needs in each round. aims: what each round is to give an item for each unit that it still
+    cutoffs: what an item needs in each round. aims: what each round aims to give an item for each unit that it still
     needs. draw: the number of the first round's noise.
     """
 
@@ -299,7 +299,7 @@ class FunnelMechanism:
         return scores > self.numbers[-1].threshold
 
     def weigh(self, sets: Sets, state: State, number: int, key: RunKey, *, share: float = 1.0) -> Weights:
-        """Let every user close the gaps of the own alive items by the round's budget, straight.
+        """Let every user close the gaps of their alive items, along a straight line, by the round's budget.
 
         Guarantees: given the public scores, one user moves the weights by at most the budget in l2 norm (Lemma F1).
         """
@@ -350,7 +350,7 @@ class FunnelMechanism:
         living = self.living(state)
         given = weights.held[living]
         living, noise = living[given], drawn[given]
-        # Shards may give more than was asked for together; no more counts than lifts the score to the cutoff.
+        # Shards together may give too much: the part above what lifts the score to the cutoff does not count.
         most = np.maximum(0.0, self.cutoffs[number] - scores[living]) / one.budget
         scores[living] += one.budget * (np.minimum(weights.values[living], most) + one.stddev * noise)
         alive[living] = scores[living] > one.threshold
@@ -364,7 +364,7 @@ class FunnelMechanism:
 
 @dataclass(frozen=True, slots=True)
 class SipsMechanism:
-    """Shares of freshly drawn items in every round; what was released no longer takes part (Swanberg et al. 2023)."""
+    """Shares of newly drawn items in every round; released items take no further part (Swanberg et al. 2023)."""
 
     tells_released: ClassVar[bool] = True
     skips_gone: ClassVar[bool] = False
@@ -449,7 +449,7 @@ def toss(coins: Coins, weights: Weights, state: State, draw: int, digests: Uint6
 
 
 def mechanism_for(plan: Plan) -> Mechanism:
-    """Return what a planned algorithm does."""
+    """Return the mechanism of a plan."""
     return MECHANISMS[type(plan.algorithm)](plan)
 
 

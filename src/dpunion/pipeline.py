@@ -96,9 +96,9 @@ def release(
     user         the column that says whose row it is
     item         a column; several, whose combinations are released as tuples; Dated("at", "day"); or Words("body", ...)
                  for texts, for which text="body" is short
-    weak_budget  leave for an epsilon above 10 or a delta above 0.001, which guarantee next to nothing
-    algorithm    an algorithm or its name, "funnel" when left out; Ngrams() releases n-grams length by length
-    counts       True, or Counts(share=...): also say how many people hold each item, from the same budget
+    weak_budget  allow an epsilon above 10 or a delta above 0.001, which guarantee next to nothing
+    algorithm    an algorithm or its name, by default "funnel"; Ngrams() releases n-grams length by length
+    counts       True, or Counts(share=...): also estimate how many people have each item, from the same budget
     known        a public list (a file, an earlier Release, texts) to leave out, so that the budget finds new items;
                  Known(list, include=True) adds it to the result
     null_users   "refuse" or "drop" rows that do not say whose they are
@@ -107,7 +107,7 @@ def release(
     out          files to write, by suffix; or Folder(...) for Spark to write
     sort         "item" by their bytes, or "people", the most popular first: the default with counts
     charge       Charge(ledger, dataset): paid before reading; the same release is not made twice in silence
-    run          Run(...): memory, threads, shards, progress, overwriting: nothing there changes what is guaranteed
+    run          Run(...): memory, threads, shards, progress, overwriting; nothing in it changes the guarantee
     unsafe_test_key  fixes the randomness, for tests; the result is stamped NOT PRIVATE
     settings     parameters of the algorithm that is named: max_items_per_user=50, rounds=3. Without a number, or with
                  "auto", funnel chooses max_items_per_user by a private look; Funnel() as an object takes 300
@@ -143,12 +143,12 @@ def fulfil(
     run: Run,
     key: RunKey,
 ) -> Release:
-    """Make the release that was asked for and planned: charge, read, look, select, count, publish.
+    """Make a planned release: charge, read, look, select, count, publish.
 
-    Guarantees: those of `release`; nothing is read before the charge.
+    Guarantees: nothing is read before the charge.
     """
     with charged(charge, plan, request, engine, key, run.about) as entry, outputs.claimed():
-        # A release that was made before is found first; a bad output then gives the charge back.
+        # The ledger finds a release that was made before first. A bad output then gives the charge back.
         outputs.check()
         with engine.read(request, plan, key, entry.start_reading) as held:
             decided = plan.choose_plan(lambda look: engine.look(held, look, key))

@@ -548,6 +548,7 @@ ENGINE_FUNCTIONS = [
 ]
 # The same for engines: what needs a cluster is compared with one machine.
 ENGINES_TESTED_THROUGH = {
+    "engines.publishing.draft_release": "golden/test_recorded.py::test_releases_and_plans_are_those_recorded",
     "engines.local.texts.read_texts": "golden/test_recorded.py::test_releases_and_plans_are_those_recorded",
     "engines.spark.counting.measure_on": "parity/test_spark_counts.py::test_one_shard_counts_as_one_machine",
     "engines.spark.engine.read_pieces": "parity/test_spark_counts.py::test_one_shard_counts_as_one_machine",
@@ -572,7 +573,7 @@ def test_every_engine_function_on_private_data_has_a_test(name):
 
 
 def test_both_engines_are_looked_at():
-    assert {name.split(".")[1] for name in ENGINE_FUNCTIONS} == {"local", "spark"}
+    assert {name.split(".")[1] for name in ENGINE_FUNCTIONS} == {"local", "publishing", "spark"}
     assert set(ENGINES_TESTED_THROUGH) <= set(ENGINE_FUNCTIONS)
 
 

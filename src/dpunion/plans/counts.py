@@ -1,4 +1,4 @@
-"""How many people hold each released item: what is asked for, its plan, and what is known afterwards. All public."""
+"""Counts of people per released item: the options, the plan, and the results. All of this is public."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ MOST_COUNTED = 10_000
 LEVEL = 0.95
 """The chance that an interval contains the number of people, where nobody was cut; more where some were."""
 Z = 1.959963984540054
-"""So many standard deviations an interval reaches to either side: the normal quantile of LEVEL."""
+"""An interval reaches this many standard deviations to either side: the normal quantile of LEVEL."""
 # How the squared budget for counts is divided: how popular items are, how many items people have, and the counts.
 PARTS = (0.10, 0.10, 0.80)
 # The part of a person's squared budget for each of two numbers: all people, and those with something not listed.
 TOTALS = 0.01
-# Under a plan: the part of their budget that people are taken to use, on the whole.
+# A plan assumes that people use this part of their budget on the whole.
 USED = 0.4
 PLANNED_SIZES = (20, 100, 1_000, 100_000)
 PLANNED_RATIOS = (3, 10, 30)
@@ -28,10 +28,10 @@ MOST_PEOPLE = 2**53
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
-    """Ask for the number of people beside each item.
+    """Ask for the number of people of each item.
 
     share: the part of the (squared) budget for counts. More makes them more precise, and the list shorter: with a tenth
-    it loses two to seven items of a hundred. Public: never tuned on the data.
+    it loses two to seven items of a hundred. Public: never tune it on the data.
     """
 
     share: float = 0.1
@@ -76,9 +76,9 @@ class CountsPlan:
         return self.rough, self.marks, self.fine
 
     def half_width(self, people: int, ratio: float) -> float:
-        """Return how far the interval reaches to either side for an item that so many people hold.
+        """Return how far the interval reaches to either side for an item that this many people have.
 
-        ratio: how many people there are for each listed item; people are taken to use USED of their budget.
+        ratio: how many people there are for each listed item. People are assumed to use USED of their budget.
         """
         allowance = USED * ratio
         weight = math.sqrt(min(1.0, allowance / max(people, 1)))
@@ -141,7 +141,7 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """What is known about all people together, from the noisy sums alone, hence public.
+    """Estimates about all people together, from the noisy sums alone; public.
 
     everybody: how many people have any item. others: how many have an item that is neither listed nor known. cut:
     about the part of people who have too many listed items to count in full for each of them. corrected: the largest
@@ -172,7 +172,7 @@ class Totals:
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """How many people hold each item, in the order of the list, and what is known about all of them. Public."""
+    """How many people have each item, in the order of the list, and estimates about all people. Public."""
 
     people: tuple[int, ...]
     low: tuple[int, ...]

@@ -166,6 +166,8 @@ def budget_shares(plan: Plan) -> dict[str, float]:
 
 def chances(plan: Plan) -> tuple[Section, ...]:
     """Draw how likely an item is released; nothing if the model does not cover the plan."""
+    if not is_sound(plan):
+        return ()
     try:
         most = max(saturation(plan, set_size=size, company=Company.RARE) for size in SET_SIZES)
         grid = holders_between(1, max(10, most))
@@ -187,6 +189,14 @@ def chances(plan: Plan) -> tuple[Section, ...]:
     )
     chart = Chart("Chance of release by number of people", HOLDERS, CHANCE, series, smooth=True)
     return (Section("What could be released", (text,), (chart,)),)
+
+
+def is_sound(plan: Plan) -> bool:
+    """Say whether a planner could have made these numbers: a plan that was read from a file may have others."""
+    positive = [plan.scale, *[one.stddev for one in plan.rounds], *[one.budget for one in plan.rounds]]
+    fills = hasattr(plan.algorithm, "cutoff_margin")
+    rounds = getattr(plan.algorithm, "rounds", 0)
+    return min(positive) > 0.0 and len(plan.rounds) == rounds and (plan.cutoff is not None or not fills)
 
 
 def plan_section(plan: Plan, counts: CountsPlan | None, *, title: str = "The plan") -> Section:
