@@ -22,7 +22,7 @@ from dpunion.algorithms import (
 from dpunion.budget import Budget
 from dpunion.errors import BadParameter
 from dpunion.plans import plan_release
-from dpunion_lab.audit import empirical, exact, runs, text
+from dpunion_lab.audit import empirical, exact, examples, runs
 from dpunion_lab.audit.attacks import generator
 from dpunion_lab.audit.examples import PairExample, SequenceExample, histograms, shrink_pair, shrink_sequence
 from dpunion_lab.audit.policies import RESEARCH, SHIPPED, Subject, named_subject
@@ -157,13 +157,13 @@ def test_shrinking_keeps_only_what_matters():
 
 
 def test_a_drawing_names_items_and_counts_users():
-    assert [text.item_name(item) for item in (0, 25, 26, 53)] == ["A", "Z", "A1", "B2"]
+    assert [examples.item_name(item) for item in (0, 25, 26, 53)] == ["A", "Z", "A1", "B2"]
     users = [np.array([0], np.int32)] * 3 + [np.array([0, 1], np.int32)]
-    assert text.users_text(users) == "3 x {A}, {A, B}"
+    assert examples.users_text(users) == "3 x {A}, {A, B}"
     many = [np.array([item], np.int32) for item in range(50) for _ in range(4)]
-    assert text.users_text(many) == "50 sets of 1 item with 4 users each"
-    assert text.users_text([]) == "nobody"
-    assert text.table(["a", "b"], [["xx", "1"]]) == "a   b\n-----\nxx  1"
+    assert examples.users_text(many) == "50 sets of 1 item with 4 users each"
+    assert examples.users_text([]) == "nobody"
+    assert examples.table(["a", "b"], [["xx", "1"]]) == "a   b\n-----\nxx  1"
 
 
 def test_the_published_counterexample_is_measured_right():

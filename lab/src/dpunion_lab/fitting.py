@@ -47,13 +47,16 @@ def fit_shape(tail: str = "a chat") -> Shape:
         off = _deviations(at, goal)
         slopes = np.stack([(_deviations(at + step, goal) - off) / NUDGE for step in NUDGE * np.eye(len(at))], axis=1)
         at = at - np.linalg.lstsq(slopes, off, rcond=None)[0]
-    return _shape(at)
+    rounded = [round(float(value), DIGITS) for value in at]
+    return Shape(tuple(rounded[:-1]), rounded[-1])
 
 
 def targets(tail: str) -> dict[str, float]:
     """Return the printed numbers of the fit, by name."""
-    held = published_tables()["icml-main-2"].rows["held"].values
-    found = {f"held by {k}": value for k, value in held.items()} | _tail(TAILS[tail], held["5"])
+    held, like = published_tables()["icml-main-2"].rows["held"].values, TAILS[tail]
+    found = {f"held by {k}": value for k, value in held.items()}
+    # The items with at least 1 to 4 holders, scaled from the other data.
+    found |= {f"held by {k}": held["5"] * number / like[5] for k, number in like.items() if k < 5}
     rows = published_tables()["icml-main-1"].rows
     for name in ("count-laplace", "count-gaussian"):
         found |= {f"{name} {limit}": value for limit, value in rows[name].values.items()}
@@ -80,16 +83,6 @@ def expected(shape: Shape) -> dict[str, float]:
     every = np.sqrt(counts[inside])  # weights as if every rank were a point, as `zipf_exponent` measures it
     found["zipf"] = -float(np.polyfit(np.log(ranks[inside]), np.log(whole[inside]), 1, w=every)[0])
     return found
-
-
-def _tail(like: dict[int, int], held: float) -> dict[str, float]:
-    """Return how many items have at least 1 to 4 holders if `held` have at least 5 and the tail is like this one."""
-    return {f"held by {k}": held * number / like[5] for k, number in like.items() if k < 5}
-
-
-def _shape(at: Float64s) -> Shape:
-    rounded = [round(float(value), DIGITS) for value in at]
-    return Shape(tuple(rounded[:-1]), rounded[-1])
 
 
 def _deviations(at: Float64s, goal: dict[str, float]) -> Float64s:

@@ -167,8 +167,8 @@ def _compare_row(
     means = [_mean(printed.value(limit), printed.sd.get(str(limit))) for limit in limits]
     cells = [_mark(mean, printed, limit) for mean, limit in zip(means, limits, strict=True)]
     rows.append(("", PRINTED_FITTED if printed_name in FITTED_ROWS else PRINTED, *cells))
-    pairs = zip(sizes, limits, strict=True)
-    rows.append(("", OFF, *[_pad(measured.deviation(here, printed.usable(limit))) for here, limit in pairs]))
+    offs = [measured.deviation(here, printed.usable(limit)) for here, limit in zip(sizes, limits, strict=True)]
+    rows.append(("", OFF, *[None if off is None else f"{off:>6}" for off in offs]))
     return rows
 
 
@@ -177,10 +177,6 @@ def _mean(value: float | None, spread: float | None = None) -> str | None:
     if value is None:
         return None
     return f"{value:>6,.0f}" if spread is None else f"{value:>6,.0f} ±{spread:>3.0f}"
-
-
-def _pad(text: str | None) -> str | None:
-    return None if text is None else f"{text:>6}"
 
 
 def _chance(value: float | None) -> str | None:
@@ -259,7 +255,7 @@ def _over_limits(title: str, lines: Sequence[Line], note: str) -> Figure:
         tuple(lines),
         note,
         log_x=True,
-        log_y=_positive(lines),
+        log_y=all(y > 0.0 for line in lines for y in line.ys),
         repeats=True,
     )
 
@@ -293,7 +289,3 @@ def margins_figure(measured: Measured, margins: Sequence[float]) -> Figure:
 def _lines_of(measured: Measured, places: Sequence[float], settings: dict[str, list[Setting]]) -> list[Line]:
     xs = tuple(map(float, places))
     return [Line(name, xs, tuple(measured.size(one) for one in chosen)) for name, chosen in settings.items()]
-
-
-def _positive(lines: Sequence[Line]) -> bool:
-    return all(y > 0.0 for line in lines for y in line.ys)

@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import enum
 import hashlib
+import itertools
 import json
 import threading
 import time
@@ -181,26 +182,21 @@ def run_all(
     stop, lock = threading.Event(), threading.Lock()
 
     def run_group(group: _Group) -> None:
+        if stop.is_set():
+            return
         try:
-            run_settings(group)
+            contributions = bound_again(data.everything, group.bounding, trial_key(group.number))
+            for setting in itertools.takewhile(lambda _: not stop.is_set(), group.settings):
+                trial = run_trial(data, setting, plans[setting], contributions, group.number)
+                if journal is not None:
+                    journal.add(identity(data, setting, group.number), trial.to_dict())
+                with lock:
+                    done[setting, group.number] = trial
+                    if on_trial is not None:
+                        on_trial(f"{setting.name}, trial {group.number + 1}", len(done) / total)
         except BaseException:
             stop.set()
             raise
-
-    def run_settings(group: _Group) -> None:
-        if stop.is_set():
-            return
-        contributions = bound_again(data.everything, group.bounding, trial_key(group.number))
-        for setting in group.settings:
-            if stop.is_set():
-                return
-            trial = run_trial(data, setting, plans[setting], contributions, group.number)
-            if journal is not None:
-                journal.add(identity(data, setting, group.number), trial.to_dict())
-            with lock:
-                done[setting, group.number] = trial
-                if on_trial is not None:
-                    on_trial(f"{setting.name}, trial {group.number + 1}", len(done) / total)
 
     with Threads(jobs) as threads:
         running = [threads.submit(run_group, group) for group in groups]

@@ -1,7 +1,7 @@
 """Search policies for flaws and audit releases: evidence in addition to the proofs, never a release.
 
 search.py      search_policy: searches a policy for users who change a histogram more than the policy claims
-  policies.py    the policies; attacks.py: where the search looks; examples.py: what it found, shrunk; text.py: as text
+  policies.py    the policies; attacks.py: where the search looks; examples.py: what it found, shrunk and as text
 empirical.py   audit_release: lower bounds on epsilon and delta from many trials of the real code
   runs.py        worst-case neighbours, and many trials of them in one run
 counting.py    audit_counts: the same for counts

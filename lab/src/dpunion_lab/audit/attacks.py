@@ -228,12 +228,9 @@ def change_groups(rng: Generator, subject: Subject, shape: Groups) -> Groups:
     which = int(rng.integers(7))
     step = int(rng.choice([-2, -1, 1, 2]))
     match which:
-        case 0:
-            return dataclasses.replace(shape, groups=shape.groups + step)
-        case 1:
-            return dataclasses.replace(shape, primed=shape.primed + step)
-        case 2:
-            return dataclasses.replace(shape, fresh=shape.fresh + step)
+        case 0 | 1 | 2:
+            name = ("groups", "primed", "fresh")[which]
+            return dataclasses.replace(shape, **{name: getattr(shape, name) + step})
         case 3:
             return dataclasses.replace(shape, extra=str(rng.choice(EXTRAS)))
         case 4:

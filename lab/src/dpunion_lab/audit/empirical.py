@@ -20,8 +20,8 @@ from dpunion.budget import Budget
 from dpunion.checks import check_real, check_whole
 from dpunion.contributions import Bools, Int64s
 from dpunion.plans import Plan
+from dpunion_lab.audit.examples import table
 from dpunion_lab.audit.runs import NeighbourPair, System, neighbour_pairs, outcomes
-from dpunion_lab.audit.text import table
 
 # The probability that an audit of a private release has any wrong bound.
 ERROR = 1e-6

@@ -34,8 +34,8 @@ from dpunion.plans import Plan, plan_release
 from dpunion.plans.counts import Counts
 from dpunion.randomness import KEY_BYTES, RunKey
 from dpunion.sets.narrowing import Sets
+from dpunion_lab.audit.examples import table
 from dpunion_lab.audit.runs import User
-from dpunion_lab.audit.text import table
 
 # The algorithms that toss coins and allow counts.
 COUNTED = (WeightedGaussian, PolicyGaussian, CountGaussian, DpSips)

@@ -20,7 +20,7 @@ from dpunion.counting.holdings import Holdings
 from dpunion.counting.steps import BURDEN, ONE, FineStep, MarksStep, RoughStep, Step
 from dpunion.plans.counts import MOST_COUNTED
 from dpunion_lab.audit.attacks import Generator, generator, new_seed
-from dpunion_lab.audit.text import table
+from dpunion_lab.audit.examples import table
 
 STEPS = {RoughStep.number: "rough", MarksStep.number: "marks", FineStep.number: "fine"}
 MOST_OTHERS = 5

@@ -14,7 +14,6 @@ import numpy as np
 
 from dpunion.algorithms import Norm
 from dpunion.checks import check_real, check_whole
-from dpunion_lab.audit import text
 from dpunion_lab.audit.attacks import (
     Generator,
     climb_groups,
@@ -31,9 +30,12 @@ from dpunion_lab.audit.examples import (
     PairExample,
     SequenceExample,
     StepExample,
+    pair_text,
+    sequence_text,
     shrink_pair,
     shrink_sequence,
     shrink_step,
+    step_text,
 )
 from dpunion_lab.audit.policies import DEFAULT_CUTOFF, Policy, Subject, as_subject
 
@@ -77,8 +79,44 @@ class SearchReport:
         return [example for example in worst if example is not None and example.violates(self.subject)]
 
     def text(self) -> str:
-        """Return the report as text, with the examples."""
-        return text.search_text(self)
+        """Return the verdict, the examples and the tries as text."""
+        subject = self.subject
+        claim = (
+            f"one user moves a histogram by at most {subject.budget:g} ({subject.norm.value}), and the distance "
+            "of two never grows"
+        )
+        lines = [f"Policy {subject.name} claims: {claim}."]
+        if self.violations:
+            at = "" if self.first_violation is None else f" The first was found after {self.first_violation:.1f} s."
+            lines.append(f"VIOLATED.{at}")
+        else:
+            lines.append("No violation was found. That is evidence, not a proof.")
+        if self.small_pair is not None:
+            lines += ["", pair_text(subject, self.small_pair)]
+        if self.small_step is not None:
+            lines += ["", step_text(subject, self.small_step)]
+        if self.sequence is not None and self.sequence.violates(subject):
+            lines += ["", "The worst sequence from the empty histogram:", sequence_text(subject, self.sequence)]
+        if self.small_sequence is not None:
+            lines += ["", "A small one:", sequence_text(subject, self.small_sequence)]
+        lines += ["", self._tries_text()]
+        return "\n".join(lines)
+
+    def _tries_text(self) -> str:
+        subject = self.subject
+        tried = ", ".join(f"{name} {turns}" for name, turns in self.turns.items())
+        seen = []
+        if self.pair is not None:
+            seen.append(f"expansion {self.pair.score:.9f}")
+        if self.step is not None:
+            seen.append(f"step {self.step.moved / subject.budget:.9f}")
+        if self.sequence is not None:
+            seen.append(f"sequence {self.sequence.distance / subject.budget:.9f}")
+        return (
+            f"Searched {self.seconds:.1f} s with seed {self.seed} (cutoff {subject.cutoff:g}, at most "
+            f"{subject.max_items} items per user).\n"
+            f"Largest seen, relative to the claim: {', '.join(seen)}.\nTurns of each attack: {tried}."
+        )
 
     def note(self, example: Example) -> None:
         """Keep the example if it is the worst of its kind."""
