@@ -95,7 +95,7 @@ def sizes(path: Path, column: str, runs: int) -> dict[str, float]:
     found: dict[str, list[int]] = {}
     for _ in range(runs):
         key = RunKey.fresh()
-        with open_request(reading, Run(), None) as rows:
+        with open_request(reading, Run()) as rows:
             contributions = read_sets(reading, rows, plan.algorithm.bounding, key)
         for shards in SHARDS:
             size = size_in_shards(plan, contributions, key, shards)

@@ -86,12 +86,12 @@ import sys, time
 import pyarrow as pa
 from dpunion.text.words import Normalization
 from dpunion.randomness import RunKey
-from dpunion.reading import ValueKind, open_rows
+from dpunion.reading import SourceRequest, ValueKind, open_source
 from dpunion.sets.encoding import number_rows
 from dpunion.sets.spill import RowStore
 from dpunion.threads import usable_cores
 def read(source):
-    with open_rows(source, user="user", value="text", kind=ValueKind.TEXT) as rows, RowStore() as store:
+    with open_source(SourceRequest(source, "user", ValueKind.TEXT, "text")) as rows, RowStore() as store:
         number_rows(rows, store, RunKey.for_tests(1), Normalization.NFC_LOWER, usable_cores())
 read(pa.table({"user": pa.array(["a"]).dictionary_encode(), "text": ["some words"]}))
 began = time.perf_counter()

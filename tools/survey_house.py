@@ -2,6 +2,7 @@
 
     python tools/survey_house.py                 # the working tree
     python tools/survey_house.py --since main    # lines and modules by room, at that revision and now
+    python tools/survey_house.py --walk          # functions that a row passes through, see trace_row.py
 
 tests/unit/test_house.py compares the same sums with [tool.house] of pyproject.toml.
 """
@@ -40,7 +41,12 @@ def main() -> None:
     """Survey the packages."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--since", metavar="REV", help="compare rooms with this revision")
-    since = parser.parse_args().since
+    parser.add_argument("--walk", action="store_true", help="count the functions that hand a row on")
+    asked = parser.parse_args()
+    since = asked.since
+    if asked.walk:
+        print_walks()
+        return
     now = find_modules()
     if since is None:
         print_rooms(now)
@@ -124,6 +130,17 @@ def print_change(before: list[Module], now: list[Module]) -> None:
         counts = [[module.lines for module in modules if module.package == package] for modules in (before, now)]
         (first, last), (began, ends) = map(len, counts), map(sum, counts)
         print(f"{'all ' + package:16} {first:5} -> {last:3}  {began:7,} -> {ends:7,}")
+
+
+def print_walks() -> None:
+    """Print how many functions in how many modules hand on a row of a small CSV and of a small Parquet file."""
+    from trace_row import trace_release
+
+    for suffix in (".csv", ".parquet"):
+        found = trace_release(suffix).names(everything=False)
+        grouped = [module for module, _ in found if module.startswith(("reading.", "sets.", "errors"))]
+        print(f"{suffix:9} from open to grouped: {len(grouped)} functions in {len(set(grouped))} modules", end="")
+        print(f"; to the released file: {len(found)} in {len({module for module, _ in found})}")
 
 
 def print_details(modules: list[Module]) -> None:

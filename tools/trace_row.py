@@ -1,6 +1,6 @@
-"""Follow one row of a CSV file from the command line to the released file, and print the functions it passes through.
+"""Follow one row of a CSV or Parquet file from the command line to the released file, and print its functions.
 
-    python tools/trace_row.py [--all]
+    python tools/trace_row.py [--parquet] [--all]
 
 A real run of `dpunion release` is traced. A function counts when it hands the row on, that is returns or yields it: the
 row's text, in whatever Arrow or numpy buffer, or one of the objects into which it is numbered, weighed and published.
@@ -121,16 +121,21 @@ class Walk:
         return list(dict.fromkeys(found))
 
 
-def main() -> None:
-    """Trace a release of a small file, twice: the first run compiles."""
+def trace_release(suffix: str) -> Walk:
+    """Trace a release of a small file, twice: the first run compiles. suffix: ".csv" or ".parquet"."""
+    import pyarrow as pa
+    import pyarrow.csv
+    import pyarrow.parquet
+
     import dpunion
     from dpunion.cli import app
 
     walk = Walk(Path(dpunion.__file__).parent)
     with tempfile.TemporaryDirectory() as folder:
-        source, target = Path(folder, "rows.csv"), Path(folder, "released.csv")
-        rows = [f"u{number},{ITEM}" for number in range(900)]
-        source.write_text("\n".join(["who,what", f"{USER},{ITEM}", *rows]) + "\n")
+        source, target = Path(folder, f"rows{suffix}"), Path(folder, "released.csv")
+        users = [USER, *(f"u{number}" for number in range(900))]
+        write = pa.csv.write_csv if suffix == ".csv" else pa.parquet.write_table
+        write(pa.table({"who": users, "what": [ITEM] * len(users)}), str(source))
         arguments = ["release", str(source), "--user", "who", "--item", "what", "-e", "1", "-d", "1e-4"]
         for trace in (None, walk):
             threading.setprofile(trace)
@@ -143,6 +148,12 @@ def main() -> None:
             raise SystemExit("the row was not released")
     if walk.errors:
         raise SystemExit("Not everything could be looked at: " + ", ".join(sorted(set(walk.errors))))
+    return walk
+
+
+def main() -> None:
+    """Print the walk of a row of a CSV or Parquet file."""
+    walk = trace_release(".parquet" if "--parquet" in sys.argv[1:] else ".csv")
     found = walk.names(everything="--all" in sys.argv[1:])
     for module, function in found:
         print(f"{module:32} {function}")

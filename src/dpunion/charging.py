@@ -75,7 +75,7 @@ def charged(
         return
     from dpunion import __version__
     from dpunion.ledger import Ledger, fingerprint
-    from dpunion.reading.states import source_states
+    from dpunion.reading.locate import source_states
 
     facts = release_facts(plan, request, engine)
     # Standard input always has the same name, but never the same rows.

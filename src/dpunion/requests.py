@@ -19,9 +19,9 @@ from dpunion.errors import BadParameter
 from dpunion.plans import Planned
 from dpunion.plans.counts import Counts
 from dpunion.plans.ngrams import NgramPlan, Ngrams
-from dpunion.reading.cleaning import NullUserPolicy, ValueKind
 from dpunion.reading.known import KnownItems, read_known
-from dpunion.reading.moments import Granularity
+from dpunion.reading.parts import NullUserPolicy, SourceRequest, ValueKind
+from dpunion.reading.spelling import Granularity
 from dpunion.reading.stdin import NAME as STANDARD_INPUT
 from dpunion.releases.about import UNTOLD, About
 from dpunion.releases.formats import COLUMN, is_utf8
@@ -176,25 +176,16 @@ class SparkSource:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
-    """What to read and how. All fields together make the release's fingerprint.
+class Request(SourceRequest):
+    """What to read and how. All fields together make the release's fingerprint."""
 
-    Guarantees: the repr does not show the source, which may be people's rows.
-    """
-
-    source: Any = field(repr=False)
     user: str | None
-    kind: ValueKind
     value: str | tuple[str, ...] | None
-    query: str | None = None
-    input_format: str | None = None
-    null_users: NullUserPolicy = NullUserPolicy.REFUSE
     normalization: Normalization = Normalization.NFC
     known: KnownItems | None = None
     lengths: tuple[int, int] = (1, 1)
     splitting: Splitting = PLAIN
     include_known: bool = False
-    granularity: Granularity | None = None
 
     @classmethod
     def of(
@@ -226,8 +217,8 @@ class Request:
             query,
             source.format if isinstance(source, (Stdin, SparkSource)) else None,
             as_choice("null_users", null_users, NullUserPolicy),
+            granularity,
             normalization_for(normalize, words),
-            granularity=granularity,
         )
         if words is not None:
             request = replace(
@@ -236,7 +227,7 @@ class Request:
         return request if known is None else _with_known(request, known)
 
     def check_for(self, plan: Planned) -> None:
-        """Refuse what does not fit the algorithm."""
+        """Refuse options that do not fit the algorithm."""
         if isinstance(plan, NgramPlan):
             if self.kind is not ValueKind.TEXT or self.lengths != (1, 1):
                 raise BadParameter(

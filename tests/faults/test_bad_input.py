@@ -19,7 +19,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from dpunion.errors import BadSource, DamagedSource, DpunionError, NullUsers, UnknownColumn, UnsupportedType
-from dpunion.reading import ValueKind, open_rows
+from dpunion.reading import ValueKind
+from opening import open_rows
 
 CANARY = "CANARYvalue"
 USER, ITEM = f"{CANARY}-user", f"{CANARY}-item"
@@ -146,8 +147,8 @@ def test_bad_json_lines(tmp_path: Path, case: str, packing: str) -> None:
 
 READ_ALL = """
 import sys
-from dpunion.reading import ValueKind, open_rows
-for batch in open_rows(sys.argv[1], user="u", value="v", kind=ValueKind.ITEM):
+from dpunion.reading import SourceRequest, ValueKind, open_source
+for batch in open_source(SourceRequest(sys.argv[1], "u", ValueKind.ITEM, "v")):
     pass
 """
 
@@ -233,14 +234,14 @@ FLIP_FOOTER = """
 import sys
 from pathlib import Path
 from dpunion.errors import DpunionError
-from dpunion.reading import ValueKind, open_rows
+from dpunion.reading import SourceRequest, ValueKind, open_source
 path = Path(sys.argv[1])
 whole = path.read_bytes()
 start = len(whole) - 8 - int.from_bytes(whole[-8:-4], "little")
 for i in range(start, len(whole) - 8):
     path.write_bytes(whole[:i] + bytes([whole[i] ^ int(sys.argv[2])]) + whole[i + 1:])
     try:
-        for batch in open_rows(path, user="u", value="v", kind=ValueKind.ITEM):
+        for batch in open_source(SourceRequest(path, "u", ValueKind.ITEM, "v")):
             pass
     except DpunionError:
         pass

@@ -24,9 +24,10 @@ import pytest
 import dpunion
 from dpunion.pipeline import plan
 from dpunion.randomness import RunKey
-from dpunion.reading import ValueKind, open_rows
+from dpunion.reading import ValueKind
 from dpunion.sets.encoding import Normalization, encode
 from making import publish
+from opening import open_rows
 
 KEY = 1
 BUDGET: dict[str, Any] = {"epsilon": 2.0, "delta": 1e-3, "algorithm": dpunion.Funnel()}

@@ -21,10 +21,11 @@ from dpunion.engines.spark.sessions import call_spark, guard_task
 from dpunion.engines.spark.sources import open_frame
 from dpunion.errors import AlreadyReleased, BadSource, DpunionError, UnsupportedType
 from dpunion.ledger import Ledger
-from dpunion.reading import NullUserPolicy, ValueKind, open_rows
+from dpunion.reading import NullUserPolicy, SourceRequest, ValueKind
 from dpunion.reading.locate import data_file
 from dpunion.requests import Charge, Request, SparkSource
 from dpunion.sets.encoding import Normalization
+from opening import open_rows
 from running import PATIENCE
 
 KEY = 5
@@ -206,7 +207,7 @@ def test_tables_are_of_one_type_and_not_text(spark, tmp_path):
 
 def test_the_task_of_the_workers_reads_what_one_machine_reads(tmp_path):
     """Without Spark: whole files as the workers get them."""
-    wanted = sources.WantedRows("user", ("item",), ValueKind.ITEM, NullUserPolicy.REFUSE)
+    wanted = SourceRequest(None, "user", ValueKind.ITEM, "item")
     for number, (case, contents) in enumerate(DIFFERENT.items()):
         for name, lines in contents.items():
             path = in_file(tmp_path / f"{number}{name}", *lines)

@@ -23,7 +23,7 @@ from dpunion import errors, files, plans
 from dpunion.engines.spark import sessions
 from dpunion.errors import BadSource, DpunionError, ForeignErrors, LedgerError, system_reason
 from dpunion.ledger import Ledger, events, fingerprints, postgres, sqlite
-from dpunion.reading import blocks, drivers, folders, jsonlines, logged, stores, tables
+from dpunion.reading import blocks, drivers, jsonlines, locate, storage, tables
 from dpunion.report import charts
 from dpunion.sets import spill
 from dpunion.text import splitting, words
@@ -274,12 +274,12 @@ def missing(*modules, call):
     return drive
 
 
-STORE = stores.ObjectStore("s3", None, PurePosixPath("bucket"), "s3://bucket")
+STORE = storage.ObjectStore("s3", None, PurePosixPath("bucket"), "s3://bucket")
 
 
 def drive_store(monkeypatch, _folder):
-    monkeypatch.setattr(stores, "arrow_files", refuse)
-    stores.open_store("s3://bucket/logs")
+    monkeypatch.setattr(storage, "open_file_system", refuse)
+    storage.open_store("s3://bucket/logs")
 
 
 DRIVERS = {
@@ -305,12 +305,12 @@ DRIVERS = {
     "plans.Plan.from_dict": driven(lambda: plans.Plan.from_dict({"noise": CANARY})),
     "reading.blocks.check_text": driven(lambda: blocks.check_text(block(CANARY.encode() + b"\xff"))),
     "reading.drivers.ask": driven(lambda: drivers.ask(refuse, "database 'a'")),
-    "reading.folders.look_at": driven(lambda: folders.look_at(refuse, Path("a"))),
+    "reading.storage.look_at": driven(lambda: storage.look_at(refuse, Path("a"))),
     "errors.attempt": driven(lambda: errors.attempt(refuse, "file 'a'")),
     "reading.jsonlines.load_line": driven(lambda: jsonlines.load_line(block(b""), 0, CANARY.encode())),
-    "reading.logged.opened": driven(lambda: logged.opened(tables.DELTA, "a", refuse)),
-    "reading.stores.ObjectStore._ask": driven(lambda: STORE._ask(refuse)),
-    "reading.stores.open_store": drive_store,
+    "reading.tables.load_or_refuse": driven(lambda: tables.load_or_refuse(locate.DELTA, "a", refuse)),
+    "reading.storage.ObjectStore._ask": driven(lambda: STORE._ask(refuse)),
+    "reading.storage.open_store": drive_store,
     "report.charts.load_library": missing(call=lambda: charts.load_library("jinja2")),
     "sets.spill.WaitingStore._spill": drive_spill,
     "text.splitting.call_arrow": driven(lambda: splitting.call_arrow(pa.array([CANARY]).cast, pa.int64())),

@@ -30,10 +30,11 @@ import pytest
 from dpunion.engines.spark.sessions import call_spark
 from dpunion.engines.spark.sources import open_frame
 from dpunion.errors import DpunionError
-from dpunion.reading import NullUserPolicy, ValueKind, open_rows
-from dpunion.reading.moments import Granularity
+from dpunion.reading import NullUserPolicy, ValueKind
+from dpunion.reading.spelling import Granularity
 from dpunion.requests import Request, SparkSource
 from dpunion.sets.encoding import Normalization
+from opening import open_rows
 
 ODD = "v"
 Found = dict[str, set[str]]

@@ -15,8 +15,9 @@ from dpunion.cli import app
 from dpunion.errors import BadSource
 from dpunion.ledger import Ledger
 from dpunion.ledger.ledgers import store_at
-from dpunion.reading import ValueKind, check_source
+from dpunion.reading import ValueKind
 from dpunion.requests import Request, Run, SparkSource
+from opening import check_source
 
 CANARY = "hunter2"
 SECRETS = [

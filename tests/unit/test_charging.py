@@ -21,8 +21,9 @@ from dpunion.errors import BadParameter, BadSource, CannotWrite, DpunionError, L
 from dpunion.files import claim_names
 from dpunion.kernels.compiler import cache_directory
 from dpunion.ledger import EntryState, Ledger
-from dpunion.reading import ValueKind, check_source, open_rows
+from dpunion.reading import ValueKind
 from dpunion.requests import Charge, Dated
+from opening import check_source, open_rows
 
 MANY = 400_000  # rows: more than two blocks of a text file
 BUDGET = {"epsilon": 1.0, "delta": 1e-4}

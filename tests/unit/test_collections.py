@@ -16,8 +16,8 @@ import dpunion
 from dpunion import checks
 from dpunion.algorithms import ALGORITHMS, Calibration, UserOrder
 from dpunion.errors import BadParameter
-from dpunion.reading.cleaning import NullUserPolicy
 from dpunion.reading.known import read_known
+from dpunion.reading.parts import NullUserPolicy
 from dpunion.releases.release import SHOWN, Order
 from dpunion.sets.encoding import Normalization
 from dpunion.text.splitting import Tokenizer

@@ -180,7 +180,7 @@ def test_selecting_keeps_what_it_would_without_counts():
     plan, key = plan_release(dpunion.Funnel(max_items_per_user=5), BUDGET, Counts()), RunKey.for_tests(2)
     sets = []
     for asked, bounding in ((request, plan.algorithm.bounding), choose_reading(request, plan)):
-        with open_request(asked, Run(), None) as rows:
+        with open_request(asked, Run()) as rows:
             sets.append(read_sets(asked, rows, bounding, key))
     again = tighten_sets(sets[1], request, plan, key)
     for name in ("offsets", "items", "user_digests"):

@@ -18,8 +18,8 @@ from dpunion.ledger import Ledger, fingerprint
 from dpunion.ledger.fingerprints import json_value
 from dpunion.reading import NullUserPolicy, ValueKind
 from dpunion.reading.known import read_known
-from dpunion.reading.moments import Granularity
-from dpunion.reading.states import source_states
+from dpunion.reading.locate import source_states
+from dpunion.reading.spelling import Granularity
 from dpunion.requests import Charge, Known, Request, Run, Stdin, Words
 from dpunion.sets.encoding import Normalization
 from dpunion.text.splitting import Splitting, Tokenizer

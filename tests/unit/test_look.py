@@ -239,7 +239,7 @@ def test_bounding_in_place_is_bounding(sizes, limit, order):
     key = RunKey.for_tests(3)
     source = sets_of(sizes) | {f"v{at}": [f"j{at}", "i0"] for at in range(5)}
     request = Request.of(source)
-    with open_request(request, Run(), None) as rows:
+    with open_request(request, Run()) as rows:
         whole = read_sets(request, rows, Bounding(12, order), key)
     copied = bound_further(whole, Bounding(limit, order), key, threads=1)
     used_up = bound_further(whole, Bounding(limit, order), key, threads=1, in_place=True)
@@ -252,7 +252,7 @@ def test_bounding_in_place_is_bounding(sizes, limit, order):
 def test_sets_for_counts_survive_bounding_in_place(sizes, limit):
     key, bounding = RunKey.for_tests(3), Bounding(12, UserOrder.SMALLEST_FIRST)
     request = Request.of(sets_of(sizes))
-    with open_request(request, Run(), None) as rows:
+    with open_request(request, Run()) as rows:
         whole = read_sets(request, rows, bounding, key)
     before = sets_by_user(whole)
     parts = copy_heavy_users(whole, limit)
@@ -294,7 +294,7 @@ def test_sizes_without_unwanted_items():
 
 def whole_sets(source):
     request = Request.of(source)
-    with open_request(request, Run(), None) as rows:
+    with open_request(request, Run()) as rows:
         return read_sets(request, rows, Bounding(LIMITS[-1]), RunKey.for_tests(1))
 
 

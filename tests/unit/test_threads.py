@@ -177,7 +177,8 @@ RELEASE_STRUCK_AT_A_LOCK = """
     import signal, sys, threading
     import numpy as np
     from llvmlite.binding import ffi
-    from dpunion import cli, reading
+    from dpunion import cli
+    from dpunion.reading import cleaning
     from dpunion.kernels import bounding
     from dpunion.sets import strings
     nth, taken, struck = int(sys.argv.pop(1)), [], threading.Event()
@@ -197,8 +198,8 @@ RELEASE_STRUCK_AT_A_LOCK = """
         struck.wait()
         return real(*given)
     strings.StringTable.number = number
-    real_pieces = reading.pieces_of
-    def pieces_of(*given):
+    real_pieces = cleaning.find_pieces
+    def find_pieces(*given):
         # The main thread loads kernels while the other one is at the first piece.
         yield from real_pieces(*given)
         loading.append(None)
@@ -206,7 +207,7 @@ RELEASE_STRUCK_AT_A_LOCK = """
         bounding.count_items(items, np.zeros(1, int))
         bounding.gather_users(np.zeros(1, int), items, np.zeros(1, int), np.arange(2), items)
         bounding.drop_items(np.zeros(1, int), items, np.ones(1, int), held)
-    reading.pieces_of = pieces_of
+    cleaning.find_pieces = find_pieces
     cli.main()
 """
 

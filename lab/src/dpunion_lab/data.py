@@ -68,7 +68,7 @@ def load(source: Any, *, progress: Progress | None = None, **reading: Any) -> La
         request = Request.of(source, **reading)
         shortest, longest = request.lengths
         name = _name(request) + (f", n-grams {shortest}-{longest}" if longest > 1 else "")
-    with open_request(request, Run(progress=progress), None) as rows:
+    with open_request(request, Run(progress=progress)) as rows:
         return wrap_sets(name, read_sets(request, rows, Bounding(MAX_ITEMS), RunKey.for_tests(ENCODING_KEY)))
 
 

@@ -137,7 +137,7 @@ def _escape(text: str) -> str:
 def ledger_report(where: str, out: Path, force: bool) -> None:
     """Turn a ledger into a page."""
     from dpunion.ledger import Ledger
-    from dpunion.reading.overlaps import refuse_overwriting
+    from dpunion.reading.locate import refuse_overwriting
     from dpunion.report import check_page, ledger_page, write_page
 
     check_page(out, overwrite=force)

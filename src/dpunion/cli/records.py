@@ -25,7 +25,7 @@ SECRET_SETTING = re.compile(rf"(?:{SECRET.pattern})\w*\s*=|:/\S*@", re.IGNORECAS
 
 def record_place(targets: Sequence[Path], out_folder: str | None = None) -> Path | None:
     """Return the path of the record: next to the first output, or None if no output is on this machine."""
-    from dpunion.reading.overlaps import local_path
+    from dpunion.reading.locate import local_path
 
     first = targets[0] if targets else local_path(out_folder)
     return None if first is None else first.with_name(first.name + SUFFIX)
@@ -33,14 +33,14 @@ def record_place(targets: Sequence[Path], out_folder: str | None = None) -> Path
 
 def check_outputs(targets: Sequence[Path], place: Path | None, read: Mapping[str, object]) -> None:
     """Refuse, before anything is charged, outputs and records that would overwrite an input or another file."""
-    from dpunion.reading.overlaps import is_same, refuse_overwriting
+    from dpunion.reading.locate import is_same_file, refuse_overwriting
 
     refuse_overwriting(targets, read)
     if place is None:
         return
     # A release may be made again from its own record.
     config = read.get("configuration")
-    itself = isinstance(config, Path) and is_same(place, config)
+    itself = isinstance(config, Path) and is_same_file(place, config)
     refuse_overwriting(place, {what: name for what, name in read.items() if what != "configuration" or not itself})
     problem = None
     try:

@@ -288,7 +288,7 @@ def report_command(release: Path, out: Path | None, force: bool) -> None:
     """Turn a release into a page."""
     from dpunion.addresses import public_address
     from dpunion.errors import SourceNotFound
-    from dpunion.reading.overlaps import refuse_overwriting
+    from dpunion.reading.locate import refuse_overwriting
     from dpunion.releases.release import Release
     from dpunion.report import check_page, release_page, write_page
 

@@ -22,7 +22,7 @@ from dpunion.plans import Plan
 from dpunion.plans.counts import Counted
 from dpunion.plans.ngrams import NgramPlan
 from dpunion.randomness import RunKey
-from dpunion.reading.overlaps import refuse_overwriting
+from dpunion.reading.locate import refuse_overwriting
 from dpunion.releases.about import About
 from dpunion.releases.formats import check_target
 from dpunion.releases.release import Order, Release, with_items, with_ngrams

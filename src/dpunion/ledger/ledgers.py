@@ -139,7 +139,7 @@ class Ledger:
 
         charge: the release's plan, or amounts from `ledger.accounts` with a public note that says what they are for.
         about: for people: title, owner, note; names of sources, columns, version.
-        sources: sizes and times of the sources (`reading.states`), by which a change is noticed later.
+        sources: sizes and times of the sources (`reading.locate`), by which a change is noticed later.
         charge_again: charge the release even if it was made or begun before.
 
         Guarantees:

@@ -1,7 +1,7 @@
 """Text files as blocks of whole rows, decompressed, checked for UTF-8 and NUL bytes.
 
-Splitting files here rather than in the parser makes long rows readable, gives errors a line number, and lets
-blocks be parsed in parallel.
+dpunion splits files itself, before the parser, so that long rows can be read, errors have line numbers, and several
+threads can parse blocks.
 """
 
 from __future__ import annotations
@@ -9,28 +9,28 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, TypeVar, assert_never
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
 from dpunion.errors import WRITE_AGAIN, DamagedSource, ForeignErrors, attempt
 from dpunion.kernels.words import count_byte
-from dpunion.reading.columns import OnFraction, Piece
-from dpunion.reading.locate import Compression, InputFile
+from dpunion.reading.parts import OnFraction, Piece
+from dpunion.reading.storage import Compression, InputFile
 
 B = TypeVar("B")
 
 BLOCK_BYTES = 8 << 20
 LONGEST_ROW = 64 << 20
-"""Bytes that a row may have: a lost quote makes one row of all that follows, and must not take all memory first."""
+"""The most bytes of a row. A lost quote makes one row of the rest of the file, which must not fill the memory."""
 LONG_ROW = "In CSV, a quote that is never closed causes this: check that line. Or write the data as Parquet."
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Block:
-    """Some whole rows of a text file as bytes, and the number of the first one's line (sensitive)."""
+    """Some whole rows of a text file as bytes, and the line number of the first row (sensitive)."""
 
     data: bytes
     line: int
@@ -39,7 +39,7 @@ class Block:
     def damaged(
         self, what: str, *, position: int | None = None, line: int | None = None, remedy: str = WRITE_AGAIN
     ) -> DamagedSource:
-        """Return the error for damage at a byte position or at a line of the block; nothing is quoted."""
+        """Return the error for damage at a byte position or line of the block, without quoting it."""
         if position is not None:
             line = count_lines(self.data[:position])
         at = "" if line is None else f", line {self.line + line}"
@@ -52,16 +52,16 @@ def read_blocks(
     on_fraction: OnFraction | None,
     size: int = BLOCK_BYTES,
 ) -> Iterator[Block]:
-    """Yield the file in blocks of whole rows; `row_end(block, is_last)` says where the last whole row ends.
+    """Yield the file in blocks of whole rows; `row_end(block, is_last)` returns the end of the last whole row.
 
-    Without on_fraction the file is only peeked at: it will be opened again.
+    Without on_fraction, the caller only looks at the beginning, and the file can be opened again.
 
     Guarantees:
-    - all bytes are valid UTF-8 and none is NUL; a truncated or damaged compression is refused;
-    - a row of more than LONGEST_ROW bytes is refused, wherever it stands, before more of it is read.
+    - all bytes are valid UTF-8 and none is NUL; truncated or damaged compression is refused;
+    - a row of more than LONGEST_ROW bytes is refused before more of it is read.
     """
     with attempt(file.peek if on_fraction is None else file.open, file.where) as raw:
-        stream = attempt(lambda: decompressed(raw, file.compression), file.where)
+        stream = attempt(lambda: decompress(raw, file.compression), file.where)
         pending, line, want, first = b"", 1, size, True
         while True:
             fresh = attempt(functools.partial(read_fully, stream, want), file.where)
@@ -90,15 +90,9 @@ def read_blocks(
             pending, want = buffer.data[end:], size
 
 
-def decompressed(raw: Any, compression: Compression) -> Any:
+def decompress(raw: Any, compression: Compression) -> Any:
     """Return a stream of the plain bytes of a file."""
-    match compression:
-        case Compression.NONE:
-            return raw
-        case Compression.GZIP | Compression.ZSTD:
-            return pa.CompressedInputStream(raw, compression.value)
-        case _:
-            assert_never(compression)
+    return raw if compression is Compression.NONE else pa.CompressedInputStream(raw, compression.value)
 
 
 def read_fully(stream: Any, size: int) -> bytes:
@@ -112,13 +106,13 @@ def read_fully(stream: Any, size: int) -> bytes:
 
 
 def count_lines(data: bytes) -> int:
-    """Return how many line ends there are, for files with any one convention of line ends."""
+    """Return the number of line ends, in any one convention."""
     octets = np.frombuffer(data, np.uint8)
     return count_byte(octets, ord("\n")) or count_byte(octets, ord("\r"))
 
 
 def check_text(block: Block) -> None:
-    """Refuse NUL bytes and bytes that are not UTF-8, also in columns that are not wanted."""
+    """Refuse NUL bytes and bytes that are not UTF-8, in all columns."""
     nul = block.data.find(b"\0")
     if nul >= 0:
         raise block.damaged("there is a NUL byte", position=nul)
@@ -132,6 +126,16 @@ def check_text(block: Block) -> None:
         block.data.decode()
 
 
-def parse_later(parse: Callable[[B], tuple[Any, ...]], block: B) -> Piece:
-    """Return the piece that parses a block when it is called."""
-    return lambda: (parse(block),)
+def try_parse(parse: Callable[[], B]) -> B | None:
+    """Return what one of Arrow's parsers returns, None when it refuses the block."""
+    try:
+        return parse()
+    except MemoryError:
+        raise
+    except (pa.ArrowException, OSError, ValueError):
+        return None
+
+
+def parse_later(parse: Callable[..., tuple[Any, ...]], *given: Any) -> Piece:
+    """Return a piece that calls a parser when it is read."""
+    return lambda: (parse(*given),)

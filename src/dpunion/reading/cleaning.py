@@ -1,12 +1,10 @@
-"""Rows as every source yields them: batches of (user, value) text columns, cleaned alike for all formats."""
+"""Rows as every source yields them: batches of (user, value) text columns, cleaned in the same way for all formats."""
 
 from __future__ import annotations
 
 import copy
-import enum
 import functools
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from types import TracebackType
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, Self, TypeVar
 
 import numpy as np
@@ -14,49 +12,20 @@ import pyarrow as pa
 
 from dpunion.buffers import pc
 from dpunion.errors import BadSource, NullUsers, attempt
-from dpunion.reading.columns import Piece
-from dpunion.reading.key_columns import LONGEST_PART, KeyColumn, key_struct
-from dpunion.reading.moments import Granularity, MomentColumn
-from dpunion.reading.spelling import Column, Role, is_list, is_missing_possible, lengths
+from dpunion.reading.parts import NullUserPolicy, Piece, SourcePart, SourceRequest, ValueKind, Wanted
+from dpunion.reading.spelling import LONGEST_PART, Column, Role, is_list, is_missing_possible, lengths, value_column
 from dpunion.threads import work_in_order
 
 T = TypeVar("T")
 
 MAX_ITEM_BYTES = LONGEST_PART
-"""Items longer than this many UTF-8 bytes are dropped, row by row; texts may be longer.
-
-For a key of several columns it is the one text of `formats.join_key` that counts.
-"""
+"""Items with more UTF-8 bytes are dropped, row by row; texts may be longer. Keys count as written by `join_key`."""
 
 MAX_USER_BYTES = 4096
-"""A user id longer than this many UTF-8 bytes is refused: a column of texts was taken for the ids."""
+"""A user id with more UTF-8 bytes is refused: probably the column of users contains texts."""
 
 ROWS_PER_BATCH = 1 << 19
 TEXTS_PER_BATCH = 1 << 16
-
-
-class ValueKind(enum.Enum):
-    """What the value column holds: items as they are, or texts that items are to be made of."""
-
-    ITEM = "item"
-    TEXT = "text"
-
-    @property
-    def role(self) -> Role:
-        """The role that decides which types the value column may have."""
-        return Role.ITEM if self is ValueKind.ITEM else Role.TEXT
-
-    @property
-    def rows_per_batch(self) -> int:
-        """How many rows a batch holds at most."""
-        return ROWS_PER_BATCH if self is ValueKind.ITEM else TEXTS_PER_BATCH
-
-
-class NullUserPolicy(enum.Enum):
-    """What happens to rows whose user is null or the empty string."""
-
-    REFUSE = "refuse"
-    DROP = "drop"
 
 
 class RowBatch(NamedTuple):
@@ -64,7 +33,7 @@ class RowBatch(NamedTuple):
 
     users, values: pa.Array of utf8 or large_utf8, or pa.DictionaryArray of int32 indices into such an array;
     values of ValueKind.TEXT are never dictionaries.
-    subtle: a dictionary may hold entries that no row uses (nobody holds these!) and the same entry twice.
+    subtle: a dictionary may have entries that no row uses (no user has them!) and the same entry twice.
     """
 
     users: Any
@@ -78,60 +47,52 @@ class Cleaner:
     """Turn the arrays of a reader into RowBatches: canonical text, lists flattened, nothing missing.
 
     Guarantees:
-    - a row is kept or dropped by its own content only, so dropping does not depend on other users' rows;
-    - a null or empty user is refused, or its rows are dropped, as the policy says; it is never made a user;
+    - only the content of a row decides whether it is kept, so dropping does not depend on other users' rows;
+    - rows with a null or empty user are refused or dropped, as the policy says; they never become a user;
     - null and empty items are dropped, and so are items longer than MAX_ITEM_BYTES (texts have any length);
     - a key of several columns is dropped when one of its parts is null or empty;
     - every text is valid UTF-8, and each column keeps one kind over all batches and files.
     """
 
-    def __init__(
-        self,
-        user: str,
-        value: str | Sequence[str],
-        kind: ValueKind,
-        null_users: NullUserPolicy,
-        granularity: Granularity | None = None,
-    ) -> None:
-        self.user = user
-        self.kind = kind
-        self.null_users = null_users
-        self.users = Column(user, Role.USER)
-        self.values = value_column(value, kind.role, granularity)
+    def __init__(self, request: SourceRequest) -> None:
+        self.kind = request.kind
+        self.null_users = request.null_users
+        self.users = Column("user" if request.user is None else str(request.user), Role.USER)
+        self.values = value_column(request.labels, request.kind.role, request.granularity)
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """The columns to read: the user's, then that of the values or those of the key."""
+        """The columns to read: the user's, then the value's or those of the key."""
         return self.users, *self.values.parts
 
-    def expect_texts(self) -> None:
-        """Take values as texts from now on: Python objects are spelled before they are cleaned."""
-        names = [part.name for part in self.values.parts]
-        self.values = value_column(names if isinstance(self.values, KeyColumn) else names[0], self.kind.role, None)
+    @property
+    def rows_per_batch(self) -> int:
+        """The largest number of rows in a batch."""
+        return ROWS_PER_BATCH if self.kind is ValueKind.ITEM else TEXTS_PER_BATCH
 
-    def apart(self) -> Cleaner:
-        """Return a cleaner for another thread, with columns that are apart; see `Column`."""
+    def fork(self) -> Cleaner:
+        """Return a cleaner for another thread; see `Column.fork`."""
         other = copy.copy(self)
-        other.users, other.values = self.users.apart(), self.values.apart()
+        other.users, other.values = self.users.fork(), self.values.fork()
         return other
 
-    def clean_all(self, piece: Piece, where: str) -> Iterator[RowBatch]:
+    def merge(self, other: Cleaner, where: str) -> None:
+        """Take over what a fork has seen; refuse a column that changed its kind."""
+        self.users.merge(other.users, where)
+        self.values.merge(other.values, where)
+
+    def clean_piece(self, piece: Piece, where: str) -> Iterator[RowBatch]:
         """Yield the rows of a piece."""
         for users, *columns in piece():
-            values = columns[0] if len(columns) == 1 else attempt(functools.partial(key_struct, columns), where)
+            values = columns[0]
+            if len(columns) > 1:  # the columns of a key become structs, without copying them
+                names = [str(i) for i in range(len(columns))]
+                values = attempt(functools.partial(pa.StructArray.from_arrays, columns, names), where)
             yield from self.clean(users, values, where)
 
-    def join(self, other: Cleaner, where: str) -> None:
-        """Note what a cleaner that was apart has seen: refuse a column that changed its kind."""
-        self.users.join(other.users, where)
-        self.values.join(other.values, where)
-
     def clean(self, users: Any, values: Any, where: str) -> Iterator[RowBatch]:
-        """Yield the rows of two raw arrays of equal length, in batches of bounded length.
-
-        values: for a key of several columns, the structs that `key_columns.key_struct` makes of them.
-        """
-        size = self.kind.rows_per_batch
+        """Yield the rows of two arrays of equal length, in batches of limited length; values: structs for keys."""
+        size = self.rows_per_batch
         lists = self.values.lists(values, where) if is_list(values.type) else None
         for start in range(0, len(users), size):
             people = self.users.text(users.slice(start, size), where)
@@ -139,18 +100,18 @@ class Cleaner:
             if lists is None:
                 yield from self._finish(people, self.values.text(values.slice(start, size), where), missing)
                 continue
-            for flat_users, elements, flat_missing in flattened(people, lists.slice(start, size), missing, size, where):
-                yield from self._finish(flat_users, self.values.text(elements, where), flat_missing)
+            for parents, elements, lost in flatten_lists(people, lists.slice(start, size), missing, size, where):
+                yield from self._finish(parents, self.values.text(elements, where), lost)
 
     def _missing_users(self, people: Any, where: str) -> Any:
-        """Return a mask of the rows without a user, None when there are none; refuse as the policy says."""
+        """Return a mask of the rows without a user, None when all have one; refuse them if the policy says so."""
         if not is_missing_possible(people, MAX_USER_BYTES):
             return None
         sizes = lengths(people)
         longest = pc.max(sizes).as_py()
         if longest is not None and longest > MAX_USER_BYTES:
             raise BadSource(
-                f"A user id in column {self.user!r} of {where} is longer than {MAX_USER_BYTES} bytes.",
+                f"A user id in column {self.users.name!r} of {where} is longer than {MAX_USER_BYTES} bytes.",
                 "Check that the user column is the right one, or shorten the ids (for example to a digest).",
             )
         missing = pc.equal(pc.fill_null(sizes, 0), 0)
@@ -158,7 +119,7 @@ class Cleaner:
             return None
         if self.null_users is NullUserPolicy.REFUSE:
             raise NullUsers(
-                f"Column {self.user!r} of {where} has rows with a null or empty user.",
+                f"Column {self.users.name!r} of {where} has rows with a null or empty user.",
                 'Give every row a user, or drop such rows with null_users="drop" (--null-users drop).',
             )
         return missing
@@ -181,22 +142,19 @@ class Cleaner:
             yield RowBatch(users, texts)
 
 
-def value_column(value: str | Sequence[str], role: Role, granularity: Granularity | None) -> Column:
-    """Return the column of the values, or that of the keys."""
-    if not isinstance(value, str):
-        return KeyColumn(value, granularity)
-    return Column(value, role) if granularity is None else MomentColumn(value, role, granularity)
-
-
-def flattened(users: Any, lists: Any, missing: Any, size: int, where: str) -> Iterator[tuple[Any, Any, Any]]:
+def flatten_lists(users: Any, lists: Any, missing: Any, size: int, where: str) -> Iterator[tuple[Any, Any, Any]]:
     """Yield (users, elements, mask of missing users), one row per element, at most `size` rows at a time.
 
-    The users are repeated as dictionary entries; a null list has no elements.
+    Users are repeated as dictionary entries. A null list has no elements.
     """
-    for first, some in bounded_lists(lists, size):
+    for first, some in split_lists(lists, size):
         rows = len(some)
         parents, elements = attempt(functools.partial(explode, some), where)
-        repeated = repeat(users.slice(first, rows), parents)
+        some_users = users.slice(first, rows)
+        if pa.types.is_dictionary(users.type) or some_users.null_count:
+            repeated = some_users.take(parents)
+        else:
+            repeated = pa.DictionaryArray.from_arrays(parents, some_users)  # copies no text
         lost = None if missing is None else missing.slice(first, rows).take(parents)
         for start in range(0, len(elements), size):
             mask = None if lost is None else lost.slice(start, size)
@@ -207,22 +165,15 @@ def explode(lists: Any) -> tuple[Any, Any]:
     """Return the row number of each element, int32[elements], and the elements."""
     rows = pa.array(np.arange(len(lists), dtype=np.int32)) if lists.null_count else None
     if rows is not None:
-        # subtle: a null list may hide elements, which the two functions below do not treat alike.
+        # subtle: a null list may contain elements, and the two functions below treat them differently.
         keep = lists.is_valid()
         rows, lists = rows.filter(keep), lists.filter(keep)
     parents = pc.list_parent_indices(lists)
     return (parents if rows is None else rows.take(parents)).cast(pa.int32()), pc.list_flatten(lists)
 
 
-def repeat(users: Any, parents: Any) -> Any:
-    """Return users[parents] without copying texts."""
-    if pa.types.is_dictionary(users.type) or users.null_count:
-        return users.take(parents)
-    return pa.DictionaryArray.from_arrays(parents, users)
-
-
-def bounded_lists(lists: Any, limit: int) -> Iterator[tuple[int, Any]]:
-    """Yield (first row, slice of rows) such that no slice of several rows has more than `limit` elements."""
+def split_lists(lists: Any, limit: int) -> Iterator[tuple[int, Any]]:
+    """Yield (first row, slice of rows); a slice of several rows has at most `limit` elements."""
     stack = [(0, lists)]
     while stack:
         first, some = stack.pop()
@@ -237,17 +188,17 @@ def bounded_lists(lists: Any, limit: int) -> Iterator[tuple[int, Any]]:
 class Rows:
     """An iterator of RowBatches, and a context manager that closes the files behind it (sensitive).
 
-    pieces: the rows in pieces, each with where it stands for errors.
-
     Guarantees:
-    - when the block ends, nothing more is begun to be read;
-    - the batches, and the error that ends them, are the same whatever the number of threads.
+    - when the block ends, no further piece is read;
+    - the batches, and the error that ends them, are the same for any number of threads.
     """
 
-    def __init__(self, pieces: Iterator[tuple[Piece, str]], cleaner: Cleaner) -> None:
-        self._pieces = pieces
+    def __init__(
+        self, parts: Sequence[SourcePart], wanted: Wanted, cleaner: Cleaner, on_progress: Callable[[float], None]
+    ) -> None:
         self._cleaner = cleaner
-        self._batches = self._one_after_the_other()
+        self._pieces = find_pieces(parts, wanted, cleaner.rows_per_batch, on_progress)
+        self._batches = self._clean_all()
 
     def __iter__(self) -> Self:
         return self
@@ -255,39 +206,54 @@ class Rows:
     def __next__(self) -> RowBatch:
         return next(self._batches)
 
-    def _one_after_the_other(self) -> Iterator[RowBatch]:
-        first = self._cleaner.apart()
+    def _clean_all(self) -> Iterator[RowBatch]:
+        first = self._cleaner.fork()
         for piece, where in self._pieces:
-            mine = first.apart()
-            yield from mine.clean_all(piece, where)
-            self._cleaner.join(mine, where)
+            mine = first.fork()
+            yield from mine.clean_piece(piece, where)
+            self._cleaner.merge(mine, where)
 
     def work_off(self, work: Callable[[Iterable[RowBatch]], T], threads: int) -> Iterator[T]:
-        """Yield what `work` makes of the batches of each piece, in the order of the pieces; it runs in some threads."""
+        """Yield work(batches) of each piece, in the order of the pieces; several threads run it."""
         # subtle: every piece starts with what is known before the first one, so that threads change no error.
-        first = self._cleaner.apart()
+        first = self._cleaner.fork()
 
         def clean(piece: tuple[Piece, str]) -> tuple[T, Cleaner, str]:
             read, where = piece
-            mine = first.apart()
-            return work(mine.clean_all(read, where)), mine, where
+            mine = first.fork()
+            return work(mine.clean_piece(read, where)), mine, where
 
         for made, seen, where in work_in_order(clean, self._pieces, threads):
-            self._cleaner.join(seen, where)
+            self._cleaner.merge(seen, where)
             yield made
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *failure: object) -> None:
         self.close()
 
     def close(self) -> None:
-        """Stop reading and close what is open; more batches cannot be had."""
-        # A thread may still be at its piece when an error ends the run; nobody waits for it, and what it has open is
-        # closed when it ends.
-        close = getattr(self._pieces, "close", None)
-        if close is not None:
-            close()
+        """Stop reading, and close the open files."""
+        # When an error ends the run, a thread may still read its piece. Nobody waits for it, and it closes its files.
+        self._pieces.close()
+
+
+def find_pieces(
+    parts: Sequence[SourcePart], wanted: Wanted, size: int, on_progress: Callable[[float], None]
+) -> Generator[tuple[Piece, str], None, None]:
+    """Yield the pieces of all parts, with what errors call the part, and report the progress.
+
+    Guarantees: the pieces are in the order of the rows, and contain each row once.
+    """
+    total = max(sum(part.size for part in parts), 1)
+    before = 0
+    for part in parts:
+
+        def on_fraction(fraction: float, before: int = before, size: int = part.size) -> None:
+            on_progress(min((before + fraction * size) / total, 1.0))
+
+        for piece in part.pieces(wanted, on_fraction, size):
+            yield piece, part.where
+        before += part.size
+    on_progress(1.0)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +14,9 @@ import pyarrow.types as pt
 
 from dpunion.buffers import pc
 from dpunion.errors import WRITE_AGAIN, DamagedSource, attempt, attempt_each
-from dpunion.reading.columns import FileTypes, OnFraction, Piece, Wanted, find_column, join_pieces
-from dpunion.reading.locate import Partitions, Place, open_file
+from dpunion.reading.parts import FileTypes, OnFraction, Piece, Wanted, find_column
 from dpunion.reading.spelling import Column, Role, is_list
+from dpunion.reading.storage import DataFile, FilePart
 
 BATCH_BYTES, PIECE_BYTES, BUFFER_BYTES = 2 << 20, 32 << 20, 1 << 18
 SMALLEST_BATCH, LARGEST_BATCH = 1 << 10, 1 << 20
@@ -30,69 +29,66 @@ END_OF_STREAM = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 StoredBatches = Iterator[tuple[int, dict[int, Any]]]
 """Some rows of a Parquet file: (rows, {position: array})."""
 StoredPiece = Callable[[], StoredBatches]
-"""What yields them when it is called."""
+"""Yields them when it is called."""
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class ParquetPart:
-    """A Parquet file, read in batches; page checksums are verified where the file has them.
+class ParquetPart(FilePart):
+    """A Parquet file, read in batches. Page checksums are verified if the file has them.
 
     Guarantees:
     - a file that is truncated, structurally damaged or failing a checksum is refused, without quoting it;
-    - a column that its folders tell too, as polars writes it, must say the same in every row;
-    - memory is bounded by a few batches, whatever the size of the file.
+    - a column that is also named by a folder, as polars writes it, must have the folder's value in every row;
+    - memory is limited to a few batches, whatever the size of the file.
     """
 
-    path: Place
-    where: str
-    size: int
-    partitions: Partitions = ()
+    file: DataFile
 
     def check(self, wanted: Wanted, columns: Sequence[Column]) -> None:
         """Check the wanted columns by the file's footer and the names of its folders."""
         self._types(self._open([])).check(wanted, columns)
 
-    def batches(self, wanted: Wanted, on_fraction: OnFraction) -> Iterator[tuple[Any, ...]]:
-        """Yield the wanted columns; text that is dictionary-encoded in the file stays so."""
-        return join_pieces(self.pieces(wanted, on_fraction))
+    def pieces(self, wanted: Wanted, on_fraction: OnFraction, size: int) -> Iterator[Piece]:
+        """Yield runs of row groups to read; for few large row groups, yield batches that are read already.
 
-    def pieces(self, wanted: Wanted, on_fraction: OnFraction) -> Iterator[Piece]:
-        """Yield runs of row groups, to be read; of few large row groups, batches that were read here."""
-        source = attempt(lambda: open_file(self.path), self.where)
+        Text that is dictionary-encoded in the file stays so.
+        """
+        del size
+        source = attempt(self.file.open, self.where)
         file = self._open([], source)
-        types = self._types(file)
+        types, folders = self._types(file), dict(self.file.partitions)
         positions = types.find(wanted)
-        constant = {i: repeated(dict(self.partitions)[types.names[i]]) for i in positions if i >= len(types.schema)}
+        constant = {i: constant_column(folders[types.names[i]]) for i in positions if i >= len(types.schema)}
         stored = [i for i in positions if i not in constant]
+        doubled = {i: folders[types.names[i]] for i in stored if types.names[i] in folders}
         total, done = file.metadata.num_rows, 0
-
-        told = dict(self.partitions)
-        doubled = {i: told[types.names[i]] for i in stored if types.names[i] in told}
 
         def all_columns(stored: StoredPiece) -> Iterator[tuple[Any, ...]]:
             for rows, arrays in stored():
                 for i, value in doubled.items():
                     self._check_folder(types.names[i], value, arrays[i])
-                same = pa.nulls(rows, pa.int32()).fill_null(0) if constant else None
-                columns = arrays | {i: array.take(same) for i, array in constant.items()}
+                zeros = pa.nulls(rows, pa.int32()).fill_null(0) if constant else None
+                columns = arrays | {i: array.take(zeros) for i, array in constant.items()}
                 yield tuple(columns[i] for i in positions)
 
-        as_they_are = [positions[0]] if wanted.role is Role.TEXT else stored
-        for rows, piece in self._stored(file, source, stored, as_they_are):
+        may_be_coded = [positions[0]] if wanted.role is Role.TEXT else stored
+        for rows, piece in self._stored(file, source, stored, may_be_coded):
             yield functools.partial(all_columns, piece)
             done += rows
             on_fraction(done / max(total, 1))
         if done != total:
-            raise DamagedSource(f"There are not as many rows in {self.where} as its footer says.", WRITE_AGAIN)
+            raise self._wrong_rows()
+
+    def _wrong_rows(self) -> DamagedSource:
+        return DamagedSource(f"There are not as many rows in {self.where} as its footer says.", WRITE_AGAIN)
 
     def _types(self, file: Any) -> FileTypes:
         """Return the columns of the file and of its folders."""
         schema = file.schema_arrow
         names = FileTypes(self.where, schema).names
-        return FileTypes(self.where, schema, told_by(one for one in self.partitions if one[0] not in names))
+        return FileTypes(self.where, schema, folder_schema(one for one in self.file.partitions if one[0] not in names))
 
     def _check_folder(self, name: str, value: str | None, array: Any) -> None:
-        """Refuse rows in which a column of the file does not say what the file's folder says."""
+        """Refuse rows whose value differs from the value of the file's folder."""
         texts = Column(name, Role.KEY).text(array, self.where)
         same = texts.is_null() if value is None else pc.equal(texts, value).fill_null(False)
         if not pc.all(same, min_count=0).as_py():
@@ -102,9 +98,9 @@ class ParquetPart:
             )
 
     def _stored(
-        self, plain: Any, source: Any, positions: list[int], as_they_are: list[int]
+        self, plain: Any, source: Any, positions: list[int], may_be_coded: list[int]
     ) -> Iterator[tuple[int, StoredPiece]]:
-        """Yield (rows, piece) of columns in the file; only `as_they_are` may stay dictionaries."""
+        """Yield (rows, piece) of columns in the file; only `may_be_coded` may stay dictionaries."""
         if not positions:
             total = plain.metadata.num_rows
             for done in range(0, total, LARGEST_BATCH):
@@ -113,16 +109,17 @@ class ParquetPart:
             return
         columns = [plain.schema_arrow.names[i] for i in positions]
         metadata = plain.metadata
-        looked_at = spread_out(metadata.num_row_groups)
-        # subtle: a damaged footer would abort the process in pyarrow's accessors of column metadata, below; preparing
-        # to read a row group makes Arrow look at the same parts of the footer where it does catch its exceptions.
-        for group in looked_at:
-            attempt(functools.partial(read_one_row, plain, group, columns), self.where)
-        coded, size, runs = attempt(lambda: layout(plain, positions, as_they_are, looked_at), self.where)
+        samples = sample_groups(metadata.num_row_groups)
+        # subtle: with a damaged footer, pyarrow's accessors of column metadata, below, abort the process. Reading a row
+        # first makes Arrow look at the same parts of the footer in a place where it catches its exceptions.
+        for group in samples:
+            rows = functools.partial(plain.iter_batches, 1, row_groups=[group], columns=columns)
+            next(attempt_each(rows, self.where), None)
+        coded, size, runs = attempt(lambda: plan_reading(plain, positions, may_be_coded, samples), self.where)
 
         def read(groups: list[int], *, use_threads: bool = False) -> StoredBatches:
-            # subtle: a reader for each, as none serves two threads; a few row groups at a time, as Arrow holds the
-            # bytes of all that it is asked for.
+            # subtle: each call has its own reader, because a reader works for one thread only, and reads a few row
+            # groups, because Arrow keeps the bytes of all row groups that it was asked for.
             file = self._open(coded, source, metadata)
             batches = functools.partial(
                 file.iter_batches, size, row_groups=groups, columns=columns, use_threads=use_threads
@@ -133,7 +130,7 @@ class ParquetPart:
 
         for groups, is_large in runs:
             if is_large:
-                # On few cores the columns of a batch are decoded one after the other: others are at work beside it.
+                # On few cores the other threads are busy, so the columns of a batch are decoded one by one.
                 for batch in read(groups, use_threads=pa.cpu_count() > FEW_CORES):
                     yield batch[0], functools.partial(iter, [batch])
             else:
@@ -141,17 +138,17 @@ class ParquetPart:
                 yield rows, functools.partial(self._whole, functools.partial(read, groups), rows)
 
     def _whole(self, read: StoredPiece, rows: int) -> StoredBatches:
-        """Yield what `read` yields, and refuse it at its end when there were not as many rows as expected."""
+        """Yield what `read` yields; refuse the file at the end if it had another number of rows."""
         for batch in read():
             rows -= batch[0]
             yield batch
         if rows:
-            raise DamagedSource(f"There are not as many rows in {self.where} as its footer says.", WRITE_AGAIN)
+            raise self._wrong_rows()
 
     def _open(self, coded: list[str], source: Any = None, metadata: Any = None) -> Any:
-        # subtle: of a file here little is read at a time; without that, Arrow reads a column of a row group whole, for
-        # one row too. From elsewhere all that is wanted of some row groups is fetched at once.
-        ahead = metadata is not None and not isinstance(self.path, Path)
+        # subtle: without a buffer size, Arrow reads a whole column of a row group even for one row. From an object
+        # store, all wanted columns of some row groups are fetched at once.
+        ahead = metadata is not None and not isinstance(self.file.path, Path)
         options = {
             "read_dictionary": coded,
             "pre_buffer": ahead,
@@ -159,69 +156,56 @@ class ParquetPart:
             "page_checksum_verification": True,
         }
         return attempt(
-            lambda: pq.ParquetFile(open_file(self.path) if source is None else source, metadata=metadata, **options),
+            lambda: pq.ParquetFile(self.file.open() if source is None else source, metadata=metadata, **options),
             self.where,
         )
 
 
-def told_by(partitions: Iterable[tuple[str, str | None]]) -> Any:
-    """Return the columns that the names of folders tell as a pa.Schema: all of them are text."""
+def folder_schema(partitions: Iterable[tuple[str, str | None]]) -> Any:
+    """Return the columns that folders name as a pa.Schema: all of them are text."""
     return pa.schema([(name, pa.string()) for name, _ in partitions])
 
 
-def repeated(text: str | None) -> Any:
-    """Return the one value of a partition as a column of one row, to be taken again and again."""
+def constant_column(text: str | None) -> Any:
+    """Return the value of a partition as a column of one row, which is then repeated."""
     return pa.DictionaryArray.from_arrays(pa.array([None if text is None else 0], pa.int32()), pa.array([text or ""]))
 
 
-def read_one_row(file: Any, group: int, columns: list[str]) -> None:
-    """Read the first row of a row group."""
-    next(file.iter_batches(1, row_groups=[group], columns=columns), None)
-
-
-def spread_out(groups: int) -> list[int]:
-    """Return the row groups by which a file is known: the first, the last and one between."""
+def sample_groups(groups: int) -> list[int]:
+    """Return the row groups that stand for the whole file: the first, the middle and the last."""
     return sorted({0, groups // 2, groups - 1}) if groups else []
 
 
-def layout(
-    file: Any, positions: list[int], as_they_are: list[int], looked_at: list[int]
+def plan_reading(
+    file: Any, positions: list[int], may_be_coded: list[int], samples: list[int]
 ) -> tuple[list[str], int, list[tuple[list[int], bool]]]:
     """Return how to read a file: (paths, rows, runs).
 
-    paths: the columns to read as dictionaries; rows: how many make a batch; runs: row groups to read together, and
-    whether a run is so large, and there are so few, that its batches are shared out among threads rather than the runs.
-    looked_at: the row groups whose columns may be looked at; the others are taken to be like them.
+    paths: the columns to read as dictionaries; rows: the size of a batch; runs: row groups to read together, and
+    whether threads share the batches of a run instead of the runs, because it is large and there are few runs.
+    samples: the row groups whose metadata is used; the others are assumed to be like them.
     """
-    leaves = {i: leaves_of(file, i) for i in positions}
-    groups = [file.metadata.row_group(i) for i in looked_at]
-    coded = [leaf for i in positions if i in as_they_are for leaf in leaves[i] if is_coded(file, i, leaf, groups)]
+    counts = [leaf_count(field.type) for field in file.schema_arrow]
+    leaves = {i: range(sum(counts[:i]), sum(counts[: i + 1])) for i in positions}
+    groups = [file.metadata.row_group(i) for i in samples]
+    coded = [leaf for i in positions if i in may_be_coded for leaf in leaves[i] if is_coded(file, i, leaf, groups)]
     paths = [file.schema.column(leaf).path for leaf in coded]
     chunks = [group.column(leaf) for group in groups for some in leaves.values() for leaf in some]
     known_rows = sum(group.num_rows for group in groups)
     per_row = max(sum(chunk.total_uncompressed_size for chunk in chunks) / max(known_rows, 1), 1.0)
     in_memory = max(per_row, float(PLACE_BYTES * len(coded)))
     rows = int(min(max(BATCH_BYTES / in_memory, SMALLEST_BATCH), LARGEST_BATCH))
-    runs = list(grouped(file.metadata, rows))
+    runs = list(group_runs(file.metadata, rows))
     few = len(runs) < FEW_RUNS
     return paths, rows, [(run, few and per_row * rows_in(file.metadata, run) > PIECE_BYTES) for run in runs]
 
 
-def leaves_of(file: Any, position: int) -> list[int]:
-    """Return the leaf columns below one top-level column of a Parquet file."""
-    counts = [leaf_count(field.type) for field in file.schema_arrow]
-    first = sum(counts[:position])
-    return list(range(first, first + counts[position]))
-
-
 def leaf_count(type_: Any) -> int:
-    """Return how many leaf columns a type has in Parquet."""
-    if pt.is_dictionary(type_):
+    """Return the number of leaf columns of a type in Parquet."""
+    if pt.is_dictionary(type_) or is_list(type_):
         return leaf_count(type_.value_type)
     if isinstance(type_, pa.BaseExtensionType):
         return leaf_count(type_.storage_type)
-    if is_list(type_):
-        return leaf_count(type_.value_type)
     if pt.is_map(type_):
         return leaf_count(type_.key_type) + leaf_count(type_.item_type)
     if pt.is_struct(type_):
@@ -230,12 +214,11 @@ def leaf_count(type_: Any) -> int:
 
 
 def is_coded(file: Any, position: int, leaf: int, groups: list[Any]) -> bool:
-    """Say whether a text column is dictionary-encoded in nearly all rows of some row groups.
+    """Return whether a text column is dictionary-encoded in nearly all rows of some row groups.
 
-    Writers begin each column chunk with a dictionary and give it up when it grows beyond about 1 MiB; the
-    rest then is plain text of at least 4 bytes a value, where indices take no more than 3. Building a
-    dictionary of such a chunk would cost more than it saves; but a last row group with few rows, which some
-    writers leave plain, must not decide about all the others.
+    Writers begin each column chunk with a dictionary and stop using it when it grows beyond about 1 MiB. The rest is
+    plain text of at least 4 bytes a value, while indices take at most 3. Building a dictionary of such a chunk would
+    cost more than it saves. But a small last row group, which some writers leave plain, must not decide for all.
     """
     type_ = file.schema_arrow.field(position).type
     if is_list(type_):
@@ -252,8 +235,8 @@ def is_coded(file: Any, position: int, leaf: int, groups: list[Any]) -> bool:
     return bool(plain <= MOST_PLAIN * sum(chunk.num_values for chunk in chunks))
 
 
-def grouped(metadata: Any, size: int) -> Iterator[list[int]]:
-    """Yield runs of row groups with about `size` rows each, or one row group where it has more."""
+def group_runs(metadata: Any, size: int) -> Iterator[list[int]]:
+    """Yield runs of row groups with about `size` rows each; a larger row group is a run by itself."""
     run: list[int] = []
     rows = 0
     for i in range(metadata.num_row_groups):
@@ -267,43 +250,39 @@ def grouped(metadata: Any, size: int) -> Iterator[list[int]]:
 
 
 def rows_in(metadata: Any, groups: Sequence[int]) -> int:
-    """Return how many rows some row groups have."""
+    """Return the number of rows of some row groups."""
     return sum(metadata.row_group(i).num_rows for i in groups)
 
 
-@dataclass(frozen=True, slots=True)
-class ArrowPart:
-    """An Arrow IPC file or stream; which of the two is known by its first bytes, not by its name.
+class ArrowPart(FilePart):
+    """An Arrow IPC file or stream; its first bytes, not its name, tell which of the two.
 
-    Guarantees:
-    - a stream without its end marker is refused: it could be the beginning of a longer one.
+    Guarantees: a stream without its end marker is refused, because it could be the beginning of a longer one.
     """
-
-    path: Place
-    where: str
-    size: int
 
     def check(self, wanted: Wanted, columns: Sequence[Column]) -> None:
         """Check the wanted columns by the schema at the file's beginning."""
-        with attempt(lambda: open_file(self.path), self.where) as file:
+        with attempt(self.file.open, self.where) as file:
             schema = attempt(lambda: open_ipc(file, None), self.where).schema
             FileTypes(self.where, schema).check(wanted, columns)
 
     def batches(self, wanted: Wanted, on_fraction: OnFraction) -> Iterator[tuple[Any, ...]]:
         """Yield the wanted columns of each record batch; the other columns are not loaded."""
-        with attempt(lambda: open_file(self.path), self.where) as file:
+        with attempt(self.file.open, self.where) as file:
             schema = attempt(lambda: open_ipc(file, None), self.where).schema
             positions = FileTypes(self.where, schema).find(wanted)
             fields = sorted(positions)
             attempt(lambda: file.seek(0), self.where)
             reader = attempt(lambda: open_ipc(file, fields), self.where)
-            for batch in attempt_each(lambda: ipc_batches(reader), self.where):
+            count = getattr(reader, "num_record_batches", None)  # files have it, streams do not
+            batches = iter(reader) if count is None else map(reader.get_batch, range(count))
+            for batch in attempt_each(lambda: batches, self.where):
                 yield tuple(batch.column(fields.index(i)) for i in positions)
                 on_fraction(min(file.tell() / max(self.size, 1), 1.0))
 
 
 def open_ipc(file: Any, fields: list[int] | None) -> Any:
-    """Open an IPC file or stream, loading only some fields."""
+    """Open an IPC file or stream that loads only some fields."""
     options = pa.ipc.IpcReadOptions(included_fields=fields)
     magic = file.read(len(IPC_FILE_MAGIC))
     if magic == IPC_FILE_MAGIC:
@@ -313,10 +292,3 @@ def open_ipc(file: Any, fields: list[int] | None) -> Any:
         raise pa.ArrowInvalid("no end of stream")
     file.seek(0)
     return pa.ipc.open_stream(file, options=options)
-
-
-def ipc_batches(reader: Any) -> Iterator[Any]:
-    """Yield the record batches of either kind of IPC reader."""
-    if hasattr(reader, "num_record_batches"):
-        return (reader.get_batch(i) for i in range(reader.num_record_batches))
-    return iter(reader)

@@ -1,7 +1,7 @@
 """CSV and TSV: every field is text, byte for byte, and the quoting is RFC 4180 without exceptions.
 
-A lenient parser turns one lost quote into a single field that swallows the rest of the file. Here every quote
-must open a field, close one, or be doubled inside one; all else is refused with the number of its line.
+A lenient parser turns one lost quote into a single field that contains the rest of the file. Here every quote must open
+a field, close one, or be doubled inside one; anything else is refused with its line number.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 import contextlib
 import csv
 import functools
+import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -25,141 +25,121 @@ from dpunion.reading.blocks import (
     Block,
     check_text,
     count_lines,
-    decompressed,
+    decompress,
     parse_later,
     read_blocks,
     read_fully,
+    try_parse,
 )
-from dpunion.reading.columns import OnFraction, Piece, Wanted, find_columns, join_pieces
-from dpunion.reading.locate import Format, InputFile
+from dpunion.reading.parts import OnFraction, Piece, Wanted, find_columns
 from dpunion.reading.spelling import Column, TextKind
+from dpunion.reading.storage import FilePart, Format
 
 QUOTE, LINE_FEED, CARRIAGE_RETURN = ord('"'), ord("\n"), ord("\r")
 HEADER_BYTES = 1 << 16
-NO_HEADER, WRITE_NAMES = "There is no header line in {}.", "Write the column names as its first line."
-PIECE_BYTES = 1 << 20  # looked at together: bounds memory, changes no result
+PIECE_BYTES = 1 << 20  # processed at a time: this limits memory and changes no result
 QUOTING = (
     'Quote fields that contain quotes, delimiters or line breaks, and double the quotes inside ("" for "), as in '
     "RFC 4180; or write Parquet instead."
 )
 
 
-@dataclass(frozen=True, slots=True)
-class DelimitedPart:
+class DelimitedPart(FilePart):
     """A CSV or TSV file with a header line.
 
     Guarantees:
-    - no type is inferred and no null is spelled: '001', '1' and '1.0' stay three texts, and only '' is empty;
+    - no type is inferred and no text means null: '001', '1' and '1.0' stay three texts, and only '' is empty;
     - ragged rows, misplaced quotes, NUL bytes and bad UTF-8 are refused, naming file and line only.
     """
 
-    file: InputFile
-    where: str
-    size: int
-
     @property
     def delimiter(self) -> str:
-        """The byte between fields."""
+        """The character between fields."""
         return "\t" if self.file.format is Format.TSV else ","
 
     def check(self, wanted: Wanted, columns: Sequence[Column]) -> None:
-        """Check the wanted columns by the first line, and look at nothing behind it.
+        """Check the wanted columns by the first line, and look at nothing after it.
 
-        subtle: whoever is refused here gets the budget back, so nobody's row may decide it. A line that is no plain
-        header is left to the reading, which refuses it.
+        subtle: a run that is refused here gets its budget back, so nobody's row may decide it. When the first line is
+        not a plain header, `pieces` refuses the file.
         """
         line = self._first_line()
+        names: list[str] = []
         if line == b"":
-            raise DamagedSource(NO_HEADER.format(self.where), WRITE_NAMES)
-        names = None if line is None else header_names(Block(line, 1, self.where), self.delimiter)
-        if names is not None:
+            raise self._no_header()
+        # A line that is not UTF-8, or has a misplaced or open quote, is no header.
+        with contextlib.suppress(DamagedSource, csv.Error):
+            block = Block(line or b"", 1, self.where)
+            check_text(block)
+            check_quotes(block, self.delimiter)
+            names = split_fields(block.data, self.delimiter)
+        if names:
             find_in_header(names, wanted, self.where)
         for column in columns:
             column.see(TextKind.TEXT, self.where)
 
-    def batches(self, wanted: Wanted, on_fraction: OnFraction) -> Iterator[tuple[Any, ...]]:
-        """Yield the wanted columns, a block of rows at a time."""
-        return join_pieces(self.pieces(wanted, on_fraction))
-
-    def pieces(self, wanted: Wanted, on_fraction: OnFraction) -> Iterator[Piece]:
-        """Yield blocks of rows, to be parsed."""
-        names = self._header()
-        positions = find_in_header(names, wanted, self.where)
-        for block in self._without_header(on_fraction, BLOCK_BYTES):
-            yield parse_later(lambda some: parse_block(some, self.delimiter, len(names), *positions), block)
-
-    def _blocks(self, on_fraction: OnFraction | None, size: int) -> Iterator[Block]:
-        return read_blocks(self.file, find_row_end, on_fraction, size)
-
-    def _header(self) -> list[str]:
-        """Return the names in the first row."""
-        for block in self._blocks(None, HEADER_BYTES):
-            header = Block(block.data[: header_end(block)], block.line, block.where)
+    def pieces(self, wanted: Wanted, on_fraction: OnFraction, size: int) -> Iterator[Piece]:
+        """Yield blocks of rows to parse."""
+        del size
+        blocks = read_blocks(self.file, find_row_end, on_fraction, BLOCK_BYTES)
+        for block in blocks:
+            header, rows = split_header(block)
             check_quotes(header, self.delimiter)
             names = attempt(functools.partial(split_fields, header.data, self.delimiter), self.where)
             if names:
-                return names
-        raise DamagedSource(NO_HEADER.format(self.where), WRITE_NAMES)
+                break  # otherwise all lines of the block are blank
+        else:
+            raise self._no_header()
+        positions = find_in_header(names, wanted, self.where)
+        for block in itertools.chain([rows], blocks):
+            yield parse_later(parse_block, block, self.delimiter, len(names), *positions)
+
+    def _no_header(self) -> DamagedSource:
+        return DamagedSource(f"There is no header line in {self.where}.", "Write the column names as its first line.")
 
     def _first_line(self) -> bytes | None:
-        """Return the first line that is not blank, b"" in a file without any, None when it is not known early."""
+        """Return the first line that is not blank, b"" if there is none, or None if it cannot be read early."""
         head = None
         with contextlib.suppress(DpunionError), attempt(self.file.peek, self.where) as raw:
-            head = attempt(lambda: read_fully(decompressed(raw, self.file.compression), HEADER_BYTES), self.where)
+            head = attempt(lambda: read_fully(decompress(raw, self.file.compression), HEADER_BYTES), self.where)
         if head is None:
             return None
         lines = head.removeprefix(BYTE_ORDER_MARK).lstrip(b"\r\n").splitlines(keepends=True)
         if not lines:
             return b"" if len(head) < HEADER_BYTES else None
-        whole = lines[0].endswith((b"\r", b"\n")) or len(head) < HEADER_BYTES
-        return lines[0].strip(b"\r\n") if whole else None
-
-    def _without_header(self, on_fraction: OnFraction, size: int) -> Iterator[Block]:
-        is_header_due = True
-        for block in self._blocks(on_fraction, size):
-            if not is_header_due:
-                yield block
-            elif block.data.lstrip(b"\r\n"):
-                end = header_end(block)
-                is_header_due = False
-                yield Block(block.data[end:], block.line + count_lines(block.data[:end]), block.where)
-
-
-def header_names(line: Block, delimiter: str) -> list[str] | None:
-    """Return the names in a line, None when it alone is no header: not UTF-8, or a quote is misplaced or left open."""
-    try:
-        check_text(line)
-        check_quotes(line, delimiter)
-        return split_fields(line.data, delimiter)
-    except (DamagedSource, csv.Error):
-        return None
+        is_whole = lines[0].endswith((b"\r", b"\n")) or len(head) < HEADER_BYTES
+        return lines[0].strip(b"\r\n") if is_whole else None
 
 
 def find_in_header(names: list[str], wanted: Wanted, where: str) -> tuple[int, ...]:
-    """Return the positions of the wanted columns, as `find_columns`, but do not take a row for a header.
+    """Return the positions of the wanted columns in a header line.
 
-    subtle: the first line of a file without header is somebody's row. Its fields are listed as column names only
-    when one of them is a wanted name, so that it certainly is a header.
+    subtle: the first line of a file without a header is somebody's row. Errors list its fields as column names only
+    when one of them is a wanted name, because then it certainly is a header.
     """
-    if not any(column in names for column in wanted.columns) and not is_in_range(names, wanted):
+    in_range = all(isinstance(column, int) and 0 <= column < len(names) for column in wanted.columns)
+    if not in_range and not any(column in names for column in wanted.columns):
         none = "Neither" if len(wanted.columns) == 2 else "None"
+        *most, last = map(repr, wanted.columns)
         raise UnknownColumn(
-            f"{none} of the columns {wanted.listed()} is in the first line of {where}.",
+            f"{none} of the columns {', '.join(most)} and {last} is in the first line of {where}.",
             "Check the names, and that the file begins with a header line.",
         )
     return find_columns(names, wanted, where)
 
 
-def is_in_range(names: list[str], wanted: Wanted) -> bool:
-    """Say whether all columns are given as positions that the file has."""
-    return all(isinstance(column, int) and 0 <= column < len(names) for column in wanted.columns)
+def split_header(block: Block) -> tuple[Block, Block]:
+    """Split a block after its first row that is not blank."""
+    end = header_end(block)
+    header = Block(block.data[:end], block.line, block.where)
+    return header, Block(block.data[end:], block.line + count_lines(header.data), block.where)
 
 
 def header_end(block: Block) -> int:
-    """Return where the first row that is not blank ends, its line end included."""
+    """Return the end of the first row that is not blank, including its line end."""
     data = block.data
     start = len(data) - len(data.lstrip(b"\r\n"))
-    for position, octets, inside in quoted(data, start):
+    for position, octets, inside in scan_quotes(data, start):
         ends = np.flatnonzero(line_ends(octets) & (inside == 0))
         if len(ends):
             return position + int(ends[0]) + 1
@@ -173,22 +153,22 @@ def split_fields(row: bytes, delimiter: str) -> list[str]:
 
 
 def find_row_end(block: Block, is_last: bool) -> int:  # noqa: FBT001 - the signature that read_blocks calls
-    """Return where the last whole row of the block ends: at a line end after an even number of quotes."""
+    """Return the end of the last whole row of the block: a line end after an even number of quotes."""
     data = block.data
     end = len(data) if is_last else max(data.rfind(b"\n"), data.rfind(b"\r")) + 1
     if is_last or data.count(b'"', 0, end) % 2 == 0:
         return end
     last = 0
-    for position, octets, inside in quoted(data):
+    for position, octets, inside in scan_quotes(data):
         ends = np.flatnonzero(line_ends(octets) & (inside == 0))
         last = position + int(ends[-1]) + 1 if len(ends) else last
     return last
 
 
-def quoted(data: bytes, start: int = 0) -> Iterator[tuple[int, Uint8s, Uint8s]]:
-    """Yield (position, bytes, inside) of data that starts outside of quotes, a piece at a time to save memory.
+def scan_quotes(data: bytes, start: int = 0) -> Iterator[tuple[int, Uint8s, Uint8s]]:
+    """Yield (position, bytes, inside) of data that starts outside of quotes, in pieces to save memory.
 
-    inside: uint8[bytes], 1 from an opening quote on until before the closing one, else 0.
+    inside: uint8[bytes], 1 from an opening quote until before the closing one, else 0.
     """
     before = np.uint8(0)
     for position in range(start, len(data), PIECE_BYTES):
@@ -199,7 +179,7 @@ def quoted(data: bytes, start: int = 0) -> Iterator[tuple[int, Uint8s, Uint8s]]:
 
 
 def line_ends(octets: Uint8s) -> Any:
-    """Say which bytes end a line: bool[bytes]."""
+    """Return which bytes end a line: bool[bytes]."""
     return (octets == LINE_FEED) | (octets == CARRIAGE_RETURN)
 
 
@@ -207,15 +187,15 @@ def check_quotes(block: Block, delimiter: str) -> None:
     """Refuse a misplaced or unclosed quote in a block of whole rows.
 
     A block starts outside of quotes, so quotes number 0, 2, 4… open a field and 1, 3, 5… close one; a doubled
-    quote is a closing one that the next opening one follows at once. Hence the rule: before an opening quote
-    stands a delimiter, a line end, a quote or nothing, and the same after a closing one.
+    quote is a closing one followed directly by an opening one. Hence the rule: a delimiter, a line end, a quote or
+    nothing comes before an opening quote and after a closing one.
     """
     if b'"' not in block.data:
         return
     data = block.data
     allowed = np.zeros(256, np.bool_)
     allowed[[QUOTE, LINE_FEED, CARRIAGE_RETURN, ord(delimiter)]] = True
-    for position, octets, inside in quoted(data):
+    for position, octets, inside in scan_quotes(data):
         first, last = data[position - 1 : position], data[position + len(octets) : position + len(octets) + 1]
         ends_well = allowed[octets]
         before = np.append(not first or allowed[first[0]], ends_well[:-1])
@@ -234,34 +214,23 @@ def parse_block(block: Block, delimiter: str, width: int, *positions: int) -> tu
     if not block.data.lstrip(b"\r\n"):
         return tuple(pa.array([], pa.string()) for _ in wanted)
     check_quotes(block, delimiter)
-    table = _try_read(block, delimiter, names, wanted)
+    # subtle: Arrow drops a byte order mark at the start of a block. In the middle of a file it is part of somebody's
+    # value, and other people's rows decide where blocks begin.
+    data = BYTE_ORDER_MARK + block.data if block.data.startswith(BYTE_ORDER_MARK) else block.data
+    read = pa.csv.ReadOptions(use_threads=False, block_size=len(data) + 1, column_names=names)
+    parse = pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=b'"' in block.data)
+    convert = pa.csv.ConvertOptions(
+        check_utf8=False,  # the block is known to be UTF-8, and fields end at ASCII bytes
+        column_types=dict.fromkeys(wanted, pa.string()),
+        include_columns=wanted,
+        null_values=[],
+        strings_can_be_null=False,
+    )
+    table = try_parse(lambda: pa.csv.read_csv(pa.BufferReader(data), read, parse, convert))
     if table is None:
         raise ragged(block, delimiter, width)
     table = table.combine_chunks()
     return tuple(table.column(name).chunk(0) if table.num_rows else pa.array([], pa.string()) for name in wanted)
-
-
-def _try_read(block: Block, delimiter: str, names: list[str], wanted: list[str]) -> Any:
-    # subtle: Arrow drops a byte order mark at what it takes for the start of a file. In the middle of one it is part of
-    # somebody's value, and where blocks begin depends on other people's rows.
-    data = BYTE_ORDER_MARK + block.data if block.data.startswith(BYTE_ORDER_MARK) else block.data
-    try:
-        return pa.csv.read_csv(
-            pa.BufferReader(data),
-            read_options=pa.csv.ReadOptions(use_threads=False, block_size=len(data) + 1, column_names=names),
-            parse_options=pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=b'"' in block.data),
-            convert_options=pa.csv.ConvertOptions(
-                check_utf8=False,  # the block is known to be UTF-8, and fields end at ASCII bytes
-                column_types=dict.fromkeys(wanted, pa.string()),
-                include_columns=wanted,
-                null_values=[],
-                strings_can_be_null=False,
-            ),
-        )
-    except MemoryError:
-        raise
-    except (pa.ArrowException, OSError, ValueError):
-        return None
 
 
 def ragged(block: Block, delimiter: str, width: int) -> DamagedSource:
@@ -272,9 +241,9 @@ def ragged(block: Block, delimiter: str, width: int) -> DamagedSource:
 
 
 def ragged_row(data: bytes, delimiter: int, width: int) -> int | None:
-    """Return where the first row begins that is not blank and does not have `width` fields."""
-    row, before = 0, 0  # where the row under way begins, and its delimiters so far
-    for position, octets, inside in quoted(data):
+    """Return the start of the first row that is not blank and does not have `width` fields."""
+    row, before = 0, 0  # the start of the current row, and its delimiters so far
+    for position, octets, inside in scan_quotes(data):
         ends = np.flatnonzero(line_ends(octets) & (inside == 0))
         counts = before + np.cumsum((octets == delimiter) & (inside == 0), dtype=np.int32)
         fields = np.diff(counts[ends], prepend=0) + 1

@@ -1,51 +1,43 @@
-"""JSON Lines: one object per line. A file without any byte is a valid empty one; a missing key is a null.
+"""JSON Lines: one object per line. An empty file is valid; a missing key is a null.
 
-The type of a column is that of its first value; Arrow then parses whole blocks with it, so that nothing is
-inferred from the look of a text (Arrow by itself makes timestamps of texts like "2024-01-01").
+The first value of a column decides its type, and Arrow parses whole blocks with this type. Without it, Arrow would
+convert texts like "2024-01-01" to timestamps.
 """
 
 from __future__ import annotations
 
-import functools
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.json
 
 from dpunion.errors import BadParameter, DamagedSource, DpunionError, ForeignErrors, UnknownColumn, UnsupportedType
-from dpunion.reading.blocks import Block, parse_later, read_blocks
-from dpunion.reading.columns import OnFraction, Piece, Wanted, check_distinct, join_pieces, refuse_column
-from dpunion.reading.locate import InputFile
+from dpunion.reading.blocks import Block, parse_later, read_blocks, try_parse
+from dpunion.reading.parts import OnFraction, Piece, Wanted, check_distinct, refuse_column
 from dpunion.reading.spelling import Column, is_list
+from dpunion.reading.storage import FilePart
 
 ONE_OBJECT = "Write one JSON object per line, in UTF-8, or write Parquet instead."
 
 
-@dataclass(frozen=True, slots=True)
-class JsonLinesPart:
+class JsonLinesPart(FilePart):
     """A file of JSON Lines.
 
     Guarantees:
-    - texts stay texts and integers stay integers; floats are refused, also where they look like integers;
-    - lines that are not one JSON object each are refused, naming file and line only;
+    - texts stay texts and integers stay integers; floats are refused, even if they look like integers;
+    - a line that is not one JSON object is refused, naming file and line only;
     - a key that no row has is an unknown column, not a column of nulls.
     """
 
-    needs_rows: ClassVar[bool] = True
-    """The keys and types of JSON Lines stand in the rows only."""
-
-    file: InputFile
-    where: str
-    size: int
+    needs_rows = True  # only the rows have the keys and types
 
     def check(self, wanted: Wanted, columns: Sequence[Column]) -> None:
-        """Check the wanted columns by the first block, which is all of a small file."""
+        """Check the wanted columns by the first block, which is the whole of a small file."""
         learner = Learner(key_names(wanted))
-        blocks = self._blocks(None)
+        blocks = read_blocks(self.file, find_line_end, None)
         block = next(blocks, None)
         if block is None:
             return
@@ -55,24 +47,17 @@ class JsonLinesPart:
         if next(blocks, None) is None:
             learner.finish()
 
-    def batches(self, wanted: Wanted, on_fraction: OnFraction) -> Iterator[tuple[Any, ...]]:
-        """Yield the wanted columns, a block of lines at a time."""
-        return join_pieces(self.pieces(wanted, on_fraction))
-
-    def pieces(self, wanted: Wanted, on_fraction: OnFraction) -> Iterator[Piece]:
-        """Yield blocks of lines, to be parsed."""
+    def pieces(self, wanted: Wanted, on_fraction: OnFraction, size: int) -> Iterator[Piece]:
+        """Yield blocks of lines to parse."""
+        del size
         learner = Learner(key_names(wanted))
-        for block in self._blocks(on_fraction):
-            types = learner.types_for(block)
-            yield parse_later(functools.partial(parse_lines, names=learner.names, types=types), block)
+        for block in read_blocks(self.file, find_line_end, on_fraction):
+            yield parse_later(parse_lines, block, learner.names, learner.types_for(block))
         learner.finish()
-
-    def _blocks(self, on_fraction: OnFraction | None) -> Iterator[Block]:
-        return read_blocks(self.file, find_line_end, on_fraction)
 
 
 class Learner:
-    """What is known of the wanted columns so far: their types, and whether any row has their keys."""
+    """The types of the wanted columns, and whether any row has their keys, as known so far."""
 
     def __init__(self, names: tuple[str, ...]) -> None:
         self.names = names
@@ -81,7 +66,7 @@ class Learner:
         self.first: Block | None = None
 
     def types_for(self, block: Block) -> list[Any]:
-        """Return the types with which to parse a block, None for a column without values so far."""
+        """Return the types to parse a block with, None for a column without values so far."""
         if self.first is None and block.data.strip():
             self.first = block
         if None in self.types:
@@ -91,9 +76,9 @@ class Learner:
         return self.types
 
     def finish(self) -> None:
-        """Refuse columns whose keys no row has had.
+        """Refuse columns whose keys were in no row.
 
-        Guarantees: no key but the wanted ones is reported: keys are data, as in {"somebody": ["something"]}.
+        Guarantees: errors name only wanted keys, because keys are data, as in {"somebody": ["something"]}.
         """
         if self.first is None or all(self.found):
             return
@@ -102,11 +87,11 @@ class Learner:
                 f"No row of {self.first.where} has the keys {' or '.join(map(repr, self.names))}.",
                 "Check the names, and that each line is an object with these keys.",
             )
-        refuse_column((), self.names[self.found.index(False)], self.first.where, said="")
+        refuse_column((), self.names[self.found.index(False)], self.first.where, query="")
 
 
 def find_line_end(block: Block, is_last: bool) -> int:  # noqa: FBT001 - the signature that read_blocks calls
-    """Return where the last whole line of the block ends."""
+    """Return the end of the last whole line of the block."""
     return len(block.data) if is_last else block.data.rfind(b"\n") + 1
 
 
@@ -135,7 +120,7 @@ def load_line(block: Block, number: int, line: bytes) -> dict[str, Any]:
         return block.damaged(what, line=number, remedy=ONE_OBJECT)
 
     with ForeignErrors(refuse, ValueError, RecursionError):
-        row = json.loads(line, object_pairs_hook=distinct)
+        row = json.loads(line, object_pairs_hook=distinct_keys)
     if not isinstance(row, dict):
         raise block.damaged("the line is not a JSON object", line=number, remedy=ONE_OBJECT)
     return row
@@ -145,8 +130,8 @@ class DuplicateKeyError(ValueError):
     """An object has the same key twice."""
 
 
-def distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Build an object whose keys are distinct."""
+def distinct_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object; refuse one that has a key twice."""
     row = dict(pairs)
     if len(row) != len(pairs):
         raise DuplicateKeyError
@@ -154,7 +139,7 @@ def distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def learn(block: Block, names: tuple[str, ...], known: list[Any]) -> list[Any]:
-    """Return the Arrow types of the wanted columns, None for one that has no value so far."""
+    """Return the Arrow types of the wanted columns, None for a column without values so far."""
     types = list(known)
     for number, line in lines_of(block):
         row = load_line(block, number, line)
@@ -167,7 +152,7 @@ def learn(block: Block, names: tuple[str, ...], known: list[Any]) -> list[Any]:
 
 
 def type_of(value: Any, name: str, block: Block, number: int) -> Any:
-    """Return the Arrow type of a JSON value, None for null and for lists of nulls only."""
+    """Return the Arrow type of a JSON value, None for null and for lists of nulls."""
     match value:
         case None:
             return None
@@ -195,7 +180,7 @@ def type_of(value: Any, name: str, block: Block, number: int) -> Any:
 
 
 def has_key(block: Block, name: str) -> bool:
-    """Say whether any object of the block has the key, be it with a null."""
+    """Return whether any object of the block has the key, with a value or with null."""
     spellings = [json.dumps(name).encode(), json.dumps(name, ensure_ascii=False).encode()]
     if not any(spelling in block.data for spelling in spellings):
         return False
@@ -204,10 +189,10 @@ def has_key(block: Block, name: str) -> bool:
 
 
 def check_lines(block: Block) -> int:
-    """Return how many lines are not blank; refuse those that do not begin with { and end with }.
+    """Return the number of lines that are not blank; refuse a line that does not begin with { and end with }.
 
-    subtle: together with as many rows as lines, this makes every line exactly one object. It also keeps a
-    line `null` from Arrow's parser, which crashes on it.
+    subtle: when Arrow then finds as many rows as lines, every line is exactly one object. This check also refuses the
+    line `null`, on which Arrow's parser crashes.
     """
     octets = np.frombuffer(block.data, np.uint8)
     ends = np.flatnonzero(octets == ord("\n"))
@@ -226,31 +211,20 @@ def check_lines(block: Block) -> int:
 
 
 def parse_lines(block: Block, names: tuple[str, ...], types: list[Any]) -> tuple[Any, ...]:
-    """Return the wanted columns of a block with their learned types."""
+    """Return the wanted columns of a block with their types."""
     schema = [(name, pa.string() if type_ is None else type_) for name, type_ in zip(names, types, strict=True)]
     lines = check_lines(block)
-    table = _try_read(block, pa.schema(schema))
+    read = pa.json.ReadOptions(use_threads=False, block_size=len(block.data) + 1)
+    parse = pa.json.ParseOptions(explicit_schema=pa.schema(schema), unexpected_field_behavior="ignore")
+    table = try_parse(lambda: pa.json.read_json(pa.BufferReader(block.data), read_options=read, parse_options=parse))
     if table is None or table.num_rows != lines:
         raise explain(block, names, types)
     table = table.combine_chunks()
     return tuple(table.column(i).chunk(0) if table.num_rows else pa.nulls(0) for i in range(len(names)))
 
 
-def _try_read(block: Block, schema: Any) -> Any:
-    try:
-        return pa.json.read_json(
-            pa.BufferReader(block.data),
-            read_options=pa.json.ReadOptions(use_threads=False, block_size=len(block.data) + 1),
-            parse_options=pa.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
-        )
-    except MemoryError:
-        raise
-    except (pa.ArrowException, OSError, ValueError):
-        return None
-
-
 def explain(block: Block, names: tuple[str, ...], types: list[Any]) -> DpunionError:
-    """Return the error for a block that Arrow refused, found by a slow walk over its lines."""
+    """Return the error for a block that Arrow refused, by parsing its lines one by one."""
     for number, line in lines_of(block):
         try:
             row = load_line(block, number, line)
@@ -263,18 +237,15 @@ def explain(block: Block, names: tuple[str, ...], types: list[Any]) -> DpunionEr
             value = row.get(name)
             if value is not None and expected is not None and isinstance(value, list) != is_list(expected):
                 return mixed(block, number, name)
-            if isinstance(value, list) and has_mixed_elements(value, name, block, number):
-                return mixed(block, number, name)
+            if isinstance(value, list):
+                kinds = {str(type_of(one, name, block, number)) for one in value if one is not None}
+                if len(kinds) > 1:
+                    return mixed(block, number, name)
     return block.damaged("the lines cannot be read as one JSON object each", line=0, remedy=ONE_OBJECT)
 
 
-def has_mixed_elements(values: list[Any], name: str, block: Block, number: int) -> bool:
-    """Say whether the elements of a list have several types."""
-    return len({str(type_of(v, name, block, number)) for v in values if v is not None}) > 1
-
-
 def mixed(block: Block, number: int, name: str) -> UnsupportedType:
-    """Return the error for a column whose values change their type."""
+    """Return the error for a column with values of several types."""
     return UnsupportedType(
         f"Mixed types: in {block.where}, line {block.line + number}, column {name!r} has a value of another type "
         "than before.",

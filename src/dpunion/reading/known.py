@@ -1,17 +1,16 @@
 """A known list: items that are public already, so that the budget finds new ones.
 
-A known list is a file, a Release or an iterable of texts. For keys of several columns, the file has
-these columns, and the iterable holds tuples. It is public: nothing about it is protected. But a list that is misread is
-paid for, so files are read as strictly as sources are, and before anything is charged:
+A known list is a file, a Release or an iterable of texts. For keys of several columns, the file has these columns, and
+the iterable yields tuples. It is public: nothing about it is protected. But a misread list would waste budget, so files
+are read as strictly as sources, and before anything is charged:
 
-    .parquet, .arrow, .csv, .tsv, .jsonl, …   a column `item` or `ngram`, or of Parquet and Arrow the only column
-    .txt                                      one item on each line, a key's parts with tabs between them
-    .json                                     what dpunion writes
+    .parquet, .arrow, .csv, .tsv, .jsonl, …   a column `item` or `ngram`; in Parquet and Arrow, also an only column
+    .txt                                      one item per line, with tabs between the parts of a key
+    .json                                     as dpunion writes it
 
-What dpunion wrote reads back exactly. It escapes control characters in .txt, and puts an apostrophe before what a
-spreadsheet would run in .csv; both are undone only where dpunion would have written the very same, so that `'tis` and
-`C:\\dir` of another program's list stay. (Of another program, `'=x` and `''x` in .csv, `\\n` in .txt are taken for
-dpunion's: give such lists as Parquet or JSON Lines.)
+Files that dpunion wrote are read back exactly. It escapes control characters in .txt, and in .csv it puts an apostrophe
+before text that a spreadsheet would run. Both are undone only if dpunion would have written exactly this, so `'tis` and
+`C:\\dir` from another program stay. (`'=x` and `''x` in .csv, and `\\n` in .txt, are always read as dpunion's.)
 """
 
 from __future__ import annotations
@@ -27,14 +26,12 @@ from typing import Any
 from dpunion.addresses import public_address
 from dpunion.buffers import string_buffers, text_array
 from dpunion.errors import BadSource, DamagedSource, SourceNotFound, UnknownColumn, attempt
-from dpunion.reading import file_part
 from dpunion.reading.blocks import read_blocks
-from dpunion.reading.cleaning import ValueKind
-from dpunion.reading.columns import SourcePart, Wanted
-from dpunion.reading.folders import status
-from dpunion.reading.jsonlines import distinct, find_line_end
-from dpunion.reading.locate import COMPRESSIONS, FORMATS, Compression, DataFile, Format, data_file, file_size
+from dpunion.reading.jsonlines import distinct_keys, find_line_end
+from dpunion.reading.locate import COMPRESSIONS, FORMATS, PARTS, data_file, file_size
+from dpunion.reading.parts import SourcePart, ValueKind, Wanted
 from dpunion.reading.spelling import Column, Role
+from dpunion.reading.storage import Compression, DataFile, Format, status
 from dpunion.releases.formats import COLUMN, csv_text, is_utf8, join_key, text_of_csv, unescape_controls
 from dpunion.text.words import Normalization, normalize_texts, words
 
@@ -43,9 +40,9 @@ NGRAM_COLUMN = "ngram"
 
 @dataclass(frozen=True, slots=True)
 class KnownItems:
-    """The known items, sorted, and the SHA-256 of the file or of the sorted list as it was given.
+    """The known items, sorted, and the SHA-256 of the file or of the sorted list.
 
-    items: spelled as the items of the release are; keys of several columns as the one text of `formats.join_key`.
+    items: in the spelling of the release's items; `formats.join_key` makes one text of a key of several columns.
     """
 
     items: tuple[str, ...]
@@ -59,11 +56,11 @@ def read_known(
     normalization: Normalization = Normalization.EXACT,
     what: str = "known list",
 ) -> KnownItems:
-    """Read a known list; columns: those of the key; kind, normalization: how the release spells its items.
+    """Read a known list.
 
-    what: how errors call it.
+    columns: those of the key. kind, normalization: how the release spells its items. what: what errors call the list.
 
-    Guarantees: a list of which something cannot be read, or is no text, is refused as a whole.
+    Guarantees: if some of the list cannot be read, or is not text, all of it is refused.
     """
     if isinstance(source, (str, os.PathLike)):
         path = Path(source).expanduser()
@@ -78,7 +75,8 @@ def read_known(
         if texts is None:
             each = "texts" if len(columns) == 1 else f"tuples of {len(columns)} texts"
             raise BadSource(
-                f"A {what} must contain {each}.", f"Pass a file with {_named(columns)}, such a Release or an iterable."
+                f"A {what} must contain {each}.",
+                f"Pass a file with {_named(columns)}, such a Release or an iterable.",
             )
         digest = hashlib.sha256("\0".join(texts).encode())
     return KnownItems(tuple(sorted(set(_spelled(texts, kind, normalization)) - {""})), digest.hexdigest())
@@ -104,7 +102,7 @@ def _spelled(texts: Sequence[str], kind: ValueKind, normalization: Normalization
 
 
 def _listed(source: Any, columns: Sequence[str]) -> Iterable[Any] | None:
-    """Return what an object in memory lists, texts or tuples; None when it is no list of such columns."""
+    """Return the texts or tuples of an object in memory; None when it is not a list of such columns."""
     if getattr(source, "stored", None) is not None:
         return None  # its items are in a folder
     items = getattr(source, "items", None)
@@ -115,7 +113,7 @@ def _listed(source: Any, columns: Sequence[str]) -> Iterable[Any] | None:
 
 
 def _texts(items: Iterable[Any] | None, width: int) -> list[str] | None:
-    """Return the texts of items, sorted, which are texts or tuples of `width` texts; None when some are not."""
+    """Return the sorted texts of items; None when an item is not a text, or a tuple of `width` texts."""
     if items is None:
         return None
     keys = [(item,) if width == 1 else item for item in items]
@@ -127,7 +125,7 @@ def _texts(items: Iterable[Any] | None, width: int) -> list[str] | None:
 
 
 def _read(path: Path, columns: Sequence[str], what: str) -> list[Any] | None:
-    """Return what a file lists, texts or tuples; None when they are of other columns."""
+    """Return the texts or tuples of a file; None when it has other columns."""
     where = f"{what} {str(path)!r}"
     *_, inner, last = ["", "", *(suffix.lower() for suffix in path.suffixes)]
     compression = COMPRESSIONS.get(last, Compression.NONE)
@@ -136,7 +134,7 @@ def _read(path: Path, columns: Sequence[str], what: str) -> list[Any] | None:
         file_size(path, where)
         return attempt(lambda: _json_items(path, columns), where)
     if suffix == ".txt":
-        lines = DataFile(path, Format.TSV, compression, file_size(path, where), label=where)
+        lines = DataFile(where, Format.TSV, compression, file_size(path, where), path)
         rows: Iterable[tuple[Any, ...]] = _text_rows(lines, len(columns))
     elif suffix in FORMATS:
         rows = _column_rows(data_file(path, where), columns)
@@ -150,7 +148,7 @@ def _read(path: Path, columns: Sequence[str], what: str) -> list[Any] | None:
 
 def _json_items(path: Path, columns: Sequence[str]) -> list[Any] | None:
     """Return the items of a release that was written as JSON."""
-    values = json.loads(path.read_bytes().decode("utf-8-sig"), object_pairs_hook=distinct)
+    values = json.loads(path.read_bytes().decode("utf-8-sig"), object_pairs_hook=distinct_keys)
     name = "ngrams" if len(columns) == 1 and "items" not in values else "items"
     same = len(columns) == 1 or values["columns"] == list(columns)
     if not same or not isinstance(values[name], list):
@@ -159,41 +157,36 @@ def _json_items(path: Path, columns: Sequence[str]) -> list[Any] | None:
 
 
 def _text_rows(file: DataFile, width: int) -> Iterator[tuple[str, ...]]:
-    """Yield what stands on the lines of a text file."""
+    """Yield the items on the lines of a text file."""
     for block in read_blocks(file, find_line_end, None):
         for ended in block.data.decode().split("\n"):
-            line = ended.removesuffix("\r")  # dpunion writes none, other programs end lines so
+            line = ended.removesuffix("\r")  # which other programs write
             if line:
                 yield tuple(map(unescape_controls, line.split("\t") if width > 1 else [line]))
 
 
 def _column_rows(file: DataFile, columns: Sequence[str]) -> list[tuple[Any, ...]]:
-    """Return the texts in the columns of a file, None for nulls."""
-    part = file_part(file)
-    for names in _column_names(part, file.format, tuple(columns)):
+    """Return the texts in the columns of a file, None for nulls; the first names that exist are used."""
+    part, is_csv = PARTS[file.format](file), file.format is Format.CSV
+    choices: list[tuple[str | int, ...]] = [tuple(columns)]
+    if is_csv:
+        choices.append(tuple(map(csv_text, columns)))
+    if tuple(columns) == (COLUMN,):
+        choices.append((NGRAM_COLUMN,))
+        # subtle: not in CSV, because a list without a header would lose its first item.
+        if file.format in (Format.PARQUET, Format.ARROW) and _has_one_column(part):
+            choices.append((0,))
+    for names in choices:
         rows = _rows_of(part, names)
         if rows is not None:
-            is_csv = file.format is Format.CSV
             return [tuple(text and text_of_csv(text) for text in row) for row in rows] if is_csv else rows
     raise UnknownColumn(
         f"There is no {' and '.join(map(repr, columns))} among the columns of {file.where}.", _needs(columns)
     )
 
 
-def _column_names(part: SourcePart, format_: Format, columns: tuple[str, ...]) -> Iterator[tuple[str | int, ...]]:
-    """Yield the columns to look for, the first that are there being meant."""
-    yield columns
-    if format_ is Format.CSV:
-        yield tuple(map(csv_text, columns))
-    if columns == (COLUMN,):
-        yield (NGRAM_COLUMN,)
-        # subtle: not of CSV, for a list without a header would lose its first item.
-        if format_ in (Format.PARQUET, Format.ARROW) and _has_one_column(part):
-            yield (0,)
-
-
 def _has_one_column(part: SourcePart) -> bool:
-    """Say whether there is no second column, of whatever type."""
+    """Return whether there is no second column of any type."""
     try:
         part.check(Wanted(1, (), Role.KEY), [Column("1", Role.KEY)])
     except BadSource as error:
@@ -202,7 +195,7 @@ def _has_one_column(part: SourcePart) -> bool:
 
 
 def _rows_of(part: SourcePart, names: tuple[str | int, ...]) -> list[tuple[Any, ...]] | None:
-    """Return the texts in some columns, None when they are not there."""
+    """Return the texts in some columns, None when a column is missing."""
     wanted = Wanted(names[0], names[1:], Role.KEY)
     spelled = [Column(str(name), Role.KEY) for name in names]
     try:

@@ -1,16 +1,17 @@
 """Standard input as a source: '-'.
 
-What it holds is known by its first bytes: gzip and zstd, then an Arrow stream, JSON Lines (a '{' comes first), and CSV
-otherwise; or it is said by `input_format`. Parquet cannot be read from a pipe: its index is at its end.
+Its first bytes tell the format: gzip and zstd, then an Arrow stream, JSON Lines (which begin with '{'), and CSV
+otherwise; or `input_format` tells. Parquet cannot be read from a pipe, because its index is at its end.
 """
 
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import stat
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,13 +20,13 @@ import pyarrow.ipc
 
 from dpunion.checks import refuse_choice
 from dpunion.errors import WRITE_AGAIN, BadParameter, BadSource, DamagedSource, DpunionError, attempt, attempt_each
-from dpunion.reading.blocks import BYTE_ORDER_MARK, decompressed, read_fully
+from dpunion.reading.blocks import BYTE_ORDER_MARK, decompress, read_fully
 from dpunion.reading.columnar import END_OF_STREAM, IPC_FILE_MAGIC
-from dpunion.reading.columns import FileTypes, OnFraction, SourcePart, Wanted
 from dpunion.reading.delimited import DelimitedPart
 from dpunion.reading.jsonlines import JsonLinesPart
-from dpunion.reading.locate import Compression, Format
+from dpunion.reading.parts import FileTypes, OnFraction, SourcePart, SourceRequest, Wanted
 from dpunion.reading.spelling import Column
+from dpunion.reading.storage import Compression, Format, InputFile
 
 NAME = "-"
 CHOICES = [Format.CSV.value, Format.TSV.value, Format.JSON_LINES.value, Format.ARROW.value]
@@ -35,12 +36,46 @@ HEAD_BYTES = 1 << 12
 AS_FILE = "Name the file itself as the source, or pipe in CSV, JSON Lines or an Arrow stream."
 
 
+def parts_of(request: SourceRequest) -> list[SourcePart] | None:
+    """Return standard input as a part, in the requested format or in the one that its first bytes tell."""
+    input_format = request.input_format
+    if request.paths != [NAME]:
+        if input_format is not None:
+            raise BadParameter(
+                "An input format was given, but the source is not standard input.",
+                "Leave it out: the suffix of a file tells its format.",
+            )
+        return None
+    if request.query is not None:
+        return None  # `databases` refuses it
+    if input_format == Format.PARQUET.value:
+        raise BadParameter("Parquet cannot be read from standard input: its index is at its end.", AS_FILE)
+    if input_format is not None and input_format not in CHOICES:
+        refuse_choice("input_format", input_format, CHOICES)
+    tape = current_tape()
+    first = attempt(lambda: tape.start(keep=True).read(HEAD_BYTES), "standard input")
+    compression = next((packing for magic, packing in MAGIC.items() if first.startswith(magic)), Compression.NONE)
+    head = b""
+    with contextlib.suppress(DpunionError):  # reading it all will find the damage
+        raw = tape.open(keep=True)
+        head = attempt(lambda: read_fully(decompress(raw, compression), HEAD_BYTES), "standard input")
+    guess = guess_format(head)
+    format_ = guess if input_format is None else Format(input_format)
+    where = f"standard input (read as {format_.value})"
+    file = StandardInput(where, format_, compression, size_of(tape.stream), tape)
+    if format_ is not Format.ARROW:
+        return [JsonLinesPart(file) if format_ is Format.JSON_LINES else DelimitedPart(file)]
+    if compression is not Compression.NONE:
+        raise BadSource(f"The Arrow stream on standard input is compressed with {compression.value}.", "Unpack it.")
+    return [ArrowInputPart(file)]
+
+
 class Tape:
-    """A stream that can be started over, until it is read for good.
+    """A stream that can be read again from its start, until it is read completely.
 
     Guarantees:
-    - nothing that was looked at is lost to the reading that follows;
-    - what is kept for starting over goes once it was read for good.
+    - bytes that were only looked at are read again;
+    - the bytes kept for that are freed once the stream is read completely.
     """
 
     def __init__(self, stream: Any) -> None:
@@ -49,24 +84,27 @@ class Tape:
         self.is_spent = False
 
     def start(self, *, keep: bool) -> TapeReader:
-        """Return a reader from the first byte on."""
+        """Return a reader that starts at the first byte; keep: whether another reader may follow."""
         if self.is_spent:
             raise BadSource("Standard input was read already, and cannot be read again.", "Save it to a file first.")
         self.is_spent = not keep
         return TapeReader(self, keep=keep)
 
+    def open(self, *, keep: bool) -> Any:
+        """Return the same as a file of Arrow's."""
+        return pa.PythonFile(self.start(keep=keep), mode="r")
 
-class TapeReader:
+
+class TapeReader(io.RawIOBase):
     """The file object that Arrow reads a tape through."""
 
     def __init__(self, tape: Tape, *, keep: bool) -> None:
         self._tape, self._keep = tape, keep
         self._done = 0
-        self.closed = False
         self.tail = b""
 
-    def read(self, size: int) -> bytes:
-        """Return the next bytes, as many as asked for unless the stream ends."""
+    def read(self, size: int = -1) -> bytes:
+        """Return the next `size` bytes, fewer only at the end of the stream."""
         kept = self._tape.kept
         data = bytes(kept[self._done : self._done + size])
         if len(data) < size:
@@ -81,22 +119,15 @@ class TapeReader:
         return data
 
     def tell(self) -> int:
-        """Return how many bytes were read."""
+        """Return the number of bytes read."""
         return self._done
-
-    def flush(self) -> None:
-        """Do nothing: nothing is written."""
-
-    def close(self) -> None:
-        """Close the reader, not the stream."""
-        self.closed = True
 
 
 _current: Tape | None = None
 
 
 def current_tape() -> Tape:
-    """Return the tape of the process's standard input, the same one for every look at it."""
+    """Return the tape of the process's standard input, the same one for every call."""
     global _current  # noqa: PLW0603 - there is one standard input in a process
     stream = getattr(sys.stdin, "buffer", None)
     if stream is None or stream.closed or stream.isatty():
@@ -109,39 +140,33 @@ def current_tape() -> Tape:
     return _current
 
 
-@dataclass(frozen=True, slots=True)
-class StandardInput:
-    """Text on standard input (its name, format and size are public)."""
+@dataclass(frozen=True, slots=True, repr=False)
+class StandardInput(InputFile):
+    """Standard input as a file."""
 
     tape: Tape
-    where: str
-    format: Format
-    compression: Compression
-    size: int
 
     def peek(self) -> Any:
-        """Open for looking at the beginning."""
-        return pa.PythonFile(self.tape.start(keep=True), mode="r")
+        """Open it to look at the beginning."""
+        return self.tape.open(keep=True)
 
     def open(self) -> Any:
-        """Open for reading it all, once."""
-        return pa.PythonFile(self.tape.start(keep=False), mode="r")
+        """Open it to read all of it, once."""
+        return self.tape.open(keep=False)
 
 
-@dataclass(frozen=True, slots=True)
-class ArrowInputPart:
+class ArrowInputPart(SourcePart):
     """An Arrow IPC stream on standard input.
 
-    Guarantees:
-    - a stream without its end marker, or with anything behind it, is refused after its rows were read.
+    Guarantees: a stream without its end marker, or with bytes after it, is refused after its rows were read.
     """
 
-    tape: Tape
-    where: str
-    size: int
+    def __init__(self, file: StandardInput) -> None:
+        super().__init__(file.where, file.size)
+        self.tape = file.tape
 
     def check(self, wanted: Wanted, columns: Sequence[Column]) -> None:
-        """Check the wanted columns by the schema, which comes first."""
+        """Check the wanted columns by the schema at the beginning."""
         FileTypes(self.where, self._schema()).check(wanted, columns)
 
     def batches(self, wanted: Wanted, on_fraction: OnFraction) -> Iterator[tuple[Any, ...]]:
@@ -160,42 +185,12 @@ class ArrowInputPart:
             raise DamagedSource(f"The Arrow stream on {self.where} does not end correctly.", WRITE_AGAIN)
 
     def _schema(self) -> Any:
-        raw = pa.PythonFile(self.tape.start(keep=True), mode="r")
+        raw = self.tape.open(keep=True)
         return attempt(lambda: pa.ipc.open_stream(raw), self.where).schema
 
 
-def input_part(input_format: str | None) -> SourcePart:
-    """Return standard input as a part, in the format that was said or that its first bytes tell."""
-    if input_format == Format.PARQUET.value:
-        raise BadParameter("Parquet cannot be read from standard input: its index is at its end.", AS_FILE)
-    if input_format is not None and input_format not in CHOICES:
-        refuse_choice("input_format", input_format, CHOICES)
-    tape = current_tape()
-    first = attempt(lambda: tape.start(keep=True).read(HEAD_BYTES), "standard input")
-    compression = next((packing for magic, packing in MAGIC.items() if first.startswith(magic)), Compression.NONE)
-    head = b""
-    with contextlib.suppress(DpunionError):  # damage is found when it is read for good
-        head = attempt(lambda: plain_head(tape, compression), "standard input")
-    refuse_files(head)
-    format_ = told_format(head) if input_format is None else Format(input_format)
-    where = f"standard input (read as {format_.value})"
-    size = size_of(tape.stream)
-    if format_ is Format.ARROW:
-        if compression is not Compression.NONE:
-            raise BadSource(f"The Arrow stream on standard input is compressed with {compression.value}.", "Unpack it.")
-        return ArrowInputPart(tape, where, size)
-    part: Callable[..., SourcePart] = JsonLinesPart if format_ is Format.JSON_LINES else DelimitedPart
-    return part(StandardInput(tape, where, format_, compression, size), where, size)
-
-
-def plain_head(tape: Tape, compression: Compression) -> bytes:
-    """Return the first bytes, decompressed."""
-    raw = pa.PythonFile(tape.start(keep=True), mode="r")
-    return read_fully(decompressed(raw, compression), HEAD_BYTES)
-
-
-def refuse_files(head: bytes) -> None:
-    """Refuse the formats that need a file one can jump about in."""
+def guess_format(head: bytes) -> Format:
+    """Return the format of the first bytes, CSV by default; refuse formats that need a file that can seek."""
     if head.startswith(PARQUET_MAGIC):
         raise BadSource("There is a Parquet file on standard input; its index is at its end.", AS_FILE)
     if head.startswith(IPC_FILE_MAGIC):
@@ -203,10 +198,6 @@ def refuse_files(head: bytes) -> None:
             "There is an Arrow file on standard input; its index is at its end.",
             "Name the file itself as the source, or pipe in an Arrow stream (pyarrow.ipc.new_stream).",
         )
-
-
-def told_format(head: bytes) -> Format:
-    """Return what the first bytes look like; CSV when they look like nothing else."""
     if head.startswith(CONTINUATION):
         return Format.ARROW
     text = head.removeprefix(BYTE_ORDER_MARK).lstrip(b" \t\r\n")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import dpunion
 from dpunion.errors import DamagedSource
-from dpunion.reading.columnar import BATCH_BYTES, is_coded, layout, spread_out
+from dpunion.reading.columnar import BATCH_BYTES, is_coded, plan_reading, sample_groups
 from dpunion.reading.spelling import validate_all
 
 
@@ -50,7 +50,7 @@ def test_numbers_are_not_read_as_dictionaries():
 
 @pytest.mark.parametrize(("count", "expected"), [(0, []), (1, [0]), (2, [0, 1]), (3, [0, 1, 2]), (100, [0, 50, 99])])
 def test_a_file_is_known_by_few_row_groups(count, expected):
-    assert spread_out(count) == expected
+    assert sample_groups(count) == expected
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_a_batch_is_small_in_memory_however_small_it_is_in_the_file(texts, most)
     written = io.BytesIO()
     pq.write_table(pa.table({"user": column, "item": column}), written)
     file = pq.ParquetFile(written)
-    _, rows, _ = layout(file, [0, 1], [0, 1], [0])
+    _, rows, _ = plan_reading(file, [0, 1], [0, 1], [0])
     assert most // 4 < rows <= most
 
 

@@ -25,11 +25,11 @@ from dpunion.errors import (
     UnknownColumn,
     UnsupportedType,
 )
-from dpunion.reading import NullUserPolicy, PasswordInUrl, ValueKind, check_source, open_rows
+from dpunion.reading import NullUserPolicy, PasswordInUrl, SourceRequest, ValueKind
 from dpunion.reading.cleaning import Cleaner
-from dpunion.reading.database_errors import Failure, explain_failure
-from dpunion.reading.databases import database_part, name_database
-from dpunion.reading.drivers import PostgreSQL, original_names
+from dpunion.reading.databases import name_database, parts_of
+from dpunion.reading.drivers import Failure, connect_postgresql, explain_failure, original_names
+from opening import check_source, open_rows
 
 # What is warned of is a matter of tests/unit/reading/test_queries.py; here such queries are run.
 pytestmark = pytest.mark.filterwarnings("ignore::dpunion.reading.QueryMixesPeople")
@@ -284,10 +284,10 @@ MISSING = """
 import sys
 for name in ("adbc_driver_sqlite", "adbc_driver_postgresql", "duckdb"):
     sys.modules[name] = None
-from dpunion.reading import ValueKind, check_source
+from dpunion.reading import SourceRequest, ValueKind, open_source
 for source in sys.argv[1:]:
     try:
-        check_source(source, user="u", value="v", kind=ValueKind.ITEM, query="select u, v from t")
+        open_source(SourceRequest(source, "u", ValueKind.ITEM, "v", "select u, v from t"))
     except Exception as error:
         print(type(error).__name__, error)
 """
@@ -304,10 +304,10 @@ def test_missing_packages_are_named_by_their_extra(files: dict[str, Path]) -> No
 
 GROWTH = """
 import resource, sys
-from dpunion.reading import ValueKind, open_rows
+from dpunion.reading import SourceRequest, ValueKind, open_source
 peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
 before, rows = peak(), 0
-for batch in open_rows(sys.argv[1], user="u", value="v", kind=ValueKind.ITEM, query=sys.argv[2]):
+for batch in open_source(SourceRequest(sys.argv[1], "u", ValueKind.ITEM, "v", sys.argv[2])):
     rows += len(batch.users)
 print(rows, peak() - before)
 """
@@ -406,8 +406,8 @@ def test_a_password_in_the_url_works_and_warns_once(postgres_url: str, postgres:
     assert ".pgpass" in text
     assert "s%40w" not in text
     with pytest.warns(PasswordInUrl):
-        part = database_part(postgres_url, ALL)
-    assert "s%40w" not in f"{part!r} {part} {vars(part)['_driver']!r}"
+        [part] = parts_of(SourceRequest(postgres_url, "u", ValueKind.ITEM, "v", ALL))
+    assert "s%40w" not in f"{part!r} {part} {vars(part)['_connect']!r}"
     with pytest.warns(PasswordInUrl):
         assert "28P01" in str(refused(postgres_url.replace("pa%3A", "wrong%3A")))
     with pytest.warns(PasswordInUrl):
@@ -443,7 +443,7 @@ def test_public_names_hold_no_password(url: str, name: str) -> None:
 def test_what_counts_as_a_password_in_a_url(url: str, is_password: bool) -> None:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        database_part(url, ALL)
+        parts_of(SourceRequest(url, "u", ValueKind.ITEM, "v", ALL))
     assert bool(caught) == is_password
 
 
@@ -469,11 +469,11 @@ POSTGRES_REFUSED = {"1.50": "numeric", "1.5::float8": "double precision",
 
 
 def test_types_of_postgres(postgres: str) -> None:
-    with PostgreSQL(postgres, "the server").session() as session:
+    with connect_postgresql(postgres, "the server") as session:
         for value, items in POSTGRES_ITEMS.items():
             found: list[str] = []
             for users, values in session.batches(f"select 'a' as u, {value} as v", 2, (0, 1)):
-                cleaner = Cleaner("u", "v", ValueKind.ITEM, NullUserPolicy.REFUSE)
+                cleaner = Cleaner(SourceRequest(None, "u", ValueKind.ITEM, "v"))
                 found += [v for batch in cleaner.clean(users, values, "the server") for v in batch.values.to_pylist()]
             assert found == items, value
         for value, name in POSTGRES_REFUSED.items():

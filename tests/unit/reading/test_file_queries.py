@@ -12,8 +12,9 @@ import pytest
 
 import dpunion
 from dpunion.errors import BadParameter, BadSource, DamagedSource, SourceNotFound, UnknownColumn
-from dpunion.reading import ValueKind, check_source, open_rows
-from dpunion.reading.database_errors import Failure, explain_failure
+from dpunion.reading import ValueKind
+from dpunion.reading.drivers import Failure, explain_failure
+from opening import check_source, open_rows
 
 ROWS = pa.table({"u": ["a", "b", "c"], "v": ["x", "y", "z"], "n": [1, 2, 3], "k": ["01", "1", None]})
 CANARY = "CANARYvalue"

@@ -30,13 +30,14 @@ import dpunion
 from dpunion.cli import app
 from dpunion.errors import AlreadyReleased, BadParameter, BadSource, UnknownColumn, UnsupportedType
 from dpunion.ledger import Ledger, fingerprint
-from dpunion.reading import MAX_ITEM_BYTES, NullUserPolicy, ValueKind, check_source, open_rows
-from dpunion.reading.key_columns import join_columns
+from dpunion.reading import MAX_ITEM_BYTES, NullUserPolicy, ValueKind
 from dpunion.reading.known import read_known
+from dpunion.reading.spelling import join_columns
 from dpunion.releases.formats import SEPARATOR, WRITERS, join_key, split_key
 from dpunion.releases.release import Release
 from dpunion.requests import Charge, Known, Request
 from dpunion.sets.encoding import Normalization
+from opening import check_source, open_rows
 
 KEY = 1
 COLUMNS = ("country", "device")

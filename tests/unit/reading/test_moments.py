@@ -19,9 +19,10 @@ from hypothesis import strategies as st
 
 import dpunion
 from dpunion.errors import BadParameter, BadSource, UnsupportedType
-from dpunion.reading import ValueKind, check_source, open_rows
-from dpunion.reading.moments import Granularity
+from dpunion.reading import ValueKind
+from dpunion.reading.spelling import Granularity
 from dpunion.requests import Request
+from opening import check_source, open_rows
 
 MOMENT = dt.datetime.fromisoformat("2024-12-30T23:59:59.999999")
 TEXTS = {"year": "2024", "month": "2024-12", "week": "2025-W01", "day": "2024-12-30", "hour": "2024-12-30T23"}

@@ -7,7 +7,7 @@ import pytest
 
 import dpunion
 from dpunion.reading import QueryMixesPeople
-from dpunion.reading.queries import mixing_clauses, warn_of_mixing
+from dpunion.reading.databases import mixing_clauses, warn_of_mixing
 from dpunion.requests import SparkSource
 
 MIXING = {

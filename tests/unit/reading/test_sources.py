@@ -17,17 +17,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from dpunion.errors import BadParameter, BadSource, NullUsers, SourceNotFound, UnknownColumn, UnsupportedType
-from dpunion.reading import (
-    MAX_ITEM_BYTES,
-    MAX_USER_BYTES,
-    NullUserPolicy,
-    RowBatch,
-    ValueKind,
-    check_source,
-    cleaning,
-    open_rows,
-)
+from dpunion.reading import MAX_ITEM_BYTES, MAX_USER_BYTES, NullUserPolicy, RowBatch, ValueKind, cleaning
 from dpunion.reading.spelling import Column, Role, is_missing_possible
+from opening import check_source, open_rows
 
 IDS = ["001", "1", "1.0", " 1", "1e0", "1 ", "Ünï", "NULL", "NaN", "null", "a,b", 'q"q', "x\ty"]
 TEXT_SUFFIXES = [".csv", ".tsv", ".jsonl", ".ndjson"]

@@ -20,9 +20,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpunion.errors import BadSource, DamagedSource, SourceNotFound
-from dpunion.reading import ValueKind, open_rows
-from dpunion.reading.folders import matching
+from dpunion.reading import ValueKind
 from dpunion.reading.locate import locate
+from dpunion.reading.storage import match_pattern
+from opening import open_rows
 from running import PATIENCE
 
 CANARY = "CANARYvalue"
@@ -118,7 +119,7 @@ def test_patterns_match_what_pythons_match(paths: list[list[str]], data: st.Data
             if Path(root, *path[:-1]).is_dir() and not Path(root, *path).exists():
                 Path(root, *path).touch()
         wanted = {Path(match) for match in glob.glob(str(Path(root, *pattern)), recursive=True)}
-        found = set(matching(Path(root, *pattern)))
+        found = set(match_pattern(Path(root, *pattern)))
     assert found <= wanted
     left_out = {path for path in wanted - found if path != Path(root)}
     assert not left_out or pattern[-1] == "**" or pattern[-2:] == ["**", "*"]
@@ -142,12 +143,12 @@ def open_folder() -> Iterator[Path]:
 READ_AS_NOBODY = f"""
 import os, sys
 from dpunion.errors import DpunionError
-from dpunion.reading import ValueKind, open_rows
+from dpunion.reading import SourceRequest, ValueKind, open_source
 if os.geteuid() == 0:
     os.setgroups([])
     os.setresuid({NOBODY}, {NOBODY}, {NOBODY})
 try:
-    with open_rows(sys.argv[1], user="u", value="v", kind=ValueKind.ITEM) as batches:
+    with open_source(SourceRequest(sys.argv[1], "u", ValueKind.ITEM, "v")) as batches:
         print(sum(len(batch.users) for batch in batches), "rows")
 except DpunionError as error:
     print(error)

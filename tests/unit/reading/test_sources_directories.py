@@ -15,8 +15,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from dpunion.errors import BadSource, DamagedSource, NullUsers, SourceNotFound, UnknownColumn
-from dpunion.reading import NullUserPolicy, ValueKind, check_source, columnar, open_rows
+from dpunion.reading import NullUserPolicy, ValueKind, columnar
 from dpunion.reading.locate import locate
+from opening import check_source, open_rows
 
 CANARY = "CANARYvalue"
 AWKWARD = ["a", "b/c", "d=e", "100%", "é ☃", "x:y", "with space", "__x"]

@@ -15,7 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from dpunion.errors import BadParameter, BadSource, DamagedSource, NullUsers, UnknownColumn, UnsupportedType
-from dpunion.reading import ValueKind, check_source, open_rows, stdin
+from dpunion.reading import ValueKind, stdin
+from opening import check_source, open_rows
 
 CANARY = "CANARYvalue"
 ROWS = [("001", "a,b"), ("1", "x\ty"), ("Ünï", 'q"q'), ("z" * 40, "line\nbreak")] * 50
@@ -188,11 +189,11 @@ def test_the_format_is_said_of_standard_input_only(tmp_path: Any) -> None:
 
 
 REAL = """
-from dpunion.reading import ValueKind, check_source, open_rows
-names = {"user": "u", "value": "v", "kind": ValueKind.ITEM}
+from dpunion.reading import SourceRequest, ValueKind, open_source
+request = SourceRequest("-", "u", ValueKind.ITEM, "v")
 seen = []
-check_source("-", **names)
-rows = sum(len(batch.users) for batch in open_rows("-", **names, on_progress=seen.append))
+open_source(request)
+rows = sum(len(batch.users) for batch in open_source(request, on_progress=seen.append))
 print(rows, seen == sorted(seen), seen[-1], len(seen) > 2)
 """
 

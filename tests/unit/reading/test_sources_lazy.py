@@ -20,8 +20,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from dpunion.errors import BadParameter, BadSource, UnknownColumn, UnsupportedType
-from dpunion.reading import TypesGuessed, ValueKind, check_source, open_rows
-from dpunion.reading.table_rows import is_below
+from dpunion.reading import TypesGuessed, ValueKind
+from dpunion.reading.tables import is_below
+from opening import check_source, open_rows
 
 ROWS = pa.table({"u": ["a", "b", "a"], "v": ["x", "y", None], "w": [1.5, 2.5, 3.5]})
 CANARY = "CANARYvalue"
@@ -317,10 +318,10 @@ def test_files_of_a_delta_table_are_still_refused(tmp_path: Path) -> None:
 
 
 def test_without_the_package_the_remedy_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from dpunion.reading import logged
+    from dpunion.reading import tables
 
     write_delta(tmp_path / "t")
-    monkeypatch.setattr(logged.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(tables.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(BadSource, match=r"pip install 'dpunion\[delta\]'"):
         check_source(tmp_path / "t", user="u", value="v", kind=ValueKind.ITEM)
 

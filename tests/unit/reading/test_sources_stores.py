@@ -18,8 +18,9 @@ import pytest
 import dpunion
 from dpunion.errors import BadSource, DamagedSource, SourceNotFound
 from dpunion.ledger import Ledger
-from dpunion.reading import ValueKind, check_source, open_rows
-from dpunion.reading.stores import explain_store, open_store
+from dpunion.reading import ValueKind
+from dpunion.reading.storage import explain_store, open_store
+from opening import check_source, open_rows
 from s3_server import KEY, SECRET
 
 CANARY = "CANARYvalue"
@@ -241,4 +242,4 @@ def test_the_name_of_a_container_is_not_taken_for_a_key(nothing_set: pytest.Monk
     nothing_set.setenv("AZURE_STORAGE_KEY", "a2V5")
     store = open_store("abfs://box@account.dfs.core.windows.net/a/k=secret/b")
     assert str(store.root) == "box/a/k=secret/b"
-    assert store.shown(store.root) == "abfs://box@account.dfs.core.windows.net/a/k=…/b"
+    assert store.name(store.root) == "abfs://box@account.dfs.core.windows.net/a/k=…/b"

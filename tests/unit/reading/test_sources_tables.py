@@ -10,7 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from dpunion.errors import BadSource
-from dpunion.reading import ValueKind, check_source, open_rows
+from dpunion.reading import ValueKind
+from opening import check_source, open_rows
 
 CANARY = "CANARYvalue"
 MARKS = {

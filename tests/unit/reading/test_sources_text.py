@@ -19,10 +19,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpunion.errors import DamagedSource, DpunionError, UnknownColumn, UnsupportedType
-from dpunion.reading import ValueKind, blocks, open_rows
+from dpunion.reading import ValueKind, blocks
 from dpunion.reading.blocks import Block, read_blocks
 from dpunion.reading.delimited import check_quotes, find_row_end, header_end, parse_block, ragged, ragged_row
 from dpunion.reading.locate import data_file
+from opening import open_rows
 from running import PATIENCE
 
 
@@ -198,8 +199,8 @@ def test_a_lost_quote_takes_memory_for_a_row_and_no_more(
 @pytest.mark.parametrize("case", LOST_QUOTES)
 def test_a_lost_quote_does_not_hang(tmp_path: Path, case: str) -> None:
     (tmp_path / "d.csv").write_text(LOST_QUOTES[case])
-    reading = "list(open_rows(sys.argv[1], user='u', value='v', kind=ValueKind.ITEM))"
-    code = f"import sys; from dpunion.reading import ValueKind, open_rows; {reading}"
+    reading = "list(open_source(SourceRequest(sys.argv[1], 'u', ValueKind.ITEM, 'v')))"
+    code = f"import sys; from dpunion.reading import SourceRequest, ValueKind, open_source; {reading}"
     ran = subprocess.run(
         [sys.executable, "-c", code, str(tmp_path / "d.csv")],
         capture_output=True,

@@ -411,7 +411,7 @@ def listed(name: str, texts: Sequence[str], kind: type = str) -> tuple[Any, ...]
 def check_html(html: Path | None, source: object, *, overwrite: bool) -> None:
     """Refuse a page that cannot be written, before the study begins."""
     if html is not None:
-        from dpunion.reading.overlaps import refuse_overwriting
+        from dpunion.reading.locate import refuse_overwriting
         from dpunion.report import check_page
         from dpunion.report.charts import load_library
 

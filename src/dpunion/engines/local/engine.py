@@ -24,7 +24,7 @@ from dpunion.plans.counts import MOST_COUNTED, Counted, CountsPlan
 from dpunion.plans.look import SizeLook
 from dpunion.plans.ngrams import NgramPlan
 from dpunion.randomness import RunKey
-from dpunion.reading import Rows, ValueKind, check_addresses, open_rows
+from dpunion.reading import Rows, ValueKind, check_addresses, open_source
 from dpunion.releases.release import Release
 from dpunion.requests import Folder, Request, Run
 from dpunion.sets.encoding import encode, mark_known
@@ -59,7 +59,7 @@ class LocalEngine:
     def check(self, request: Request, plan: Planned) -> None:  # noqa: ARG002 - as in the Protocol
         """Refuse addresses with a password, and those of no known form."""
         if request.is_named:
-            check_addresses(request.source)
+            check_addresses(request)
 
     def name_sources(self, request: Request) -> list[str]:
         """Return the names of files and databases, without passwords; objects in memory have none."""
@@ -191,20 +191,11 @@ def unwanted_items(whole: Contributions, request: Request, key: RunKey) -> Bools
     return None if request.known is None else mark_known(whole.table, request.known.items, key)
 
 
-def open_request(request: Request, run: Run, start_reading: Callable[[], None] | None) -> Rows:
+def open_request(request: Request, run: Run, start_reading: Callable[[], None] = lambda: None) -> Rows:
     """Open the source of a request, and report progress to the run."""
     run.tell("reading", 0.0)
-    return open_rows(
-        request.source,
-        user=request.user,
-        value=request.value,
-        kind=request.kind,
-        query=request.query,
-        input_format=request.input_format,
-        null_users=request.null_users,
-        granularity=request.granularity,
-        on_progress=lambda done: run.tell("reading", done) if done < 1.0 else run.tell("grouping"),
-        on_reading=start_reading,
+    return open_source(
+        request, start_reading, lambda done: run.tell("reading", done) if done < 1.0 else run.tell("grouping")
     )
 
 

@@ -16,7 +16,7 @@ from dpunion.contributions import Contributions
 from dpunion.counting.holdings import digests_of
 from dpunion.counting.steps import LookStep, people_in_classes
 from dpunion.engines import Chosen, Listed, choose_ngrams, count_listed
-from dpunion.engines.local.engine import choose_reading, open_request, read_sets, tighten_sets
+from dpunion.engines.local.engine import choose_reading, read_sets, tighten_sets
 from dpunion.engines.spark.counting import FindItems, FindSizes, measure_on
 from dpunion.engines.spark.rounds import (
     check_folder,
@@ -41,6 +41,7 @@ from dpunion.plans.counts import Counted, CountsPlan
 from dpunion.plans.look import SizeLook
 from dpunion.plans.ngrams import NgramPlan
 from dpunion.randomness import RunKey
+from dpunion.reading import open_source
 from dpunion.releases.release import Release
 from dpunion.requests import Folder, Request, Run, SparkSource
 
@@ -104,7 +105,7 @@ class SparkEngine:
         with contextlib.ExitStack() as until_left:
             if isinstance(plan, NgramPlan):
                 yield until_left.enter_context(read_texts(frame, request, key, self.shards))
-            elif plan.look is not None or plan.counts is not None:
+            elif reads_first:
                 yield until_left.enter_context(read_pieces(frame, request.of_rows(None), plan, key, self.shards))
             else:
                 yield SparkSets(frame, request.of_rows(None), until_left)
@@ -231,7 +232,7 @@ class ReadSets:
 
     def __call__(self, source: Any, key: RunKey) -> Contributions:
         request = self.request.of_rows(source)
-        with open_request(request, Run(), None) as rows:
+        with open_source(request) as rows:
             return read_sets(request, rows, self.bounding, key)
 
 

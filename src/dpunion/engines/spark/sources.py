@@ -24,15 +24,15 @@ from dpunion.addresses import check_address
 from dpunion.checks import refuse_choice
 from dpunion.engines.spark.sessions import Batches, call_spark, change_setting, guard_task, open_session
 from dpunion.errors import BadParameter, BadSource, DamagedSource, SourceNotFound, UnsupportedType
-from dpunion.reading import check_source
-from dpunion.reading.cleaning import Cleaner, NullUserPolicy, ValueKind
-from dpunion.reading.columns import SourcePart, Wanted, find_columns
+from dpunion.reading import SourceRequest, open_source
+from dpunion.reading.cleaning import Cleaner
+from dpunion.reading.databases import warn_of_mixing
 from dpunion.reading.delimited import DelimitedPart
-from dpunion.reading.folders import is_hidden, shown
 from dpunion.reading.jsonlines import JsonLinesPart
-from dpunion.reading.locate import COMPRESSIONS, Compression, Format, Partitions, partitions_of
-from dpunion.reading.queries import warn_of_mixing
+from dpunion.reading.locate import COMPRESSIONS, partitions_of
+from dpunion.reading.parts import SourcePart, Wanted, find_columns
 from dpunion.reading.spelling import TextKind
+from dpunion.reading.storage import Compression, Format, InputFile, Partitions, hide_values, is_hidden
 from dpunion.requests import Request, SparkSource
 
 if TYPE_CHECKING:
@@ -67,30 +67,12 @@ class OpenedFrame(NamedTuple):
     check_rows: Callable[[], None]
 
 
-@dataclass(frozen=True, slots=True)
-class WantedRows:
-    """Which columns are read, and how (public)."""
-
-    user: str
-    values: tuple[str, ...]
-    kind: ValueKind
-    null_users: NullUserPolicy
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Return all columns, the user's first."""
-        return self.user, *self.values
-
-    def cleaner(self) -> Cleaner:
-        """Return a cleaner for the rows of one file, as on one machine."""
-        return Cleaner(self.user, self.values[0] if len(self.values) == 1 else self.values, self.kind, self.null_users)
-
-    def wanted(self) -> Wanted:
-        """Return the columns as dpunion's readers of files take them."""
-        return Wanted(self.user, self.values, self.cleaner().values.role)
-
-
 # --- names, before Spark starts ---------------------------------------------------------------------------------
+
+
+def names_in(rows: SourceRequest) -> tuple[str, ...]:
+    """Return the names of all columns, the user's first."""
+    return tuple(map(str, Wanted.of(rows).columns))
 
 
 def check_names(source: SparkSource, query: str | None) -> None:
@@ -176,7 +158,7 @@ def column_named(name: str) -> Column:
 def select_columns(frame: DataFrame, names: Sequence[str]) -> DataFrame:
     """Return the frame with these columns only."""
     if any(name not in frame.columns for name in names):
-        # check_source refuses the frame with a better error: it names the column, and similar names.
+        # open_source refuses the frame with a better error: it names the column, and similar names.
         return frame
     return call_spark(lambda: frame.select(*map(column_named, names)))
 
@@ -197,15 +179,16 @@ def open_frame(request: Request) -> OpenedFrame:
     - columns are found by their names in every file and table; a file or table that lacks one is refused.
     """
     user, values = column_names(request.user, request.value)
-    rows = WantedRows(user, values, request.kind, request.null_users)
+    # Text files have no dates, so the workers that read them need no granularity.
+    rows = SourceRequest(None, user, request.kind, values, null_users=request.null_users)
     opened = _open_source(request.source, rows, request.input_format, request.query)
-    frame = select_columns(opened.frame, rows.names)
+    frame = select_columns(opened.frame, names_in(rows))
     empty = call_spark(lambda: frame.limit(0).toArrow())
-    check_source(empty, user=user, value=request.value, kind=request.kind, granularity=request.granularity)
+    open_source(request.of_rows(empty))  # checks the types
     return OpenedFrame(frame, opened.check_rows)
 
 
-def _open_source(source: Any, rows: WantedRows, input_format: str | None, query: str | None) -> OpenedFrame:
+def _open_source(source: Any, rows: SourceRequest, input_format: str | None, query: str | None) -> OpenedFrame:
     """Open a source, or return the DataFrame that is one."""
     if not isinstance(source, SparkSource):
         if query is not None or input_format is not None:
@@ -275,7 +258,9 @@ def list_files(session: SparkSession, name: str, format_: str) -> list[str]:
 # --- Parquet and ORC --------------------------------------------------------------------------------------------
 
 
-def _open_columnar(session: SparkSession, names: Sequence[str], format_: str, rows: WantedRows | None) -> OpenedFrame:
+def _open_columnar(
+    session: SparkSession, names: Sequence[str], format_: str, rows: SourceRequest | None
+) -> OpenedFrame:
     """Open Parquet or ORC; rows: the wanted columns, None for all."""
     for name in names:
         check_no_table(session, name)
@@ -290,7 +275,7 @@ def _open_columnar(session: SparkSession, names: Sequence[str], format_: str, ro
             "Spark would leave out files in subfolders that are not named key=value.",
             "Name the subfolders, or a pattern such as 'folder/*'.",
         )
-    columns = frame.columns if rows is None else rows.names
+    columns = frame.columns if rows is None else names_in(rows)
     refuse_merged_columns(session, names, format_, files, columns)
     wanted = [name for name in columns if name in frame.columns]
     return OpenedFrame(frame, lambda: check_complete(frame, format_, wanted))
@@ -359,7 +344,7 @@ def check_complete(frame: DataFrame, format_: str, names: Sequence[str]) -> None
 # --- tables -----------------------------------------------------------------------------------------------------
 
 
-def _open_tables(session: SparkSession, names: Sequence[str], rows: WantedRows | None) -> DataFrame:
+def _open_tables(session: SparkSession, names: Sequence[str], rows: SourceRequest | None) -> DataFrame:
     """Return the union of tables, columns matched by name; rows: the wanted columns, None for all."""
     frames = []
     for name in names:
@@ -373,8 +358,8 @@ def _open_tables(session: SparkSession, names: Sequence[str], rows: WantedRows |
             )
         frame = call_spark(functools.partial(session.table, name))
         if rows is not None:
-            find_columns(frame.columns, rows.wanted(), f"table {name!r}")
-            frame = select_columns(frame, rows.names)
+            find_columns(frame.columns, Wanted.of(rows), f"table {name!r}")
+            frame = select_columns(frame, names_in(rows))
         frames.append(frame)
     kinds = [{field.name: field.dataType for field in frame.schema} for frame in frames]
     if any(kind != kinds[0] for kind in kinds):
@@ -388,7 +373,7 @@ def _open_tables(session: SparkSession, names: Sequence[str], rows: WantedRows |
 # --- text files: the driver -------------------------------------------------------------------------------------
 
 
-def _open_text_files(session: SparkSession, formats: dict[str, str], rows: WantedRows) -> OpenedFrame:
+def _open_text_files(session: SparkSession, formats: dict[str, str], rows: SourceRequest) -> OpenedFrame:
     for name, format_ in formats.items():
         list_files(session, name, format_)
     groups = [
@@ -406,11 +391,11 @@ def _open_text_files(session: SparkSession, formats: dict[str, str], rows: Wante
     return OpenedFrame(frame, check_rows)
 
 
-def read_text_files(files: DataFrame, format_: Format, rows: WantedRows) -> DataFrame:
+def read_text_files(files: DataFrame, format_: Format, rows: SourceRequest) -> DataFrame:
     """Return the rows of text files, all columns text."""
-    schema = ", ".join(f"column{place} string" for place in range(len(rows.names)))
+    schema = ", ".join(f"column{place} string" for place in range(len(names_in(rows))))
     task = guard_task(ReadFiles(format_, rows))
-    return call_spark(lambda: files.select("path", "content").mapInArrow(task, schema).toDF(*rows.names))
+    return call_spark(lambda: files.select("path", "content").mapInArrow(task, schema).toDF(*names_in(rows)))
 
 
 def check_sizes(groups: list[tuple[DataFrame, Format]]) -> int:
@@ -438,9 +423,9 @@ def check_sizes(groups: list[tuple[DataFrame, Format]]) -> int:
     return total
 
 
-def check_kinds(groups: list[tuple[DataFrame, Format]], rows: WantedRows) -> None:
+def check_kinds(groups: list[tuple[DataFrame, Format]], rows: SourceRequest) -> None:
     """Refuse files whose columns have different kinds, such as numbers in one and texts in another."""
-    columns = rows.cleaner().columns
+    columns = Cleaner(rows).columns
     for files, format_ in groups:
         task = guard_task(FindKinds(format_, rows))
         found = files.select("path", "content").mapInArrow(task, "kinds array<string>").distinct()
@@ -453,33 +438,21 @@ def check_kinds(groups: list[tuple[DataFrame, Format]], rows: WantedRows) -> Non
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class FileInWorker:
+class FileInWorker(InputFile):
     """A whole text file in the memory of a task (sensitive)."""
 
-    where: str
-    format: Format
-    compression: Compression
     content: Any
 
-    @property
-    def size(self) -> int:
-        """Return the number of bytes."""
-        return int(self.content.size)
-
-    def peek(self) -> Any:
-        """Open the file to look at its beginning."""
-        return pa.BufferReader(self.content)
-
     def open(self) -> Any:
-        """Open the file to read all of it."""
+        """Open it for reading."""
         return pa.BufferReader(self.content)
 
     @property
     def part(self) -> SourcePart:
         """Return the reader that one machine uses for such a file."""
         if self.format is Format.JSON_LINES:
-            return JsonLinesPart(self, self.where, self.size)
-        return DelimitedPart(self, self.where, self.size)
+            return JsonLinesPart(self)
+        return DelimitedPart(self)
 
 
 @dataclass(frozen=True)
@@ -492,11 +465,11 @@ class ReadFiles:
     """
 
     format: Format
-    rows: WantedRows
+    rows: SourceRequest
 
     def __call__(self, batches: Batches) -> Batches:
         for file in files_in(batches, self.format):
-            yield from read_file(file, self.rows.wanted(), self.rows.cleaner())
+            yield from read_file(file, Wanted.of(self.rows), Cleaner(self.rows))
 
 
 @dataclass(frozen=True)
@@ -507,12 +480,12 @@ class FindKinds:
     """
 
     format: Format
-    rows: WantedRows
+    rows: SourceRequest
 
     def __call__(self, batches: Batches) -> Batches:
         for file in files_in(batches, self.format):
-            cleaner = self.rows.cleaner()
-            for _ in read_file(file, self.rows.wanted(), cleaner):
+            cleaner = Cleaner(self.rows)
+            for _ in read_file(file, Wanted.of(self.rows), cleaner):
                 if all(column.kind is not None for column in cleaner.columns):
                     break
             kinds = [None if column.kind is None else column.kind.value for column in cleaner.columns]
@@ -525,9 +498,10 @@ def files_in(batches: Batches, format_: Format) -> Iterator[FileInWorker]:
         for place, text in enumerate(batch.column("path").to_pylist()):
             path = Path(text)
             # subtle: errors show this name, and folders such as user=somebody are data.
-            where = f"file {shown(path)!r}"
+            where = f"file {hide_values(path)!r}"
             compression = COMPRESSIONS.get(path.suffix.lower(), Compression.NONE)
-            yield FileInWorker(where, format_, compression, batch.column("content")[place].as_buffer())
+            content = batch.column("content")[place].as_buffer()
+            yield FileInWorker(where, format_, compression, content.size, content)
 
 
 def read_file(file: FileInWorker, wanted: Wanted, cleaner: Cleaner) -> Batches:

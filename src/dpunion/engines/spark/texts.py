@@ -23,7 +23,6 @@ from dpunion.algorithms import Bounding
 from dpunion.contributions import Contributions, ItemTable, Uint64s, offsets_of
 from dpunion.counting.holdings import Holdings
 from dpunion.engines import Listed
-from dpunion.engines.local.engine import open_request
 from dpunion.engines.spark import rounds
 from dpunion.engines.spark.rounds import collect_items, drop_afterwards, group_by_user, materialize
 from dpunion.engines.spark.sessions import Batches, closures_in_memory, guard_task
@@ -44,7 +43,8 @@ from dpunion.ngrams.lengths import (
 from dpunion.plans import Plan
 from dpunion.plans.ngrams import LengthPlan
 from dpunion.randomness import Purpose, RunKey
-from dpunion.requests import Request, Run
+from dpunion.reading import open_source
+from dpunion.requests import Request
 from dpunion.sets.streams import TokenStream, read_tokens
 
 if TYPE_CHECKING:
@@ -178,7 +178,7 @@ class ReadStreams:
         if first is None:
             return
         source = rename_columns(itertools.chain([first], batches), first.schema, self.names)
-        with open_request(self.request.of_rows(source), Run(), None) as rows:
+        with open_source(self.request.of_rows(source)) as rows:
             stream = read_tokens(rows, self.secret.key, self.request.splitting, self.request.normalization)
         packed = memoryview(pack_stream(stream))
         for part, start in enumerate(range(0, len(packed), BYTES_PER_PART)):

@@ -1,21 +1,23 @@
 """Python objects: an iterable of (user, value) pairs, or a mapping from users to their values.
 
-A value may be a tuple, when the parts of such keys have names.
+A value may be a tuple, if the parts of such keys have names.
 """
 
 from __future__ import annotations
 
 import datetime as dt
+import functools
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from dpunion.errors import BadParameter, UnsupportedType, attempt
-from dpunion.reading.columns import OnFraction, Wanted
-from dpunion.reading.moments import MomentColumn, object_kind, refuse_without_moments
+from dpunion.reading import spelling
+from dpunion.reading.frames import family_of
+from dpunion.reading.parts import OnFraction, SourcePart, SourceRequest, Wanted
 from dpunion.reading.spelling import KINDS_FOR_ROLE, Column, Role, TextKind
 
 PAIRS_PER_BATCH = 1 << 17
@@ -24,29 +26,39 @@ DATED = ' Or set the precision of datetimes, with names for the parts: Dated(["c
 PAIRS = "Give (user, value) pairs, a mapping from users to lists of values, or files or frames with columns."
 
 
-class PairsPart:
-    """Pairs or a mapping, turned into text a batch at a time.
+def parts_of(request: SourceRequest) -> list[SourcePart] | None:
+    """Return the part for a mapping or another iterable."""
+    if isinstance(request.source, bytes) or not isinstance(request.source, Iterable):
+        return None
+    if request.user is not None or (request.values[0] is not None and len(request.values) == 1):
+        raise BadParameter(
+            f"A {type(request.source).__name__} has no columns to name.", f"Leave out the names. {PAIRS}"
+        )
+    return [PairsPart(request)]
+
+
+class PairsPart(SourcePart):
+    """Pairs or a mapping, converted to text a batch at a time.
 
     Guarantees:
-    - only str, int, date and bool have a text, as in `spelling`; they do not mix, bool and int neither;
-    - a bare string is never taken for an iterable of items, nor for a pair;
+    - only str, int, date and bool have a text, as in `spelling`; they do not mix, not even bool and int;
+    - a string is never read as an iterable of items, nor as a pair;
     - errors name types and positions, never values.
     """
 
-    def __init__(self, source: Iterable[Any], values: Sequence[Column]) -> None:
-        self.source = source
-        self.users = Column("user", Role.USER)
-        self.values = tuple(values)
-        self.where = "the mapping" if isinstance(source, Mapping) else "the pairs"
-        self.size = 1
+    knows_types = False
+    has_columns = False
 
-    def check(self, wanted: Wanted, columns: Sequence[Column]) -> None:
-        """Nothing is known before the pairs are read."""
+    def __init__(self, request: SourceRequest) -> None:
+        super().__init__("the mapping" if isinstance(request.source, Mapping) else "the pairs")
+        self.source = request.source
+        self.users = Column("user", Role.USER)
+        self.values = spelling.value_column(request.labels, request.kind.role, request.granularity).parts
 
     def batches(self, wanted: Wanted, on_fraction: OnFraction) -> Iterator[tuple[Any, ...]]:
         """Yield users and values, or the parts of keys, as text arrays: utf8[rows] each, null for None."""
         del wanted, on_fraction
-        pairs = spread_mapping(self.source) if isinstance(self.source, Mapping) else iter(self.source)
+        pairs = flatten_mapping(self.source) if isinstance(self.source, Mapping) else iter(self.source)
         first = 0
         while batch := list(itertools.islice(pairs, PAIRS_PER_BATCH)):
             check_pairs(batch, first)
@@ -54,26 +66,29 @@ class PairsPart:
             parts = [values] if len(self.values) == 1 else split_keys(values, len(self.values), first)
             first += len(batch)
             texts = [self._texts(part, column) for part, column in zip(parts, self.values, strict=True)]
-            if isinstance(self.values[0], MomentColumn) and all(column.kind is not None for column in self.values):
-                refuse_without_moments(self.values)
+            if self.values[0].granularity is not None and all(column.kind is not None for column in self.values):
+                spelling.refuse_without_moments(self.values)
             yield self._texts(users, self.users), *texts
 
     def _texts(self, values: tuple[Any, ...], column: Column) -> Any:
-        moments = isinstance(column, MomentColumn)
-        classes = {type(value) for value in values if not (moments and isinstance(value, dt.date))}
-        kinds = {kind_of_class(kind, column.role, self.where) for kind in classes}
-        if isinstance(column, MomentColumn):
-            kinds |= {object_kind(value) for value in values if isinstance(value, dt.date)}
-            dated = column.object_text
-            values = attempt(lambda: tuple(dated(v) if isinstance(v, dt.date) else v for v in values), self.where)
+        granularity = column.granularity
+        is_dated = granularity is not None
+        kinds = {
+            kind_of_class(kind, column.role, self.where)
+            for kind in {type(value) for value in values if not (is_dated and isinstance(value, dt.date))}
+        }
+        if granularity is not None:
+            kinds |= {spelling.kind_of_date(value) for value in values if isinstance(value, dt.date)}
+            spell = functools.partial(spelling.spell_date, granularity=granularity)
+            values = attempt(lambda: tuple(spell(v) if isinstance(v, dt.date) else v for v in values), self.where)
         for kind in sorted(kinds, key=str):
             column.see(kind, self.where)
-        texts = [None if value is None else spelled(value) for value in values]
+        texts = [None if value is None else spell_object(value) for value in values]
         return attempt(lambda: pa.array(texts, pa.string()), self.where)
 
 
-def spread_mapping(mapping: Mapping[Any, Any]) -> Iterator[tuple[Any, Any]]:
-    """Yield the pairs of a mapping; None stands for no values."""
+def flatten_mapping(mapping: Mapping[Any, Any]) -> Iterator[tuple[Any, Any]]:
+    """Yield the pairs of a mapping; None means no values."""
     for user, values in mapping.items():
         if values is None:
             continue
@@ -82,12 +97,12 @@ def spread_mapping(mapping: Mapping[Any, Any]) -> Iterator[tuple[Any, Any]]:
                 f"A user of the mapping has a {type(values).__name__} instead of an iterable of values.",
                 "Map each user to a list or set of values, also when there is only one.",
             )
-        # subtle: a user without values still is checked, so that a null key is refused in every case.
+        # subtle: a user without values is checked too, so that a null user is refused in every case.
         yield from ((user, value) for value in itertools.chain(values, (None,)))
 
 
 def check_pairs(batch: list[Any], first: int) -> None:
-    """Refuse what is not a pair; strings of two letters are not."""
+    """Refuse elements that are not pairs; strings of two letters are not."""
     if all(issubclass(kind, tuple | list) for kind in set(map(type, batch))) and set(map(len, batch)) == {2}:
         return
     for i, pair in enumerate(batch):
@@ -99,7 +114,7 @@ def check_pairs(batch: list[Any], first: int) -> None:
 
 
 def split_keys(keys: tuple[Any, ...], width: int, first: int) -> list[tuple[Any, ...]]:
-    """Return the columns of keys that are tuples of `width` parts, or None; refuse all else."""
+    """Return the columns of keys, each a tuple of `width` parts or None; refuse everything else."""
     for i, key in enumerate(keys):
         if key is not None and not (isinstance(key, tuple | list) and len(key) == width):
             raise BadParameter(
@@ -111,19 +126,12 @@ def split_keys(keys: tuple[Any, ...], width: int, first: int) -> list[tuple[Any,
 
 
 def kind_of_class(kind: type, role: Role, where: str) -> TextKind | None:
-    """Return the kind of values of a Python class, or refuse it."""
-    found: TextKind | None = None
+    """Return the kind of a Python class, None for NoneType; refuse other classes."""
     if kind is type(None):
         return None
-    if issubclass(kind, str):
-        found = TextKind.TEXT
-    elif issubclass(kind, bool | np.bool_):
-        found = TextKind.BOOLEAN
-    elif issubclass(kind, int | np.integer):
-        found = TextKind.INTEGER
-    elif issubclass(kind, dt.date) and not issubclass(kind, dt.datetime):
-        found = TextKind.DATE
-    if found is None or found not in KINDS_FOR_ROLE[role]:
+    name = family_of(kind)
+    found = next((one for one in KINDS_FOR_ROLE[role] if one.value == name), None)
+    if found is None:
         choices = ", ".join(k.value for k in KINDS_FOR_ROLE[role])
         raise UnsupportedType(
             f"A value of {where} has type {kind.__name__}, which cannot be read as {role.value}.",
@@ -133,7 +141,7 @@ def kind_of_class(kind: type, role: Role, where: str) -> TextKind | None:
     return found
 
 
-def spelled(value: Any) -> str:
+def spell_object(value: Any) -> str:
     """Return the canonical text of a value whose class was checked."""
     if isinstance(value, str):
         return value
