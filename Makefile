@@ -2,8 +2,9 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
-# The versions of everything that development needs; `make test LOCK=` takes the newest ones instead.
-LOCK ?= requirements-dev.lock
+# The versions of everything that development needs; with a Python that lacks one of them, the newest are installed.
+LOCK := requirements-dev.lock
+INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .PHONY: help demo test test-all test-threads java proofs coq lint format lock docs pictures wheel publish reproduce audit torture benchmark benchmark-large benchmark-billion benchmark-counts benchmark-popular benchmark-spark benchmark-startup clean
 
@@ -114,12 +115,14 @@ $(VENV)/bin/python:
 
 $(VENV)/.run: pyproject.toml | $(VENV)/bin/python
 	@echo "Installing dpunion into $(VENV) ..."
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable . && touch $@
+	@$(INSTALL) --editable . && touch $@
 
 $(VENV)/.dev: pyproject.toml lab/pyproject.toml $(LOCK) | $(VENV)/bin/python
 	@echo "Installing dpunion and its test tools into $(VENV) ..."
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check $(if $(LOCK),--constraint $(LOCK)) --editable ".[dev]" --editable ./lab && touch $@ $(VENV)/.run
+	@$(INSTALL) --constraint $(LOCK) --editable ".[dev]" --editable ./lab || $(INSTALL) --editable ".[dev]" --editable ./lab
+	@touch $@ $(VENV)/.run
 
 $(VENV)/.docs: pyproject.toml lab/pyproject.toml $(LOCK) | $(VENV)/bin/python
 	@echo "Installing dpunion and what the documentation needs into $(VENV) ..."
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check $(if $(LOCK),--constraint $(LOCK)) --editable ".[docs]" --editable ./lab && touch $@ $(VENV)/.run
+	@$(INSTALL) --constraint $(LOCK) --editable ".[docs]" --editable ./lab || $(INSTALL) --editable ".[docs]" --editable ./lab
+	@touch $@ $(VENV)/.run
