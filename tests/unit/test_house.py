@@ -464,8 +464,7 @@ def test_nothing_is_logged_or_warned(source):
     assert "logging" not in used or names(source) == "kernels/__init__.py"
     assert "warnings" not in used or source.name in {
         "databases.py",
-        "queries.py",
-        "lazy.py",
+        "frames.py",
         "answers.py",
         "compiler.py",
     }

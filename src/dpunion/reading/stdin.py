@@ -7,7 +7,6 @@ otherwise; or `input_format` tells. Parquet cannot be read from a pipe, because 
 from __future__ import annotations
 
 import contextlib
-import io
 import os
 import stat
 import sys
@@ -95,15 +94,16 @@ class Tape:
         return pa.PythonFile(self.start(keep=keep), mode="r")
 
 
-class TapeReader(io.RawIOBase):
+class TapeReader:
     """The file object that Arrow reads a tape through."""
 
     def __init__(self, tape: Tape, *, keep: bool) -> None:
         self._tape, self._keep = tape, keep
         self._done = 0
+        self.closed = False
         self.tail = b""
 
-    def read(self, size: int = -1) -> bytes:
+    def read(self, size: int) -> bytes:
         """Return the next `size` bytes, fewer only at the end of the stream."""
         kept = self._tape.kept
         data = bytes(kept[self._done : self._done + size])
@@ -121,6 +121,13 @@ class TapeReader(io.RawIOBase):
     def tell(self) -> int:
         """Return the number of bytes read."""
         return self._done
+
+    def flush(self) -> None:
+        """Do nothing: nothing is written."""
+
+    def close(self) -> None:
+        """Close the reader, not the stream."""
+        self.closed = True
 
 
 _current: Tape | None = None
