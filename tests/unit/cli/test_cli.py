@@ -272,7 +272,7 @@ def test_plan_shows_the_numbers_of_every_algorithm(name):
     assert shown.exit_code == 0, shown.output
     assert "No data was read" in shown.stdout
     planned = dpunion.plan(name, epsilon=2.0, delta=1e-4)
-    for one in getattr(planned, "plans", [planned]):
+    for one in planned.alternatives:
         assert f"{one.threshold:.4g}" in shown.stdout or f"{one.threshold:.6g}" in shown.stdout
     as_json = json.loads(run("plan", *BUDGET, "-a", name, "--json").stdout)
     needed = as_json.pop("holders_needed")
