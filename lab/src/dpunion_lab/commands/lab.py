@@ -189,7 +189,7 @@ def compare_command(**values: Any) -> None:
     refuse_ledger(given.ledger)
     from dpunion_lab.comparison import compare, journal_of
 
-    place, reading = build_source(given)
+    place, reading = build_study_source(given)
     journal = None if given.out is None else journal_of(given.out)
     check_html(given.html, list(given.source), overwrite=given.force or (journal is not None and journal.exists()))
     with study(journal) as show:
@@ -246,7 +246,7 @@ def reach_command(**values: Any) -> None:
     from dpunion.budget import Budget
     from dpunion_lab.funnel import measure_reach
 
-    place, reading = build_source(given)
+    place, reading = build_study_source(given)
     allowed = Budget(given.epsilon, given.delta)
     with study(None) as show:
         found = measure_reach(place, Funnel(), allowed, trials=given.trials, progress=show, **reading)
@@ -262,7 +262,7 @@ def rounds_command(**values: Any) -> None:
     from dpunion.budget import Budget
     from dpunion_lab.funnel import watch_rounds
 
-    place, reading = build_source(given)
+    place, reading = build_study_source(given)
     with study(None) as show:
         seen = watch_rounds(place, Funnel(), Budget(given.epsilon, given.delta), progress=show, **reading)
     print_study(seen, as_json=given.as_json)
@@ -314,7 +314,7 @@ lab_app = Commands(
 # --- what the commands share --------------------------------------------------------------------------------
 
 
-def build_source(given: Given) -> tuple[Any, dict[str, Any]]:
+def build_study_source(given: Given) -> tuple[Any, dict[str, Any]]:
     """Return the source, or its generator, and how it is read."""
     from dpunion_lab.generators import AskRedditLike
 
