@@ -62,8 +62,11 @@ def main() -> NoReturn:
     sys.unraisablehook = lambda _unraisable: None
     # Imports make more than a hundred thousand objects that stay; the garbage collector would search them in vain.
     gc.set_threshold(250_000)
-    _dump_no_core()
-    _use_one_heap()
+    # Keep people's data out of core dumps, and keep other processes of this user from reading our memory.
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
+        _use_one_heap()
     # dpunion multiplies no matrices, and numpy's threads for that would spin for a while after the import.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     # With so few columns rich cuts every word, and with none it prints nothing.
@@ -114,27 +117,19 @@ def _fill_closed_streams() -> None:
         sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115 - stays open as long as the process
 
 
-def _dump_no_core() -> None:
-    """Keep people's data out of core dumps, and keep other processes of this user from reading our memory."""
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
-
-
 def _use_one_heap() -> None:
     """Let all threads, and Arrow, share one heap, so that memory that one of them frees serves the others.
 
     The system clears fresh memory page by page, which takes some tenths of a second more at 77 million pairs. Arrow's
     default heap keeps the memory that a thread has freed for that thread.
     """
-    if sys.platform == "linux":
-        os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
-        with contextlib.suppress(AttributeError):  # a C library without this setting
-            library = ctypes.CDLL(None)
-            library.mallopt(M_ARENA_MAX, 1)
-            # Otherwise the C library gives large pieces back to the system as soon as they are free.
-            library.mallopt(M_MMAP_THRESHOLD, LARGEST_PIECE)
-            library.mallopt(M_TRIM_THRESHOLD, 2 * LARGEST_PIECE)
+    os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
+    with contextlib.suppress(AttributeError):  # a C library without this setting
+        library = ctypes.CDLL(None)
+        library.mallopt(M_ARENA_MAX, 1)
+        # Otherwise the C library gives large pieces back to the system as soon as they are free.
+        library.mallopt(M_MMAP_THRESHOLD, LARGEST_PIECE)
+        library.mallopt(M_TRIM_THRESHOLD, 2 * LARGEST_PIECE)
 
 
 def _interrupt_outside(number: int, _frame: object) -> None:

@@ -161,20 +161,16 @@ Try [cyan]dpunion demo[/cyan], then [cyan]dpunion release --help[/cyan].""",
 def run() -> object:
     """Run the command that the arguments of the process name; return its exit code."""
     try:
+        # Keep the environment and the current folder from making numba print into a release or work differently.
         with answering({"as_json": "--json" in sys.argv[1:]}):
-            _keep_numba_quiet()
+            from dpunion.kernels import HIDDEN_FROM_NUMBA
+
+            if not re.fullmatch(r"0*[1-9]\d{0,3}", os.environ.get(NUMBA_THREADS, "1")):
+                raise BadParameter(f"{NUMBA_THREADS} must be a whole number of at least 1.", "Correct it, or unset it.")
+            for name in [name for name in os.environ if name.startswith("NUMBA_") and name not in NUMBA_KEPT]:
+                del os.environ[name]
+            HIDDEN_FROM_NUMBA.extend(("yaml", "scipy"))
         ended.clear()
         return app.main(standalone_mode=False)
     except click.exceptions.Exit as leaving:
         return leaving.exit_code
-
-
-def _keep_numba_quiet() -> None:
-    """Keep the environment and the current folder from making numba print into a release or work differently."""
-    from dpunion.kernels import HIDDEN_FROM_NUMBA
-
-    if not re.fullmatch(r"0*[1-9]\d{0,3}", os.environ.get(NUMBA_THREADS, "1")):
-        raise BadParameter(f"{NUMBA_THREADS} must be a whole number of at least 1.", "Correct it, or unset it.")
-    for name in [name for name in os.environ if name.startswith("NUMBA_") and name not in NUMBA_KEPT]:
-        del os.environ[name]
-    HIDDEN_FROM_NUMBA.extend(("yaml", "scipy"))

@@ -100,10 +100,16 @@ def value_word(parameter: Any) -> str:
 
 def _write_help(command: click.Command, context: click.Context, console: Console) -> None:
     from rich.padding import Padding
+    from rich.table import Table
     from rich.text import Text
 
     console.print(Text("Usage", style="bold"))
-    for line in break_example(usage_line(command, context.command_path), console.width):
+    arguments = [one for one in command.params if isinstance(one, click.Argument)]
+    usage = [value_word(one) if one.required else f"[{value_word(one)}]" for one in arguments]
+    options = [one for one in command.params if isinstance(one, click.Option) and one.required]
+    usage += [f"{max(one.opts, key=len)} {value_word(one)}" for one in options]
+    more = ["COMMAND ..."] if isinstance(command, click.Group) else []
+    for line in break_example(" ".join([context.command_path, *usage, "[OPTIONS]", *more]), console.width):
         console.print(Padding(Text(line), (0, 0, 0, 2)))
     for paragraph in (command.help or "").split("\n\n"):
         prose, examples = split_examples(paragraph)
@@ -114,7 +120,18 @@ def _write_help(command: click.Command, context: click.Context, console: Console
     for heading, rows in _sections(command, context).items():
         console.print()
         console.print(Text(heading, style="bold"))
-        _write_rows(rows, console)
+        # Names are to the left of their meanings; a name that is too long has a line to itself.
+        left = min(max(len(name) for name, _ in rows), WIDEST_NAMES)
+        for name, meaning in rows:
+            if len(name) > left:
+                console.print(Padding(name, (0, 0, 0, 2)))
+                console.print(Padding(meaning, (0, 0, 0, left + 4)))
+                continue
+            row = Table.grid(padding=(0, 2, 0, 0))
+            row.add_column(width=left)
+            row.add_column()
+            row.add_row(name, meaning)
+            console.print(Padding(row, (0, 0, 0, 2)))
 
 
 def split_examples(paragraph: str) -> tuple[str, list[str]]:
@@ -140,19 +157,6 @@ def break_example(line: str, width: int) -> list[str]:
         else:
             lines[-1] = f"{lines[-1]} {part}" if lines[-1] else part
     return [f"{one} \\" for one in lines[:-1]] + lines[-1:]
-
-
-def usage_line(command: click.Command, path: str) -> str:
-    """Return how the command is called: its arguments, its required options, and that there are more."""
-    arguments = [one for one in command.params if isinstance(one, click.Argument)]
-    shown = [value_word(one) if one.required else f"[{value_word(one)}]" for one in arguments]
-    needed = [
-        f"{max(one.opts, key=len)} {value_word(one)}"
-        for one in command.params
-        if isinstance(one, click.Option) and one.required
-    ]
-    more = ["COMMAND ..."] if isinstance(command, click.Group) else []
-    return " ".join([path, *shown, *needed, "[OPTIONS]", *more])
 
 
 def _sections(command: click.Command, context: click.Context) -> dict[str, list[tuple[Text, Text]]]:
@@ -190,24 +194,6 @@ def _row(parameter: Any) -> tuple[Text, Text]:
     elif is_plain and parameter.show_default is not False:
         text += f" [dim]Default: {default}.[/dim]"
     return names, Text.from_markup(text)
-
-
-def _write_rows(rows: list[tuple[Text, Text]], console: Console) -> None:
-    """Write names to the left and their meanings to the right; a name that is too long has a line to itself."""
-    from rich.padding import Padding
-    from rich.table import Table
-
-    left = min(max(len(name) for name, _ in rows), WIDEST_NAMES)
-    for name, meaning in rows:
-        if len(name) > left:
-            console.print(Padding(name, (0, 0, 0, 2)))
-            console.print(Padding(meaning, (0, 0, 0, left + 4)))
-            continue
-        line = Table.grid(padding=(0, 2, 0, 0))
-        line.add_column(width=left)
-        line.add_column()
-        line.add_row(name, meaning)
-        console.print(Padding(line, (0, 0, 0, 2)))
 
 
 def read_configuration(path: Path, command: click.Command) -> dict[str, Any]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -68,7 +67,13 @@ def plan_command(**values: Any) -> None:
     chosen = {"algorithm": options.build_ngrams(given)} if is_ngrams else options.build_algorithm(given)
     planned = plan(**chosen, **options.privacy.values(given), counts=options.build_counts(given))
     if given.html is not None:
-        _write_page(given.html, planned, overwrite=given.force)
+        from dpunion.report import check_page, plan_page, write_page
+
+        check_page(given.html, overwrite=given.force)
+        if not planned.alternatives:
+            raise BadParameter("Plans for n-grams have no page.", "Leave out --html to print the numbers.")
+        write_page(given.html, plan_page(planned), overwrite=given.force)
+        click.echo(f"Written to {given.html}.", err=True)
     if given.as_json:
         from dpunion.chances import find_needed
 
@@ -76,16 +81,6 @@ def plan_command(**values: Any) -> None:
         print_result(json.dumps(planned.to_dict() | needed, indent=1) + "\n")
     else:
         _print_plan(planned)
-
-
-def _write_page(html: Path, planned: Planned, *, overwrite: bool) -> None:
-    from dpunion.report import check_page, plan_page, write_page
-
-    check_page(html, overwrite=overwrite)
-    if not planned.alternatives:
-        raise BadParameter("Plans for n-grams have no page.", "Leave out --html to print the numbers.")
-    write_page(html, plan_page(planned), overwrite=overwrite)
-    click.echo(f"Written to {html}.", err=True)
 
 
 def _print_plan(planned: Planned) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from dpunion.addresses import SECRET, Address
 from dpunion.cli.options import ALGORITHM_OPTIONS
 from dpunion.errors import CannotWrite
+from dpunion.releases.formats import is_utf8
 
 if TYPE_CHECKING:
     from dpunion.plans import Planned
@@ -88,11 +89,16 @@ def record_configuration(place: Path | None, options: dict[str, Any], plan: Plan
         raise problem
 
 
-def without_credentials(key: str, text: str) -> str | None:
-    """Return the text of an option without user and password, or None if it may still contain them.
+def without_credentials(key: str, value: Any) -> Any:
+    """Return the value of an option without user and password, or None if it may still contain them, or is no UTF-8.
 
     A PostgreSQL address keeps its host and database. An address with further settings gives None, as these may matter.
     """
+    if not isinstance(value, (str, Path)):
+        return value
+    text = str(value)
+    if not is_utf8(text):
+        return None
     if key not in ADDRESSES:
         return None if SECRET_SETTING.search(text) else text
     address = Address.of(text)
@@ -102,18 +108,10 @@ def without_credentials(key: str, text: str) -> str | None:
 def _line(key: str, value: Any) -> str:
     """Return an option as a line of TOML, or as a comment if it must not be written down."""
     values = value if isinstance(value, (list, tuple)) else [value]
-    plain = [_plain(key, one) for one in values]
+    plain = [without_credentials(key, one) for one in values]
     name = key.replace("_", "-")
     if None in plain:
         return f"# {name}: left out, as it may contain a password or is not text. Give it again."
     # JSON's strings, numbers and arrays are valid TOML, except for one character.
     shown = json.dumps(plain if isinstance(value, (list, tuple)) else plain[0], ensure_ascii=False)
     return f"{name} = {shown}".replace("\x7f", "\\u007f")
-
-
-def _plain(key: str, value: Any) -> Any:
-    """Return a value without credentials; None if it may contain them, or is no text that TOML can have."""
-    try:
-        return without_credentials(key, str(value).encode().decode()) if isinstance(value, (str, Path)) else value
-    except UnicodeEncodeError:
-        return None

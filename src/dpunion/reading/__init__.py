@@ -20,7 +20,7 @@ A new source is one module with `parts_of` (see `parts.SourceReader`) and one wo
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from dpunion.addresses import check_address
 from dpunion.errors import BadParameter
@@ -29,7 +29,7 @@ from dpunion.reading.cleaning import MAX_ITEM_BYTES, MAX_USER_BYTES, Cleaner, Ro
 from dpunion.reading.databases import PasswordInUrl, QueryMixesPeople
 from dpunion.reading.frames import TypesGuessed
 from dpunion.reading.pairs import PAIRS
-from dpunion.reading.parts import NullUserPolicy, SourcePart, SourceReader, SourceRequest, ValueKind, Wanted
+from dpunion.reading.parts import NullUserPolicy, SourceReader, SourceRequest, ValueKind, Wanted
 from dpunion.reading.spelling import refuse_without_moments
 
 __all__ = [
@@ -48,7 +48,7 @@ __all__ = [
 ]
 
 READERS: tuple[SourceReader, ...] = (stdin, databases, tables, frames, locate, pairs)
-"""The order matters: a database file is a path too, and a LazyFrame is iterable."""
+"""The first reader that knows a source reads it: a database file is a path too, and a LazyFrame is iterable."""
 
 
 def open_source(
@@ -68,7 +68,9 @@ def open_source(
     - no error contains a value of the data, neither in its text nor in its causes.
     """
     check_addresses(request)
-    parts = find_parts(request)
+    parts = next((found for reader in READERS if (found := reader.parts_of(request)) is not None), None)
+    if parts is None:
+        raise BadParameter(f"A {type(request.source).__name__} is not a source.", PAIRS)
     has_columns = all(part.has_columns for part in parts)
     wanted = Wanted.of(request, has_columns=has_columns)
     cleaner = Cleaner(request if has_columns else dataclasses.replace(request, granularity=None))
@@ -82,15 +84,6 @@ def open_source(
         if part.needs_rows:
             part.check(wanted, cleaner.columns)
     return Rows(parts, wanted, cleaner, on_progress)
-
-
-def find_parts(request: SourceRequest) -> Sequence[SourcePart]:
-    """Ask each reader for the parts of the source; the first that knows it reads it."""
-    for reader in READERS:
-        parts = reader.parts_of(request)
-        if parts is not None:
-            return parts
-    raise BadParameter(f"A {type(request.source).__name__} is not a source.", PAIRS)
 
 
 def check_addresses(request: SourceRequest) -> None:

@@ -120,13 +120,16 @@ class ParquetPart(FilePart):
         def read(groups: list[int], *, use_threads: bool = False) -> StoredBatches:
             # subtle: each call has its own reader, because a reader works for one thread only, and reads a few row
             # groups, because Arrow keeps the bytes of all row groups that it was asked for.
-            file = self._open(coded, source, metadata)
+            file, missing = self._open(coded, source, metadata), rows_in(metadata, groups)
             batches = functools.partial(
                 file.iter_batches, size, row_groups=groups, columns=columns, use_threads=use_threads
             )
             for batch in attempt_each(batches, self.where):
                 places = [find_column(batch.schema.names, name, self.where) for name in columns]
                 yield batch.num_rows, {i: batch.column(place) for i, place in zip(positions, places, strict=True)}
+                missing -= batch.num_rows
+            if missing:
+                raise self._wrong_rows()
 
         for groups, is_large in runs:
             if is_large:
@@ -134,16 +137,7 @@ class ParquetPart(FilePart):
                 for batch in read(groups, use_threads=pa.cpu_count() > FEW_CORES):
                     yield batch[0], functools.partial(iter, [batch])
             else:
-                rows = rows_in(metadata, groups)
-                yield rows, functools.partial(self._whole, functools.partial(read, groups), rows)
-
-    def _whole(self, read: StoredPiece, rows: int) -> StoredBatches:
-        """Yield what `read` yields; refuse the file at the end if it had another number of rows."""
-        for batch in read():
-            rows -= batch[0]
-            yield batch
-        if rows:
-            raise self._wrong_rows()
+                yield rows_in(metadata, groups), functools.partial(read, groups)
 
     def _open(self, coded: list[str], source: Any = None, metadata: Any = None) -> Any:
         # subtle: without a buffer size, Arrow reads a whole column of a row group even for one row. From an object

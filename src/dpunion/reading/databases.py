@@ -116,7 +116,6 @@ class DatabasePart(SourcePart):
                     column.expect(type_, self.where)
 
     def batches(self, wanted: Wanted, on_fraction: OnFraction) -> Iterator[tuple[Any, ...]]:
-        """Yield the wanted columns of each batch of the result."""
         del on_fraction  # a database does not say how many rows follow
         with ask(lambda: self._connect(True), self.where) as session:
             yield from session.batches(self._query, *self._find(session, wanted))

@@ -83,7 +83,9 @@ class DelimitedPart(FilePart):
         del size
         blocks = read_blocks(self.file, find_row_end, on_fraction, BLOCK_BYTES)
         for block in blocks:
-            header, rows = split_header(block)
+            end = header_end(block)
+            header = Block(block.data[:end], block.line, block.where)
+            rows = Block(block.data[end:], block.line + count_lines(header.data), block.where)
             check_quotes(header, self.delimiter)
             names = attempt(functools.partial(split_fields, header.data, self.delimiter), self.where)
             if names:
@@ -126,13 +128,6 @@ def find_in_header(names: list[str], wanted: Wanted, where: str) -> tuple[int, .
             "Check the names, and that the file begins with a header line.",
         )
     return find_columns(names, wanted, where)
-
-
-def split_header(block: Block) -> tuple[Block, Block]:
-    """Split a block after its first row that is not blank."""
-    end = header_end(block)
-    header = Block(block.data[:end], block.line, block.where)
-    return header, Block(block.data[end:], block.line + count_lines(header.data), block.where)
 
 
 def header_end(block: Block) -> int:

@@ -379,11 +379,9 @@ class DuckDBSession(QuerySession):
     """
 
     def names(self, query: str) -> list[str]:
-        """Bind the query."""
         return [name for name, _ in self._describe(query)]
 
     def types(self, query: str, width: int, positions: tuple[int, ...]) -> list[Any]:
-        """Bind the query."""
         del width
         described = self._describe(query)
         nulls = ", ".join(f"cast(null as {described[i][1]})" for i in positions)
@@ -405,7 +403,6 @@ class DuckDBSession(QuerySession):
         return [(row[0], row[1]) for row in rows]
 
     def batches(self, query: str, width: int, positions: tuple[int, ...]) -> Iterator[tuple[Any, ...]]:
-        """Run the query."""
         asked = wrap_query(query, width, positions)
         reader = ask(lambda: self.connection.sql(asked).to_arrow_reader(DUCKDB_ROWS), self.where)
         for batch in ask_each(reader, self.where):
@@ -443,7 +440,8 @@ def mistake_in(query: str, message: str) -> str:
     Guarantees: a word is repeated only if the query contains it outside of strings and comments.
     """
     found = next(filter(None, (pattern.search(message) for pattern in (*UNKNOWN_NAMES, SYNTAX))), None)
-    if found is None or not re.search(rf"(?<!\w){re.escape(found[found.lastindex or 0])}(?!\w)", remove_strings(query)):
+    plain = HIDDEN[0].sub(" ' ", query)  # as the SQL standard reads it
+    if found is None or not re.search(rf"(?<!\w){re.escape(found[found.lastindex or 0])}(?!\w)", plain):
         return ""
     if found.lastindex == 1:
         return f"cannot be understood at {found[1]!r}"
@@ -458,8 +456,3 @@ def explain_failure(failure: Failure, where: str) -> BadSource:
             said = f"{query} {failure.mistake or what}" if what is MISTAKE else f"{where} {what}"
             return kind(f"{said[0].upper()}{said[1:]} ({failure.code}).", remedy)
     return DamagedSource(f"T{query[1:]} failed ({failure.code}).", TRY_IT)
-
-
-def remove_strings(query: str) -> str:
-    """Return a query without strings, quoted names and comments, as the SQL standard reads them."""
-    return HIDDEN[0].sub(" ' ", query)

@@ -79,9 +79,13 @@ class FramePart(SourcePart):
             FileTypes(self.where, schema).check(wanted, columns)
 
     def batches(self, wanted: Wanted, on_fraction: OnFraction) -> Iterator[tuple[Any, ...]]:
-        """Yield the wanted columns of each record batch."""
         wanted, frame = narrow_frame(self.source, wanted, self.where)
-        reader = open_stream(frame)
+        try:
+            reader = pa.RecordBatchReader.from_stream(frame)
+        except MemoryError:
+            raise
+        except Exception:  # noqa: BLE001 - the message could quote values
+            reader = None
         if reader is None:
             raise UnsupportedType(
                 f"The columns of {self.where} cannot be converted to Arrow: probably one has mixed types.", ONE_TYPE
@@ -136,16 +140,6 @@ def family_of(kind: type) -> str | None:
     return next((name for name, classes in FAMILIES if issubclass(kind, classes)), kind.__name__)
 
 
-def open_stream(source: Any) -> Any:
-    """Return a record batch reader, or None when the source cannot be converted to Arrow columns."""
-    try:
-        return pa.RecordBatchReader.from_stream(source)
-    except MemoryError:
-        raise
-    except Exception:  # noqa: BLE001 - the message could quote values
-        return None
-
-
 def schema_of(source: Any) -> Any:
     """Return the Arrow schema, or None when getting it would run or consume something."""
     schema = getattr(source, "schema", None)
@@ -175,7 +169,6 @@ class BatchesPart(SourcePart):
         self.source = source
 
     def batches(self, wanted: Wanted, on_fraction: OnFraction) -> Iterator[tuple[Any, ...]]:
-        """Yield the wanted columns of each record batch."""
         del on_fraction
         for number, element in enumerate(attempt_each(lambda: self.source, self.where)):
             if not is_batch(element):
@@ -250,7 +243,6 @@ class LazyPart(SourcePart):
                     )
 
     def batches(self, wanted: Wanted, on_fraction: OnFraction) -> Iterator[tuple[Any, ...]]:
-        """Yield the wanted columns of each record batch."""
         del on_fraction  # the number of rows is unknown
         whole = self._types()
         names = [whole.names[i] for i in whole.find(wanted)]
@@ -283,7 +275,6 @@ class FragmentRows(LazyRows):
         return FileTypes(where, self.fragment.physical_schema, self.folders)
 
     def batches(self, names: list[str]) -> Iterator[Any]:
-        """Scan some columns."""
         own = self.fragment.physical_schema
         types = pa.schema([*own, *(one for one in self.folders if one.name not in own.names)])
         yield from self.fragment.scanner(

@@ -232,22 +232,16 @@ def explain(block: Block, names: tuple[str, ...], types: list[Any]) -> DpunionEr
         except DpunionError as error:
             return error
         for name, type_, expected in zip(names, got, types, strict=True):
-            if type_ is not None and type_ != expected:
-                return mixed(block, number, name)
             value = row.get(name)
-            if value is not None and expected is not None and isinstance(value, list) != is_list(expected):
-                return mixed(block, number, name)
-            if isinstance(value, list):
-                kinds = {str(type_of(one, name, block, number)) for one in value if one is not None}
-                if len(kinds) > 1:
-                    return mixed(block, number, name)
+            some = [one for one in value if one is not None] if isinstance(value, list) else []
+            if (
+                (type_ is not None and type_ != expected)
+                or (value is not None and expected is not None and isinstance(value, list) != is_list(expected))
+                or len({str(type_of(one, name, block, number)) for one in some}) > 1
+            ):
+                return UnsupportedType(
+                    f"Mixed types: in {block.where}, line {block.line + number}, column {name!r} has a value of "
+                    "another type than before.",
+                    "Write the column with one type (text is always possible).",
+                )
     return block.damaged("the lines cannot be read as one JSON object each", line=0, remedy=ONE_OBJECT)
-
-
-def mixed(block: Block, number: int, name: str) -> UnsupportedType:
-    """Return the error for a column with values of several types."""
-    return UnsupportedType(
-        f"Mixed types: in {block.where}, line {block.line + number}, column {name!r} has a value of another type "
-        "than before.",
-        "Write the column with one type (text is always possible).",
-    )

@@ -251,7 +251,7 @@ def refuse_column(names: Sequence[str], column: str | int, where: str, query: st
     Guarantees: with a query, the error repeats only names that are words of it.
     """
     label = f"column {column!r}" if isinstance(column, str) else f"column number {column} (counted from 0)"
-    known = names if query is None else [name for name in names if has_word(query, name)]
+    known = [n for n in names if query is None or re.search(rf"(?<!\w){re.escape(n)}(?!\w)", query, re.IGNORECASE)]
     near = nearest(column, known) if isinstance(column, str) else None
     hint = f"Did you mean {near!r}?" if near is not None else "Name one of these columns."
     if query is not None:
@@ -262,8 +262,3 @@ def refuse_column(names: Sequence[str], column: str | int, where: str, query: st
     shown = ", ".join(repr(name) for name in names[:MOST_NAMES_SHOWN])
     more = f" and {len(names) - MOST_NAMES_SHOWN} more" if len(names) > MOST_NAMES_SHOWN else ""
     raise UnknownColumn(f"There is no {label} in {where}. Its columns are: {shown or 'none'}{more}.", hint)
-
-
-def has_word(text: str, word: str) -> bool:
-    """Return whether a text contains a word, in any case."""
-    return re.search(rf"(?<!\w){re.escape(word)}(?!\w)", text, re.IGNORECASE) is not None

@@ -29,6 +29,7 @@ import copy
 import datetime as dt
 import enum
 import functools
+import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Self
 
@@ -172,18 +173,14 @@ class Column:
         granularity = self.granularity
         if granularity is not None and kind in MOMENTS:
             return attempt(lambda: spell_moments(array, kind, granularity), where)
+
+        def spell_all(values: Any) -> Any:
+            attempt(lambda: validate_all(values), where)
+            return attempt(lambda: spell(values, kind), where)
+
         if not pt.is_dictionary(array.type):
-            attempt(lambda: validate_all(array), where)
-            return attempt(lambda: spell(array, kind), where)
-        return self._dictionary_text(array, kind, where)
-
-    def _dictionary_text(self, array: Any, kind: TextKind, where: str) -> Any:
-        """Keep the dictionary; validate and spell its entries once for all batches that share it."""
-
-        def spell_all(dictionary: Any) -> Any:
-            attempt(lambda: validate_all(dictionary), where)
-            return attempt(lambda: spell(dictionary, kind), where)
-
+            return spell_all(array)
+        # Keep the dictionary; validate and spell its entries once for all batches that share it.
         texts = self._spelled.get(array.dictionary, spell_all)
         indices = array.indices
         attempt(lambda: indices.validate(full=True), where)
@@ -194,13 +191,14 @@ class Column:
 
     def _kind_of(self, type_: Any, where: str) -> TextKind | None:
         """Return the kind of a column type (None: only nulls), or refuse the type with a remedy."""
-        kind = kind_of_type(type_)
+        plain = type_.value_type if pt.is_dictionary(type_) or pt.is_run_end_encoded(type_) else type_
+        kind = next((kind for is_kind, kind in KINDS if is_kind(plain)), None)
         allowed = KINDS_FOR_ROLE[self.role] + (() if self.granularity is None else MOMENTS)
-        plain = value_type(type_)
         if kind not in allowed and not pt.is_null(plain):
+            # The name of a type may also contain nested names or values.
+            name = re.split(r"[<(\[]", str(plain), maxsplit=1)[0]
             raise UnsupportedType(
-                f"Column {self.name!r} of {where} has type {name_type(plain)}, which cannot be read as "
-                f"{self.role.value}.",
+                f"Column {self.name!r} of {where} has type {name}, which cannot be read as {self.role.value}.",
                 remedy_for(plain, self.role),
             )
         return kind
@@ -247,11 +245,6 @@ def refuse_without_moments(columns: Iterable[Column]) -> None:
         )
 
 
-def value_type(type_: Any) -> Any:
-    """Return the type of the values of a dictionary or run-end encoded type, and any other type as it is."""
-    return type_.value_type if pt.is_dictionary(type_) or pt.is_run_end_encoded(type_) else type_
-
-
 def is_text(type_: Any) -> bool:
     """Return whether a column type is one of Arrow's text types, or a dictionary of texts."""
     plain = type_.value_type if pt.is_dictionary(type_) else type_
@@ -268,21 +261,10 @@ KINDS: tuple[tuple[Callable[[Any], bool], TextKind], ...] = (
 )
 
 
-def kind_of_type(type_: Any) -> TextKind | None:
-    """Return the kind of a column type, None when it has none."""
-    plain = value_type(type_)
-    return next((kind for is_kind, kind in KINDS if is_kind(plain)), None)
-
-
 def is_list(type_: Any) -> bool:
     """Return whether a column type is one of Arrow's list types."""
     tests = (pt.is_list, pt.is_large_list, pt.is_fixed_size_list, pt.is_list_view, pt.is_large_list_view)
     return any(is_kind(type_) for is_kind in tests)
-
-
-def name_type(type_: Any) -> str:
-    """Return the name of a type without nested names or values: an Arrow type may contain both."""
-    return str(type_).split("<", maxsplit=1)[0].split("(", maxsplit=1)[0].split("[", maxsplit=1)[0]
 
 
 def remedy_for(type_: Any, role: Role) -> str:

@@ -154,11 +154,9 @@ class StandardInput(InputFile):
     tape: Tape
 
     def peek(self) -> Any:
-        """Open it to look at the beginning."""
         return self.tape.open(keep=True)
 
     def open(self) -> Any:
-        """Open it to read all of it, once."""
         return self.tape.open(keep=False)
 
 

@@ -172,7 +172,6 @@ class DeltaRows(LazyRows):
         return FileTypes(where, pa.schema(self.table.schema().to_arrow()))
 
     def files(self, where: str, names: list[str]) -> Iterator[FileTypes]:
-        """Yield the named columns of each file."""
         from deltalake.fs import DeltaStorageHandler
         from pyarrow import fs
 
@@ -191,7 +190,6 @@ class DeltaRows(LazyRows):
             yield FileTypes(name, pa.schema([field for field in fields if field is not None]))
 
     def batches(self, names: list[str]) -> Iterator[Any]:
-        """Scan some columns."""
         yield from pa.RecordBatchReader.from_stream(self.table.scan(columns=names))
 
     def _field_in(self, path: str, name: str, found: dict[str, Any]) -> Any:
@@ -268,7 +266,6 @@ class IcebergRows(LazyRows):
         return FileTypes(where, schema_to_pyarrow(self.scan.projection(), include_field_ids=False))
 
     def files(self, where: str, names: list[str]) -> Iterator[FileTypes]:
-        """Yield the named columns of each file."""
         from pyarrow import dataset as ds
         from pyiceberg.io.pyarrow import pyarrow_to_schema, schema_to_pyarrow
         from pyiceberg.schema import Schema
@@ -299,7 +296,6 @@ class IcebergRows(LazyRows):
             yield FileTypes(name, schema_to_pyarrow(Schema(*stored), include_field_ids=False))
 
     def batches(self, names: list[str]) -> Iterator[Any]:
-        """Scan some columns."""
         yield from self.scan.select(*names).to_arrow_batch_reader()
 
 

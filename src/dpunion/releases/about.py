@@ -72,7 +72,10 @@ class About:
     def __post_init__(self) -> None:
         for name, longest in LONGEST.items():
             value = getattr(self, name)
-            if not isinstance(value, str) or len(value) > longest or not _is_text(value):
+            # No controls and no lone surrogates.
+            if not (isinstance(value, str) and len(value) <= longest) or not all(
+                letter.isprintable() or letter.isspace() or letter in JOINERS for letter in value
+            ):
                 raise BadParameter(
                     f"The {name!r} of a release must be a text of at most {longest} printable characters.",
                     f"Shorten or correct it, or leave it out (--{name}).",
@@ -107,11 +110,6 @@ class About:
         return cls(**words, made=made, charged=None if entry is None else Charged.from_dict(entry))
 
 
-def _is_text(value: str) -> bool:
-    """Say whether all characters are printable, white space or joiners: no controls and no lone surrogates."""
-    return all(letter.isprintable() or letter.isspace() or letter in JOINERS for letter in value)
-
-
 UNTOLD = About()
 """A release without title, owner and note."""
 STYLE = "border:1px solid #8886;border-radius:6px;padding:.6em 1em;max-width:44em;font-family:sans-serif"
@@ -127,7 +125,11 @@ def draw_card(
     Guarantees: the browser shows all texts as text; it loads nothing and runs nothing.
     """
     paragraphs = "".join(f'<p style="margin:.4em 0">{_escape_html(one)}</p>' for one in sentences)
-    body = "".join(f"<tr>{''.join(map(_draw_cell, row))}</tr>" for row in rows)
+    cells = (
+        [f"<td{NUMBER}>{one:,}" if isinstance(one, int) else f"<td{TEXT}>{_escape_html(str(one))}" for one in row]
+        for row in rows
+    )
+    body = "".join(f"<tr>{''.join(f'{cell}</td>' for cell in row)}</tr>" for row in cells)
     numbers = [isinstance(value, int) for value in rows[0]] if rows else [False] * len(header)
     head = "".join(
         f"<th{NUMBER if is_number else TEXT}>{_escape_html(name)}</th>"
@@ -136,12 +138,6 @@ def draw_card(
     table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>" if rows else ""
     more = f'<p style="margin:.4em 0;opacity:.7">and {left:,} more</p>' if left else ""
     return f'<div style="{STYLE}"><strong>{_escape_html(heading)}</strong>{paragraphs}{table}{more}</div>'
-
-
-def _draw_cell(value: Any) -> str:
-    if isinstance(value, int):
-        return f"<td{NUMBER}>{value:,}</td>"
-    return f"<td{TEXT}>{_escape_html(str(value))}</td>"
 
 
 def _escape_html(text: str) -> str:

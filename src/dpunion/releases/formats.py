@@ -17,7 +17,7 @@ import itertools
 import json
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -70,16 +70,15 @@ def escape_controls(text: str) -> str:
 
 def unescape_controls(text: str) -> str:
     """Undo `escape_controls`; return any other text unchanged."""
-    plain = ESCAPE.sub(_escaped_character, text)
+
+    def character(escape: re.Match[str]) -> str:
+        if escape[1] in SHORT_ESCAPES:
+            return SHORT_ESCAPES[escape[1]]
+        number = int(escape[1][1:], 16)
+        return chr(number) if number <= sys.maxunicode else escape[0]
+
+    plain = ESCAPE.sub(character, text)
     return plain if escape_controls(plain) == text and is_utf8(plain) else text
-
-
-def _escaped_character(escape: re.Match[str]) -> str:
-    code = escape[1]
-    if code in SHORT_ESCAPES:
-        return SHORT_ESCAPES[code]
-    number = int(code[1:], 16)
-    return chr(number) if number <= sys.maxunicode else escape[0]
 
 
 def is_utf8(text: str) -> bool:
@@ -182,65 +181,42 @@ def text_of_csv(text: str) -> str:
     return restore_formula(WRITTEN_NUL.sub(plain, text))
 
 
-def csv_line(row: Sequence[Any]) -> bytes:
-    """Return the texts and numbers as a line of CSV (RFC 4180)."""
-    return ",".join(map(_csv_field, map(csv_text, map(str, row)))).encode() + b"\n"
+def _csv_line(row: Sequence[Any]) -> str:
+    """Return texts and numbers as a line of CSV (RFC 4180), quoted if a reader might take them for several fields."""
+    fields = (csv_text(str(value)) for value in row)
+    return ",".join('"' + one.replace('"', '""') + '"' if not one or QUOTED.search(one) else one for one in fields)
 
 
-def _csv_field(text: str) -> str:
-    """Return the text as a field, quoted if it has a character that a reader might take for the end of a field."""
-    return '"' + text.replace('"', '""') + '"' if not text or QUOTED.search(text) else text
+def _json_line(release: Release, row: Sequence[Any]) -> str:
+    return json.dumps(dict(zip(release.header, row, strict=True)), ensure_ascii=False)
 
 
-def _write_csv(release: Release, file: IO[bytes]) -> None:
-    for row in (release.header, *release.rows()):
-        file.write(csv_line(row))
-
-
-def _write_jsonl(release: Release, file: IO[bytes]) -> None:
-    for row in release.rows():
-        values = dict(zip(release.header, row, strict=True))
-        file.write(json.dumps(values, ensure_ascii=False).encode() + b"\n")
-
-
-def _write_txt(release: Release, file: IO[bytes]) -> None:
-    for line in release.lines():
-        file.write(line.encode() + b"\n")
-
-
-def _write_json(release: Release, file: IO[bytes]) -> None:
-    file.write(release.to_json().encode())
+def _write_lines(lines: Iterable[str], file: IO[bytes]) -> None:
+    file.writelines(line.encode() + b"\n" for line in lines)
 
 
 WRITERS: dict[str, Writer] = {
     ".parquet": _write_parquet,
-    ".csv": _write_csv,
-    ".jsonl": _write_jsonl,
-    ".txt": _write_txt,
+    ".csv": lambda release, file: _write_lines(map(_csv_line, (release.header, *release.rows())), file),
+    ".jsonl": lambda release, file: _write_lines((_json_line(release, row) for row in release.rows()), file),
+    ".txt": lambda release, file: _write_lines(release.lines(), file),
     ".arrow": _write_arrow,
-    ".json": _write_json,
+    ".json": lambda release, file: file.writelines([release.to_json().encode()]),
 }
 
 
 def join_key(parts: Sequence[str]) -> str:
     """Return the one text of a key."""
-    return SEPARATOR.join(_escape_part(part) for part in parts)
+    escaped = list(parts)
+    for plain, written in KEY_ESCAPES:
+        escaped = [part.replace(plain, written) for part in escaped]
+    return SEPARATOR.join(escaped)
 
 
 def split_key(text: str) -> tuple[str, ...]:
     """Undo `join_key`: return the parts of a key's text."""
-    return tuple(_unescape_part(part) for part in text.split(SEPARATOR))
-
-
-def _escape_part(part: str) -> str:
-    """Return a part without U+001F and without a single backslash."""
-    for plain, written in KEY_ESCAPES:
-        part = part.replace(plain, written)
-    return part
-
-
-def _unescape_part(part: str) -> str:
-    """Undo `_escape_part`; between doubled backslashes, every single one is before an underscore."""
-    if BACKSLASH not in part:
-        return part
-    return BACKSLASH.join(piece.replace(BACKSLASH + "_", SEPARATOR) for piece in part.split(BACKSLASH + BACKSLASH))
+    if BACKSLASH not in text:
+        return tuple(text.split(SEPARATOR))
+    # Between doubled backslashes, every single one is before an underscore.
+    pieces = (part.split(BACKSLASH + BACKSLASH) for part in text.split(SEPARATOR))
+    return tuple(BACKSLASH.join(one.replace(BACKSLASH + "_", SEPARATOR) for one in some) for some in pieces)

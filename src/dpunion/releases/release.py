@@ -224,7 +224,7 @@ class Release:
         )
         kinds = (AttributeError, KeyError, TypeError, ValueError, RecursionError)
         with ForeignErrors(lambda _: strange, *kinds, ours_too=True):
-            return _read_release(_newest(json.loads(text)))
+            return _read_release(json.loads(text))
 
     def write(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
         """Write the items in the format of the suffix, whole or not at all; return the path.
@@ -292,16 +292,10 @@ def _with_rows(
     )
 
 
-def _newest(values: Any) -> Any:
-    """Return what was read from JSON with 'guaranteed' for 'private', as the first formats called it."""
-    if not (isinstance(values, dict) and isinstance(values.get("format"), str) and "private" in values):
-        return values
-    followed = FIRST_FORMATS.get(values["format"])
-    return values if followed is None else values | {"format": followed, "guaranteed": values["private"]}
-
-
 def _read_release(values: dict[str, Any]) -> Release:
     """Return the release that these values describe; raise one of several errors where they describe none."""
+    if "private" in values and values["format"] in FIRST_FORMATS:
+        values = values | {"format": FIRST_FORMATS[values["format"]], "guaranteed": values["private"]}
     ngrams = {FORMAT: False, NGRAM_FORMAT: True}[values["format"]]
     notes, about = tuple(_read_texts(values.get("notes", []))), About.from_dict(values)
     if not isinstance(values["guaranteed"], bool):
@@ -347,8 +341,7 @@ def _read_ngrams(draft: Release, values: dict[str, Any]) -> Release:
     if not counts:
         return with_ngrams(draft, rows, results)
     lengths = Numbers(LENGTH, tuple(length for _, length in rows), 32)
-    numbers = (lengths, *counts["numbers"])
-    return replace(draft, items=texts, numbers=numbers, results=results, totals=counts["totals"])
+    return replace(draft, items=texts, results=results, **counts | {"numbers": (lengths, *counts["numbers"])})
 
 
 def _read_texts(values: Any) -> list[str]:

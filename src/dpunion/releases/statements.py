@@ -46,7 +46,20 @@ def statement(
 def how_it_was_made(plan: Plan | NgramPlan, results: Sequence[LengthResult], totals: Totals | None) -> list[str]:
     """Say how the items were released, and what the counts mean."""
     lines = _how_ngrams_were_made(plan, results) if isinstance(plan, NgramPlan) else [_how_items_were_made(plan)]
-    return lines if plan.counts is None else [*lines, *_how_people_were_counted(plan.counts, totals)]
+    if plan.counts is None:
+        return lines
+    counting = (
+        f"Each item has a noisy estimate of how many people have it; at least {round(100 * LEVEL)} of 100 "
+        f"intervals (low to high) contain the true number. The estimates used {100 * plan.counts.share:.3g} % of the "
+        "budget, and the guarantee covers list and estimates together."
+    )
+    if totals is None:
+        return [*lines, counting]
+    people = (
+        f"About {totals.everybody} people have at least one item; about {totals.others} of them have an item that is "
+        "not on the list."
+    )
+    return [*lines, f"{counting} {people}", *who_was_cut(totals)]
 
 
 def _how_items_were_made(plan: Plan) -> str:
@@ -63,22 +76,6 @@ def _how_items_were_made(plan: Plan) -> str:
         f"{text} This limit was chosen from {', '.join(limits)} or {last}, using a noisy histogram of how many items "
         "people have; the guarantee covers this choice too."
     )
-
-
-def _how_people_were_counted(plan: CountsPlan, totals: Totals | None) -> list[str]:
-    """Explain the numbers of people."""
-    text = (
-        f"Each item has a noisy estimate of how many people have it; at least {round(100 * LEVEL)} of 100 "
-        f"intervals (low to high) contain the true number. The estimates used {100 * plan.share:.3g} % of the "
-        "budget, and the guarantee covers list and estimates together."
-    )
-    if totals is None:
-        return [text]
-    people = (
-        f"About {totals.everybody} people have at least one item; about {totals.others} of them have an item that is "
-        "not on the list."
-    )
-    return [f"{text} {people}", *who_was_cut(totals)]
 
 
 def who_was_cut(totals: Totals) -> list[str]:

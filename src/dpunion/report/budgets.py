@@ -18,6 +18,21 @@ STATES = {
     EntryState.UNSETTLED: "started, not settled: counts as spent",
     EntryState.CANCELLED: "cancelled: nothing was charged",
 }
+TOTALS = Section(
+    "How to read this",
+    (
+        "A budget bounds what all releases from a dataset together can reveal about one person, however many "
+        "there are. It was fixed when the dataset was opened and cannot be raised. The ledger charges a "
+        "release before any data is read, and the charge stays if the run fails while it reads.",
+        "Owner, title and purpose are those given with the release (--owner, --title, --note). dpunion never "
+        "looks up names of users or machines.",
+    ),
+)
+CHECKING = (
+    "Each row contains the hash of the row before, so that nobody can change or remove a row unnoticed. Keep "
+    "a copy of the head elsewhere: only the head, or the receipt of a release, shows that rows were cut off "
+    "at the end."
+)
 
 
 def ledger_page(overview: Overview, checked: Verification, name: str) -> str:
@@ -26,6 +41,7 @@ def ledger_page(overview: Overview, checked: Verification, name: str) -> str:
     Guarantees: what others wrote into the ledger is shown as text; no browser parses it as HTML or runs it.
     """
     spent = [one for one in overview.entries if one.state is not EntryState.CANCELLED]
+    chain: tuple[tuple[Cell, ...], ...] = (("rows", number(checked.rows)), ("head", checked.head))
     return render_page(
         title="Privacy budgets",
         lead=f"The ledger {escape_controls(name)}: how much of each budget is spent, on which releases, and how "
@@ -39,8 +55,8 @@ def ledger_page(overview: Overview, checked: Verification, name: str) -> str:
         warning=None if checked.problem is None else escape_controls(checked.problem),
         sections=(
             *(dataset_section(overview, one) for one in overview.accounts),
-            meaning_of_totals(),
-            checking_section(checked),
+            TOTALS,
+            Section("For checking", (CHECKING,), (Table("The chain", ("what", "value"), chain),), folded=True),
         ),
     )
 
@@ -76,28 +92,3 @@ def entry_row(entry: Entry) -> tuple[Cell, ...]:
     said = [escape_controls(text) or None for text in (how, values["owner"], values["note"])]
     head: tuple[Cell, ...] = (f"#{entry.number}", escape_controls(entry.written[:10]), *said)
     return (*head, f"{number(values['epsilon'])}, {number(values['delta'])}", escape_controls(outcome))
-
-
-def meaning_of_totals() -> Section:
-    """Say what a budget is."""
-    return Section(
-        "How to read this",
-        (
-            "A budget bounds what all releases from a dataset together can reveal about one person, however many "
-            "there are. It was fixed when the dataset was opened and cannot be raised. The ledger charges a "
-            "release before any data is read, and the charge stays if the run fails while it reads.",
-            "Owner, title and purpose are those given with the release (--owner, --title, --note). dpunion never "
-            "looks up names of users or machines.",
-        ),
-    )
-
-
-def checking_section(checked: Verification) -> Section:
-    """Say how to check the entries against a copy of the head."""
-    rows: tuple[tuple[Cell, ...], ...] = (("rows", number(checked.rows)), ("head", checked.head))
-    text = (
-        "Each row contains the hash of the row before, so that nobody can change or remove a row unnoticed. Keep "
-        "a copy of the head elsewhere: only the head, or the receipt of a release, shows that rows were cut off "
-        "at the end."
-    )
-    return Section("For checking", (text,), (Table("The chain", ("what", "value"), rows),), folded=True)

@@ -11,7 +11,6 @@ import enum
 import math
 import re
 import xml.etree.ElementTree as ET
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -208,16 +207,13 @@ def _bars(chart: Chart, screen: str) -> dict[str, Any]:
 def _axis(axis: Axis, values: list[float], *, grid: bool) -> dict[str, Any]:
     scale: dict[str, Any] = {"zero": grid}
     drawn: dict[str, Any] = {"grid": grid, "tickCount": 6, "format": ",.6~r"}
-    match axis.scale:
-        case AxisScale.LOG:
-            scale = {"type": "log", "nice": False}
-            drawn = {"grid": grid, "format": ",.6~r", "values": _round_numbers(values)}
-        case AxisScale.PERCENT:
-            drawn |= {"format": ".0%", "tickCount": 5}
-            if max(values, default=0.0) > 0.6:
-                scale["domain"] = [0.0, 1.0]
-        case AxisScale.LINEAR | AxisScale.NAMES:
-            pass
+    if axis.scale is AxisScale.LOG:
+        scale = {"type": "log", "nice": False}
+        drawn = {"grid": grid, "format": ",.6~r", "values": _round_numbers(values)}
+    elif axis.scale is AxisScale.PERCENT:
+        drawn |= {"format": ".0%", "tickCount": 5}
+        if max(values, default=0.0) > 0.6:
+            scale["domain"] = [0.0, 1.0]
     return {"title": axis.title, "scale": scale, "axis": drawn}
 
 
@@ -245,7 +241,7 @@ def clean_drawing(svg: str, chart: Chart, screen: str) -> str:
     for element in root.iter():
         element.tag = element.tag.rpartition("}")[2]
     colours = {_marker(at, mark): (at, mark) for at in range(len(chart.series)) for mark in MARKS}
-    for parent, element in list(_pairs(root)):
+    for parent, element in [(one, child) for one in root.iter() for child in one]:
         # The drawing also has labels that would overlap others, invisibly.
         unseen = element.get("display") == "none" or element.get("opacity") == "0"
         if unseen or element.get("class") == "background":
@@ -267,11 +263,6 @@ def clean_drawing(svg: str, chart: Chart, screen: str) -> str:
     return ET.tostring(root, encoding="unicode")
 
 
-def _pairs(root: ET.Element) -> Iterator[tuple[ET.Element, ET.Element]]:
-    for parent in root.iter():
-        yield from ((parent, child) for child in parent)
-
-
 GEOMETRY = {"d", "transform", "x", "y", "x1", "x2", "y1", "y2", "width", "height", "text-anchor"}
 
 
@@ -285,10 +276,7 @@ def _strip(element: ET.Element, colours: dict[str, tuple[int, str]]) -> None:
             roles += [mark, f"s{at % COLOURS}"] + ["dashed"] * (at >= COLOURS)
             kept["data-series"] = str(at)
     element.attrib.clear()
-    element.attrib.update({name: _short(value) for name, value in kept.items()})
+    for name, value in kept.items():
+        element.set(name, re.sub(r"-?\d+\.\d+", lambda found: f"{float(found[0]):.1f}".removesuffix(".0"), value))
     if roles:
         element.set("class", " ".join(dict.fromkeys(roles)))
-
-
-def _short(value: str) -> str:
-    return re.sub(r"-?\d+\.\d+", lambda found: f"{float(found[0]):.1f}".removesuffix(".0"), value)

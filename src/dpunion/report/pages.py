@@ -9,7 +9,7 @@ import importlib.resources
 import json
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from dpunion.checks import check_suffix
 from dpunion.files import OWNER_ONLY, atomic_file, check_place
 from dpunion.releases.formats import escape_controls
 from dpunion.releases.release import Release
-from dpunion.report.charts import AxisScale, Chart, Series, drawings, load_library
+from dpunion.report.charts import AxisScale, Chart, drawings, load_library
 from dpunion.report.sections import STUDY, describe_release
 from dpunion.report.tables import Cell, Gauge, Section, Table, number, percent
 
@@ -26,6 +26,11 @@ FIRST_ROWS = 500  # for readers without scripts, the page itself has this many r
 # Not allowed in a script block: characters that could end it or open a comment, that are invisible, or that change the
 # direction of text.
 UNSAFE = re.compile("[<>&\x7f-\x9f\u00ad\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff\ufff9-\ufffb]")
+
+
+NO_RELEASE: dict[str, Any] = dict.fromkeys(("about", "before", "columns", "numbers"), ())
+NO_RELEASE |= {"symbols": None, "signed": False, "items": None, "data": ""}
+"""What the template gets for a page that is not about a release."""
 
 
 def release_page(release: Release) -> str:
@@ -105,18 +110,8 @@ def render_page(**context: Any) -> str:
         f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; img-src data:; "
         "base-uri 'none'; form-action 'none'"
     )
-    empty: dict[str, Any] = {
-        "about": (),
-        "before": (),
-        "symbols": None,
-        "signed": False,
-        "items": None,
-        "columns": (),
-        "numbers": (),
-        "data": "",
-    }
     page = _environment().get_template("page.html")
-    return str(page.render(style=style, script=script, policy=policy, version=__version__, **(empty | context)))
+    return str(page.render(style=style, script=script, policy=policy, version=__version__, **(NO_RELEASE | context)))
 
 
 def _draw_part(part: Chart | Table | Gauge) -> dict[str, Any]:
@@ -134,18 +129,12 @@ def behind(chart: Chart) -> Table:
     """Return the table behind a chart: a row for each place on the x axis, a column for each series."""
     write = percent if chart.y.scale is AxisScale.PERCENT else number
     rows: list[tuple[Cell, ...]] = []
-    known = [dict(zip(one.xs, _write_values(one, write), strict=True)) for one in chart.series]
+    known: list[dict[float | str, str]] = []
+    for one in chart.series:
+        bands = [f" ({write(low)} to {write(high)})" for low, high in zip(one.lows, one.highs, strict=True)]
+        values = zip(one.xs, one.ys, bands or [""] * len(one.xs), strict=True)
+        known.append({x: write(y) + band for x, y, band in values})
     for place in chart.places:
         label = place if isinstance(place, str) else number(int(place) if float(place).is_integer() else place)
         rows.append((label, *[one.get(place) for one in known]))
-    columns = (chart.x.title, *[one.name for one in chart.series])
-    return Table(chart.title, columns, tuple(rows))
-
-
-def _write_values(series: Series, write: Callable[[float], str]) -> list[str]:
-    """Write the values of a series, each with its band."""
-    values = list(map(write, series.ys))
-    if not series.lows:
-        return values
-    bands = zip(map(write, series.lows), map(write, series.highs), strict=True)
-    return [f"{value} ({low} to {high})" for value, (low, high) in zip(values, bands, strict=True)]
+    return Table(chart.title, (chart.x.title, *[one.name for one in chart.series]), tuple(rows))

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from dpunion.algorithms import ALGORITHMS
 from dpunion.budget import Budget
-from dpunion.chances import SET_SIZES, Company, Curve, find_needed, holders_between, release_curve, saturation
+from dpunion.chances import SET_SIZES, Company, find_needed, holders_between, release_curve, saturation
 from dpunion.errors import BadParameter
 from dpunion.plans import Plan, Planned, plan_release
 from dpunion.plans.counts import Counts
@@ -32,6 +32,18 @@ COMPANIES = {
     Company.EQUAL: ("equally popular", "the same people have all of the items"),
     Company.POPULAR: ("very popular", "enough people have the other items that these need no help"),
 }
+MODEL = Section(
+    "How to read this",
+    (
+        "Each line shows the chance that one item is released if this many people have it and each of them "
+        "has the stated number of items in total. Real sets differ in size and share items in every way, so a "
+        "real release lies between these cases.",
+        "The chances follow from the plan: exactly for algorithms of one round; for Funnel from a seeded "
+        "simulation, to about one percentage point. If people have more items than the limit, the model keeps "
+        "each item independently.",
+    ),
+)
+"""What the lines of the charts assume."""
 
 
 def plan_page(
@@ -63,7 +75,7 @@ def plan_page(
             budget_section(by_budget, set_sizes),
             algorithm_section(by_algorithm),
             *(() if planned.counts is None else (precision_section(planned.counts),)),
-            model_section(),
+            MODEL,
             *((look_section(plan),) if len(plan.alternatives) > 1 else ()),
             plan_section(planned, planned.counts),
         ),
@@ -98,29 +110,22 @@ def _replan(planned: Plan, *, epsilon: float | None = None, name: str | None = N
     return None
 
 
-def _curves(plans: Sequence[Plan], set_size: int, company: Company) -> list[Curve]:
+def _curves(names: Iterable[str], plans: Sequence[Plan], set_size: int, company: Company) -> tuple[Series, ...]:
     """Return the plans' curves over one range of numbers of people, which covers the slowest of them."""
     most = max((saturation(plan, set_size=set_size, company=company) for plan in plans), default=10)
     grid = holders_between(1, max(10, most))
-    return [release_curve(plan, set_size=set_size, company=company, holders=grid) for plan in plans]
-
-
-def _series(names: Iterable[str], curves: Iterable[Curve]) -> tuple[Series, ...]:
+    curves = (release_curve(plan, set_size=set_size, company=company, holders=grid) for plan in plans)
     pairs = zip(names, curves, strict=True)
     return tuple(Series(name, tuple(one.holders.tolist()), tuple(one.chances.tolist())) for name, one in pairs)
 
 
 def needed_section(plans: Sequence[Plan], set_sizes: Sequence[int]) -> Section:
     """Tabulate how many people must have an item for it to be released."""
-    columns = ["algorithm"]
-    for size in set_sizes:
-        columns += [f"{_things(size)}, 50 %", f"{_things(size)}, 90 %"]
-    rows: list[tuple[Cell, ...]] = []
-    for plan in plans:
-        row: list[Cell] = [plan.algorithm.name]
-        for one in find_needed(plan, set_sizes):
-            row += [one.even, one.likely]
-        rows.append(tuple(row))
+    columns = ("algorithm", *(f"{_things(size)}, {chance}" for size in set_sizes for chance in ("50 %", "90 %")))
+    rows: tuple[tuple[Cell, ...], ...] = tuple(
+        (plan.algorithm.name, *(people for one in find_needed(plan, set_sizes) for people in (one.even, one.likely)))
+        for plan in plans
+    )
     return Section(
         "How many people must have an item",
         (
@@ -128,7 +133,7 @@ def needed_section(plans: Sequence[Plan], set_sizes: Sequence[int]) -> Section:
             "each of them has the stated number of items in total and the other items are rare. Fewer is better. "
             "An item of a single person is practically never released, by design.",
         ),
-        (Table("People needed at this budget", tuple(columns), tuple(rows)),),
+        (Table("People needed at this budget", columns, rows),),
     )
 
 
@@ -140,7 +145,7 @@ def budget_section(plans: Sequence[Plan], set_sizes: Sequence[int]) -> Section:
             f"Chance of release, people with {_things(size)}",
             HOLDERS,
             CHANCE,
-            _series(names, _curves(plans, size, Company.RARE)),
+            _curves(names, plans, size, Company.RARE),
             short=_things(size),
             smooth=True,
         )
@@ -164,7 +169,7 @@ def algorithm_section(plans: Sequence[Plan]) -> Section:
             f"Chance of release, {TYPICAL} items per person, the others {short}",
             HOLDERS,
             CHANCE,
-            _series(names, _curves(plans, TYPICAL, company)),
+            _curves(names, plans, TYPICAL, company),
             note=f"Here {note}.",
             short=short,
             smooth=True,
@@ -178,21 +183,6 @@ def algorithm_section(plans: Sequence[Plan]) -> Section:
         "a mixture, mostly of the long tail."
     )
     return Section("Which algorithm?", (text,), charts, choice="the other items are")
-
-
-def model_section() -> Section:
-    """Say what the lines assume."""
-    return Section(
-        "How to read this",
-        (
-            "Each line shows the chance that one item is released if this many people have it and each of them "
-            "has the stated number of items in total. Real sets differ in size and share items in every way, so a "
-            "real release lies between these cases.",
-            "The chances follow from the plan: exactly for algorithms of one round; for Funnel from a seeded "
-            "simulation, to about one percentage point. If people have more items than the limit, the model keeps "
-            "each item independently.",
-        ),
-    )
 
 
 def _things(size: int) -> str:

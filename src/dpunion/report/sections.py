@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import math
 import statistics
@@ -78,11 +77,15 @@ def describe_release(release: Release) -> dict[str, Any]:
         noun, how = "items", f"By {plan.algorithm.name}"
         listed = [item if isinstance(item, str) else list(item) for item in release.items]
         sections = (*chances(plan), spending(plan), plan_section(plan, plan.counts))
+    if counted:  # the most popular first; ties stay in the order of the release
+        at = release.header.index(PEOPLE, len(release.columns))
+        listed = [list(row) for row in sorted(release.rows(), key=lambda row: -row[at])]
     named = f"{count:,} {noun.removesuffix('s') if count == 1 else noun} released"
     promise = PROMISE if release.guaranteed else TESTED
     if release.guaranteed:
         statement = tuple(map(escape_controls, release.statement.splitlines()))
         sections = (making_section(release), *sections, Section(WORD_FOR_WORD, statement, folded=True))
+    numbers = [TOKENS if one.name == LENGTH else one.name for one in release.numbers] if counted else []
     return {
         "title": escape_controls(release.about.title) or named,
         "lead": f"{named}. {how}{promise}." if release.about.title else f"{how}{promise}.",
@@ -94,14 +97,21 @@ def describe_release(release: Release) -> dict[str, Any]:
             *budget_facts(plan.budget, guaranteed=release.guaranteed),
         ),
         "before": first_sections(release),
-        "symbols": symbols(plan.budget) if release.guaranteed else None,
+        # The numbers of the definition (Dwork & Roth 2014, Def. 2.4).
+        "symbols": {
+            "epsilon": number(plan.budget.epsilon),
+            "delta": number(plan.budget.delta),
+            "factor": number(math.exp(min(plan.budget.epsilon, 700.0))),
+        }
+        if release.guaranteed
+        else None,
         "signed": release.guaranteed,
-        "items": popular_first(release) if counted else listed,
+        "items": listed,
         "count": count,
         "sections": (*popularity_section(release), *sections),
         "warning": warning(plan.budget, guaranteed=release.guaranteed),
         "columns": release.columns if counted or len(release.columns) > 1 else (),
-        "numbers": number_columns(release),
+        "numbers": tuple(numbers),
     }
 
 
@@ -123,15 +133,6 @@ def plan_facts(plan: Plan) -> tuple[Fact, ...]:
     )
 
 
-def symbols(budget: Budget) -> dict[str, str]:
-    """Return the numbers of the definition (Dwork & Roth 2014, Def. 2.4)."""
-    return {
-        "epsilon": number(budget.epsilon),
-        "delta": number(budget.delta),
-        "factor": number(math.exp(min(budget.epsilon, 700.0))),
-    }
-
-
 def spending(plan: Plan) -> Section:
     """Say how epsilon and delta were spent."""
     rows: list[tuple[Cell, ...]] = [
@@ -141,7 +142,10 @@ def spending(plan: Plan) -> Section:
         ("noise and threshold raised for rounding, by", percent(plan.rounding_slack) if plan.rounding_slack else "0 %"),
     ]
     parts: list[Chart | Table] = [Table("The budget", ("what", "value"), tuple(rows))]
-    shares = budget_shares(plan)
+    counts = 0.0 if plan.counts is None else plan.counts.share
+    spent = plan.algorithm.shares if isinstance(plan.algorithm, DpSips) else [one.budget**2 for one in plan.rounds]
+    shares = {f"round {at}": (1.0 - counts) * share for at, share in enumerate(spent or [1.0], 1)}
+    shares |= {"counts": counts} if counts else {}
     text = "The whole budget went into one round: each item's weight was compared with the threshold once."
     if len(shares) > 1:
         title = "How the rounds share the budget" if plan.counts is None else "How rounds and counts share the budget"
@@ -154,14 +158,6 @@ def spending(plan: Plan) -> Section:
             "round adds fresh noise to the weights that people give to the remaining items."
         )
     return Section("How the budget was shared", (text,), tuple(parts), folded=True)
-
-
-def budget_shares(plan: Plan) -> dict[str, float]:
-    """Return the parts of the budget for each round and the counts, by name; they sum to 1."""
-    rounds = plan.algorithm.shares if isinstance(plan.algorithm, DpSips) else [one.budget**2 for one in plan.rounds]
-    counts = 0.0 if plan.counts is None else plan.counts.share
-    shares = {f"round {at}": (1.0 - counts) * share for at, share in enumerate(rounds or [1.0], 1)}
-    return shares | ({"counts": counts} if counts else {})
 
 
 def chances(plan: Plan) -> tuple[Section, ...]:
@@ -219,12 +215,17 @@ def plan_section(plan: Plan, counts: CountsPlan | None, *, title: str = "The pla
     written = tuple((name, number(value)) for name, value in rows)
     parts: list[Chart | Table] = [Table("Every number of the release", ("what", "value"), written)]
     if plan.rounds:
-        numbers = [dataclasses.asdict(one) for one in plan.rounds]
-        table = tuple((at, one["budget"], one["stddev"], one["threshold"]) for at, one in enumerate(numbers, 1))
+        table = tuple((at, one.budget, one.stddev, one.threshold) for at, one in enumerate(plan.rounds, 1))
         columns = ("round", "weight budget of a person", "standard deviation", "score to exceed")
         parts.append(Table("The rounds", columns, table))
     if counts is not None:
-        parts.append(counting_table(counts))
+        counting = (
+            ("part of the budget", percent(counts.share)),
+            ("noise of the rough estimate of every item: standard deviation", number(counts.rough)),
+            ("noise of how many items people have: standard deviation", number(counts.marks)),
+            ("noise of the counts: standard deviation", number(counts.fine)),
+        )
+        parts.append(Table("Counting", ("what", "value"), counting))
     text = "All of these numbers were fixed before any data was read, and are public."
     return Section(title, (text,), tuple(parts), folded=True)
 
@@ -351,19 +352,6 @@ def count_facts(totals: Totals | None) -> tuple[Fact, ...]:
     )
 
 
-def number_columns(release: Release) -> tuple[str, ...]:
-    """Return the names of the columns of numbers on a page; none without counts."""
-    if release.totals is None:
-        return ()
-    return tuple(TOKENS if one.name == LENGTH else one.name for one in release.numbers)
-
-
-def popular_first(release: Release) -> list[list[str | int]]:
-    """Return the rows of a release with counts, the most popular first; ties stay in the order of the release."""
-    at = len(release.columns) + [one.name for one in release.numbers].index(PEOPLE)
-    return [list(row) for row in sorted(release.rows(), key=lambda row: -row[at])]
-
-
 def popularity_section(release: Release) -> tuple[Section, ...]:
     """Draw and explain the numbers of people by rank; nothing for a release without counts."""
     totals = release.totals
@@ -372,19 +360,12 @@ def popularity_section(release: Release) -> tuple[Section, ...]:
     rows = {"any item": totals.everybody, "an item that is not listed": totals.others}
     table = tuple((what, one.people, one.low, one.high) for what, one in rows.items())
     together = Table("All people together", ("people who have", *COUNTED), table)
-    charts = (rank_chart(release),) if len(release) > 1 else ()
-    return (Section("How many people", (MEANING, *who_was_cut(totals)), (together, *charts)),)
-
-
-def rank_chart(release: Release) -> Chart:
-    """Draw people by rank, with the band of the intervals; n-grams by their length."""
-    return Chart(
-        f"People by rank of the {release.plan.nouns.item}",
-        Axis("rank", AxisScale.LOG),
-        Axis("people", AxisScale.LOG),
-        tuple(_ranked(name, rows) for name, rows in _groups(release)),
-        note=ORDER,
-    )
+    parts: list[Chart | Table] = [together]
+    if len(release) > 1:
+        title = f"People by rank of the {release.plan.nouns.item}"
+        lines = tuple(_ranked(name, rows) for name, rows in _groups(release))
+        parts.append(Chart(title, Axis("rank", AxisScale.LOG), Axis("people", AxisScale.LOG), lines, note=ORDER))
+    return (Section("How many people", (MEANING, *who_was_cut(totals)), tuple(parts)),)
 
 
 def _groups(release: Release) -> Iterator[tuple[str, list[Estimate]]]:
@@ -423,14 +404,3 @@ def precision_section(plan: CountsPlan) -> Section:
     )
     parts = (Table("Intervals to expect", columns, rows),)
     return Section("How precise the counts will be", (text, how_precise(plan)), parts)
-
-
-def counting_table(plan: CountsPlan) -> Table:
-    """List every number of counting."""
-    rows = (
-        ("part of the budget", percent(plan.share)),
-        ("noise of the rough estimate of every item: standard deviation", number(plan.rough)),
-        ("noise of how many items people have: standard deviation", number(plan.marks)),
-        ("noise of the counts: standard deviation", number(plan.fine)),
-    )
-    return Table("Counting", ("what", "value"), rows)
