@@ -106,12 +106,11 @@ class Address:
 
 def is_plain(path: str) -> bool:
     """Say whether a text is just a path; patterns and folders named key=value are paths."""
-    return not USER_AND_PASSWORD.search(path) and all(map(_is_plain_part, re.split(r"[/\\{},]", path)))
-
-
-def _is_plain_part(part: str) -> bool:
-    found = PARTITION.fullmatch(part)
-    return "=" not in part if found is None else SECRET_FOLDER.search(urllib.parse.unquote(found["key"])) is None
+    for part in re.split(r"[/\\{},]", path):
+        found = PARTITION.fullmatch(part)
+        if "=" in part if found is None else SECRET_FOLDER.search(urllib.parse.unquote(found["key"])):
+            return False
+    return not USER_AND_PASSWORD.search(path)
 
 
 def public_address(text: str | os.PathLike[str]) -> str:
@@ -148,10 +147,7 @@ def check_address(text: str | os.PathLike[str], *, on_spark: bool = False) -> No
 
 
 def check_output(text: str | os.PathLike[str]) -> None:
-    """Refuse an output that is an address instead of a path of this machine, or that may have a password.
-
-    Guarantees: those of `check_address`.
-    """
+    """Refuse an output that is an address, or that may have a password, and do not show it."""
     address = Address.of(os.fspath(text))
     if address.scheme or not address.is_known:
         raise CannotWrite(

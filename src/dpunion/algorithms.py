@@ -19,7 +19,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from dpunion.checks import as_choice, check_real, check_whole, refuse_algorithm
+from dpunion.checks import as_choice, check_real, check_whole, refuse_choice, refuse_policy
 from dpunion.errors import BadParameter
 
 LARGEST_MAX_ITEMS = 10_000
@@ -75,6 +75,7 @@ class Algorithm:
 
     name: ClassVar[str]
     noise: ClassVar[str]
+    norm: ClassVar[Norm]
     max_items_per_user: int = 100
 
     def __post_init__(self) -> None:
@@ -82,8 +83,8 @@ class Algorithm:
 
     @property
     def sensitivity(self) -> Sensitivity:
-        """Return how far one user can move the weights; the noise is calibrated to it."""
-        raise AssertionError
+        """Return how far one user can move the weights, 1 if a class does not say more; noise is calibrated to it."""
+        return Sensitivity(self.norm, 1.0)
 
     @property
     def bounding(self) -> Bounding:
@@ -148,12 +149,9 @@ class WeightedLaplace(_Calibrated):
 
     name: ClassVar[str] = "weighted-laplace"
     noise: ClassVar[str] = "laplace"
+    norm: ClassVar[Norm] = Norm.L1
 
     calibration: Calibration = Calibration.PUBLISHED
-
-    @property
-    def sensitivity(self) -> Sensitivity:
-        return Sensitivity(Norm.L1, 1.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,10 +160,7 @@ class WeightedGaussian(_Calibrated):
 
     name: ClassVar[str] = "weighted-gaussian"
     noise: ClassVar[str] = "gaussian"
-
-    @property
-    def sensitivity(self) -> Sensitivity:
-        return Sensitivity(Norm.L2, 1.0)
+    norm: ClassVar[Norm] = Norm.L2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,7 +170,6 @@ class DescentPolicy(_Calibrated):
     Parameters as in PolicyLaplace. safe_margin: the margin of the last pass, which spends the reserve.
     """
 
-    norm: ClassVar[Norm]
     safe_margin: ClassVar[float]
 
     cutoff_margin: float = 3.0
@@ -185,20 +179,16 @@ class DescentPolicy(_Calibrated):
 
     def __post_init__(self) -> None:
         _Calibrated.__post_init__(self)
-        check_real(self.name, "cutoff_margin", self.cutoff_margin, 0.0, 20.0)
+        margin = check_real(self.name, "cutoff_margin", self.cutoff_margin, 0.0, 20.0)
         check_whole(self.name, "passes", self.passes, 1, LARGEST_PASSES)
-        check_real(self.name, "reserve", self.reserve, 0.0, LARGEST_RESERVE, "0.1 is enough.")
-        object.__setattr__(self, "cutoff_margin", float(self.cutoff_margin))
-        object.__setattr__(self, "reserve", float(self.reserve))
+        reserve = check_real(self.name, "reserve", self.reserve, 0.0, LARGEST_RESERVE, "0.1 is enough.")
+        object.__setattr__(self, "cutoff_margin", margin)
+        object.__setattr__(self, "reserve", reserve)
         object.__setattr__(self, "user_order", as_choice("user_order", self.user_order, UserOrder))
 
     @property
     def bounding(self) -> Bounding:
         return Bounding(self.max_items_per_user, self.user_order)
-
-    @property
-    def sensitivity(self) -> Sensitivity:
-        return Sensitivity(self.norm, 1.0)
 
     def visits(self, scale: float, threshold: float) -> tuple[tuple[float, float], ...]:
         """Return (Γ, B) of each pass: the cutoff, and the part of everybody's budget; the parts sum to 1.
@@ -258,6 +248,7 @@ class Funnel(Algorithm):
 
     name: ClassVar[str] = "funnel"
     noise: ClassVar[str] = "gaussian"
+    norm: ClassVar[Norm] = Norm.L2
 
     max_items_per_user: int = 300
     rounds: int = 8
@@ -272,27 +263,19 @@ class Funnel(Algorithm):
         Algorithm.__post_init__(self)
         check_whole(self.name, "max_items_per_user", self.max_items_per_user, 1, 1000)
         check_whole(self.name, "rounds", self.rounds, 1, 8)
-        check_real(self.name, "first_share", self.first_share, 0.01, 1.0)
-        check_real(self.name, "keep_fraction", self.keep_fraction, 0.0, 2.0)
-        check_real(self.name, "keep_margin", self.keep_margin, 0.0, 10.0)
-        check_real(self.name, "cutoff_margin", self.cutoff_margin, 0.0, 20.0)
-        check_real(self.name, "haste", self.haste, 1.0, 20.0)
+        ranges = {"first_share": (0.01, 1.0), "keep_fraction": (0.0, 2.0), "keep_margin": (0.0, 10.0)}
+        for name, (low, high) in (ranges | {"cutoff_margin": (0.0, 20.0), "haste": (1.0, 20.0)}).items():
+            object.__setattr__(self, name, check_real(self.name, name, getattr(self, name), low, high))
         if (self.rounds == 1) != (self.first_share == 1.0):
             raise BadParameter(
                 f"A 'first_share' of {self.first_share:g} does not fit {self.rounds} rounds of {self.name}.",
                 "A single round takes a first_share of 1; several rounds need one below 1.",
             )
-        for name in ("first_share", "keep_fraction", "keep_margin", "cutoff_margin", "haste"):
-            object.__setattr__(self, name, float(getattr(self, name)))
         object.__setattr__(self, "user_order", as_choice("user_order", self.user_order, UserOrder))
 
     @property
     def bounding(self) -> Bounding:
         return Bounding(self.max_items_per_user, self.user_order)
-
-    @property
-    def sensitivity(self) -> Sensitivity:
-        return Sensitivity(Norm.L2, 1.0)
 
     @property
     def squared_shares(self) -> tuple[float, ...]:
@@ -354,14 +337,15 @@ class DpSips(Algorithm):
 
     name: ClassVar[str] = "dp-sips"
     noise: ClassVar[str] = "gaussian"
+    norm: ClassVar[Norm] = Norm.L2
     rounds: int = 3
     share_ratio: float = 0.3
 
     def __post_init__(self) -> None:
         Algorithm.__post_init__(self)
         check_whole(self.name, "rounds", self.rounds, 1, 8)
-        check_real(self.name, "share_ratio", self.share_ratio, 0.05, 1.0)
-        object.__setattr__(self, "share_ratio", float(self.share_ratio))
+        ratio = check_real(self.name, "share_ratio", self.share_ratio, 0.05, 1.0)
+        object.__setattr__(self, "share_ratio", ratio)
 
     @property
     def shares(self) -> tuple[float, ...]:
@@ -374,10 +358,6 @@ class DpSips(Algorithm):
         """Return no limit: each round draws items again."""
         return Bounding(MAX_ITEMS)
 
-    @property
-    def sensitivity(self) -> Sensitivity:
-        return Sensitivity(Norm.L2, 1.0)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OptimalSingleItem(Algorithm):
@@ -385,16 +365,13 @@ class OptimalSingleItem(Algorithm):
 
     name: ClassVar[str] = "optimal-single-item"
     noise: ClassVar[str] = "truncated-geometric"
+    norm: ClassVar[Norm] = Norm.L1
 
     max_items_per_user: int = 1
 
     def __post_init__(self) -> None:
         Algorithm.__post_init__(self)
         check_whole(self.name, "max_items_per_user", self.max_items_per_user, 1, 1)
-
-    @property
-    def sensitivity(self) -> Sensitivity:
-        return Sensitivity(Norm.L1, 1.0)
 
 
 ALGORITHMS: dict[str, type[Algorithm]] = {
@@ -418,7 +395,8 @@ def algorithm_named(name: str, /, **parameters: Any) -> Algorithm:
     """Build the algorithm called `name`; refuse parameters that it does not have."""
     kind = ALGORITHMS.get(name)
     if kind is None:
-        refuse_algorithm(name, list(ALGORITHMS))
+        refuse_policy(name)
+        refuse_choice("algorithm", name, ALGORITHMS)
     known = [field.name for field in dataclasses.fields(kind)]
     for parameter in parameters:
         if parameter not in known:

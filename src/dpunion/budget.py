@@ -43,22 +43,10 @@ class Budget:
     delta: float
 
     def __post_init__(self) -> None:
-        epsilon = check_real(
-            "",
-            "epsilon",
-            self.epsilon,
-            SMALLEST_EPSILON,
-            LARGEST_EPSILON,
-            "Typical values lie between 0.1 and 10; smaller is more private.",
-        )
-        delta = check_real(
-            "",
-            "delta",
-            self.delta,
-            SMALLEST_DELTA,
-            LARGEST_DELTA,
-            "Choose it well below one over the number of people, from public knowledge, for example 1e-6.",
-        )
+        typical = "Typical values lie between 0.1 and 10; smaller is more private."
+        small = "Choose it well below one over the number of people, from public knowledge, for example 1e-6."
+        epsilon = check_real("", "epsilon", self.epsilon, SMALLEST_EPSILON, LARGEST_EPSILON, typical)
+        delta = check_real("", "delta", self.delta, SMALLEST_DELTA, LARGEST_DELTA, small)
         object.__setattr__(self, "epsilon", epsilon)
         object.__setattr__(self, "delta", delta)
 

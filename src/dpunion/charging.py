@@ -80,19 +80,12 @@ def charged(
     facts = release_facts(plan, request, engine)
     # Standard input always has the same name, but never the same rows.
     anew = charge.again or facts["source"] == [STANDARD_INPUT]
-    which, states = fingerprint(**facts), source_states(request.source)
-    told = about.words | what_is_read(request, facts["source"]) | {"version": __version__}
+    which = fingerprint(**facts)
+    described = about.words | what_is_read(request, facts["source"]) | {"version": __version__}
+    further: dict[str, Any] = {"about": described, "sources": source_states(request.source), "charge_again": anew}
     book = Ledger.open(charge.ledger)
     try:
-        with book.reserve(
-            charge.dataset,
-            plan,
-            which,
-            about=told,
-            sources=states,
-            charge_again=anew,
-            test_key=key.is_test,
-        ) as reservation:
+        with book.reserve(charge.dataset, plan, which, **further, test_key=key.is_test) as reservation:
             yield Entry(reservation)
     except BaseException as error:
         if ledger_note(error) is None and not isinstance(error, DpunionError):

@@ -115,15 +115,12 @@ def refuse_more_than(most: int, what: str) -> NoReturn:
 
 def _refuse(owner: str, name: str, wanted: str, got: object, remedy: str) -> NoReturn:
     of_owner = f" of {owner}" if owner else ""
+    # Python does not write whole numbers of thousands of digits.
+    shown = "a number of many digits" if isinstance(got, int) and abs(got) > LARGEST_SHOWN else repr(got)
     raise BadParameter(
-        f"The {name!r} parameter{of_owner} must be {wanted}. Got {_shown(got)} instead.",
+        f"The {name!r} parameter{of_owner} must be {wanted}. Got {shown} instead.",
         remedy or f"Choose {name!r} from public knowledge, not from the data.",
     )
-
-
-def _shown(value: object) -> str:
-    """Return a refused value for an error; Python does not write whole numbers of thousands of digits."""
-    return "a number of many digits" if isinstance(value, int) and abs(value) > LARGEST_SHOWN else repr(value)
 
 
 REFUSED_POLICIES: dict[str, str] = {
@@ -149,9 +146,3 @@ def refuse_policy(name: str) -> None:
             f"{name} cannot be released: {REFUSED_POLICIES[name]}.",
             "Use it for study only, and choose one of dpunion's algorithms, for example PolicyGaussian().",
         )
-
-
-def refuse_algorithm(name: str, known: list[str]) -> NoReturn:
-    """Refuse a name that is no algorithm, with the reason if it is a policy that is not private."""
-    refuse_policy(name)
-    refuse_choice("algorithm", name, known)

@@ -39,7 +39,6 @@ class GaussianCoins:
     stddev: float
 
     def toss(self, draw: int, digests: Uint64s, weights: Float64s, key: RunKey) -> Bools:
-        """Return which items are released: bool[items]."""
         return key.decide_gaussian(draw, digests, weights, threshold=self.threshold, stddev=self.stddev)
 
 
@@ -53,7 +52,6 @@ class LaplaceCoins:
     scale: float
 
     def toss(self, draw: int, digests: Uint64s, weights: Float64s, key: RunKey) -> Bools:
-        """Return which items are released: bool[items]."""
         return key.decide_laplace(draw, digests, weights, threshold=self.threshold, scale=self.scale)
 
 
@@ -80,8 +78,6 @@ def optimal_odds(budget: Budget) -> tuple[Float64s, Bools]:
 
 def coins_for(plan: Plan) -> Coins:
     """Return the coins of a plan of one round."""
-    if plan.noise is Noise.GAUSSIAN:
-        return GaussianCoins(plan.threshold, plan.scale)
-    if plan.noise is Noise.LAPLACE:
-        return LaplaceCoins(plan.threshold, plan.scale)
-    return OptimalCoins(plan.budget)
+    if plan.noise is Noise.TRUNCATED_GEOMETRIC:
+        return OptimalCoins(plan.budget)
+    return (GaussianCoins if plan.noise is Noise.GAUSSIAN else LaplaceCoins)(plan.threshold, plan.scale)

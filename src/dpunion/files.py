@@ -264,7 +264,9 @@ def _is(descriptor: int, folder: int, name: str) -> bool:
 
 def _mode_of(folder: int, name: str) -> int:
     """Return the mode of our file with this name; of another user's file, only its usual bits; else the usual mode."""
-    usual = 0o666 & ~_umask()
+    mask = os.umask(0o077)
+    os.umask(mask)
+    usual = 0o666 & ~mask
     try:
         old = os.stat(name, dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:
@@ -278,12 +280,6 @@ def _set_mode(descriptor: int, mode: int) -> None:
     # A file system that shows another mode than the file was created with stores no modes.
     if stat.S_IMODE(os.fstat(descriptor).st_mode) == OWNER_ONLY:
         os.fchmod(descriptor, mode)
-
-
-def _umask() -> int:
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask
 
 
 def _sync(folder: int) -> None:

@@ -224,7 +224,13 @@ class Request(SourceRequest):
             request = replace(
                 request, lengths=_lengths(words.lengths), splitting=words.splitting(request.normalization)
             )
-        return request if known is None else _with_known(request, known)
+        if known is None:
+            return request
+        if request.lengths != (1, 1) or not request.splitting.is_plain:
+            refuse_known()
+        asked = known if isinstance(known, Known) else Known(known)
+        read = read_known(asked.source, request.columns, request.kind, request.normalization)
+        return replace(request, known=read, include_known=asked.include)
 
     def check_for(self, plan: Planned) -> None:
         """Refuse options that do not fit the algorithm."""
@@ -247,16 +253,6 @@ class Request(SourceRequest):
     def columns(self) -> tuple[str, ...]:
         """Return the column names of the items' texts."""
         return self.value if isinstance(self.value, tuple) else (COLUMN,)
-
-    @property
-    def plain_words(self) -> bool:
-        """Say whether texts are split into single words by the default tokenizer without options."""
-        return self.lengths == (1, 1) and self.splitting.is_plain
-
-    @property
-    def single_tokens(self) -> bool:
-        """Say whether items are values of rows or single tokens, and not n-grams."""
-        return self.lengths == (1, 1)
 
     @property
     def is_named(self) -> bool:
@@ -303,14 +299,6 @@ class Request(SourceRequest):
         )
 
 
-def _with_known(request: Request, known: Any) -> Request:
-    if not request.plain_words:
-        refuse_known()
-    asked = known if isinstance(known, Known) else Known(known)
-    read = read_known(asked.source, request.columns, request.kind, request.normalization)
-    return replace(request, known=read, include_known=asked.include)
-
-
 def refuse_known() -> NoReturn:
     """Refuse a known list for texts that are not split in the plain way."""
     raise BadParameter(
@@ -326,13 +314,9 @@ def normalization_for(asked: str | Normalization | None, words: Words | None) ->
 
 
 def is_on_spark(source: object) -> bool:
-    """Say whether Spark computes the release: its source is a DataFrame of Spark or a SparkSource."""
-    return isinstance(source, SparkSource) or is_spark_frame(source)
-
-
-def is_spark_frame(source: object) -> bool:
-    """Say whether a source is a DataFrame of Spark, classic or Connect, without importing it."""
-    return type(source).__module__.startswith("pyspark.sql.") and hasattr(source, "mapInArrow")
+    """Say whether Spark computes the release: from a SparkSource, or a DataFrame of Spark, classic or Connect."""
+    is_frame = type(source).__module__.startswith("pyspark.sql.") and hasattr(source, "mapInArrow")
+    return is_frame or isinstance(source, SparkSource)
 
 
 def _key_columns(item: Any) -> Any:
@@ -435,7 +419,7 @@ def tokenize(
     if isinstance(stop_words, Iterable) and not isinstance(stop_words, str | os.PathLike | tuple):
         stop_words = tuple(stop_words)
     asked = Words(None, tokenizer, drop_urls=drop_urls, locale=locale, stop_words=stop_words, min_length=min_length)
-    find = _splitting_cached if stop_words is None or isinstance(stop_words, tuple) else _splitting
+    find = _splitting if stop_words is None or isinstance(stop_words, tuple) else _splitting.__wrapped__
     splitting, normalization = find(asked, normalize)
     _, (_, offsets, data) = documents(text_array([text]), splitting, normalization)
     words = normalize_texts(offsets, data, left_to_spell(splitting, normalization))
@@ -444,10 +428,8 @@ def tokenize(
     return words if unwanted is None else [word for word, left_out in zip(words, unwanted, strict=True) if not left_out]
 
 
+@functools.lru_cache(maxsize=64)
 def _splitting(asked: Words, normalize: NormalizationName | None) -> tuple[Splitting, Normalization]:
+    """Cached for stop words in memory, which do not change: scikit-learn and others call `tokenize` once per text."""
     normalization = normalization_for(normalize, asked)
     return asked.splitting(normalization), normalization
-
-
-_splitting_cached = functools.lru_cache(maxsize=64)(_splitting)
-"""For stop words in memory, which do not change: scikit-learn and others call `tokenize` once per text."""

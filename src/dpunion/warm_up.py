@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +17,8 @@ BUDGET: dict[str, Any] = {"epsilon": 2.0, "delta": 1e-4}
 LENGTHS = ("funnel", "policy-gaussian", "weighted-gaussian")
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
-    """One small release."""
-
-    name: str
-    make: Callable[[], object]
+Job = tuple[str, Callable[[], object]]
+"""One small release: its name, and the function that makes it."""
 
 
 def warm_up(on_job: Callable[[str, float], None]) -> tuple[int, Path]:
@@ -48,9 +43,9 @@ def warm_up(on_job: Callable[[str, float], None]) -> tuple[int, Path]:
 
     with tempfile.TemporaryDirectory(prefix="dpunion-") as folder, on_compiling(count):
         jobs = list(_jobs(_write_rows(Path(folder))))
-        for number, job in enumerate(jobs):
-            on_job(job.name, number / len(jobs))
-            job.make()
+        for number, (name, make) in enumerate(jobs):
+            on_job(name, number / len(jobs))
+            make()
     return compiled, place
 
 
@@ -107,7 +102,7 @@ def _jobs(files: dict[str, Path]) -> Iterator[Job]:
     rows = files["parquet"]
 
     def job(name: str, source: Any, **options: Any) -> Job:
-        return Job(name, lambda: dpunion.release(source, user="user", **{**BUDGET, "item": "item", **options}))
+        return name, lambda: dpunion.release(source, user="user", **{**BUDGET, "item": "item", **options})
 
     for name in ALGORITHMS:
         yield job(name, rows, algorithm=name)
@@ -116,9 +111,9 @@ def _jobs(files: dict[str, Path]) -> Iterator[Job]:
     yield job("keys of several columns", rows, item=["kind", "item"], counts=True)
     yield job("exact items", rows, normalize="exact")
     yield job("items in lower case", rows, normalize="nfc-lower")
-    yield Job("rows that wait on disk", lambda: _read_with_little_memory(rows))
+    yield "rows that wait on disk", lambda: _read_with_little_memory(rows)
     yield job("many items", files["many"])
-    yield Job("very many items", _group_wide_rows)
+    yield "very many items", _group_wide_rows
     yield job("many n-grams", files["many"], item=dpunion.Words("body", lengths=(1, 2)))
     yield job("CSV", files["csv"])
     yield job("words", rows, item=dpunion.Words("body"), counts=True)

@@ -23,6 +23,7 @@ from dpunion import errors, files, plans
 from dpunion.engines.spark import sessions
 from dpunion.errors import BadSource, DpunionError, ForeignErrors, LedgerError, system_reason
 from dpunion.ledger import Ledger, events, fingerprints, postgres, sqlite
+from dpunion.plans import ngrams
 from dpunion.reading import blocks, drivers, jsonlines, locate, storage, tables
 from dpunion.report import charts
 from dpunion.sets import spill
@@ -297,12 +298,13 @@ DRIVERS = {
     "ledger.events.outputs_in": driven(lambda: events.outputs_in(CANARY)),
     "ledger.fingerprints.sha256_of": driven(lambda: fingerprints.sha256_of(Path(tempfile.gettempdir()))),
     "ledger.ledgers.Reservation.settle": drive_unsettled,
-    "ledger.postgres.PostgresStore._session": drive_postgres,
+    "ledger.postgres.PostgresStore.transaction": drive_postgres,
     "ledger.postgres._database": missing("psycopg", call=lambda: postgres._database("postgresql://")),
     "ledger.sqlite.SqliteStore._check_file": driven(lambda: sqlite.SqliteStore(Path("none", "b.db"))._check_file()),
     "ledger.sqlite.SqliteStore._make_file": drive_making,
     "ledger.sqlite.SqliteStore._session": drive_sqlite,
     "plans.Plan.from_dict": driven(lambda: plans.Plan.from_dict({"noise": CANARY})),
+    "plans.ngrams.NgramPlan.from_dict": driven(lambda: ngrams.NgramPlan.from_dict({"settings": CANARY})),
     "reading.blocks.check_text": driven(lambda: blocks.check_text(block(CANARY.encode() + b"\xff"))),
     "reading.drivers.ask": driven(lambda: drivers.ask(refuse, "database 'a'")),
     "reading.storage.look_at": driven(lambda: storage.look_at(refuse, Path("a"))),
@@ -311,6 +313,7 @@ DRIVERS = {
     "reading.tables.load_or_refuse": driven(lambda: tables.load_or_refuse(locate.DELTA, "a", refuse)),
     "reading.storage.ObjectStore._ask": driven(lambda: STORE._ask(refuse)),
     "reading.storage.open_store": drive_store,
+    "releases.release.Release.from_json": driven(lambda: dpunion.Release.from_json(f'"{CANARY}"')),
     "report.charts.load_library": missing(call=lambda: charts.load_library("jinja2")),
     "sets.spill.WaitingStore._spill": drive_spill,
     "text.splitting.call_arrow": driven(lambda: splitting.call_arrow(pa.array([CANARY]).cast, pa.int64())),
@@ -330,13 +333,14 @@ def modules():
 
 
 def users():
-    """Yield the dotted names of the functions that say `with ForeignErrors`."""
+    """Yield the dotted names of the functions that say `with ForeignErrors`, or use it by `refuse_strange`."""
+    contexts = ("ForeignErrors(", "refuse_strange(")
 
     def walk(node, name):
         for child in ast.iter_child_nodes(node):
             inside = f"{name}.{child.name}" if isinstance(child, ast.FunctionDef | ast.ClassDef) else name
             if isinstance(child, ast.With):
-                yield from (name for item in child.items if ast.unparse(item).startswith("ForeignErrors("))
+                yield from (name for item in child.items if ast.unparse(item).startswith(contexts))
             yield from walk(child, inside)
 
     for name, parsed in modules():

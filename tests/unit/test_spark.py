@@ -26,7 +26,7 @@ from dpunion.engines.spark.sessions import LARGEST_CLOSURE, MARK, call_spark, cl
 from dpunion.mechanisms import Weights, mechanism_for
 from dpunion.randomness import Purpose, RunKey
 from dpunion.reading import QueryMixesPeople, ValueKind
-from dpunion.requests import Folder, Request, Run, SparkSource, is_spark_frame
+from dpunion.requests import Folder, Request, Run, SparkSource, is_on_spark
 
 SECRET = "CanarySecret"
 PEOPLE = {f"u{u}": ["x", "y"] for u in range(50)}
@@ -335,7 +335,7 @@ def test_options_of_spark_are_for_spark(options):
 
 @pytest.mark.parametrize("source", [PEOPLE, [("a", "b")], pa.table({"a": [1]}), "file.parquet", None])
 def test_other_sources_are_no_frames_of_spark(source):
-    assert not is_spark_frame(source)
+    assert not is_on_spark(source)
 
 
 class Frame:

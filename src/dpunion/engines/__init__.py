@@ -102,10 +102,7 @@ class Engine(Protocol):
 
 
 def choose_ngrams(plan: NgramPlan, texts: Any, key: RunKey, run: Run) -> Chosen:
-    """Select n-grams length by length, on any engine, and report each length as progress.
-
-    Guarantees: those of `select_ngrams`.
-    """
+    """Select n-grams length by length, and report progress. Guarantees: those of `select_ngrams`."""
     from dpunion.ngrams.lengths import select_ngrams
 
     levels, found, results = select_ngrams(plan, texts, key, lambda length: run.tell(f"selecting length {length}"))

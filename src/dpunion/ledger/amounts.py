@@ -87,8 +87,3 @@ def _check_units(name: str, units: int) -> int:
     if not 0 <= units <= LARGEST_UNITS:
         raise BadParameter(f"The {name!r} parameter is larger than a ledger can record.", f"Choose a smaller {name!r}.")
     return units
-
-
-def decimal(units: int, per_one: int) -> str:
-    """Write whole units as a short number for people."""
-    return f"{units / per_one:.9g}"

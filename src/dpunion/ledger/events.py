@@ -25,7 +25,7 @@ from dpunion.errors import (
     LedgerError,
     UnfinishedRelease,
 )
-from dpunion.ledger.amounts import COUNTED, DELTA_UNITS, EPSILON_UNITS, FIELDS, Amounts, Composition, decimal
+from dpunion.ledger.amounts import COUNTED, DELTA_UNITS, EPSILON_UNITS, FIELDS, Amounts, Composition
 
 CHAIN = "dpunion-ledger/1"
 NO_HASH = "0" * 64
@@ -357,31 +357,24 @@ def refuse_dataset(ledger: str, name: str, known: list[str]) -> NoReturn:
 
 def refuse_charge(account: Account, charge: Amounts) -> NoReturn:
     """Refuse a charge; say how much it asks for and how much is left."""
-    remedy = (
-        "Use a smaller epsilon or delta, or do not make this release: it would break the promise made for this data."
-    )
     left = account.remaining
-    if account.composition is Composition.ADDITIVE:
-        raise BudgetExhausted(
-            f"The budget of dataset {account.name!r} does not cover this release: it asks for (epsilon, delta) = "
-            f"{pair(charge)}, and {pair(left)} is left.",
-            remedy,
-        )
     parts = [
         f"{getattr(charge, name) / max(1, getattr(account.caps, name)):.3%} of the {WORDS[name]} budget "
         f"({getattr(left, name) / max(1, getattr(account.caps, name)):.3%} is left)"
         for name in COUNTED[Composition.TIGHT]
         if getattr(charge, name) > getattr(left, name)
     ]
+    if account.composition is Composition.ADDITIVE:
+        parts = [f"(epsilon, delta) = {pair(charge)}, and {pair(left)} is left"]
     raise BudgetExhausted(
         f"The budget of dataset {account.name!r} does not cover this release: it asks for {' and '.join(parts)}.",
-        remedy,
+        "Use a smaller epsilon or delta, or do not make this release: it would break the promise made for this data.",
     )
 
 
 def pair(amounts: Amounts) -> str:
     """Write (epsilon, delta) for people."""
-    return f"({decimal(amounts.epsilon, EPSILON_UNITS)}, {decimal(amounts.delta, DELTA_UNITS)})"
+    return f"({amounts.epsilon / EPSILON_UNITS:.9g}, {amounts.delta / DELTA_UNITS:.9g})"
 
 
 # --- the database -----------------------------------------------------------------------------------------------
@@ -428,9 +421,9 @@ class Store(abc.ABC):
     def close(self) -> None:
         """Close the connection, if one is kept between transactions."""
 
-    @abc.abstractmethod
     def check_storage(self) -> str | None:
-        """Return the problem that the database finds in its storage, or None."""
+        """Return the problem that the database finds in its storage, or None; a server checks its own."""
+        return None
 
 
 class ChainReader:

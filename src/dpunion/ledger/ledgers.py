@@ -78,14 +78,11 @@ class Ledger:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._reader = ChainReader(store.name)
+        self.name = store.name
+        """The name of this ledger in public texts."""
 
     def __repr__(self) -> str:
         return f"Ledger({self.name!r})"
-
-    @property
-    def name(self) -> str:
-        """Return the name of this ledger in public texts."""
-        return self._store.name
 
     @classmethod
     def open(cls, where: str | os.PathLike[str], *, create: bool = False) -> Ledger:
@@ -287,14 +284,6 @@ class Reservation:
             "composition."
         )
 
-    @property
-    def staying(self) -> LedgerNote:
-        """Return the note for a run that ends after its charge, for whatever reason."""
-        return LedgerNote(
-            f"The charge of {pair(self._event.amounts)} on {self.account.name!r} stays: entry {self.entry}.",
-            self.facts | {"charged": True},
-        )
-
     def start_reading(self) -> None:
         """Mark that reading begins: from now on the budget cannot be given back."""
         self._reading = True
@@ -345,24 +334,21 @@ class Reservation:
     ) -> None:
         if os.getpid() != self._process:
             return
-        note = self.staying
+        said = f"The charge of {pair(self._event.amounts)} on {self.account.name!r} stays: entry {self.entry}."
+        charged = True
         if isinstance(error, ReplacedLedger):
-            note = LedgerNote("", self.facts | {"charged": False})
+            said, charged = "", False
         elif not (self._reading or self._closed):
             # If it cannot be given back it counts as spent, which is safe; the first error must stay visible.
             try:
                 self.cancel()
-                note = LedgerNote(
-                    f"Nothing was charged: entry {self.entry} is cancelled.", self.facts | {"charged": False}
-                )
+                said, charged = f"Nothing was charged: entry {self.entry} is cancelled.", False
             except ReplacedLedger:
-                note = LedgerNote(f"No data was read, but {self._uncharged}", self.facts | {"charged": False})
+                said, charged = f"No data was read, but {self._uncharged}", False
             except DpunionError as problem:
-                note = LedgerNote(
-                    f"{self.staying} The charge could not be cancelled: {problem.what}", self.staying.facts
-                )
+                said = f"{said} The charge could not be cancelled: {problem.what}"
         if error is not None:
-            error.add_note(note)
+            error.add_note(LedgerNote(said, self.facts | {"charged": charged}))
 
 
 def new_account(

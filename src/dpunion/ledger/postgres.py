@@ -81,17 +81,11 @@ class PostgresStore(Store):
             _inherited.append(connection)
 
     def prepare(self, *, create: bool) -> None:
-        with self._session(write=create) as session:
+        with self.transaction(write=create) as session:
             if create and not session.run(IDENTITY)[0][1]:
                 for statement in SCHEMA:
                     session.run(statement)
             self._check_identity(session)
-
-    def transaction(self, *, write: bool) -> contextlib.AbstractContextManager[Session]:
-        return self._session(write=write)
-
-    def check_storage(self) -> str | None:
-        return None
 
     def _check_identity(self, session: Session) -> None:
         comment, exists = session.run(IDENTITY)[0]
@@ -103,7 +97,7 @@ class PostgresStore(Store):
             )
 
     @contextlib.contextmanager
-    def _session(self, *, write: bool) -> Iterator[_PostgresSession]:
+    def transaction(self, *, write: bool) -> Iterator[Session]:
         import psycopg
 
         with ForeignErrors(self._explain, psycopg.Error), self._turn:

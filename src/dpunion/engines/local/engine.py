@@ -72,7 +72,6 @@ class LocalEngine:
     def read(
         self, request: Request, plan: Planned, key: RunKey, start_reading: Callable[[], None]
     ) -> Iterator[LocalSets | LocalTexts]:
-        """Read the rows into arrays."""
         if isinstance(plan, NgramPlan):
             from dpunion.engines.local.texts import read_texts
 
@@ -87,14 +86,12 @@ class LocalEngine:
             yield LocalSets(whole, request, (whole,))
 
     def look(self, held: Any, look: SizeLook, key: RunKey) -> list[float]:
-        """Look at the sizes of the whole sets."""
         from dpunion.counting.steps import look_at_sizes, set_sizes
 
         sizes = set_sizes(held.whole, unwanted_items(held.whole, held.request, key))
         return look_at_sizes(sizes, look, key)
 
     def select(self, held: Any, plan: Plan | NgramPlan, key: RunKey) -> Chosen:
-        """Run the rounds, or those of each length."""
         if isinstance(plan, NgramPlan):
             return choose_ngrams(plan, held, key, self.run)
         used_up = plan.counts is None or held.copy_heavy(plan.algorithm.bounding)
@@ -103,7 +100,6 @@ class LocalEngine:
         return Chosen(items=texts_of(bounded.table, run_rounds(mechanism_for(plan), bounded, key, self.run.threads)))
 
     def count(self, held: Any, listed: Listed, plan: CountsPlan, key: RunKey) -> Counted:
-        """Count on the whole sets."""
         from dpunion.counting.holdings import digests_of, holdings_in_shares, number_items
         from dpunion.counting.steps import Step, add_noise
 
@@ -170,10 +166,7 @@ def tighten_sets(
     *,
     in_place: bool = False,
 ) -> Contributions:
-    """Return the sets bounded as planned, without known items; in_place: the whole sets may be overwritten.
-
-    Guarantees: those of `bound_further`.
-    """
+    """Bound sets as planned, without known items; in_place: overwrite them. Guarantees: those of `bound_further`."""
     if plan.counts is None and plan.look is None:
         return whole
     unwanted = None if plan.counts is None else unwanted_items(whole, request, key)
@@ -184,10 +177,7 @@ def tighten_sets(
 
 
 def unwanted_items(whole: Contributions, request: Request, key: RunKey) -> Bools | None:
-    """Say which items of the table are known: bool[items], or None without a known list.
-
-    Guarantees: those of `mark_known`.
-    """
+    """Say which items are known: bool[items], None without a known list. Guarantees: those of `mark_known`."""
     return None if request.known is None else mark_known(whole.table, request.known.items, key)
 
 
@@ -208,33 +198,20 @@ def read_sets(
     threads: int | None = None,
 ) -> Contributions:
     """Read rows into everybody's bounded sets. Guarantees: those of `encode` and `encode_ngrams`."""
-    if not request.single_tokens:
+    options: dict[str, Any] = {
+        "max_items_per_user": bounding.limit,
+        "user_order": bounding.order,
+        "splitting": request.splitting,
+        "normalization": request.normalization,
+        "memory_limit": memory_limit,
+        "threads": threads,
+    }
+    if request.lengths != (1, 1):
         from dpunion.sets.streams import encode_ngrams
 
-        return encode_ngrams(
-            rows,
-            key,
-            shortest=request.lengths[0],
-            longest=request.lengths[1],
-            max_items_per_user=bounding.limit,
-            user_order=bounding.order,
-            splitting=request.splitting,
-            normalization=request.normalization,
-            memory_limit=memory_limit,
-            threads=threads,
-        )
-    return encode(
-        rows,
-        key,
-        max_items_per_user=bounding.limit,
-        user_order=bounding.order,
-        normalization=request.normalization,
-        split_words=request.kind is ValueKind.TEXT,
-        splitting=request.splitting,
-        known=() if request.known is None else request.known.items,
-        memory_limit=memory_limit,
-        threads=threads,
-    )
+        return encode_ngrams(rows, key, shortest=request.lengths[0], longest=request.lengths[1], **options)
+    known = () if request.known is None else request.known.items
+    return encode(rows, key, split_words=request.kind is ValueKind.TEXT, known=known, **options)
 
 
 def texts_of(table: ItemTable, chosen: Int64s) -> tuple[str, ...]:

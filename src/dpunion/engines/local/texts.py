@@ -26,10 +26,7 @@ from dpunion.sets.streams import TokenStream, read_tokens
 def read_texts(
     request: Request, rows: Rows, key: RunKey, memory_limit: int | None, threads: int | None, *, counted: bool
 ) -> LocalTexts:
-    """Read rows into everybody's texts; counted: they are needed again after the last length, for counts.
-
-    Guarantees: those of `read_tokens`.
-    """
+    """Read texts; counted: counts need them again after the last length. Guarantees: those of `read_tokens`."""
     stream = read_tokens(
         rows, key, request.splitting, request.normalization, memory_limit=memory_limit, threads=threads
     )

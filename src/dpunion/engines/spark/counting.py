@@ -82,10 +82,7 @@ def order_by_place(noisy: pa.Table, length: int) -> Int64s:
 
 @dataclass(frozen=True, repr=False)
 class FindItems:
-    """Reads pieces (payload); listed, known: uint64[n, 2], the digests of public lists.
-
-    Guarantees: those of `holdings_of`.
-    """
+    """Reads pieces (payload); listed, known: digests of public lists. Guarantees: those of `holdings_of`."""
 
     listed: Uint64s
     known: Uint64s
@@ -99,10 +96,7 @@ class FindItems:
 
 @dataclass(frozen=True)
 class FindSizes:
-    """Reads pieces (payload) -> how many wanted items each of their people has; known: as in FindItems.
-
-    Guarantees: those of `set_sizes`.
-    """
+    """Reads pieces (payload) -> how many wanted items each person has. Guarantees: those of `set_sizes`."""
 
     known: Uint64s
 

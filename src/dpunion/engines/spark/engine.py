@@ -79,7 +79,8 @@ class SparkEngine:
             )
         if isinstance(request.source, SparkSource):
             check_names(request.source, request.query)
-        check_scores_of(plan, self.shards)
+        for stddev, threshold, funnel in plan.funnels():
+            check_scores(stddev, threshold, funnel, self.shards)
 
     def name_sources(self, request: Request) -> list[str]:
         """Return the names in a SparkSource, or the files that a DataFrame reads."""
@@ -160,10 +161,7 @@ class SparkEngine:
 
 @contextlib.contextmanager
 def read_pieces(frame: DataFrame, request: Request, plan: Planned, key: RunKey, shards: int) -> Iterator[SparkPieces]:
-    """Read a DataFrame's rows once: before a look into whole sets, for counts into these and into sets to select from.
-
-    Guarantees: those of KeepWhole and CutIntoPieces.
-    """
+    """Read a DataFrame's rows once, before a look or for counts. Guarantees: those of KeepWhole and CutIntoPieces."""
     asked, bounding = choose_reading(request, plan)
     read, secret = ReadRenamed(ReadSets(asked, bounding), tuple(frame.columns)), Secret.of(key)
     task: KeepWhole | CutIntoPieces
@@ -238,10 +236,7 @@ class ReadSets:
 
 @dataclass(frozen=True, slots=True)
 class TightenSets:
-    """Bounds sets that were read for counting as planned, in a worker of Spark, as one machine does.
-
-    Guarantees: those of `tighten_sets`.
-    """
+    """Bounds whole sets as planned, in a worker of Spark. Guarantees: those of `tighten_sets`."""
 
     request: Request
     plan: Plan
@@ -267,9 +262,3 @@ def check_path(folder: Folder) -> str:
             "Give keys and passwords by Spark's own settings, and write, for example, s3a://bucket/folder.",
         )
     return os.fspath(folder.path)
-
-
-def check_scores_of(plan: Planned, shards: int) -> None:
-    """Refuse more shards than keep rounding in Funnel's scores negligible, at every length of n-grams."""
-    for stddev, threshold, funnel in plan.funnels():
-        check_scores(stddev, threshold, funnel, shards)

@@ -198,7 +198,7 @@ def _open_source(source: Any, rows: SourceRequest, input_format: str | None, que
             )
         return OpenedFrame(source, lambda: None)
     session = open_session(source.master, dict(source.settings))
-    if is_connect(session):
+    if type(session).__module__.startswith("pyspark.sql.connect"):
         # subtle: it opens files late, when the settings that switch type inference off no longer hold.
         raise BadParameter(
             "On Spark Connect dpunion cannot open files or tables itself.",
@@ -215,11 +215,6 @@ def _open_source(source: Any, rows: SourceRequest, input_format: str | None, que
     if query is None:
         return opened
     return OpenedFrame(run_query(session, opened.frame, query), opened.check_rows)
-
-
-def is_connect(session: object) -> bool:
-    """Say whether a session is one of Spark Connect, without importing it."""
-    return type(session).__module__.startswith("pyspark.sql.connect")
 
 
 def run_query(session: SparkSession, frame: DataFrame, query: str) -> DataFrame:
@@ -447,13 +442,6 @@ class FileInWorker(InputFile):
         """Open it for reading."""
         return pa.BufferReader(self.content)
 
-    @property
-    def part(self) -> SourcePart:
-        """Return the reader that one machine uses for such a file."""
-        if self.format is Format.JSON_LINES:
-            return JsonLinesPart(self)
-        return DelimitedPart(self)
-
 
 @dataclass(frozen=True)
 class ReadFiles:
@@ -509,7 +497,7 @@ def read_file(file: FileInWorker, wanted: Wanted, cleaner: Cleaner) -> Batches:
 
     Guarantees: those of the readers of one machine, and of `Cleaner`; the parts of a key are cleaned later, together.
     """
-    part = file.part
+    part: SourcePart = JsonLinesPart(file) if file.format is Format.JSON_LINES else DelimitedPart(file)
     part.check(wanted, cleaner.columns)
     for users, *values in part.batches(wanted, lambda _: None):
         if len(values) > 1:

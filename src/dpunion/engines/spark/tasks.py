@@ -228,10 +228,7 @@ class KeepWhole:
 
 @dataclass(frozen=True)
 class CutWhole:
-    """Pieces without a shard (payload) -> pieces by shard (shard, payload); limit: the bound of the whole sets.
-
-    Guarantees: those of CutIntoPieces.
-    """
+    """Whole pieces (payload), of at most `limit` items, -> (shard, payload). Guarantees: those of CutIntoPieces."""
 
     tighten: Tighten
     limit: int
@@ -247,19 +244,13 @@ class CutWhole:
 
 
 def pack_pieces(contributions: Contributions, shards: int, key: RunKey) -> Batches:
-    """Yield the pieces of all shards as rows (shard, payload, name).
-
-    Guarantees: those of `cut_by_shard`; pieces have digests and numbers, and no names.
-    """
+    """Yield the pieces of all shards, without names, as rows (shard, payload). Guarantees: those of `cut_by_shard`."""
     for shard, piece in cut_by_shard(contributions, shards, key):
         yield _rows(shard=pa.array([shard], pa.int32()), payload=pa.array([piece.to_bytes()], pa.binary()))
 
 
 def pack_whole_sets(whole: Contributions, key: RunKey) -> Batches:
-    """Yield the sets to count as pieces without a shard, as rows (shard, payload, name).
-
-    Guarantees: those of `cut_by_shard` and `bound_to_counted`.
-    """
+    """Yield sets to count as pieces without a shard. Guarantees: those of `cut_by_shard` and `bound_to_counted`."""
     for _, piece in cut_by_shard(bound_to_counted(whole, key), 1, key):
         yield _rows(payload=pa.array([piece.to_bytes()], pa.binary()))
 

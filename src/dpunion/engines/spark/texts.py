@@ -236,10 +236,7 @@ def join_stream(source: Iterable[pa.RecordBatch]) -> TokenStream:
 
 @dataclass(frozen=True)
 class TokenReader:
-    """Reads the stream of one partition; keeps the bounded tokens of each user, for length 1.
-
-    Guarantees: those of `kept_tokens`.
-    """
+    """Reads the stream of one partition -> the bounded tokens of each user. Guarantees: those of `kept_tokens`."""
 
     bounding: Bounding
 
@@ -249,10 +246,7 @@ class TokenReader:
 
 @dataclass(frozen=True)
 class PairReader:
-    """Reads the stream of one partition; keeps the bounded n-grams of each user, as pairs of the last level.
-
-    Guarantees: those of `kept_ngrams`.
-    """
+    """Reads the stream of one partition -> each user's n-grams as pairs. Guarantees: those of `kept_ngrams`."""
 
     plan: LengthPlan
     levels: tuple[Level, ...]
@@ -266,10 +260,7 @@ class PairReader:
 
 @dataclass(frozen=True)
 class FindNgrams:
-    """Reads the stream of one partition; levels: the public n-grams that are counted.
-
-    Guarantees: those of `ngram_holdings`.
-    """
+    """Reads the stream of one partition -> who has the public n-grams. Guarantees: those of `ngram_holdings`."""
 
     levels: tuple[Level, ...]
 
