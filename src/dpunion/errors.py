@@ -282,7 +282,15 @@ def attempt(call: Callable[[], T], where: str) -> T:
 
     Guarantees: the new error names `where` only; message, cause, context and traceback of the original are dropped.
     """
-    with ForeignErrors(lambda failure: explain_damage(where, failure), where=where):
+
+    def explain(failure: Exception) -> BadSource:
+        if isinstance(failure, PermissionError):
+            return BadSource(f"No permission to read {where}.", "Ask for read permission, or read a copy.")
+        return DamagedSource(
+            f"Could not read {where}: it is damaged, truncated or of another format than its name says.", WRITE_AGAIN
+        )
+
+    with ForeignErrors(explain, where=where):
         return call()
 
 
@@ -292,12 +300,3 @@ def attempt_each(batches: Callable[[], Iterable[T]], where: str) -> Iterator[T]:
     end = object()
     while (batch := attempt(lambda: next(iterator, end), where)) is not end:
         yield batch  # type: ignore[misc]
-
-
-def explain_damage(where: str, failure: Exception) -> BadSource:
-    """Return the error for a reader's failure, which depends on the failure's class only."""
-    if isinstance(failure, PermissionError):
-        return BadSource(f"No permission to read {where}.", "Ask for read permission, or read a copy.")
-    return DamagedSource(
-        f"Could not read {where}: it is damaged, truncated or of another format than its name says.", WRITE_AGAIN
-    )

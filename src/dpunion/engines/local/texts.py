@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -33,6 +34,7 @@ def read_texts(
     return LocalTexts(stream, key, memory_limit=memory_limit, threads=threads, used_up=not counted)
 
 
+@dataclass(slots=True, repr=False, eq=False)
 class LocalTexts:
     """The texts on one machine; threads: by default one for each usable core.
 
@@ -41,48 +43,38 @@ class LocalTexts:
     Guarantees: the repr shows nothing about them.
     """
 
-    def __init__(
-        self,
-        stream: TokenStream,
-        key: RunKey,
-        positions: Positions | None = None,
-        *,
-        memory_limit: int | None = None,
-        threads: int | None = None,
-        used_up: bool = False,
-    ) -> None:
-        self._stream = stream
-        self._used_up = used_up
-        self._memory_limit = memory_limit
-        self._threads = threads
-        self._key = key
-        self.positions = positions
+    stream: TokenStream
+    key: RunKey
+    positions: Positions | None = None
+    memory_limit: int | None = None
+    threads: int | None = None
+    used_up: bool = False
 
     def __repr__(self) -> str:
         return "LocalTexts(<sensitive>)"
 
     def holdings(self, levels: tuple[Level, ...]) -> Holdings:
         """Return who wrote which of the released n-grams. Guarantees: those of `ngram_holdings`."""
-        if self._used_up:
+        if self.used_up:
             raise InternalError("counts were asked for of texts that are used up")
-        return ngram_holdings(self._stream, levels, self._key, self._memory_limit)
+        return ngram_holdings(self.stream, levels, self.key, self.memory_limit)
 
     def first(self, plan: Plan) -> tuple[Level, tuple[str, ...]]:
         """Release single tokens. Guarantees: those of `run_rounds`."""
-        kept = kept_tokens(plan.algorithm.bounding, self._stream, self._key, self._threads)
-        chosen = run_rounds(mechanism_for(plan), kept, self._key, self._threads)
-        level, self.positions, words = first_level(self._stream, chosen, used_up=self._used_up)
-        if self._used_up:
-            self._stream = dataclasses.replace(self._stream, tokens=np.zeros(0, np.int32))
+        kept = kept_tokens(plan.algorithm.bounding, self.stream, self.key, self.threads)
+        chosen = run_rounds(mechanism_for(plan), kept, self.key, self.threads)
+        level, self.positions, words = first_level(self.stream, chosen, used_up=self.used_up)
+        if self.used_up:
+            self.stream = dataclasses.replace(self.stream, tokens=np.zeros(0, np.int32))
         return level, words
 
     def later(self, plan: LengthPlan, threshold: float, marks: Uint64s, levels: tuple[Level, ...]) -> Uint64s:
         """Release n-grams one longer than the last of the levels. Guarantees: those of Texts and of `run_rounds`."""
         if self.positions is None:
             raise InternalError("longer n-grams were asked for before single tokens")
-        positions, pairs = longer(self.positions, self._key, self._threads)
-        contributions = kept_ngrams(plan, self._stream, positions, pairs, levels, self._key, self._threads)
-        chosen = run_rounds(mechanism_on_candidates(plan, threshold), contributions, self._key, self._threads)
+        positions, pairs = longer(self.positions, self.key, self.threads)
+        contributions = kept_ngrams(plan, self.stream, positions, pairs, levels, self.key, self.threads)
+        chosen = run_rounds(mechanism_on_candidates(plan, threshold), contributions, self.key, self.threads)
         released = np.union1d(pairs[chosen], unsupported(marks, pairs[count_keepers(contributions) > 0]))
         # subtle: chance can also release an n-gram that users wrote but nobody kept, and then its places count.
         renumber(positions.codes, places_in(released, pairs))

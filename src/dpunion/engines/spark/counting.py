@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -34,15 +34,9 @@ GIVEN_TO_PLACES = "place long, units long, sensitivity double"
 NOISY = "place long, units long"
 
 
-Found = TypeVar("Found", covariant=True)  # noqa: PLC0105 - the input of a step
 Shown = TypeVar("Shown")
-
-
-class Find(Protocol[Found]):
-    """Finds what the people of one partition have, as a step takes it, in a worker."""
-
-    def __call__(self, batches: Batches, key: RunKey) -> Iterator[Found]:
-        """Yield what the people have, in parts; each person is in one of the parts."""
+Find = Callable[[Batches, RunKey], Iterator[Shown]]
+"""Yields what the people of one partition have, as a step takes it, in parts; each person is in one of the parts."""
 
 
 def measure_on(people: DataFrame, find: Find[Shown], key: RunKey) -> Callable[[AnyStep[Shown], float], Int64s]:

@@ -149,14 +149,14 @@ def _defaults(master: str) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def change_setting(session: SparkSession, name: str, value: str) -> Iterator[None]:
-    """Change a setting of the session inside the context."""
-    before = session.conf.get(name)
-    session.conf.set(name, value)
+def change_setting(settings: Any, name: str, value: str, *default: str) -> Iterator[None]:
+    """Change a setting of a session, or of its context, inside the context; default: its value if it is not set."""
+    before = settings.get(name, *default)
+    settings.set(name, value)
     try:
         yield
     finally:
-        session.conf.set(name, before)
+        settings.set(name, before)
 
 
 @contextlib.contextmanager
@@ -168,15 +168,9 @@ def closures_in_memory(session: SparkSession) -> Iterator[None]:
     settings: Any = None
     with contextlib.suppress(Exception):
         settings = session.sparkContext._jsc.sc().conf()  # noqa: SLF001 - a running context has no other way in
-    if settings is None:
+    missing = contextlib.nullcontext()
+    with missing if settings is None else change_setting(settings, LARGEST_CLOSURE, "1g", "1m"):
         yield
-        return
-    before = settings.get(LARGEST_CLOSURE, "1m")
-    settings.set(LARGEST_CLOSURE, "1g")
-    try:
-        yield
-    finally:
-        settings.set(LARGEST_CLOSURE, before)
 
 
 # --- errors -----------------------------------------------------------------------------------------------------

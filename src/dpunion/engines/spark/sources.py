@@ -224,7 +224,7 @@ def run_query(session: SparkSession, frame: DataFrame, query: str) -> DataFrame:
     """
     frame.createOrReplaceTempView("source")
     text = query.strip().rstrip(";")
-    with change_setting(session, FILES_IN_QUERIES, "false"):
+    with change_setting(session.conf, FILES_IN_QUERIES, "false"):
         return call_spark(lambda: session.sql(f"select * from (\n{text}\n)"))  # noqa: S608 - the operator's own
 
 
@@ -263,7 +263,7 @@ def _open_columnar(
     reader = session.read.format(format_).option("mergeSchema", True)
     reader = reader.option("ignoreCorruptFiles", False).option("ignoreMissingFiles", False)
     # subtle: by default Spark reads the folder value 01 as 1, unless another person's folder value is not a number.
-    with change_setting(session, PARTITION_TYPES, "false"):
+    with change_setting(session.conf, PARTITION_TYPES, "false"):
         frame = call_spark(lambda: reader.load(list(names)))
     if set(input_files(frame)) != files:
         raise BadSource(
@@ -294,7 +294,7 @@ def refuse_merged_columns(
 ) -> None:
     """Refuse columns that Spark would merge: names that differ in case only, or a file's column and its folder's."""
     reader = session.read.format(format_).option("mergeSchema", True).option("recursiveFileLookup", True)
-    with change_setting(session, CASE_SENSITIVE, "true"):
+    with change_setting(session.conf, CASE_SENSITIVE, "true"):
         stored = call_spark(lambda: reader.load(list(names)).columns)
     in_folders = {name for file in files for name, _ in partitions_above(file)}
     for name in wanted:

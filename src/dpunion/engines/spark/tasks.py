@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -48,6 +47,9 @@ SHARDS_PER_MASK = 62
 # This factor was chosen on public data.
 UNEVEN = 0.55
 
+Reader = Callable[[pa.RecordBatchReader, RunKey], Contributions]
+"""Reads Arrow batches of (user, values) rows into bounded contributions, in a worker."""
+
 Tighten = Callable[[Contributions, RunKey], Contributions]
 """Bounds sets that were read for counting as selecting needs them."""
 
@@ -76,13 +78,6 @@ class Secret:
 
 
 # --- read a partition -------------------------------------------------------------------------------------------
-
-
-class Reader(Protocol):
-    """Reads Arrow batches of (user, values) rows into bounded contributions, in a worker."""
-
-    def __call__(self, source: pa.RecordBatchReader, key: RunKey) -> Contributions:
-        """Read all rows."""
 
 
 @dataclass(frozen=True)
