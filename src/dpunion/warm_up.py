@@ -88,10 +88,10 @@ def _group_wide_rows() -> None:
 
     from dpunion.algorithms import MAX_ITEMS
     from dpunion.sets.grouping import group_part
-    from dpunion.sets.spill import SpilledPart, runs_of
+    from dpunion.sets.spill import runs_of
 
     rows = np.zeros(2, np.int32)
-    group_part(SpilledPart(0, 1, [(*runs_of(rows), rows)]), 1, rows, MAX_ITEMS, 1)
+    group_part([(*runs_of(rows), rows)], 1, rows, MAX_ITEMS, 1)
 
 
 def _jobs(files: dict[str, Path]) -> Iterator[Job]:

@@ -212,7 +212,7 @@ def record(tell):
 
     wrap("dpunion.ledger.ledgers.Reservation.start_reading", after=lambda: tell("started"))
     wrap("dpunion.engines.local.engine.encode", before=lambda: tell("reading"))
-    wrap("dpunion.sets.streams.number_texts", before=lambda: tell("reading"))
+    wrap("dpunion.sets.streams.number_rows", before=lambda: tell("reading"))
     named = files._name
 
     def telling(descriptor, source, folder, name, **options):
@@ -495,7 +495,7 @@ BOUNDARIES = [
 ]
 # Those of texts, where n-grams part from items.
 TEXT_BOUNDARIES = [
-    ("dpunion.sets.streams.number_texts", "before", 1),
+    ("dpunion.sets.streams.number_rows", "before", 1),
     ("dpunion.sets.spill.WaitingStore._spill", "before", 1),
     ("dpunion.sets.spill.WaitingStore._spill", "after", 2),
     ("dpunion.sets.streams.lay_out_texts", "before", 1),

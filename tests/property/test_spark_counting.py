@@ -11,7 +11,6 @@ from strategies import ITEMS, contributions, databases, names
 
 import dpunion
 from dpunion.algorithms import Norm, Sensitivity
-from dpunion.counting.holdings import digests_of
 from dpunion.counting.steps import ONE, FineStep, MarksStep, RoughStep
 from dpunion.engines import Chosen, Listed, count_listed
 from dpunion.engines.local.engine import LocalEngine
@@ -28,7 +27,7 @@ from dpunion.randomness import RunKey
 from dpunion.reading import NullUserPolicy, ValueKind
 from dpunion.reading.known import read_known
 from dpunion.requests import Request, Run
-from dpunion.sets.encoding import Normalization
+from dpunion.sets.encoding import Normalization, digests_of
 from dpunion.sets.streams import read_tokens
 from dpunion.text.splitting import Splitting
 from spark_in_process import READING, cut_for_counts, each, measure_here, partitions, spread_out

@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 from strategies import databases
 
 import dpunion
-from dpunion.counting.holdings import digests_of
 from dpunion.counting.steps import LookStep, people_in_classes
 from dpunion.engines.local.engine import LocalEngine, choose_reading
 from dpunion.engines.spark.counting import FindSizes
@@ -17,7 +16,7 @@ from dpunion.randomness import RunKey
 from dpunion.reading import ValueKind
 from dpunion.reading.known import read_known
 from dpunion.requests import Run
-from dpunion.sets.encoding import Normalization
+from dpunion.sets.encoding import Normalization, digests_of
 from spark_in_process import READING, each, measure_here, partitions, reader, spread_out
 
 KEYS = st.integers(1, 5).map(RunKey.for_tests)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,8 +10,8 @@ import numpy as np
 from dpunion.contributions import Bools, Contributions, Int32s, Int64s, Uint64s, offsets_of
 from dpunion.kernels.counting import copy_listed
 from dpunion.plans.counts import MOST_COUNTED
-from dpunion.randomness import Purpose, RunKey
-from dpunion.sets.grouping import bound_sets, gathering_ranges
+from dpunion.randomness import RunKey
+from dpunion.sets.grouping import bound_sets, compact_items, gathering_ranges
 from dpunion.threads import share_count, work_in_order
 
 UNLISTED, KNOWN = -1, -2
@@ -50,16 +49,6 @@ class Holdings:
             )
             for some in gathering_ranges(self.offsets, share_count(threads))
         ]
-
-
-def digests_of(texts: Sequence[str], key: RunKey) -> Uint64s:
-    """Return the digests of public texts: uint64[texts, 2].
-
-    Guarantees: as RunKey.digests; the texts are public.
-    """
-    encoded = [text.encode() for text in texts]
-    offsets = offsets_of(np.fromiter(map(len, encoded), np.int64, len(encoded)))
-    return key.digests(Purpose.ITEM, offsets, np.frombuffer(b"".join(encoded) or b"\0", np.uint8))
 
 
 def number_items(digests: Uint64s, listed: Uint64s, known: Uint64s) -> Int32s:
@@ -143,6 +132,5 @@ def bound_to_counted(contributions: Contributions, key: RunKey) -> Contributions
         return contributions
     items = items.copy()
     bound_sets(offsets[:-1], items, sizes, contributions.user_digests, contributions.table.digests, key, MOST_COUNTED)
-    places = np.arange(len(items)) - np.repeat(offsets[:-1], np.diff(offsets))
-    kept = items[places < np.repeat(sizes, np.diff(offsets))]
-    return Contributions(offsets_of(sizes), kept, contributions.table, contributions.user_digests, MOST_COUNTED)
+    kept = compact_items(offsets[:-1], sizes, items)
+    return Contributions(*kept, contributions.table, contributions.user_digests, MOST_COUNTED)

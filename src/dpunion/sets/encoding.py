@@ -18,7 +18,7 @@ from dpunion.checks import refuse_more_than
 from dpunion.contributions import Bools, Contributions, Int32s, Int64s, ItemTable, Uint8s, Uint64s, offsets_of
 from dpunion.randomness import Purpose, RunKey
 from dpunion.sets.grouping import digest_order, even_ranges, group_rows
-from dpunion.sets.spill import RowStore
+from dpunion.sets.spill import RowStore, TextStore
 from dpunion.sets.strings import StringTable, select_strings
 from dpunion.text.splitting import PLAIN, Splitting, Tokenizer, documents, left_to_spell, unwanted_tokens
 from dpunion.text.words import Normalization, WordRoom, normalize_texts
@@ -103,7 +103,7 @@ def encode(
 
 def number_rows(
     batches: Batches,
-    rows: RowStore,
+    store: RowStore | TextStore,
     key: RunKey,
     words: Normalization | None,
     threads: int,
@@ -111,24 +111,23 @@ def number_rows(
 ) -> tuple[StringTable, StringTable]:
     """Put all rows as numbers into the store, in some threads, and return the tables of users and of items.
 
-    words: how the words of texts are spelled, which are split as `splitting` says; None if values are items.
+    words: how to spell the words of texts, which are split as `splitting` says; None if the values are items.
 
     Guarantees: two users, or items, have the same number if and only if they have the same bytes.
     """
     seeds = np.frombuffer(key.subkey(Purpose.USER, 1)[:16], np.uint64)
     user_table, item_table = StringTable(seeds[0], threads=threads), StringTable(seeds[1], threads=threads)
-
     room = WordRoom()
 
     def number(piece: Batches) -> None:
         for users, values in piece:
             if words is not None:
                 parents, (counts, offsets, data) = documents(values, splitting, words, room)
-                numbered = item_table.number_buffers(offsets, data, rows.make_place(len(offsets) - 1))
+                numbered = item_table.number_buffers(offsets, data, store.make_place(len(offsets) - 1))
                 writers = user_table.number(users)
-                rows.append(writers if parents is None else writers[parents], numbered, counts)
+                store.append(writers if parents is None else writers[parents], numbered, counts)
             else:
-                rows.append(user_table.number(users), item_table.number(values, rows.make_place(len(values))))
+                store.append(user_table.number(users), item_table.number(values, store.make_place(len(values))))
 
     # The caller's thread calls the caller's own tokenizer, one text after the other.
     at_once = threads if isinstance(splitting.tokenizer, Tokenizer) else 1
@@ -200,12 +199,17 @@ def mark_known(table: ItemTable, known: Sequence[str], key: RunKey) -> Bools | N
 
     Guarantees: the comparison is by bytes, as 128-bit keyed digests.
     """
-    if not known:
-        return None
-    encoded = [text.encode() for text in known]
+    return is_known(table.digests, digests_of(known, key)) if known else None
+
+
+def digests_of(texts: Sequence[str], key: RunKey) -> Uint64s:
+    """Return the digests of public texts: uint64[texts, 2].
+
+    Guarantees: as RunKey.digests; the texts are public.
+    """
+    encoded = [text.encode() for text in texts]
     offsets = offsets_of(np.fromiter(map(len, encoded), np.int64, len(encoded)))
-    listed = key.digests(Purpose.ITEM, offsets, np.frombuffer(b"".join(encoded) or b"\0", np.uint8))
-    return is_known(table.digests, listed)
+    return key.digests(Purpose.ITEM, offsets, np.frombuffer(b"".join(encoded) or b"\0", np.uint8))
 
 
 def is_known(digests: Uint64s, known: Uint64s) -> Bools | None:

@@ -14,7 +14,7 @@ from dpunion.contributions import Bools, Contributions, Int32s, Int64s, ItemTabl
 from dpunion.kernels.bounding import drop_items, gather_users, keep_random
 from dpunion.kernels.grouping import count_blocks, group_block, order_by_digest, order_by_size, pack_rows
 from dpunion.randomness import Purpose, RunKey
-from dpunion.sets.spill import RowStore, SpilledPart
+from dpunion.sets.spill import Chunk, RowStore
 from dpunion.threads import Task, share_count, usable_cores, work_in_threads
 
 ROWS_PER_BLOCK = 1 << 17
@@ -60,11 +60,6 @@ def group_rows(
     return Contributions(offsets, items, table, digests, max_items)
 
 
-def new_room(size: int) -> Int32s:
-    """Return new memory for this many items: int32[size]."""
-    return np.empty(size, np.int32)
-
-
 def lay_out_users(
     starts: Int64s,
     sizes: Int64s,
@@ -72,7 +67,7 @@ def lay_out_users(
     user_digests: Uint64s,
     user_order: UserOrder,
     threads: int,
-    room: Callable[[int], Int32s] = new_room,
+    room: Callable[[int], Int32s] = lambda size: np.empty(size, np.int32),
     by_digest: Task[Int64s] | None = None,
 ) -> tuple[Int64s, Int32s, Uint64s]:
     """Copy the users' items and digests in visiting order, in some threads: (offsets, items, digests).
@@ -131,18 +126,18 @@ def bound_rows(
     starts = sizes = np.empty(0, np.int64)
     pieces: list[Int32s] = []
     placed = 0
-    for part in rows.parts():
-        mine = slice(part.phase, None, part.stride)
-        part_starts, part_sizes, grouped = group_part(part, len(user_digests[mine]), renumbered, len(table), threads)
+    for phase, stride, chunks in rows.give_back():
+        mine = slice(phase, None, stride)
+        part_starts, part_sizes, grouped = group_part(chunks, len(user_digests[mine]), renumbered, len(table), threads)
         if unwanted is not None:
             drop_items(part_starts, grouped, part_sizes, unwanted)
         bound_sets(part_starts, grouped, part_sizes, user_digests[mine], table.digests, key, max_items, threads)
-        if part.stride == 1:
+        if stride == 1:
             return part_starts, part_sizes, grouped
         if not pieces:
             starts, sizes = np.zeros(len(user_digests), np.int64), np.zeros(len(user_digests), np.int64)
-        grouped, part_starts = compact_items(part_starts, part_sizes, grouped)
-        starts[mine], sizes[mine] = part_starts + placed, part_sizes
+        offsets, grouped = compact_items(part_starts, part_sizes, grouped)
+        starts[mine], sizes[mine] = offsets[:-1] + placed, part_sizes
         pieces.append(grouped)
         placed += len(grouped)
     return starts, sizes, np.concatenate(pieces)
@@ -248,19 +243,19 @@ def bound_sets(
 
 
 def group_part(
-    part: SpilledPart, users: int, renumbered: Int32s, items: int, threads: int
+    chunks: list[Chunk], users: int, renumbered: Int32s, items: int, threads: int
 ) -> tuple[Int64s, Int64s, Int32s]:
-    """Sort one part of the rows in blocks that fit the cache, in some threads.
+    """Sort one part of the rows in blocks that fit the cache, in some threads; the chunks are used up.
 
     Returns (starts, sizes, grouped): int64[users] twice and int32[>= rows].
     Guarantees: each user's items are distinct and in rising order.
     """
-    rows = sum(len(own) for *_, own in part.chunks)
+    rows = sum(len(own) for *_, own in chunks)
     bits = max(1, int(items - 1).bit_length())
     shift = block_shift(users, rows, bits)
     # Each team of chunks is counted, then packed; within a block its rows follow those of the teams before it.
-    teams = [part.chunks[some.start : some.stop] for some in even_ranges(len(part.chunks), share_count(threads))]
-    part.chunks.clear()
+    teams = [chunks[some.start : some.stop] for some in even_ranges(len(chunks), share_count(threads))]
+    chunks.clear()
     counted = np.zeros((len(teams), (users >> shift) + 1), np.int64)
 
     def count(team: int) -> None:
@@ -312,12 +307,12 @@ def ranges_of(cuts: list[int]) -> list[range]:
     return [range(start, stop) for start, stop in itertools.pairwise(cuts) if start < stop]
 
 
-def compact_items(starts: Int64s, sizes: Int64s, grouped: Int32s) -> tuple[Int32s, Int64s]:
-    """Return the kept items of all users without gaps, and where those of each user begin."""
+def compact_items(starts: Int64s, sizes: Int64s, grouped: Int32s) -> tuple[Int64s, Int32s]:
+    """Return the kept items of all users without gaps: (offsets, items), int64[users+1] and int32[pairs]."""
     offsets = offsets_of(sizes)
     kept = np.empty(int(offsets[-1]), np.int32)
     gather_users(starts, grouped, np.arange(len(sizes)), offsets, kept)
-    return kept, offsets[:-1]
+    return offsets, kept
 
 
 def block_shift(users: int, rows: int, item_bits: int) -> int:

@@ -8,11 +8,11 @@ from typing import NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
 
-from dpunion.contributions import Bools, Contributions, Int32s, Int64s, Uint64s, offsets_of
+from dpunion.contributions import Bools, Contributions, Int32s, Int64s, Uint64s
 from dpunion.errors import InternalError
-from dpunion.kernels.bounding import count_items, gather_users, narrow_users
+from dpunion.kernels.bounding import count_items, narrow_users
 from dpunion.randomness import RunKey
-from dpunion.sets.grouping import bound_sets
+from dpunion.sets.grouping import bound_sets, compact_items
 from dpunion.threads import Task, Threads
 
 P = ParamSpec("P")
@@ -68,15 +68,7 @@ class Sets:
         return self._keepers.result() > 0
 
     def __iter__(self) -> Iterator[Part]:
-        return iter(self._parts) if self._alive is None else self._visited(lambda: None)
-
-    def wanting(self, wants: Callable[[], Bools]) -> Iterator[Part]:
-        """Yield the sets without most of the items that want no more weight.
-
-        wants: returns which items still want weight, bool[items]. It is called now and then, ahead of the visits. So
-        the caller must give exactly nothing to an item that wants nothing, and such an item must never want again.
-        """
-        return self._visited(wants)
+        return iter(self._parts) if self._alive is None else self.wanting(lambda: None)
 
     def beside(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Task[T] | None:
         """Let a thread call `work` while sets are visited; return its task, or None without threads."""
@@ -100,8 +92,13 @@ class Sets:
             raise InternalError("sets were narrowed in part, by a visit that was left early")
         return self._all_parts
 
-    def _visited(self, wants: Callable[[], Bools | None]) -> Iterator[Part]:
-        """Yield the parts, narrowed if `narrow` was called, without items that want nothing; keep the narrowed."""
+    def wanting(self, wants: Callable[[], Bools | None]) -> Iterator[Part]:
+        """Yield the sets, narrowed if `narrow` was called, without most of the items that want no more weight.
+
+        wants: returns which items still want weight, bool[items], or None for all. It is called now and then, ahead of
+        the visits. So the caller must give exactly nothing to an item that wants nothing, and such an item must never
+        want again.
+        """
         parts, alive, in_place = self._parts, self._alive, self._ours
         narrowed, visited = list[Part](), 0
         if alive is not None:
@@ -183,7 +180,4 @@ def draw_items(part: Part, digests: Uint64s, limit: int, number: int, key: RunKe
     offsets = part.offsets - part.offsets[0]
     drawn, starts, sizes = part.items[part.offsets[0] : part.offsets[-1]].copy(), offsets[:-1], np.diff(offsets)
     bound_sets(starts, drawn, sizes, part.user_digests, digests, key, limit, bound_round=number)
-    new_offsets = offsets_of(sizes)
-    kept = np.empty(int(new_offsets[-1]), np.int32)
-    gather_users(starts, drawn, np.arange(len(sizes)), new_offsets, kept)
-    return Part(new_offsets, kept, part.user_digests)
+    return Part(*compact_items(starts, sizes, drawn), part.user_digests)

@@ -14,7 +14,6 @@ import re
 import tempfile
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Generic, Self, TypeVar
 
@@ -43,18 +42,6 @@ Chunk = tuple[Int32s, Int32s, Int32s]
 Documents = tuple[Int64s, Int32s, Int32s]
 """counts int64[documents], tokens of each; writers int32[documents]; tokens int32[sum of counts]."""
 C = TypeVar("C", bound=tuple[Int32s | Int64s, ...])
-
-
-@dataclass(frozen=True, slots=True, repr=False, eq=False)
-class SpilledPart:
-    """Rows of the users phase, phase + stride, phase + 2 stride, ..., renumbered 0, 1, 2, ..."""
-
-    phase: int
-    stride: int
-    chunks: list[Chunk]
-
-    def __repr__(self) -> str:
-        return "Part(<sensitive>)"
 
 
 class WaitingStore(abc.ABC, Generic[C]):
@@ -87,6 +74,14 @@ class WaitingStore(abc.ABC, Generic[C]):
                 self.files.pop().close()
 
     @abc.abstractmethod
+    def append(self, users: Int32s, items: Int32s, lengths: Int64s | None = None) -> None:
+        """Add rows, from any thread. lengths: the number of rows of each entry of users, 1 by default."""
+
+    def make_place(self, size: int) -> Int32s:
+        """Return memory for the items of this many rows, from any thread."""
+        return np.empty(size, np.int32)
+
+    @abc.abstractmethod
     def rows_of(self, chunk: C) -> Rows:
         """Return a chunk as rows, for a file."""
 
@@ -104,7 +99,10 @@ class WaitingStore(abc.ABC, Generic[C]):
             self._spill()
 
     def give_back(self) -> Iterator[tuple[int, int, list[C]]]:
-        """Yield (phase, stride, chunks), as in SpilledPart; the store drops each part as it yields it."""
+        """Yield (phase, stride, chunks); the store drops each part as it yields it.
+
+        The chunks have the users phase, phase + stride, phase + 2 stride, ..., renumbered 0, 1, 2, ...
+        """
         if not self.files:
             chunks, self.chunks = self.chunks, []
             yield 0, 1, chunks
@@ -153,7 +151,7 @@ class RowStore(WaitingStore[Chunk]):
         self._used = 0
 
     def append(self, users: Int32s, items: Int32s, lengths: Int64s | None = None) -> None:
-        """Add rows, from any thread. lengths: the number of rows of each entry of users, 1 by default."""
+        """Add rows as one chunk, in runs if these are long enough."""
         if lengths is None:
             self.add((*runs_of(users), items))
         elif len(users) * SHORTEST_RUNS > len(items):
@@ -187,7 +185,6 @@ class RowStore(WaitingStore[Chunk]):
         return room[:size]
 
     def rows_of(self, chunk: Chunk) -> Rows:
-        """Return a chunk as rows."""
         users, lengths, items = chunk
         return (np.repeat(users, lengths) if len(lengths) else users), items
 
@@ -196,11 +193,6 @@ class RowStore(WaitingStore[Chunk]):
         users, items = rows
         cuts = [slice(at, at + ROWS_PER_CHUNK) for at in range(0, len(users), ROWS_PER_CHUNK)]
         return [(*runs_of(users[cut]), items[cut]) for cut in cuts]
-
-    def parts(self) -> Iterator[SpilledPart]:
-        """Yield the rows in parts; the store drops each part as it yields it."""
-        for phase, stride, chunks in self.give_back():
-            yield SpilledPart(phase, stride, chunks)
 
 
 def runs_of(users: Int32s) -> tuple[Int32s, Int32s]:
@@ -223,12 +215,21 @@ def reserve(size: int) -> Int32s:
 class TextStore(WaitingStore[Documents]):
     """Documents of numbered tokens: four bytes for each token in memory, eight on disk.
 
+    size: the number of tokens and documents that were added.
+
     Guarantees: a document stays whole and in order.
     """
 
-    def append(self, counts: Int64s, writers: Int32s, tokens: Int32s) -> None:
-        """Add documents, from any thread."""
-        self.add((counts, writers, tokens))
+    def __init__(self, memory_limit: int | None = None) -> None:
+        super().__init__(memory_limit)
+        self.size = 0
+
+    def append(self, users: Int32s, items: Int32s, lengths: Int64s | None = None) -> None:
+        """Add one document for each entry of users, of this length."""
+        counts = np.ones(len(users), np.int64) if lengths is None else lengths
+        with self._turn:
+            self.size += len(counts) + len(items)
+        self.add((counts, users, items))
 
     def rows_of(self, chunk: Documents) -> Rows:
         """Return each document as rows; the last row ends it."""
@@ -237,7 +238,6 @@ class TextStore(WaitingStore[Documents]):
         return np.repeat(writers, counts + 1), items
 
     def chunks_of(self, rows: Rows) -> list[Documents]:
-        """Return the documents of these rows."""
         users, items = rows
         ends = np.flatnonzero(items == END_OF_DOCUMENT)
         return [(np.diff(ends, prepend=-1) - 1, users[ends], items[items != END_OF_DOCUMENT] - np.int32(1))]

@@ -28,12 +28,11 @@ from dpunion.kernels.ngrams import (
     sort_unique,
 )
 from dpunion.randomness import Purpose, RunKey
-from dpunion.sets.encoding import Batches, canonical_table, digests_of_users, table_of, work_off
+from dpunion.sets.encoding import Batches, canonical_table, digests_of_users, number_rows, table_of
 from dpunion.sets.grouping import bound_sets, even_ranges, heavy_ranges, lay_out_users
 from dpunion.sets.spill import TextStore
-from dpunion.sets.strings import StringTable
-from dpunion.text.splitting import Splitting, Tokenizer, documents, left_to_spell, unwanted_tokens
-from dpunion.text.words import Normalization, WordRoom
+from dpunion.text.splitting import Splitting, left_to_spell, unwanted_tokens
+from dpunion.text.words import Normalization
 from dpunion.threads import share_count, usable_cores, work_in_threads
 
 SMALLEST_TABLE = 1 << 12
@@ -83,7 +82,7 @@ def read_tokens(
     """
     count = threads or usable_cores()
     with TextStore(memory_limit) as texts:
-        user_table, token_table, room = number_texts(batches, texts, key, splitting, normalization, count)
+        user_table, token_table = number_rows(batches, texts, key, normalization, count, splitting)
         token_table.close()
         user_digests = digests_of_users(user_table, key, count)
         del user_table
@@ -91,58 +90,30 @@ def read_tokens(
         del token_table
         unwanted = unwanted_tokens(table.offsets, table.data, splitting)
         left_out = None if unwanted is None else unwanted[renumbered]
-        offsets, tokens, user_digests = lay_out_texts(texts, room, renumbered, left_out, user_digests)
+        offsets, tokens, user_digests = lay_out_texts(texts, renumbered, left_out, user_digests)
     return TokenStream(offsets, tokens, table, user_digests)
 
 
-def number_texts(
-    batches: Batches, texts: TextStore, key: RunKey, splitting: Splitting, normalization: Normalization, threads: int
-) -> tuple[StringTable, StringTable, int]:
-    """Put all documents as numbers into the store, in some threads.
-
-    Returns the tables of users and of tokens, and the number of tokens and documents together.
-
-    Guarantees: two users, or tokens, have the same number if and only if they have the same bytes.
-    """
-    seeds = np.frombuffer(key.subkey(Purpose.USER, 1)[:16], np.uint64)
-    user_table, token_table = StringTable(seeds[0], threads=threads), StringTable(seeds[1], threads=threads)
-
-    room = WordRoom()
-
-    def number(piece: Batches) -> int:
-        total = 0
-        for users, values in piece:
-            parents, (counts, offsets, data) = documents(values, splitting, normalization, room)
-            writers = user_table.number(users)
-            tokens = token_table.number_buffers(offsets, data)
-            texts.append(counts, writers if parents is None else writers[parents], tokens)
-            total += len(counts) + len(tokens)
-        return total
-
-    # The caller's thread calls the caller's own tokenizer, one text after the other.
-    at_once = threads if isinstance(splitting.tokenizer, Tokenizer) else 1
-    return user_table, token_table, sum(work_off(batches, number, at_once))
-
-
 def lay_out_texts(
-    texts: TextStore, room: int, renumbered: Int32s, left_out: Bools | None, user_digests: Uint64s
+    texts: TextStore, renumbered: Int32s, left_out: Bools | None, user_digests: Uint64s
 ) -> tuple[Int64s, Int32s, Uint64s]:
     """Return the stored documents user after user: (offsets, tokens, digests), as in a TokenStream.
 
-    room: at least the number of tokens and documents; renumbered: int32[tokens], the final number of each raw one;
-    left_out: bool[tokens], by the raw number. The store is empty afterwards; users are in the order of its parts.
+    renumbered: int32[tokens], the final number of each raw one; left_out: bool[tokens], by the raw number. The store is
+    empty afterwards; users are in the order of its parts.
 
     Guarantees: a user's part of the stream contains that user's documents only, each ended by -1.
     """
     # subtle: memory that is allocated but never written takes no room.
-    stream = np.empty(room, np.int32)
+    stream = np.empty(texts.size, np.int32)
     sizes, digests = [np.zeros(0, np.int64)], []
     placed = 0
     for phase, stride, chunks in texts.give_back():
         digests.append(user_digests[phase::stride])
         if left_out is not None:
-            for number, chunk in enumerate(chunks):
-                chunks[number] = leave_out(*chunk, left_out)
+            for number, (counts, writers, tokens) in enumerate(chunks):
+                kept = ~left_out[tokens]
+                chunks[number] = np.diff(offsets_of(kept)[offsets_of(counts)]), writers, tokens[kept]
         sizes.append(np.zeros(len(digests[-1]), np.int64))
         for counts, writers, _ in chunks:
             count_documents(counts, writers, sizes[-1])
@@ -153,17 +124,6 @@ def lay_out_texts(
             scatter_documents(counts, writers, tokens, renumbered, heads, stream)
     stream.resize(placed, refcheck=False)
     return offsets_of(np.concatenate(sizes)), stream, digests[0] if len(digests) == 1 else np.concatenate(digests)
-
-
-def leave_out(counts: Int64s, writers: Int32s, codes: Int32s, unwanted: Bools) -> tuple[Int64s, Int32s, Int32s]:
-    """Return documents without the unwanted tokens.
-
-    counts, writers: int64[documents], int32[documents]; codes: int32[tokens]; unwanted: bool, for each code.
-
-    Guarantees: what remains of a document depends on that document alone.
-    """
-    kept = ~unwanted[codes]
-    return np.diff(offsets_of(kept)[offsets_of(counts)]), writers, codes[kept]
 
 
 def pair_grams(grams: Int32s, key: RunKey, threads: int | None = None) -> Uint64s:
@@ -194,7 +154,9 @@ def pair_grams(grams: Int32s, key: RunKey, threads: int | None = None) -> Uint64
             break
         if 2 * len(slots) > MOST_PLACES:
             refuse_more_than(len(slots) // 2, "distinct n-grams of one length")
-        slots, moved = _twice_as_many(slots, seed)
+        old, slots, moved = slots, np.full(2 * len(slots), FREE), np.empty(len(slots), np.int32)
+        refill_pairs(old, slots, moved, seed)
+        del old
         rename(moved)
         del moved
     # subtle: tables of all n-grams are the largest arrays of all; each is freed as soon as possible.
@@ -206,13 +168,6 @@ def pair_grams(grams: Int32s, key: RunKey, threads: int | None = None) -> Uint64
     del places
     rename(names)
     return pairs[order]
-
-
-def _twice_as_many(slots: Uint64s, seed: np.uint64) -> tuple[Uint64s, Int32s]:
-    """Return a table of pairs with twice as many places, and the new place of each old one: int32[places]."""
-    more, moved = np.full(2 * len(slots), FREE), np.empty(len(slots), np.int32)
-    refill_pairs(slots, more, moved, seed)
-    return more, moved
 
 
 def bound_stream(
@@ -302,8 +257,9 @@ def lay_out_lengths(
 
     Guarantees: each user's part contains that user's own n-grams only.
     """
-    offsets, data = stream.table.offsets, stream.table.data
-    grams, last = stream.tokens, np.arange(len(stream.table), dtype=np.int32)
+    tokens = stream.table
+    offsets, data = tokens.offsets, tokens.data
+    grams, last = stream.tokens, np.arange(len(tokens), dtype=np.int32)
     lengths = longest - shortest + 1
     codes = np.empty(len(grams) * lengths, np.int32)
     texts: list[tuple[Int64s, Uint8s]] = []
@@ -313,7 +269,10 @@ def lay_out_lengths(
             suffixes = (pairs & np.uint64(0xFFFFFFFF)).astype(np.int32)
             prefixes = (pairs >> np.uint64(32)).astype(np.int32)
             last = last[suffixes]
-            offsets, data = join_ngrams(offsets, data, stream.table, prefixes, last)
+            ends = offsets_of(np.diff(offsets)[prefixes] + 1 + np.diff(tokens.offsets)[last])
+            joined = np.empty(int(ends[-1]), np.uint8)
+            join_texts(offsets, data, tokens.offsets, tokens.data, prefixes, last, ends, joined)
+            offsets, data = ends, joined
         if length >= shortest:
             before = sum(len(starts) - 1 for starts, _ in texts)
             if before + len(offsets) - 1 > MAX_ITEMS:
@@ -321,17 +280,3 @@ def lay_out_lengths(
             lay_beside(stream.offsets, grams, before, length - shortest, lengths, codes)
             texts.append((offsets, data))
     return codes, join_buffers(texts)
-
-
-def join_ngrams(
-    offsets: Int64s, data: Uint8s, tokens: ItemTable, prefixes: Int32s, last: Int32s
-) -> tuple[Int64s, Uint8s]:
-    """Return the texts of n-grams, prefix, space, last token, as int64 offsets and bytes.
-
-    Guarantees: a text contains the bytes of its own tokens only.
-    """
-    lengths = np.diff(offsets)[prefixes] + 1 + np.diff(tokens.offsets)[last]
-    new_offsets = offsets_of(lengths)
-    new_data = np.empty(int(new_offsets[-1]), np.uint8)
-    join_texts(offsets, data, tokens.offsets, tokens.data, prefixes, last, new_offsets, new_data)
-    return new_offsets, new_data

@@ -86,8 +86,8 @@ def test_the_memory_of_rows_is_used_again():
             place = store.make_place(100)
             place[:] = np.arange(start, start + 100)
             store.append(np.zeros(100, np.int32), place)
-        [part] = store.parts()
-        first, second = (items for *_, items in part.chunks)
+        [(_, _, chunks)] = store.give_back()
+        first, second = (items for *_, items in chunks)
         assert first.tolist() == list(range(100))
         assert second.tolist() == list(range(100, 200))
         assert np.shares_memory(store.take_room(150), first)
@@ -100,10 +100,10 @@ def test_memory_that_does_not_fit_is_not_used_again(limit, size):
         place = store.make_place(200)
         place[:] = np.arange(200)
         store.append(np.zeros(200, np.int32), place)
-        parts = list(store.parts())
+        parts = list(store.give_back())
         room = store.take_room(size)
         assert room.shape == (size,)
-        assert not any(np.shares_memory(room, items) for part in parts for *_, items in part.chunks)
+        assert not any(np.shares_memory(room, items) for *_, chunks in parts for *_, items in chunks)
 
 
 def test_memory_is_free_again_once_rows_have_spilled():
@@ -114,7 +114,7 @@ def test_memory_is_free_again_once_rows_have_spilled():
             store.append(np.arange(100, dtype=np.int32), store.make_place(100))
         assert store.files
         assert room() is None
-        assert sum(len(items) for part in store.parts() for *_, items in part.chunks) == 250
+        assert sum(len(items) for *_, chunks in store.give_back() for *_, items in chunks) == 250
 
 
 def test_rows_wait_where_no_memory_can_be_reserved(monkeypatch):
@@ -130,8 +130,8 @@ def test_rows_wait_where_no_memory_can_be_reserved(monkeypatch):
         place = store.make_place(3)
         place[:] = np.arange(3)
         store.append(np.zeros(3, np.int32), place)
-        [part] = store.parts()
-        assert [items.tolist() for *_, items in part.chunks] == [[0, 1, 2]]
+        [(_, _, chunks)] = store.give_back()
+        assert [items.tolist() for *_, items in chunks] == [[0, 1, 2]]
 
 
 @given(rows)
@@ -151,7 +151,7 @@ def test_spill_files_have_no_name_and_belong_to_us_alone(tmp_path, monkeypatch):
         assert list(tmp_path.iterdir()) == []
         assert all(os.fstat(file.fileno()).st_mode & 0o077 == 0 for file in store.files)
         assert all(os.fstat(file.fileno()).st_nlink == 0 for file in store.files)
-        assert sum(len(items) for part in store.parts() for *_, items in part.chunks) == 300
+        assert sum(len(items) for *_, chunks in store.give_back() for *_, items in chunks) == 300
     assert not store.files
 
 
@@ -226,7 +226,7 @@ def test_documents_stay_whole_on_disk(pieces):
         for texts, step in pieces:
             writers = (np.arange(len(texts)) * step).astype(np.int32)
             counts = np.array([len(text) for text in texts], np.int64)
-            store.append(counts, writers, np.array([token for text in texts for token in text], np.int32))
+            store.append(writers, np.array([token for text in texts for token in text], np.int32), counts)
             kept += zip(writers.tolist(), map(tuple, texts), strict=True)
         for phase, stride, chunks in store.give_back():
             for counts, writers, tokens in chunks:
@@ -239,7 +239,7 @@ def test_documents_stay_whole_on_disk(pieces):
 def test_a_full_disk_while_texts_wait_is_the_same_error(monkeypatch, tmp_path):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
     with pytest.raises(dpunion.CannotWrite, match="Writing temporary files to"), spill.TextStore(8) as store:
-        store.append(np.ones(9, np.int64), np.zeros(9, np.int32), np.zeros(9, np.int32))
+        store.append(np.zeros(9, np.int32), np.zeros(9, np.int32), np.ones(9, np.int64))
 
 
 @pytest.mark.parametrize("form", ["words", "n-grams as one set", "n-grams length by length", "n-grams with counts"])

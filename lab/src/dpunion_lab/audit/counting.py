@@ -21,12 +21,13 @@ from dpunion.calibration.gaussian import gaussian_stddev
 from dpunion.checks import check_real, check_whole
 from dpunion.contributions import Float64s, Int64s
 from dpunion.counting import steps
-from dpunion.counting.holdings import Holdings, digests_of, holdings_of, number_items
+from dpunion.counting.holdings import Holdings, holdings_of, number_items
 from dpunion.counting.steps import BURDEN, ONE, FineStep, MarksStep, RoughStep, Step
 from dpunion.errors import InternalError
 from dpunion.plans import Plan, plan_release
 from dpunion.plans.counts import MOST_COUNTED, Counts
 from dpunion.randomness import RunKey
+from dpunion.sets.encoding import digests_of
 from dpunion_lab.audit.empirical import (
     ERROR,
     AlgorithmResult,

@@ -27,7 +27,7 @@ from dpunion.randomness import RunKey
 from dpunion.reading import Rows, ValueKind, check_addresses, open_source
 from dpunion.releases.release import Release
 from dpunion.requests import Folder, Request, Run
-from dpunion.sets.encoding import encode, mark_known
+from dpunion.sets.encoding import digests_of, encode, mark_known
 from dpunion.sets.grouping import bound_further, copy_heavy_users
 from dpunion.sets.spill import as_bytes
 from dpunion.sets.strings import select_strings
@@ -100,7 +100,7 @@ class LocalEngine:
         return Chosen(items=texts_of(bounded.table, run_rounds(mechanism_for(plan), bounded, key, self.run.threads)))
 
     def count(self, held: Any, listed: Listed, plan: CountsPlan, key: RunKey) -> Counted:
-        from dpunion.counting.holdings import digests_of, holdings_in_shares, number_items
+        from dpunion.counting.holdings import holdings_in_shares, number_items
         from dpunion.counting.steps import Step, add_noise
 
         self.run.tell("counting")

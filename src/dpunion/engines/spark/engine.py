@@ -13,7 +13,6 @@ from dpunion.addresses import Address, public_address
 from dpunion.algorithms import Bounding
 from dpunion.checks import check_whole
 from dpunion.contributions import Contributions
-from dpunion.counting.holdings import digests_of
 from dpunion.counting.steps import LookStep, people_in_classes
 from dpunion.engines import Chosen, Listed, choose_ngrams, count_listed
 from dpunion.engines.local.engine import choose_reading, read_sets, tighten_sets
@@ -44,6 +43,7 @@ from dpunion.randomness import RunKey
 from dpunion.reading import open_source
 from dpunion.releases.release import Release
 from dpunion.requests import Folder, Request, Run, SparkSource
+from dpunion.sets.encoding import digests_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
