@@ -152,12 +152,12 @@ def test_the_weights_that_are_really_chosen_are_within_reach(data):
     big = st.integers(-(2**40), 2**40)
     plan = CountsPlan(0.1, 20.0, 40.0, 7.0)
     popularity = Popularity.of(np.array(data.draw(st.lists(big, min_size=size, max_size=size)), np.int64), plan)
-    some = np.zeros(popularity.step().length, np.int64)
+    some = np.zeros(MarksStep(popularity.units).length, np.int64)
     for place, value in data.draw(st.dictionaries(st.integers(0, len(some) - 1), big, max_size=8)).items():
         some[place] = value
-    allowance = choose_allowance(popularity, popularity.step(), people_at_marks(some, plan), plan)
+    allowance = choose_allowance(popularity, MarksStep(popularity.units), people_at_marks(some, plan), plan)
     everybody = data.draw(people(size))
-    for step in (RoughStep(size), popularity.step(), allowance.step()):
+    for step in (RoughStep(size), MarksStep(popularity.units), FineStep(allowance.weights)):
         assert Reach.of(step, everybody, 0).squared <= ONE * ONE
 
 

@@ -296,12 +296,12 @@ def test_what_people_lose_is_expected(monkeypatch):
     held = held_by([rng.choice(100, 10 if user % 2 else 90, replace=False) for user in range(4_000)])
     plan = CountsPlan(0.1, 1e-3, 1e-3, 100.0)
     popularity = Popularity.of(RoughStep(100).add_up(held), plan)
-    step = popularity.step()
+    step = MarksStep(popularity.units)
     people = people_at_marks(step.add_up(held), plan)
     assert people.sum() == pytest.approx(4_000, rel=1e-3)
     assert people @ step.marks / BURDEN == pytest.approx(popularity.burdens[held.items].sum(), rel=1e-3)
     allowance = choose_allowance(popularity, step, people, plan)
-    sums = allowance.step().add_up(held)
+    sums = FineStep(allowance.weights).add_up(held)
     holders = np.bincount(held.items, minlength=100)
     lost = 1.0 - sums[:-2] / allowance.weights / holders
     assert lost.mean() > 0.02
@@ -344,7 +344,7 @@ def test_noise_at_far_marks_moves_nothing(monkeypatch):
     sums = (ONE * np.concatenate([rng.uniform(2_000.0, 4_000.0, 20), rng.uniform(60.0, 200.0, 3_000)])).astype(np.int64)
     plan = CountsPlan(0.1, 40.0, 40.0, 15.0)
     popularity = Popularity.of(sums, plan)
-    step = popularity.step()
+    step = MarksStep(popularity.units)
     there = np.zeros(step.length)
     there[:6] = 30_000.0, 9_000.0, 5_000.0, 2_000.0, 900.0, 600.0
     assert step.length > 12
@@ -419,7 +419,7 @@ def test_what_everybody_holds_is_not_told_apart_from_all_people():
     """1,000 people, whom the noise makes 900; 990 who hold an item, known better: the interval holds both."""
     plan = CountsPlan(0.1, 20.0, 40.0, 10.0)
     allowance = Allowance(np.array([ONE]), np.zeros(1), 0.0)
-    total = allowance.step().total_weight
+    total = FineStep(allowance.weights).total_weight
     noisy = np.array([990 * ONE, 900 * total, 950 * total])
     counted = estimate_people(noisy, allowance, plan, np.ones(1, np.int64))
     assert 985 <= counted.people[0] == counted.totals.everybody.people <= 990

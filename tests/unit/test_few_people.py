@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dpunion.counting.estimates import LEAST_SUM, ROOM, Popularity, choose_allowance
-from dpunion.counting.steps import ONE
+from dpunion.counting.steps import ONE, MarksStep
 from dpunion.plans.counts import CountsPlan
 
 PLAN = CountsPlan(0.1, rough=40.0, marks=80.0, fine=15.0)
@@ -12,7 +12,7 @@ PLAN = CountsPlan(0.1, rough=40.0, marks=80.0, fine=15.0)
 
 def choose_for(*sums):
     popularity = Popularity.of((np.array(sums, np.float64) * ONE).astype(np.int64), PLAN)
-    step = popularity.step()
+    step = MarksStep(popularity.units)
     return choose_allowance(popularity, step, np.zeros(step.length), PLAN)
 
 

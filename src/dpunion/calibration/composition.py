@@ -97,10 +97,7 @@ def _smallest(passes: Callable[[float], bool], low: float, high: float) -> float
         step *= 2.0
         if step > 1e9:
             raise InternalError("a composition does not converge")
-    while high - low > 1e-6 * max(1e-3, abs(high)):
-        middle = 0.5 * (low + high)
-        low, high = (low, middle) if passes(middle) else (middle, high)
-    return high
+    return gaussian.bisect(passes, low, high, 1e-6, 1e-3)
 
 
 @functools.lru_cache(maxsize=64)
@@ -116,13 +113,8 @@ def compose_funnel(
     docs/guarantees-funnel.md, "Theorem A", with mu^2 = (1 - c_1^2 t/max_items)/stddev_1^2 + sum_k 1/stddev_k^2.
     """
     base = gaussian.gaussian_stddev(epsilon, gaussian_share * delta, 1.0)
-    found = calibrate_with_hints(
-        epsilon,
-        delta,
-        shape,
-        extra_mu_squared=math.fsum(shares[1:]) / base**2,
-        gaussian_share=gaussian_share,
-    )
+    others = math.fsum(shares[1:]) / base**2
+    found = calibrate_with_hints(epsilon, delta, shape, extra_mu_squared=others, gaussian_share=gaussian_share)
     later = tuple(base / math.sqrt(share) for share in shares[1:])
     return ComposedNoise((found.stddev, *later), found.threshold, found.delta_used)
 
@@ -160,12 +152,6 @@ def _quadrature(nodes: int) -> tuple[Float64s, Float64s]:
     return points, weights
 
 
-def _nodes(shape: Funnel) -> int:
-    """Return how many nodes resolve the narrowest step, next to how far the walk has spread by then."""
-    steps = zip(shape.shares[1:], shape.spent[1:], strict=True)
-    return max(FEWEST_NODES, math.ceil(max((50.0 * math.sqrt(done) / c for c, done in steps), default=0.0)))
-
-
 @functools.lru_cache(maxsize=256)
 def walk_tail(stddev: float, threshold: float, shape: Funnel) -> float:
     """Return the chance that pure noise passes a funnel's threshold in some round, and every keep line before.
@@ -177,7 +163,10 @@ def walk_tail(stddev: float, threshold: float, shape: Funnel) -> float:
     """
     budgets = shape.shares
     lines = shape.keep_lines(stddev, threshold)
-    points, weights = _quadrature(_nodes(shape))
+    # Enough nodes to resolve the narrowest step, next to how far the walk has spread by then.
+    steps = zip(shape.shares[1:], shape.spent[1:], strict=True)
+    needed = math.ceil(max((50.0 * math.sqrt(done) / c for c, done in steps), default=0.0))
+    points, weights = _quadrature(max(FEWEST_NODES, needed))
     # Values of the function after round r at the nodes of that round, from the last round back to the first.
     later_nodes: list[tuple[Float64s, Float64s]] = []
     for number, line in enumerate(lines):
@@ -206,11 +195,5 @@ def walk_tail(stddev: float, threshold: float, shape: Funnel) -> float:
 def walk_threshold(stddev: float, tail: float, shape: Funnel) -> float:
     """Return a threshold whose walk_tail is at most `tail`, at most a relative 1e-9 above the smallest."""
     # By reflection a walk passes a line in some round at most twice as often as it ends above it.
-    high, low = candidate_threshold(stddev, 0.5 * tail), 0.0
-    while high - low > 1e-9 * max(stddev, abs(high)):
-        middle = 0.5 * (low + high)
-        if walk_tail(stddev, middle, shape) <= tail:
-            high = middle
-        else:
-            low = middle
-    return high
+    highest = candidate_threshold(stddev, 0.5 * tail)
+    return gaussian.bisect(lambda line: walk_tail(stddev, line, shape) <= tail, 0.0, highest, 1e-9, stddev)

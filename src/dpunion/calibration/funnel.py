@@ -232,15 +232,12 @@ def _smallest_threshold(task: _Task, stddev: float, start: float, cells: int) ->
     def ratio(deltas: Float64s, passing: Float64s) -> Float64s:
         return np.asarray(passing / (allowed - deltas))
 
-    def evaluate(threshold: float) -> tuple[float, WalkNovelty]:
-        novelty = WalkNovelty(stddev, threshold, task.shape, cells)
-        return math.log(max(1e-300, _worst(task, stddev, novelty, ratio)[0])), novelty
-
     low, high = 0.0, math.inf  # the largest threshold that failed, the smallest that passed
     threshold, slope = start, -start / stddev**2
     before: tuple[float, float] | None = None
     for _ in range(60):
-        value, novelty = evaluate(threshold)
+        novelty = WalkNovelty(stddev, threshold, task.shape, cells)
+        value = math.log(max(1e-300, _worst(task, stddev, novelty, ratio)[0]))
         if value <= 0.0:
             high = threshold
             if value >= -SLACK or high - low <= 1e-9 * high:

@@ -40,12 +40,19 @@ def smallest_passing(passes: Callable[[float], bool], low: float, high: float) -
         low, high = high, 2.0 * high
         if high > 1e18:
             raise InternalError("a calibration does not converge")
-    while high - low > 1e-13 * high:
+    return bisect(passes, low, high, 1e-13)
+
+
+def bisect(passes: Callable[[float], bool], low: float, high: float, relative: float, least: float = 0.0) -> float:
+    """Return a point where the monotone `passes` holds, at most relative * max(least, |point|) above the smallest one.
+
+    `passes` holds at `high`, and the smallest such point is above `low`.
+    """
+    while high - low > relative * max(least, abs(high)):
         middle = 0.5 * (low + high)
-        if passes(middle):
-            high = middle
-        else:
-            low = middle
+        if middle in (low, high):
+            break
+        low, high = (low, middle) if passes(middle) else (middle, high)
     return high
 
 
@@ -55,10 +62,11 @@ def gaussian_stddev(epsilon: float, delta: float, sensitivity: float, others: fl
     `others` is the squared mu of further Gaussian releases composed with this one.
     """
     allowed = delta * (1.0 - GUARD)
-    low, high = 0.0, sensitivity
-    return smallest_passing(
-        lambda stddev: gaussian_delta(epsilon, math.sqrt((sensitivity / stddev) ** 2 + others)) <= allowed, low, high
-    )
+
+    def passes(stddev: float) -> bool:
+        return gaussian_delta(epsilon, math.sqrt((sensitivity / stddev) ** 2 + others)) <= allowed
+
+    return smallest_passing(passes, 0.0, sensitivity)
 
 
 def novel_tail(delta: float, novel: int) -> float:
@@ -71,16 +79,7 @@ def novel_tail(delta: float, novel: int) -> float:
 
 def normal_quantile_above(tail: float) -> float:
     """Return a z with Pr[Z > z] <= tail, at most a rounding above the smallest one."""
-    low, high = -40.0, 40.0
-    while high - low > 1e-14 * max(1.0, abs(high)):
-        middle = 0.5 * (low + high)
-        if middle in (low, high):
-            break
-        if upper_tail(middle) <= tail:
-            high = middle
-        else:
-            low = middle
-    return high
+    return bisect(lambda z: upper_tail(z) <= tail, -40.0, 40.0, 1e-14, 1.0)
 
 
 def spread_threshold(stddev: float, delta: float, max_items: int) -> float:

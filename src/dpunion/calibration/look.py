@@ -47,13 +47,9 @@ def cost_of_look(epsilon: float, delta: float, strength: float) -> LookCost:
     """
     largest = (1.0 + GUARD) / gaussian_stddev(epsilon, delta, 1.0)
     ratio = min(strength * largest, epsilon / (HIGHEST + 1.0))
-    growth, excess = _growth(ratio), _excess(epsilon, largest, ratio)
+    # E[(X - 1)+] for X = e^(nu Z - nu^2/2) is delta_G(0; nu).
+    growth, excess = gaussian_delta(0.0, ratio) * (1.0 + GUARD), _excess(epsilon, largest, ratio)
     return LookCost(ratio, (delta * (1.0 - GUARD) - excess) / (1.0 + growth), growth, excess)
-
-
-def _growth(ratio: float) -> float:
-    """Return E[(X - 1)+] for X = e^(nu Z - nu^2/2): delta_G(0; nu)."""
-    return gaussian_delta(0.0, ratio) * (1.0 + GUARD)
 
 
 def _excess(epsilon: float, mu: float, ratio: float) -> float:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from dpunion.contributions import Int32s, Int64s
 from dpunion.counting.estimates import Popularity, choose_allowance, estimate_people, people_at_marks
-from dpunion.counting.steps import RoughStep, Step
+from dpunion.counting.steps import FineStep, MarksStep, RoughStep, Step
 from dpunion.plans.counts import Counted, CountsPlan
 
 __all__ = ["Measure", "count_people"]
@@ -22,7 +22,7 @@ def count_people(plan: CountsPlan, least: Int64s, measure: Measure, parts: Int32
     the steps before released.
     """
     popularity = Popularity.of(measure(RoughStep(len(least)), plan.rough), plan)
-    marks = popularity.step()
+    marks = MarksStep(popularity.units)
     people = people_at_marks(measure(marks, plan.marks), plan)
     allowance = choose_allowance(popularity, marks, people, plan)
-    return estimate_people(measure(allowance.step(), plan.fine), allowance, plan, least, parts)
+    return estimate_people(measure(FineStep(allowance.weights), plan.fine), allowance, plan, least, parts)

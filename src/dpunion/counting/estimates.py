@@ -57,10 +57,6 @@ class Popularity:
         """Return the burdens: float64[items]."""
         return self.units / BURDEN
 
-    def step(self) -> MarksStep:
-        """Return the second step."""
-        return MarksStep(self.units)
-
 
 def people_at_marks(noisy: Int64s, plan: CountsPlan) -> Float64s:
     """Return about how many people are at each mark: float64[marks], all 0 where no number can be read.
@@ -143,10 +139,6 @@ class Allowance:
     lost: Float64s
     cut: float
 
-    def step(self) -> FineStep:
-        """Return the third step."""
-        return FineStep(self.weights)
-
 
 def choose_allowance(popularity: Popularity, step: MarksStep, people: Float64s, plan: CountsPlan) -> Allowance:
     """Choose how much weight items get: more weight makes counts more precise, but cuts more people.
@@ -224,7 +216,7 @@ def estimate_people(
 
     Guarantees: cutting people only lowers sums, and `low` is not corrected: no assumption can make it too high.
     """
-    step, weights = allowance.step(), allowance.weights / ONE
+    step, weights = FineStep(allowance.weights), allowance.weights / ONE
     raw, stddevs = noisy[:-2] / ONE / weights, plan.fine / weights
     low = raw - Z * stddevs
     high = np.maximum(raw + Z * stddevs, 0.0) / (1.0 - np.minimum(MOST_LOST, DOUBT * allowance.lost))

@@ -66,17 +66,12 @@ Step = AnyStep[Holdings]
 
 @dataclass(frozen=True, slots=True)
 class RoughStep:
-    """Each user gives 1/sqrt(k) to each of the k listed items; items: how many are listed."""
+    """Each user gives 1/sqrt(k) to each of the user's k listed items; length: how many items are listed."""
 
     number: ClassVar[int] = 0
     sensitivity: ClassVar[Sensitivity] = UNIT_NORM
 
-    items: int
-
-    @property
-    def length(self) -> int:
-        """Return one sum for each item."""
-        return self.items
+    length: int
 
     def add_up(self, holdings: Holdings) -> Int64s:
         """Add up the shares.
@@ -86,7 +81,7 @@ class RoughStep:
         # Roots of whole numbers below 2^52 are right when rounded down.
         shares = np.zeros(MOST_COUNTED + 1, np.int64)
         shares[1:] = np.sqrt(ONE * ONE // np.arange(1, MOST_COUNTED + 1))
-        sums = np.zeros(self.items, np.int64)
+        sums = np.zeros(self.length, np.int64)
         add_shares(holdings.offsets, holdings.items, shares, sums)
         return sums
 
@@ -113,7 +108,6 @@ class MarksStep:
 
     @property
     def length(self) -> int:
-        """Return the number of marks."""
         return len(self.marks)
 
     def add_up(self, holdings: Holdings) -> Int64s:

@@ -42,12 +42,6 @@ class Level:
         """Return the n-grams as pairs prefix << 32 | suffix: uint64[n], rising (from length 2 on)."""
         return (self.prefixes.astype(np.uint64) << np.uint64(32)) | self.suffixes.astype(np.uint64)
 
-    @classmethod
-    def empty(cls, length: int) -> Level:
-        """Return the level of a length without released n-grams."""
-        nothing = np.zeros(0, np.int32)
-        return cls(length, nothing, nothing, nothing, np.zeros((0, 2), np.uint64))
-
 
 class Candidates:
     """V_k of a level of length k-1, as rectangles: all of it is public.

@@ -129,7 +129,9 @@ def next_level(
     level = levels[-1]
     candidates = Candidates(level)
     if not candidates.count:
-        return Level.empty(plan.length), LengthResult.nothing(plan.length)
+        nothing = np.zeros(0, np.int32)
+        level = Level(plan.length, nothing, nothing, nothing, np.zeros((0, 2), np.uint64))
+        return level, LengthResult(plan.length, 0, 0, None, 0.0)
     threshold, chance = threshold_for(plan, spurious_tail(rate, len(level), candidates.count))
     marks = mark_candidates(candidates, chance, key, plan.length)
     released = texts.later(plan, threshold, marks, levels)

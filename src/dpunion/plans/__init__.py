@@ -159,22 +159,18 @@ class Plan:
 
     @property
     def name(self) -> str:
-        """Return the algorithm's name."""
         return self.algorithm.name
 
     @property
     def opening(self) -> Plan:
-        """Return this plan: it releases one list."""
         return self
 
     @property
     def alternatives(self) -> tuple[Plan, ...]:
-        """Return this plan alone."""
         return (self,)
 
     @property
     def bounding(self) -> Bounding:
-        """Return how many items are read of each user, and in which order users are visited."""
         return self.algorithm.bounding
 
     @property
@@ -201,11 +197,9 @@ class Plan:
         return None if bound is None else bound(self)
 
     def choose_plan(self, _measure: Callable[[SizeLook], Sequence[float]]) -> Plan:
-        """Return this plan: there is nothing to choose."""
         return self
 
     def funnels(self) -> Iterator[tuple[float, float, Funnel]]:
-        """Yield the numbers of the algorithm, if it is Funnel."""
         if isinstance(self.algorithm, Funnel):
             yield self.scale, self.threshold, self.algorithm
 
@@ -230,11 +224,8 @@ class Plan:
         }
         if self.rounds:
             values["rounds"] = [dataclasses.asdict(one) for one in self.rounds]
-        if self.counts is not None:
-            values["counts"] = self.counts.to_dict()
-        if self.look is not None:
-            values["look"] = self.look.to_dict()
-        return values
+        parts = {"counts": self.counts, "look": self.look}
+        return values | {name: part.to_dict() for name, part in parts.items() if part is not None}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Plan:
@@ -337,8 +328,10 @@ def find_slack(algorithm: Algorithm, scale: float, threshold: float) -> float:
     return rounding.l1_coins_slack(scale, bound, limit)
 
 
-def finish_plan(algorithm: Algorithm, budget: Budget, found: Calibrated, slack: float) -> Plan:
-    """Return the plan with this noise and threshold, both raised by the slack for rounding."""
+def finish_plan(algorithm: Algorithm, budget: Budget, found: Calibrated, slack: float | None = None) -> Plan:
+    """Return the plan with this noise and threshold, both raised by the slack for rounding (by default find_slack)."""
+    if slack is None:
+        slack = find_slack(algorithm, found.scale, found.threshold)
     scale = found.scale * (1.0 + slack)
     threshold = max(found.threshold * (1.0 + slack), found.threshold)
     margin = getattr(algorithm, "cutoff_margin", None)
@@ -376,8 +369,7 @@ def compose(algorithm: Algorithm, epsilon: float, delta: float, shares: tuple[fl
 
 def plan_composed(algorithm: Algorithm, budget: Budget, composed: ComposedNoise) -> Plan:
     """Plan the first of several releases: its part of the noise, and the threshold of the whole composition."""
-    found = Calibrated(composed.stddevs[0], composed.threshold, composed.delta_used, 0)
-    plan = finish_plan(algorithm, budget, found, find_slack(algorithm, found.scale, found.threshold))
+    plan = finish_plan(algorithm, budget, Calibrated(composed.stddevs[0], composed.threshold, composed.delta_used, 0))
     # The proofs need a positive threshold, but for count-gaussian.
     if not isinstance(algorithm, CountGaussian) and not (plan.threshold > 0.0 and math.isfinite(plan.threshold)):
         raise BadParameter(
@@ -403,8 +395,7 @@ def _plan_one_round(published: Calibrate, exact: Calibrate | None = None) -> Pla
         if counts is not None:
             return _plan_with_counts(algorithm, budget, epsilon, delta, counts)
         calibrate = exact if exact and algorithm.calibration is Calibration.EXACT else published
-        found = calibrate(epsilon, delta, algorithm.max_items_per_user)
-        made = finish_plan(algorithm, budget, found, find_slack(algorithm, found.scale, found.threshold))
+        made = finish_plan(algorithm, budget, calibrate(epsilon, delta, algorithm.max_items_per_user))
         if made.cutoff is not None and made.cutoff <= 0.0:
             raise BadParameter(
                 "This budget is too large: the policy's cutoff would not be positive.",
@@ -422,7 +413,7 @@ def _plan_funnel(algorithm: Funnel, budget: Budget, epsilon: float, delta: float
         return _plan_with_counts(algorithm, budget, epsilon, delta, counts)
     best = calibrate_with_hints(epsilon, delta, algorithm)
     found = Calibrated(best.stddev, best.threshold, best.delta_used, best.worst_novel)
-    plan = finish_plan(algorithm, budget, found, find_slack(algorithm, found.scale, found.threshold))
+    plan = finish_plan(algorithm, budget, found)
     # The same number but for its last bit, which fingerprints of earlier releases depend on.
     return dataclasses.replace(plan, cutoff=algorithm.cutoffs(plan.scale, plan.threshold)[0])
 

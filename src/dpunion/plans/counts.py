@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -80,9 +81,7 @@ class CountsPlan:
 
         ratio: how many people there are for each listed item. People are assumed to use USED of their budget.
         """
-        allowance = USED * ratio
-        weight = math.sqrt(min(1.0, allowance / max(people, 1)))
-        return Z * self.fine / weight
+        return Z * self.fine / math.sqrt(min(1.0, USED * ratio / max(people, 1)))
 
     def expected(self) -> list[dict[str, float]]:
         """Return the half-widths to expect, by the number of holders and of people for each listed item."""
@@ -128,7 +127,7 @@ class Estimate:
 
     def to_dict(self) -> dict[str, int]:
         """Return it as plain values."""
-        return {"people": self.people, "low": self.low, "high": self.high}
+        return dataclasses.asdict(self)
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Estimate:
@@ -155,12 +154,7 @@ class Totals:
 
     def to_dict(self) -> dict[str, Any]:
         """Return them as plain values."""
-        return {
-            "everybody": self.everybody.to_dict(),
-            "others": self.others.to_dict(),
-            "cut": self.cut,
-            "corrected": self.corrected,
-        }
+        return dataclasses.asdict(self)
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Totals:

@@ -63,6 +63,8 @@ class SizeLook:
 
         Guarantees: the limit depends on noisy and public numbers alone.
         """
+        large = [number for number, first in zip(people, CLASSES, strict=True) if first > USUAL]
+        shows_large_sets = math.fsum(large) > CLEAR * self.stddev * math.sqrt(len(large))
         seen = [max(0.0, number - SHRINKAGE * self.stddev) for number in people]
 
         def promise(limit: int, threshold: float) -> float:
@@ -72,14 +74,9 @@ class SizeLook:
         offered = [
             (promise(limit, line), -abs(limit - USUAL), limit)
             for limit, line in zip(self.limits, self.thresholds, strict=True)
-            if limit <= USUAL or self.shows_large_sets(people)
+            if limit <= USUAL or shows_large_sets
         ]
         return max(offered)[-1]
-
-    def shows_large_sets(self, people: Sequence[float]) -> bool:
-        """Say whether people with more than the usual number of items stand out from the noise."""
-        large = [number for number, first in zip(people, CLASSES, strict=True) if first > USUAL]
-        return math.fsum(large) > CLEAR * self.stddev * math.sqrt(len(large))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the numbers as plain values; files call the limits a menu."""
@@ -126,7 +123,6 @@ class LookPlan:
 
     @property
     def name(self) -> str:
-        """Return the algorithm's name."""
         return self.algorithm.name
 
     @property
@@ -141,7 +137,6 @@ class LookPlan:
 
     @property
     def opening(self) -> Plan:
-        """Return the plan that is followed when the look shows nothing."""
         return self.plan_for(min(self.look.limits, key=lambda limit: abs(limit - USUAL)))
 
     def plan_for(self, limit: int) -> Plan:
@@ -156,7 +151,6 @@ class LookPlan:
         return self.plan_for(self.look.choose_limit(measure(self.look)))
 
     def funnels(self) -> Iterator[tuple[float, float, Funnel]]:
-        """Yield the numbers of each plan."""
         for plan in self.alternatives:
             yield from plan.funnels()
 

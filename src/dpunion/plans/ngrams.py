@@ -161,11 +161,6 @@ class LengthResult:
         threshold = None if values["threshold"] is None else read_real(values, "threshold")
         return cls(read_length(values), released, candidates, threshold, read_real(values, "spurious", 0.0))
 
-    @classmethod
-    def nothing(cls, length: int) -> LengthResult:
-        """Return the result of a length without candidates."""
-        return cls(length, 0, 0, None, 0.0)
-
 
 @dataclass(frozen=True, slots=True)
 class NgramPlan:
@@ -184,26 +179,21 @@ class NgramPlan:
 
     @property
     def algorithm(self) -> Ngrams:
-        """Return the settings."""
         return self.settings
 
     @property
     def name(self) -> str:
-        """Return the name: n-grams, and the algorithm of each length."""
         return self.settings.name
 
     @property
     def opening(self) -> Plan:
-        """Return the plan of single tokens."""
         return self.first
 
     @property
     def bounding(self) -> Bounding:
-        """Return how many single tokens of each user count."""
         return self.first.bounding
 
     def choose_plan(self, _measure: Callable[..., Any]) -> NgramPlan:
-        """Return this plan: there is nothing to choose."""
         return self
 
     def funnels(self) -> Iterator[tuple[float, float, Funnel]]:
@@ -216,6 +206,8 @@ class NgramPlan:
     def to_dict(self) -> dict[str, Any]:
         """Return the plan as plain values, for JSON and for people."""
         counts = {} if self.counts is None else {"counts": self.counts.to_dict()}
+        rate = self.settings.spurious_rate
+        rule = f"pure noise passes with probability {rate:g} * min(1, shorter / candidates)"
         return {
             "epsilon": self.budget.epsilon,
             "delta": self.budget.delta,
@@ -228,18 +220,13 @@ class NgramPlan:
                     "algorithm": one.algorithm.name,
                     "max_items_per_user": one.algorithm.max_items_per_user,
                     "stddev": one.stddev,
-                    "threshold": self.first.threshold if one.length == 1 else self.threshold_rule,
+                    "threshold": self.first.threshold if one.length == 1 else rule,
                     "rounding_slack": one.rounding_slack,
                 }
                 for one in self.lengths
             ],
             "delta_used": self.delta_used,
         } | counts
-
-    @property
-    def threshold_rule(self) -> str:
-        """Say how the thresholds of lengths 2 and more follow from the n-grams released before."""
-        return f"pure noise passes with probability {self.settings.spurious_rate:g} * min(1, shorter / candidates)"
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> NgramPlan:

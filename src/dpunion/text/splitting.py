@@ -126,17 +126,12 @@ def documents(
         texts = call_arrow(pc.replace_substring_regex, validate_texts(texts), pattern=URL, replacement=" ")
     if splitting.sentences:
         parents, texts = sentences(validate_texts(texts))
-    match splitting.tokenizer:
-        case Tokenizer.WORDS:
-            return parents, word_buffers(texts, normalization, room)
-        case Tokenizer.WHITESPACE:
-            return parents, list_buffers(call_arrow(pc.split_pattern_regex, validate_texts(texts), pattern=WHITE_SPACE))
-        case Tokenizer.TREEBANK:
-            return parents, call_buffers(validate_texts(texts), treebank())
-        case Tokenizer.ICU:
-            return parents, call_buffers(validate_texts(texts), icu(splitting.locale))
-        case other:
-            return parents, call_buffers(validate_texts(texts), other)
+    if splitting.tokenizer is Tokenizer.WORDS:
+        return parents, word_buffers(texts, normalization, room)
+    texts = validate_texts(texts)
+    if splitting.tokenizer is Tokenizer.WHITESPACE:
+        return parents, list_buffers(call_arrow(pc.split_pattern_regex, texts, pattern=WHITE_SPACE))
+    return parents, call_buffers(texts, split_function(splitting))
 
 
 def unwanted_tokens(offsets: Int64s, data: Uint8s, splitting: Splitting) -> Bools | None:
@@ -166,20 +161,23 @@ def check_splitting(splitting: Splitting) -> None:
             "Only the tokenizer 'icu' uses a locale; the others treat all languages alike.",
             "Add tokenizer='icu' (--tokenizer icu), or leave 'locale' (--locale) out.",
         )
+    chosen = splitting.tokenizer
+    if chosen not in (Tokenizer.WORDS, Tokenizer.WHITESPACE) and not callable(split_function(splitting)):
+        raise BadParameter(
+            f"The 'tokenizer' parameter must be a name or a function. Got a {type(chosen).__name__} instead.",
+            f"Choose one of {', '.join(choice.value for choice in Tokenizer)}, or pass a function of a text.",
+        )
+
+
+def split_function(splitting: Splitting) -> Any:
+    """Return the function that splits one text, for tokenizers other than words and white space."""
     match splitting.tokenizer:
-        case Tokenizer.WORDS | Tokenizer.WHITESPACE:
-            return
         case Tokenizer.TREEBANK:
-            treebank()
+            return treebank()
         case Tokenizer.ICU:
-            icu(splitting.locale)
-        case other if callable(other):
-            return
+            return icu(splitting.locale)
         case other:
-            raise BadParameter(
-                f"The 'tokenizer' parameter must be a name or a function. Got a {type(other).__name__} instead.",
-                f"Choose one of {', '.join(choice.value for choice in Tokenizer)}, or pass a function of a text.",
-            )
+            return other
 
 
 def validate_texts(texts: pa.Array | pa.ChunkedArray) -> pa.Array:
@@ -253,17 +251,14 @@ def call_tokenizer(split_one: SplitFunction, text: str) -> list[str]:
 @functools.cache
 def treebank() -> SplitFunction:
     """Return NLTK's Penn Treebank tokenizer, which needs no downloaded model."""
-    with ForeignErrors(lambda _: missing_library("treebank", "nltk", "text"), ImportError):
-        module = importlib.import_module("nltk.tokenize")
-    tokenize: SplitFunction = module.NLTKWordTokenizer().tokenize
+    tokenize: SplitFunction = load_library("treebank", "nltk", "text", "nltk.tokenize").NLTKWordTokenizer().tokenize
     return tokenize
 
 
 @functools.cache
 def icu(locale: str) -> SplitFunction:
     """Return ICU's word segmentation: the segments that contain a letter, a mark or a number."""
-    with ForeignErrors(lambda _: missing_library("icu", "icu4py", "icu"), ImportError):
-        module = importlib.import_module("icu4py.breakers")
+    module = load_library("icu", "icu4py", "icu", "icu4py.breakers")
 
     def segments(text: str) -> Iterator[str]:
         for segment in module.WordBreaker(text, locale):
@@ -273,9 +268,11 @@ def icu(locale: str) -> SplitFunction:
     return segments
 
 
-def missing_library(tokenizer: str, library: str, extra: str) -> BadParameter:
-    """Return the error for a tokenizer whose library is not installed."""
-    return BadParameter(
+def load_library(tokenizer: str, library: str, extra: str, module: str) -> Any:
+    """Import the module that a tokenizer needs; refuse the tokenizer if its library is not installed."""
+    missing = BadParameter(
         f"The tokenizer {tokenizer!r} needs {library}, which is not installed.",
         f"Install it with: pip install 'dpunion[{extra}]'.",
     )
+    with ForeignErrors(lambda _: missing, ImportError):
+        return importlib.import_module(module)

@@ -256,7 +256,10 @@ def mend(data: Uint8s, flags: Uint8s, pieces: list[TextPiece], *, lowers: bool) 
         if flags[piece.text] & UNASSIGNED:
             text = blank_unassigned(text)
         if flags[piece.text] & LONG:
-            text = blank_long_runs(text)
+            codes, runs = find_long_runs(text)
+            for first, last in runs:
+                codes[first:last] = SPACE
+            text = from_codes(codes)
         composed = unicodedata.normalize("NFC", text)
         normal.append(composed.replace(chr(DOTTED_I), DOTTED_I_LOWER) if lowers else composed)
     if not lowers:
@@ -291,7 +294,12 @@ def normalize_texts(offsets: Int64s, data: Uint8s, normalization: Normalization)
     """
     if normalization is Normalization.EXACT:
         return list(as_texts(offsets, data))
-    spell = nfc_lower if normalization is Normalization.NFC_LOWER else nfc
+    lowers = normalization is Normalization.NFC_LOWER
+
+    def spell(text: str) -> str:
+        composed = unicodedata.normalize("NFC", text)
+        return unicodedata.normalize("NFC", composed.lower()) if lowers else composed
+
     if has_ascii_only(data):
         return list(map(spell, as_texts(offsets, data)))
     bounds = offsets.astype(np.int64)
@@ -301,25 +309,7 @@ def normalize_texts(offsets: Int64s, data: Uint8s, normalization: Normalization)
     return ["" if may_be_long and find_long_runs(text)[1] else spell(text) for text, may_be_long in checked]
 
 
-def nfc(text: str) -> str:
-    """Return the text in NFC."""
-    return unicodedata.normalize("NFC", text)
-
-
-def nfc_lower(text: str) -> str:
-    """Return the text in NFC, lower-cased, and in NFC again."""
-    return nfc(nfc(text).lower())
-
-
 # --- long runs of marks -------------------------------------------------------------------------------------
-
-
-def blank_long_runs(text: str) -> str:
-    """Return an equivalent text in which spaces replace runs of more than MOST_MARKS marks; it is decomposed."""
-    codes, runs = find_long_runs(text)
-    for first, last in runs:
-        codes[first:last] = SPACE
-    return from_codes(codes)
 
 
 def find_long_runs(text: str) -> tuple[Codes, list[list[int]]]:

@@ -156,7 +156,7 @@ def change_reach(rng: Generator, reach: Reach) -> Reach:
         place = int(rng.integers(len(weights)))
         weights[place] = np.clip(weights[place] + int(rng.choice([-1000, -1, 1, 1000])), 1, ONE)
         return Reach.of(FineStep(weights), people, reach.place)
-    size = step.items if isinstance(step, RoughStep) else listed_by(step)
+    size = listed_by(step)
     flipped = np.setxor1d(people[reach.place].items, rng.integers(0, size, 1)).astype(np.int32)
     people[reach.place] = Person(flipped, True, bool(rng.random() < 0.8))
     return Reach.of(step, people, reach.place)
