@@ -143,7 +143,7 @@ class Allowance:
 def choose_allowance(popularity: Popularity, step: MarksStep, people: Float64s, plan: CountsPlan) -> Allowance:
     """Choose how much weight items get: more weight makes counts more precise, but cuts more people.
 
-    people: float64[marks], as people_at_marks gives them. The result is the allowance of the least expected relative
+    people: float64[marks], as people_at_marks returns them. The result is the allowance of the least expected relative
     error: noise of the middle item, and CAUTION times the part that items lose on average. Or it is the allowance that
     cuts nobody, if it is not much smaller (SURE), as for short lists, or if no people can be read.
     """

@@ -73,7 +73,7 @@ def find_digests(digests: Uint64s, wanted: Uint64s) -> tuple[Int64s, Int64s]:
     first = np.ascontiguousarray(digests[:, 0])
     places = np.searchsorted(first, wanted[:, 0])
     left = np.arange(len(wanted))
-    found: list[tuple[Int64s, Int64s]] = []
+    found = [(np.zeros(0, np.int64), np.zeros(0, np.int64))]
     while len(left):
         # Nearly all need one step. Where first words are equal, the second word decides.
         there = places[left] < len(first)
@@ -83,13 +83,11 @@ def find_digests(digests: Uint64s, wanted: Uint64s) -> tuple[Int64s, Int64s]:
         found.append((places[left[hit]], left[hit]))
         left = left[~hit]
         places[left] += 1
-    if not found:
-        return np.zeros(0, np.int64), np.zeros(0, np.int64)
     return np.concatenate([one for one, _ in found]), np.concatenate([one for _, one in found])
 
 
 def holdings_of(contributions: Contributions, numbers: Int32s, key: RunKey, *, in_place: bool = False) -> Holdings:
-    """Return each user's listed items; numbers: as number_items gives them. in_place: the sets may be used up.
+    """Return each user's listed items; numbers: as number_items returns them. in_place: allow to overwrite the sets.
 
     Guarantees: those of Holdings.
     """

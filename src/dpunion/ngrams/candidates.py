@@ -46,8 +46,7 @@ class Level:
 class Candidates:
     """V_k of a level of length k-1, as rectangles: all of it is public.
 
-    Guarantees:
-    - `count` is exactly |V_k|, and `at` a one-to-one map from 0..count-1 onto V_k.
+    Guarantees: `count` is exactly |V_k|, and `at` a one-to-one map from 0..count-1 onto V_k.
     """
 
     def __init__(self, level: Level) -> None:

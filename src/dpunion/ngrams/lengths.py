@@ -140,7 +140,7 @@ def next_level(
 
 
 def kept_tokens(bounding: Bounding, stream: TokenStream, key: RunKey, threads: int | None = None) -> Contributions:
-    """Return the tokens that each user keeps at length 1; threads as in `bound_stream`."""
+    """Return the tokens that each user keeps at length 1; threads: as in `bound_stream`."""
     return bound_stream(
         stream.user_digests, stream.offsets, stream.tokens, stream.table, key, bounding, threads=threads
     )
@@ -167,9 +167,7 @@ def kept_ngrams(
 def longer(positions: Positions, key: RunKey, threads: int | None = None) -> tuple[Positions, Uint64s]:
     """Return where two n-grams follow each other, as numbers of pairs, and the pairs, rising: uint64[distinct].
 
-    threads as in `pair_grams`.
-
-    The given positions are overwritten.
+    threads: as in `pair_grams`. The given positions are overwritten.
 
     Guarantees: every pair is a candidate, because its parts overlap in the text.
     """

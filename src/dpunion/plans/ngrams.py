@@ -137,7 +137,7 @@ class LengthPlan:
 
 @dataclass(frozen=True, slots=True)
 class LengthResult:
-    """What the released n-grams tell about one length; public.
+    """What the released n-grams say about one length; public.
 
     candidates: |V_k|, the n-grams that could come out (None at length 1, where anything could). threshold: what pure
     noise had to exceed. spurious: the expected number of n-grams that nobody kept, at most.

@@ -251,14 +251,15 @@ def call_tokenizer(split_one: SplitFunction, text: str) -> list[str]:
 @functools.cache
 def treebank() -> SplitFunction:
     """Return NLTK's Penn Treebank tokenizer, which needs no downloaded model."""
-    tokenize: SplitFunction = load_library("treebank", "nltk", "text", "nltk.tokenize").NLTKWordTokenizer().tokenize
+    module = import_for_tokenizer("treebank", "nltk", "text", "nltk.tokenize")
+    tokenize: SplitFunction = module.NLTKWordTokenizer().tokenize
     return tokenize
 
 
 @functools.cache
 def icu(locale: str) -> SplitFunction:
     """Return ICU's word segmentation: the segments that contain a letter, a mark or a number."""
-    module = load_library("icu", "icu4py", "icu", "icu4py.breakers")
+    module = import_for_tokenizer("icu", "icu4py", "icu", "icu4py.breakers")
 
     def segments(text: str) -> Iterator[str]:
         for segment in module.WordBreaker(text, locale):
@@ -268,7 +269,7 @@ def icu(locale: str) -> SplitFunction:
     return segments
 
 
-def load_library(tokenizer: str, library: str, extra: str, module: str) -> Any:
+def import_for_tokenizer(tokenizer: str, library: str, extra: str, module: str) -> Any:
     """Import the module that a tokenizer needs; refuse the tokenizer if its library is not installed."""
     missing = BadParameter(
         f"The tokenizer {tokenizer!r} needs {library}, which is not installed.",
