@@ -117,7 +117,7 @@ def cap_of(squares: Int64s, room: int) -> int:
     The level starts at room/n. Squares below it count in full and leave more room for the others, so the level rises
     until no further square is below it.
 
-    Guarantees: they do; all arithmetic is in whole numbers.
+    Guarantees: the sum is at most room; all arithmetic is in whole numbers.
     """
     level, left = room // max(1, len(squares)), len(squares)
     while left:

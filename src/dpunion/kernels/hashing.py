@@ -116,8 +116,7 @@ def chacha20_words(key: npt.NDArray[np.uint32], inputs: Uint64s) -> Uint64s:
     key: uint32[8], its 32 bytes little-endian; inputs: uint64[n, 2], 16 bytes little-endian (RFC 8439, 2.3); returns
     uint64[n, 2].
 
-    Guarantees:
-    - row i depends on the key and on inputs[i] alone.
+    Guarantees: row i depends on the key and on inputs[i] alone.
     """
     count = len(inputs)
     out = np.empty((count, 2), dtype=np.uint64)
@@ -151,8 +150,7 @@ def chacha20_blocks(key: npt.NDArray[np.uint32], inputs: Uint64s) -> Uint64s:
 
     key: uint32[8]; inputs: uint64[n, 2]; returns uint64[n, 8], whose first two columns are chacha20_words.
 
-    Guarantees:
-    - row i depends on the key and on inputs[i] alone.
+    Guarantees: row i depends on the key and on inputs[i] alone.
     """
     out = np.empty((len(inputs), 8), dtype=np.uint64)
     for i in range(len(inputs)):
@@ -395,7 +393,7 @@ def sip_word(
 SIP_0, SIP_1, SIP_2, SIP_3 = (
     np.uint64(w) for w in (0x736F6D6570736575, 0x646F72616E646F6D, 0x6C7967656E657261, 0x7465646279746573)
 )
-# The last word of a message holds its length, 16 bytes, in the top byte.
+# The last word of a message has its length, 16 bytes, in the top byte.
 SIP_LENGTH_16 = np.uint64(16 << 56)
 SIP_FINAL = np.uint64(0xFF)
 

@@ -124,11 +124,11 @@ def enter_strings(
     are done: fewer when the table must grow, none when another thread enters strings for too long. In-place on codes
     and the table.
 
-    Guarantees: of all threads one at a time enters strings; who finds a string finds all of it.
+    Guarantees: of all threads one at a time enters strings; a thread that finds a string finds all of it.
     """
     tries = 0
-    # subtle: who waits looks only; swapping each time would take the memory from the thread that is at work. And all
-    # strings of a block are entered in one turn, as memory that another thread wrote to is slow to come.
+    # subtle: a waiting thread only looks; swapping each time would take the memory from the thread that works. All
+    # strings of a block are entered in one turn, because memory that another thread wrote to is slow to read.
     while load_word(state, BUSY) != U0 or not swap_word(state, BUSY, U0, U1):
         tries += 1
         if tries > MOST_TRIES:

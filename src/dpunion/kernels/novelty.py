@@ -1,7 +1,7 @@
 """Gaussian walks with stopping lines on a grid: the arithmetic behind Funnel's novelty bounds.
 
-Every function rounds to the private side: probabilities of passing come out too large, never too small (apart
-from float rounding, which callers cover by an explicit factor). What makes each step an upper bound:
+Every function rounds to the private side: probabilities of passing come out too large, never too small (except
+for float rounding, which callers cover by an explicit factor). What makes each step an upper bound:
 
 - a cell's value is the value at its right edge, since all value functions are nondecreasing in the score;
 - above the last edge the value is 1; between a stopping line and the first edge it is that of the first edge;
@@ -74,7 +74,7 @@ def smooth(
 
 @inlined
 def add_multiple(out: Float64s, factor: float, terms: Float64s) -> None:
-    """Add factor * terms to out, both float64[n]. In-place; a loop of its own, so that it runs on vector registers."""
+    """Add factor * terms to out, both float64[n]. In-place; a separate loop, so that it runs on vector registers."""
     for i in range(out.size):
         out[i] += factor * terms[i]
 

@@ -190,8 +190,7 @@ def normals(words: Uint64s) -> Float64s:
     words: uint64[n, 2]; returns float64[n]. With T the other 127 bits, |z| has the tail probability
     2·(T + ½)·2⁻¹²⁸, so the largest draws are beyond 13 standard deviations.
 
-    Guarantees:
-    - the draw of item i depends on row i alone.
+    Guarantees: the draw of item i depends on row i alone.
     """
     out = np.empty(len(words), dtype=np.float64)
     for i in range(len(words)):

@@ -159,7 +159,7 @@ def after_ascii(data: Uint8s, at: int, end: int) -> int:
 def survey(data: Uint8s, starts: Int64s, ends: Int64s, classes: Uint8s, flags: Uint8s) -> int:
     """Check that each text is UTF-8 and mark those that need NFC; return the first that is not UTF-8, or -1.
 
-    Text t is data[starts[t]:ends[t]]. flags uint8[n_texts] gets UNSTABLE where NFC or İ must be seen to,
+    Text t is data[starts[t]:ends[t]]. flags uint8[n_texts] gets UNSTABLE where NFC may change it or it has İ,
     UNASSIGNED where some code point is not of the frozen version, and LONG where more than SAFE_RUN characters in a
     row are or may become marks.
 
