@@ -461,8 +461,8 @@ BOUNDARIES = [
     (f"{L}.Ledger.reserve", "after", 1),
     ("dpunion.engines.publishing.Outputs.check", "after", 1),
     (f"{E}.LocalEngine.read", "before", 1),
-    (f"{E}.open_rows", "before", 1),
-    (f"{E}.open_rows", "after", 1),
+    (f"{E}.open_source", "before", 1),
+    (f"{E}.open_source", "after", 1),
     (f"{L}.Reservation.start_reading", "before", 1),
     (f"{L}.Reservation.start_reading", "after", 1),
     (f"{E}.encode", "before", 1),
@@ -579,7 +579,7 @@ def error_faults():
             f"{what} when writing spilled rows", (4,), ("at", "dpunion.sets.spill.split_rows", "after", 2, what)
         )
     anywhere = [
-        f"{E}.open_rows",
+        f"{E}.open_source",
         f"{E}.encode",
         "dpunion.sets.encoding.group_rows",
         f"{E}.run_rounds",

@@ -146,7 +146,7 @@ def test_a_weekly_job(shell):
     [
         ("dpunion.pipeline.plan", "Nothing was charged.", None),
         (
-            f"{ENGINE}.open_rows",
+            f"{ENGINE}.open_source",
             "Nothing was charged: entry budget.db#2 is cancelled.",
             EntryState.CANCELLED,
         ),

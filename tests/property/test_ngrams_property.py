@@ -291,7 +291,7 @@ def test_one_user_moves_the_weights_of_a_length_by_at_most_one(later, database, 
 def histograms(later, database, released, length):
     """Return (histogram by n-gram, budget) of each round, given scores that are a function of the n-gram."""
     _, (data, texts) = held_pairs(database, released, length, later.max_items_per_user, later.bounding.order)
-    mechanism = mechanism_on_candidates(later, 0.7, 2.0, length)
+    mechanism = mechanism_on_candidates(LengthPlan(length, 1.0, later, 0.7, 0.0), 2.0)
     scores = np.array([0.4 * (sum(map(ord, "".join(text))) % 5) for text in texts])
     weights = [weigh_by(mechanism, data, KEY, number, scores.copy()) for number in range(mechanism.rounds)]
     return [(dict(zip(texts, one.values.tolist(), strict=True)), one.sensitivity.bound) for one in weights]

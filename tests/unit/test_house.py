@@ -617,3 +617,10 @@ def test_the_two_runs_are_all_tests_and_none_twice():
     options = tomllib.loads((TESTS.parent / "pyproject.toml").read_text())["tool"]["pytest"]["ini_options"]
     assert "-m " not in options["addopts"]
     assert [mark.split(":")[0] for mark in options["markers"]] == ["full"]
+
+
+def test_no_network(source):
+    """dpunion itself connects to nothing; the libraries for databases, object stores and clusters do."""
+    # Parsing an address does not connect to it.
+    used = {name.split(".")[0] for name in imported(tree(source)) if not name.startswith("urllib.parse")}
+    assert not used & {"socket", "ssl", "http", "urllib", "requests", "httpx", "ftplib"}

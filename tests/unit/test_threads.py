@@ -20,8 +20,7 @@ import dpunion
 import dpunion.threads
 from dpunion.algorithms import UserOrder
 from dpunion.contributions import offsets_of
-from dpunion.engines import warming
-from dpunion.engines.local import rounds
+from dpunion.engines import local, warming
 from dpunion.errors import BadSource
 from dpunion.kernels.interning import BUSY, refill_slots
 from dpunion.randomness import RunKey
@@ -436,9 +435,9 @@ def test_a_tokenizer_of_the_callers_is_called_by_the_callers_thread():
 @pytest.mark.parametrize("name", ["funnel", "policy-gaussian", "policy-laplace", "weighted-gaussian", "dp-sips"])
 def test_every_plan_can_be_rehearsed_and_bounds_somebody(name, monkeypatch):
     bounded = []
-    real = rounds.run_rounds
+    real = local.run_rounds
     monkeypatch.setattr(warming, "REHEARSED", set())
-    monkeypatch.setattr(rounds, "run_rounds", lambda *given: bounded.append((given[1], real(*given))))
+    monkeypatch.setattr(local, "run_rounds", lambda *given: bounded.append((given[1], real(*given))))
     planned = dpunion.plan(name, epsilon=1.0, delta=1e-6)
     with warming.preload_kernels(planned, 2):
         pass

@@ -14,6 +14,7 @@ import contextlib
 import ctypes
 import gc
 import json
+import mmap
 import os
 import resource
 import signal
@@ -33,6 +34,7 @@ FEWEST_COLUMNS = 20
 PR_SET_DUMPABLE = 4
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_ARENA_MAX = -1, -3, -8
 LARGEST_PIECE = 32 << 20
+LEAST_MEMORY = 128 << 20
 """The largest piece of memory that comes from the heap; the C library allows no larger limit."""
 UNFLUSHED = 120
 """The exit code of Python itself when its streams cannot be flushed at the end."""
@@ -75,6 +77,8 @@ def main() -> NoReturn:
     _fill_closed_streams()
     code: object = 0
     try:
+        # numpy's OpenBLAS ends the process if it gets no memory. Ask for more than it needs first, to say so ourselves.
+        mmap.mmap(-1, LEAST_MEMORY).close()
         from dpunion.cli import commands
 
         code = commands.run()

@@ -251,4 +251,6 @@ def _check_value(path: Path, name: str, value: Any, parameter: click.Parameter) 
             )
         if isinstance(one, str) and "\0" in one:
             raise BadParameter(f"In the configuration {path}, {name!r} contains a null character.", "Remove it.")
-    return values if several else value
+    # subtle: click converts a text that is too large for a float to infinity, but fails with such an int.
+    values = [str(one) if type(one) is int else one for one in values]
+    return values if several else values[0]
