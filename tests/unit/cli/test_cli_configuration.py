@@ -95,6 +95,14 @@ def test_a_file_that_cannot_be_read(source, tmp_path):
         assert words in result.stderr
 
 
+def test_an_integer_too_large_for_a_float_is_refused(source):
+    Path("c.toml").write_text("delta = " + "9" * 400)
+    result = run("release", source, "--config", "c.toml", *COLUMNS, "--epsilon", "1")
+    assert result.exit_code == 2, result.output
+    assert result.stderr.startswith("Error: ")
+    assert "delta" in result.stderr
+
+
 def test_ngrams_has_options_of_its_own(source):
     Path("c.toml").write_text("longer = 3")
     assert "Did you mean 'longest'?" in run("ngrams", source, "--config", "c.toml").stderr
