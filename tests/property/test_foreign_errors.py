@@ -319,8 +319,7 @@ DRIVERS = {
     "text.splitting.call_arrow": driven(lambda: splitting.call_arrow(pa.array([CANARY]).cast, pa.int64())),
     "text.splitting.call_tokenizer": driven(lambda: splitting.call_tokenizer(tokenizer, CANARY)),
     "text.words.flat_text": driven(lambda: words.flat_text(bad_text())),
-    "text.splitting.icu": missing(call=lambda: splitting.icu.__wrapped__("en")),
-    "text.splitting.treebank": missing(call=splitting.treebank.__wrapped__),
+    "text.splitting.import_for_tokenizer": missing(call=splitting.treebank.__wrapped__),
 }
 
 

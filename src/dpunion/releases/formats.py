@@ -191,8 +191,9 @@ def _json_line(release: Release, row: Sequence[Any]) -> str:
     return json.dumps(dict(zip(release.header, row, strict=True)), ensure_ascii=False)
 
 
-def _write_lines(lines: Iterable[str], file: IO[bytes]) -> None:
-    file.writelines(line.encode() + b"\n" for line in lines)
+def _write_lines(lines: Iterable[str], file: IO[bytes], end: str = "\n") -> None:
+    for line in lines:
+        file.write((line + end).encode())
 
 
 WRITERS: dict[str, Writer] = {
@@ -201,7 +202,7 @@ WRITERS: dict[str, Writer] = {
     ".jsonl": lambda release, file: _write_lines((_json_line(release, row) for row in release.rows()), file),
     ".txt": lambda release, file: _write_lines(release.lines(), file),
     ".arrow": _write_arrow,
-    ".json": lambda release, file: file.writelines([release.to_json().encode()]),
+    ".json": lambda release, file: _write_lines([release.to_json()], file, end=""),
 }
 
 
