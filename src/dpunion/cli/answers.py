@@ -149,7 +149,7 @@ def fail(what: str, remedy: str, code: int, charge: str = "", error: BaseExcepti
         note = None if error is None else ledger_note(error)
         values |= {"charge": charge, "ledger": None if note is None else note.facts}
         if isinstance(error, AlreadyReleased):
-            from dpunion.ledger import describe_earlier
+            from dpunion.ledger.fingerprints import describe_earlier
 
             values |= describe_earlier(error)
         with contextlib.suppress(OSError, CannotWrite):

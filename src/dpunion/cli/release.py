@@ -265,7 +265,7 @@ def answer_release(made: Release, targets: Sequence[Path], *, as_json: bool) -> 
 def answer_again(already: AlreadyReleased, targets: Sequence[Path], *, overwrite: bool, as_json: bool) -> NoReturn:
     """Answer with the stored release: say where its files are, and copy one to each target."""
     from dpunion.engines.publishing import copy_earlier
-    from dpunion.ledger import describe_earlier
+    from dpunion.ledger.fingerprints import describe_earlier
 
     places, copied = copy_earlier(already, targets, overwrite=overwrite)
     changed = " The source has changed since." if already.source_changed else ""

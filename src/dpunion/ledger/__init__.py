@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dpunion.ledger.amounts import Amounts, Composition
 from dpunion.ledger.events import Account, Entry, EntryState, Overview
-from dpunion.ledger.fingerprints import describe_earlier, fingerprint, is_intact
+from dpunion.ledger.fingerprints import fingerprint, is_intact
 from dpunion.ledger.ledgers import Ledger, Reservation, Verification
 
 __all__ = [
@@ -24,7 +24,6 @@ __all__ = [
     "Overview",
     "Reservation",
     "Verification",
-    "describe_earlier",
     "fingerprint",
     "is_intact",
 ]
