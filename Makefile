@@ -119,10 +119,10 @@ $(VENV)/.run: pyproject.toml | $(VENV)/bin/python
 
 $(VENV)/.dev: pyproject.toml lab/pyproject.toml $(LOCK) | $(VENV)/bin/python
 	@echo "Installing dpunion and its test tools into $(VENV) ..."
-	@$(INSTALL) --constraint $(LOCK) --editable ".[dev]" --editable ./lab || $(INSTALL) --editable ".[dev]" --editable ./lab
+	@$(INSTALL) --constraint $(LOCK) --editable ".[dev]" --editable ./lab || (echo "$(LOCK) does not fit this Python: installing the newest versions ..."; $(INSTALL) --editable ".[dev]" --editable ./lab)
 	@touch $@ $(VENV)/.run
 
 $(VENV)/.docs: pyproject.toml lab/pyproject.toml $(LOCK) | $(VENV)/bin/python
 	@echo "Installing dpunion and what the documentation needs into $(VENV) ..."
-	@$(INSTALL) --constraint $(LOCK) --editable ".[docs]" --editable ./lab || $(INSTALL) --editable ".[docs]" --editable ./lab
+	@$(INSTALL) --constraint $(LOCK) --editable ".[docs]" --editable ./lab || (echo "$(LOCK) does not fit this Python: installing the newest versions ..."; $(INSTALL) --editable ".[docs]" --editable ./lab)
 	@touch $@ $(VENV)/.run

@@ -75,7 +75,7 @@ class Algorithm:
 
     name: ClassVar[str]
     noise: ClassVar[str]
-    norm: ClassVar[Norm]
+    norm: ClassVar[Norm]  # a class that declares it claims that one user moves the weights by at most 1 in it
     max_items_per_user: int = 100
 
     def __post_init__(self) -> None:
@@ -83,7 +83,7 @@ class Algorithm:
 
     @property
     def sensitivity(self) -> Sensitivity:
-        """Return how far one user can move the weights, 1 if a class does not say more; noise is calibrated to it."""
+        """Return how far one user can move the weights; the noise is calibrated to it, and `decide` checks it."""
         return Sensitivity(self.norm, 1.0)
 
     @property

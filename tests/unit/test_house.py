@@ -44,6 +44,8 @@ LONG_MODULES: dict[str, int] = {}
 LONG_FUNCTIONS = {
     "pipeline.py release": 69,
 }
+RANDOM_HOMES = {"randomness.py"}
+PUBLIC_RANDOM_HOMES = {"dpunion_lab", "chances.py"}  # generated data, searches and models: seeded, public, no release
 
 
 def names(path):
@@ -624,3 +626,21 @@ def test_no_network(source):
     # Parsing an address does not connect to it.
     used = {name.split(".")[0] for name in imported(tree(source)) if not name.startswith("urllib.parse")}
     assert not used & {"socket", "ssl", "http", "urllib", "requests", "httpx", "ftplib"}
+
+
+def test_randomness_has_one_home(source):
+    place = Path(names(source))
+    if str(place) in RANDOM_HOMES:
+        return
+    used = {*imported(tree(source)), *dotted(tree(source))}
+    assert not used & {"secrets", "os.getrandom", "uuid", "uuid.uuid4", "random", "random.Random"}
+    if place.parts[0] not in PUBLIC_RANDOM_HOMES:
+        assert not used & {"numpy.random", "np.random", "os.urandom"}
+        assert not [name for name in used if name.startswith(("np.random.", "numpy.random."))]
+
+
+def test_nothing_is_pickled_or_evaluated(source):
+    used = {name.split(".")[0] for name in imported(tree(source))}
+    assert not used & {"pickle", "marshal", "shelve"}
+    called = {ast.unparse(node.func) for node in ast.walk(tree(source)) if isinstance(node, ast.Call)}
+    assert not called & {"eval", "exec", "os.system", "compile"}
