@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 LOCK := requirements-dev.lock
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help demo test test-all test-threads java proofs coq lint format lock docs pictures wheel publish reproduce audit torture benchmark benchmark-large benchmark-billion benchmark-counts benchmark-popular benchmark-spark benchmark-startup clean
+.PHONY: help demo test test-all test-threads java proofs coq lint format lock docs pictures wheel publish reproduce audit torture benchmark benchmark-large benchmark-billion benchmark-candidates benchmark-counts benchmark-popular benchmark-schedule benchmark-spark benchmark-startup benchmark-windows clean
 
 help:  ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -29,7 +29,7 @@ java:  # Spark's tests need Java: found, or installed where that takes no questi
 	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq default-jre-headless) >/dev/null 2>&1 || \
 	  echo "No Java: the tests on Spark will skip. Install Java 17 or newer (openjdk) and set JAVA_HOME."
 
-proofs: coq  ## Check the proofs with Coq, and print what each cited theorem says and rests on (2 minutes)
+proofs: coq  ## Check the proofs with Coq, and print what each cited theorem says and rests on (5 minutes)
 	@$(PYTHON) tools/check_proofs.py
 
 coq:  # The proofs need Coq and two libraries: found, or installed where that takes no questions
@@ -91,6 +91,10 @@ benchmark-large: $(VENV)/.dev  ## The same, with 77M pairs too, grouped and shuf
 benchmark-billion: $(VENV)/.dev  ## One billion pairs, dpunion alone
 	@$(BIN)/python benchmarks/speed.py --billion
 
+benchmark-candidates: $(VENV)/.dev  ## What a public list of candidates adds, on every data set and on random worlds
+	@$(BIN)/python benchmarks/candidates.py
+	@$(BIN)/dpunion lab worlds --of candidates --count 50
+
 benchmark-counts: $(VENV)/.dev  ## Counts: errors and intervals beside equal weights, a peer's, and what they cost in time
 	@$(BIN)/python benchmarks/counts.py
 	@$(BIN)/python benchmarks/counts_speed.py
@@ -98,6 +102,12 @@ benchmark-counts: $(VENV)/.dev  ## Counts: errors and intervals beside equal wei
 
 benchmark-popular: $(VENV)/.dev  ## How often Funnel misses an item that many people hold, and the bound on it
 	@$(BIN)/python benchmarks/popular_items.py
+
+benchmark-schedule: $(VENV)/.dev  ## Jobs of 12 and 52 weeks: each week alone, an even split, and a schedule (20 minutes)
+	@$(BIN)/python benchmarks/schedule.py
+
+benchmark-windows: $(VENV)/.dev  ## A second window in which items are gone: the first list as candidates, or set aside
+	@$(BIN)/python benchmarks/windows.py --trials 10
 
 benchmark-startup: $(VENV)/.dev  ## What each trick is worth that makes the first release start sooner
 	@$(BIN)/python benchmarks/startup.py

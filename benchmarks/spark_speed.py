@@ -1,8 +1,12 @@
 """What does a private release cost on Spark? Against Spark's own count of distinct users, in the same application.
 
-    python benchmarks/spark_speed.py                       8.6 million pairs on local[2]
+    python benchmarks/spark_speed.py                       8.6 million pairs in a default session, with nothing set
+    python benchmarks/spark_speed.py --cluster             on a standalone cluster here, with two workers of one core
+    python benchmarks/spark_speed.py --master local[2]     in a session that dpunion opens
     python benchmarks/spark_speed.py --large               also 77 million pairs, and how the time grows
     python benchmarks/spark_speed.py --master spark://...  on a cluster that reads --folder at the same place
+    python benchmarks/spark_speed.py --shards 1 8 64       with each of these numbers of shards
+    python benchmarks/spark_speed.py --first               6,000 rows: the first release and the second, and their tasks
     python benchmarks/spark_speed.py --json results.json   also write the numbers
 
 Contenders take turns in one session, after one small release and one small query that are not timed, so that Java and
@@ -18,6 +22,7 @@ import contextlib
 import json
 import os
 import platform
+import sys
 import tempfile
 import threading
 import time
@@ -29,7 +34,7 @@ from speed import DELTA, EPSILON
 from speed_data import ready
 
 import dpunion
-from dpunion.engines.spark.sessions import open_session
+from dpunion.engines.spark.sessions import find_java, open_session
 from dpunion.requests import Folder, Run
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -147,28 +152,89 @@ def print_growth(small: dict[str, Any], large: dict[str, Any]) -> None:
         print(f"  {who:20}{row['growth']:>9.2f}", flush=True)
 
 
+def open_default(master: str | None, settings: dict[str, str]) -> Any:
+    """Return a session as people make it: the builder's, with no setting but where to run."""
+    from pyspark.sql import SparkSession
+
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    find_java()
+    builder = SparkSession.builder if master is None else SparkSession.builder.master(master)
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    return session
+
+
+@contextlib.contextmanager
+def opened(arguments: argparse.Namespace) -> Iterator[Any]:
+    """Give the session that was asked for; stop it, and its cluster, on leaving."""
+    quiet = {"spark.ui.showConsoleProgress": "false"}
+    with contextlib.ExitStack() as until_left:
+        if arguments.cluster:
+            sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "faults"))
+            from spark_cluster import LOOPBACK, running_cluster
+
+            folder = until_left.enter_context(tempfile.TemporaryDirectory())
+            cluster = until_left.enter_context(running_cluster(folder, memory="4g"))
+            session = open_default(cluster.master, LOOPBACK | quiet | {"spark.executor.memory": "3g"})
+        elif arguments.master is None:
+            session = open_default(None, quiet)
+        else:
+            session = open_session(arguments.master, quiet)
+        until_left.callback(session.stop)
+        yield session
+
+
+def measure_first(began: float, session: Any) -> None:
+    """Print how long the first release of 6,000 rows takes from the start of the session, and the second."""
+    rows = [(f"user{number % 900}", f"item{number * number % 997}") for number in range(6_000)]
+    frame = session.createDataFrame(rows, "user string, item string")
+    for which in ("first", "second"):
+        start = time.perf_counter()
+        session.sparkContext.setJobGroup(which, which)
+        dpunion.release(frame, user="user", item="item", epsilon=float(EPSILON), delta=float(DELTA))
+        tracker, tasks, stages = session.sparkContext.statusTracker(), 0, 0
+        for job in tracker.getJobIdsForGroup(which):
+            for stage in tracker.getJobInfo(job).stageIds:
+                done = tracker.getStageInfo(stage)
+                tasks, stages = (
+                    tasks + (done.numCompletedTasks if done else 0),
+                    stages + bool(done and done.numCompletedTasks),
+                )
+        now = time.perf_counter()
+        print(f"  {which}: {now - start:.1f} s, {now - began:.1f} s from the start; {stages} stages, {tasks} tasks")
+
+
 def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--large", action="store_true")
+    parser.add_argument("--first", action="store_true")
     parser.add_argument("--repeats", type=int, default=2)
-    parser.add_argument("--shards", type=int, default=8)
-    parser.add_argument("--master", default="local[2]")
+    parser.add_argument("--shards", type=int, nargs="+", default=[8])
+    parser.add_argument("--master")
+    parser.add_argument("--cluster", action="store_true")
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "dpunion-benchmark")
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     arguments.folder.mkdir(parents=True, exist_ok=True)
     machine = f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
-    session = open_session(arguments.master, {"spark.ui.showConsoleProgress": "false"})
-    print(f"{machine}, Spark {session.version} on {arguments.master}; {time.strftime('%Y-%m-%d')}")
-    warm_up(session, arguments.folder, arguments.shards)
-    small = ready(arguments.folder, "small")
-    results = [compare(session, "8.6M pairs", small, arguments.repeats, arguments.shards)]
-    if arguments.large:
-        large = ready(arguments.folder, "large")
-        results.append(compare(session, "77M pairs", large, max(1, arguments.repeats - 1), arguments.shards))
-        print_growth(*results)
-    session.stop()
+    began, results = time.perf_counter(), []
+    with opened(arguments) as session:
+        print(f"{machine}, Spark {session.version} on {session.conf.get('spark.master')}; {time.strftime('%Y-%m-%d')}")
+        if arguments.first:
+            measure_first(began, session)
+            return
+        warm_up(session, arguments.folder, arguments.shards[0])
+        for shards in arguments.shards:
+            small = ready(arguments.folder, "small")
+            found = [compare(session, f"8.6M pairs, {shards} shards", small, arguments.repeats, shards)]
+            if arguments.large:
+                large, repeats = ready(arguments.folder, "large"), max(1, arguments.repeats - 1)
+                found.append(compare(session, f"77M pairs, {shards} shards", large, repeats, shards))
+                print_growth(*found)
+            results += found
     if arguments.json:
         record = {"machine": machine, "date": time.strftime("%Y-%m-%d"), "results": results}
         arguments.json.parent.mkdir(parents=True, exist_ok=True)

@@ -17,6 +17,7 @@ from dpunion.engines.spark import sessions
 from dpunion.errors import BadParameter
 from dpunion.randomness import KEY_BYTES, RunKey
 from running import usual_signals
+from spark_in_process import in_many_tasks
 
 settings.register_profile(
     "house", deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow], print_blob=True
@@ -109,6 +110,13 @@ def spark() -> Iterator[Any]:
     session = sessions.open_session("local[2]", {**settings, "spark.ui.showConsoleProgress": "false"})
     yield session
     session.stop()
+
+
+@pytest.fixture(params=["one task", "many tasks"])
+def tasks_of_spark(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run the rounds in one task, as for small sets, and then in many."""
+    if request.param == "many tasks":
+        in_many_tasks(monkeypatch)
 
 
 @pytest.fixture(scope="session")

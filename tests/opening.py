@@ -21,4 +21,5 @@ def open_rows(
 
 def check_source(source: Any, **request: Any) -> None:
     """Refuse what can be refused without reading rows."""
-    open_rows(source, **request).close()
+    with open_rows(source, **request):
+        pass

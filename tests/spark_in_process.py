@@ -1,15 +1,26 @@
 """The Spark engine's tasks, run here one after the other: shuffles and sums are done in plain Python."""
 
 import dataclasses
+import functools
 import itertools
 
 import pyarrow as pa
 
-from dpunion.engines.local.engine import choose_reading
+from dpunion.engines.local.engine import choose_reading, tighten_sets
+from dpunion.engines.spark import rounds
 from dpunion.engines.spark.counting import AddNoise, AddUp, order_by_place
-from dpunion.engines.spark.engine import ReadSets, TightenSets
+from dpunion.engines.spark.engine import ReadSets
 from dpunion.engines.spark.sessions import guard_task
-from dpunion.engines.spark.tasks import SHARDS_PER_MASK, CutIntoPieces, Decide, Secret, Weigh, WeighRows, by_name
+from dpunion.engines.spark.tasks import (
+    SHARDS_PER_MASK,
+    CutIntoPieces,
+    Decide,
+    RunRounds,
+    Secret,
+    Weigh,
+    WeighRows,
+    by_name,
+)
 from dpunion.mechanisms import mechanism_for
 from dpunion.reading import NullUserPolicy, ValueKind
 from dpunion.requests import Request
@@ -52,6 +63,19 @@ def database_of(table):
     return found
 
 
+def about_people(tables):
+    """Return the tables that came to the driver, but what workers say of their Python, and how large the sets are."""
+    public = [table for table in tables if table.column_names in (["answer"], ["load"])]
+    assert all(table.num_rows == 1 for table in public)
+    return [table for table in tables if table.column_names not in (["answer"], ["load"])]
+
+
+def in_many_tasks(monkeypatch):
+    """Let sets seem too large for one task, so that Spark runs the rounds."""
+    real = rounds.measure_load
+    monkeypatch.setattr(rounds, "measure_load", lambda *given: max(3, real(*given)))
+
+
 def each(task, lists):
     """Run a task on every partition and return all rows."""
     return [row for batches in lists for batch in guard_task(task)(iter(batches)) for row in batch.to_pylist()]
@@ -73,7 +97,8 @@ def cut_for_counts(plan, lists, key, shards, **changes):
     """Return the rows of pieces to select from, of names and of pieces to count, as the pipeline has them made."""
     request = dataclasses.replace(READING, **changes)
     asked, bounding = choose_reading(request, plan)
-    task = CutIntoPieces(ReadSets(asked, bounding), bounding, Secret.of(key), shards, TightenSets(request, plan))
+    tighten = functools.partial(tighten_sets, request=request, plan=plan)
+    task = CutIntoPieces(ReadSets(asked, bounding), bounding, Secret.of(key), shards, tighten)
     rows = each(task, lists)
     whole = [row for row in rows if row["shard"] is None and row["name"] is None]
     return [row for row in rows if row["shard"] is not None], [row for row in rows if row["name"] is not None], whole
@@ -125,6 +150,15 @@ def by_rounds(plan, database, key, shards, count=3):
         else:
             chosen = replies = decided
     return {names[row["payload"]] for row in chosen}
+
+
+def in_one_task(plan, database, key, shards, count=3):
+    """Release in one task that runs all rounds: the set of names."""
+    cut = CutIntoPieces(reader(plan), plan.algorithm.bounding, Secret.of(key), shards)
+    rows = [batch for batches in partitions(database, count) for batch in cut(iter(batches))]
+    released = each(RunRounds(mechanism_for(plan), Secret.of(key), shards), [rows])
+    assert len({row["payload"] for row in released}) == len(released)
+    return {row["payload"].decode() for row in released}
 
 
 def by_shares(plan, database, key, count):

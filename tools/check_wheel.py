@@ -26,6 +26,8 @@ NEEDED = (
     "dpunion/data/debian_depends.parquet",
     "dpunion/data/README.md",
     "dpunion/data/unicode14.json",
+    *(f"dpunion/data/lists/{name}.txt" for name in ("countries", "country-names", "currencies", "LICENSE-CLDR")),
+    *(f"dpunion/data/lists/{name}.txt" for name in ("languages", "language-names")),
     "dpunion/report/templates/page.html",
     "dpunion/report/templates/page.css",
     "dpunion/report/templates/page.js",

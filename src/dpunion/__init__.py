@@ -31,7 +31,9 @@ if TYPE_CHECKING:
     from dpunion.errors import BudgetExhausted as BudgetExhausted
     from dpunion.errors import CannotWrite as CannotWrite
     from dpunion.errors import DpunionError as DpunionError
+    from dpunion.errors import NotDue as NotDue
     from dpunion.errors import NotPrivate as NotPrivate
+    from dpunion.ledger.schedules import Schedule as Schedule
     from dpunion.pipeline import plan as plan
     from dpunion.pipeline import release as release
     from dpunion.pipeline import release_ngrams as release_ngrams
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
     from dpunion.plans.ngrams import Ngrams as Ngrams
     from dpunion.releases.about import About as About
     from dpunion.releases.release import Release as Release
+    from dpunion.requests import Candidates as Candidates
     from dpunion.requests import Charge as Charge
     from dpunion.requests import Dated as Dated
     from dpunion.requests import Folder as Folder
@@ -61,13 +64,14 @@ _HOMES = {
         "WeightedGaussian WeightedLaplace",
         "budget": "Budget",
         "plans.counts": "Counts",
-        "errors": "AlreadyReleased BadParameter BadSource BudgetExhausted CannotWrite DpunionError NotPrivate",
+        "errors": "AlreadyReleased BadParameter BadSource BudgetExhausted CannotWrite DpunionError NotDue NotPrivate",
+        "ledger.schedules": "Schedule",
         "plans.look": "LookPlan",
         "plans.ngrams": "Ngrams",
         "pipeline": "plan release release_ngrams",
         "plans": "Plan",
         "releases.release": "Release",
-        "requests": "Charge Dated Folder Known Run SparkSource Stdin Words tokenize",
+        "requests": "Candidates Charge Dated Folder Known Run SparkSource Stdin Words tokenize",
     }.items()
     for name in names.split()
 }

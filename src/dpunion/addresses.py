@@ -29,8 +29,7 @@ BUCKET_FORM = re.compile(rf"//(?P<place>{NAME}+)(?P<path>/.*)?", re.DOTALL)
 OTHER_FORM = re.compile(rf"(?://(?P<place>{NAME}*{PORT}))?(?P<path>/.*)?", re.DOTALL)
 FORMS = {
     **dict.fromkeys(
-        POSTGRESQL,
-        re.compile(rf"//(?:[^@/?#]*@)?(?P<place>{NAME}*{PORT})(?P<path>/{NAME}*)?(?P<settings>\?[^@]*)?"),
+        POSTGRESQL, re.compile(rf"//(?:[^@/?#]*@)?(?P<place>{NAME}*{PORT})(?P<path>/{NAME}*)?(?P<settings>\?[^@]*)?")
     ),
     **dict.fromkeys(DATABASE_FILES, re.compile(r"//(?P<place>)(?P<path>/.+)", re.DOTALL)),
     **dict.fromkeys(("s3", "s3a", "s3n", "gs"), BUCKET_FORM),
@@ -136,8 +135,7 @@ def check_address(text: str | os.PathLike[str], *, on_spark: bool = False) -> No
     if not address.is_known and (on_spark or address.scheme not in POSTGRESQL):
         named = f"The {address.scheme} address of a source" if address.scheme else "The address of a source"
         raise BadSource(
-            f"{named} contains a user, a password, a key or settings, or is malformed.",
-            f"{WITHOUT} {SUPPORTED}",
+            f"{named} contains a user, a password, a key or settings, or is malformed.", f"{WITHOUT} {SUPPORTED}"
         )
     if address.scheme and not given.startswith(f"{address.scheme}:/" if on_spark else f"{address.scheme}://"):
         raise BadSource(

@@ -323,6 +323,16 @@ class Funnel(Algorithm):
             for share, done in zip(self.shares[:-1], self.spent[:-1], strict=True)
         )
 
+    @property
+    def for_listed(self) -> Funnel:
+        """The shape for items of a public list: the same rounds and budgets, sharper lines and more haste.
+
+        Nothing is paid for novel items there, so lines may be sharper; without more haste, popular items would be lost
+        at them. Tuned on public data (docs/guarantees-funnel.md, section 11).
+        """
+        margin = min(2.0, self.keep_margin)
+        return dataclasses.replace(self, keep_fraction=1.4, keep_margin=margin, cutoff_margin=2.2, haste=2.4)
+
     def cutoffs(self, stddev: float, threshold: float) -> tuple[float, ...]:
         """ρ + ασ√rem_r: the score that an item needs in each round; it depends on the noise still to come."""
         return tuple(threshold + self.cutoff_margin * stddev * math.sqrt(rest) for rest in self.remaining)

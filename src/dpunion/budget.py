@@ -53,23 +53,18 @@ class Budget:
     @property
     def strength(self) -> Strength:
         """Return how much this budget protects."""
-        if self._is_within(STRONG):
+        if self.is_within(STRONG):
             return Strength.STRONG
-        return Strength.MODERATE if self._is_within(MODERATE) else Strength.WEAK
+        return Strength.MODERATE if self.is_within(MODERATE) else Strength.WEAK
 
-    @property
-    def needs_leave(self) -> bool:
-        """Say whether a release must explicitly allow this budget, as a weak one."""
-        return not self._is_within(WITHOUT_LEAVE)
-
-    def _is_within(self, largest: tuple[float, float]) -> bool:
+    def is_within(self, largest: tuple[float, float]) -> bool:
         return self.epsilon <= largest[0] and self.delta <= largest[1]
 
 
 def budget_for_release(epsilon: float, delta: float, *, weak_budget: bool) -> Budget:
     """Return the budget of a release; refuse one that protects next to nothing, unless weak budgets are allowed."""
     budget = Budget(epsilon, delta)
-    if budget.needs_leave and not weak_budget:
+    if not weak_budget and not budget.is_within(WITHOUT_LEAVE):
         raise BadParameter(
             f"A budget of {_pair(budget)} is too weak to be used by default: in the worst case, "
             f"{permitted(budget.epsilon, budget.delta)}.",

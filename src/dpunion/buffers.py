@@ -8,7 +8,6 @@ and a cast imports all of `pyarrow.compute`. The functions here do neither.
 
 from __future__ import annotations
 
-import functools
 import importlib
 import itertools
 from array import array
@@ -35,12 +34,9 @@ class _Compute:
     """
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(_import_compute(), name)
-
-
-@functools.cache
-def _import_compute() -> Any:
-    return uninterrupted(importlib.import_module, "pyarrow.compute")
+        function = getattr(uninterrupted(importlib.import_module, "pyarrow.compute"), name)
+        setattr(self, name, function)  # found there from now on
+        return function
 
 
 pc = _Compute()
@@ -59,8 +55,16 @@ def text_array(texts: Sequence[str]) -> Any:
     return array_of(offsets, data, pa.string() if is_short else pa.large_string())
 
 
+def large_texts(texts: Any) -> Any:
+    """Return an array of texts, or of texts in a dictionary, as large_string."""
+    return texts if pa.types.is_large_string(texts.type) else pc.cast(texts, pa.large_string())
+
+
 def number_array(numbers: Sequence[int], bits: int) -> Any:
-    """Return the whole numbers as a new Arrow array of 32 or 64 bits each."""
+    """Return the whole numbers as a new Arrow array of 32 or 64 bits each, or truth values as one of 1 bit each."""
+    if bits == 1:
+        packed = np.packbits(np.fromiter(numbers, np.bool_, len(numbers)), bitorder="little")
+        return pa.Array.from_buffers(pa.bool_(), len(numbers), [None, pa.py_buffer(packed)])
     data = array({32: "i", 64: "q"}[bits], numbers)
     return pa.Array.from_buffers(getattr(pa, f"int{bits}")(), len(numbers), [None, pa.py_buffer(data)])
 

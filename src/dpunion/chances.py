@@ -19,18 +19,7 @@ from typing import assert_never
 
 import numpy as np
 
-from dpunion.algorithms import (
-    Algorithm,
-    CountGaussian,
-    CountLaplace,
-    DpSips,
-    Funnel,
-    OptimalSingleItem,
-    PolicyGaussian,
-    PolicyLaplace,
-    WeightedGaussian,
-    WeightedLaplace,
-)
+from dpunion import algorithms
 from dpunion.calibration import bounds
 from dpunion.calibration.bounds import laplace_chances
 from dpunion.calibration.gaussian import gaussian_chances
@@ -38,6 +27,7 @@ from dpunion.checks import check_whole
 from dpunion.contributions import Bools, Float64s, Int64s
 from dpunion.errors import BadParameter
 from dpunion.plans import Noise, Plan, Planned, Round
+from dpunion.plans.candidates import plan_for_listed
 
 MOST_HOLDERS = 100_000
 LARGEST_SET = 10_000
@@ -299,7 +289,7 @@ def _normals(*shape: int) -> Float64s:
 
 def _rounds(plan: Plan) -> list[tuple[Round, Callable[[Float64s], Float64s]]]:
     """Return each round with the targets that it has for scores."""
-    ((stddev, threshold, algorithm),) = plan.funnels()
+    stddev, threshold, algorithm = next(plan.funnels())
     cutoffs = algorithm.cutoffs(stddev, threshold)
 
     def targets(cutoff: float, aim: float, scores: Float64s) -> Float64s:
@@ -368,18 +358,20 @@ def _among_rare(plan: Plan, size: int, keepers: float) -> float:
     return float(alive.mean())
 
 
-CHANCES: dict[type[Algorithm], ChanceModel] = {
-    CountLaplace: by_keepers(lambda plan, _size, _company, _most: lambda keepers: passing(plan, keepers)),
-    CountGaussian: by_keepers(lambda plan, _size, _company, _most: lambda keepers: passing(plan, keepers)),
-    WeightedLaplace: by_keepers(lambda plan, size, _company, _most: lambda keepers: passing(plan, keepers / size)),
-    WeightedGaussian: by_keepers(
+CHANCES: dict[type[algorithms.Algorithm], ChanceModel] = {
+    algorithms.CountLaplace: by_keepers(lambda plan, _size, _company, _most: lambda keepers: passing(plan, keepers)),
+    algorithms.CountGaussian: by_keepers(lambda plan, _size, _company, _most: lambda keepers: passing(plan, keepers)),
+    algorithms.WeightedLaplace: by_keepers(
+        lambda plan, size, _company, _most: lambda keepers: passing(plan, keepers / size)
+    ),
+    algorithms.WeightedGaussian: by_keepers(
         lambda plan, size, _company, _most: lambda keepers: passing(plan, keepers / math.sqrt(size))
     ),
-    PolicyLaplace: by_keepers(_policy_laplace),
-    PolicyGaussian: by_keepers(_policy_gaussian),
-    OptimalSingleItem: by_keepers(_optimal),
-    Funnel: by_keepers(_funnel),
-    DpSips: _sips_chances,
+    algorithms.PolicyLaplace: by_keepers(_policy_laplace),
+    algorithms.PolicyGaussian: by_keepers(_policy_gaussian),
+    algorithms.OptimalSingleItem: by_keepers(_optimal),
+    algorithms.Funnel: by_keepers(_funnel),
+    algorithms.DpSips: _sips_chances,
 }
 """The model of each algorithm. A new algorithm is one more entry."""
 
@@ -407,12 +399,14 @@ class Needed:
         return (f"{self.items_each:,}", _people(self.even), _people(self.likely))
 
 
-def find_needed(plan: Planned, set_sizes: Sequence[int] = SET_SIZES) -> tuple[Needed, ...]:
+def find_needed(plan: Planned, set_sizes: Sequence[int] = SET_SIZES, *, listed: bool = False) -> tuple[Needed, ...]:
     """Return how many people must have an item; for n-grams, a single token; with a look, by the usual limit.
+
+    listed: the item, and the other items of these people, are on the list of candidates.
 
     Guarantees: the result depends on the plan alone, and on nobody's data.
     """
-    opening = plan.opening
+    opening = plan_for_listed(plan.opening) if listed else plan.opening
     found = []
     for size in set_sizes:
         most = saturation(opening, set_size=size, company=Company.RARE)

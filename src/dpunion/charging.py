@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import contextlib
+import datetime as dt
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dpunion.errors import DpunionError, LedgerNote, ledger_note
+from dpunion.errors import BadParameter, DpunionError, LedgerNote, ledger_note
+from dpunion.ledger.schedules import Due, as_day
 from dpunion.plans import Planned
 from dpunion.randomness import RunKey
 from dpunion.reading.stdin import NAME as STANDARD_INPUT
 from dpunion.releases.about import About, Charged
-from dpunion.requests import Charge, Request
+from dpunion.requests import Candidates, Charge, Request
 
 if TYPE_CHECKING:
     from dpunion.engines import Engine
     from dpunion.ledger import Reservation
     from dpunion.releases.release import Release
+
+STAYING = 1e-2
+"""The error of candidates that were released before: their list is short, and people have most of it."""
 
 
 class Entry:
@@ -47,9 +52,59 @@ class Entry:
             self._reservation.settle(list(written), digest=None if written or made.stored else made.sha256)
 
 
-def release_facts(plan: Planned, request: Request, engine: Engine) -> dict[str, Any]:
-    """Return what makes a release different from others: the request, the plan, the names of sources, the shards."""
-    return request.facts() | {"source": engine.name_sources(request), "plan": plan.to_dict(), "shards": engine.shards}
+def find_due(
+    charge: Charge | None, lists: dict[str, Any], epsilon: float | None, delta: float | None
+) -> tuple[Due | None, dict[str, Any]]:
+    """Return the release that a schedule has due; None for a release with an epsilon and a delta of its own.
+
+    It also returns `lists`, the known list and the candidates; for a schedule, one is the list of the release before.
+
+    Guarantees: this reads the ledger and the list of the release before, but no data, and charges nothing.
+    """
+    if charge is None or not charge.scheduled:
+        if charge is not None and charge.current:
+            raise BadParameter(
+                "'current' (--current) needs a schedule.", "Add 'scheduled' (--scheduled), or leave it out."
+            )
+        if epsilon is None or delta is None:
+            raise BadParameter(
+                "A release needs an 'epsilon' (--epsilon) and a 'delta' (--delta).",
+                "Give both, or make the release of a schedule: Charge(..., scheduled=True) (--scheduled).",
+            )
+        return None, lists
+    if epsilon is not None or delta is not None or lists["known"] is not None:
+        raise BadParameter(
+            "A scheduled release takes its budget from the account, and sets aside what was released before.",
+            "Leave 'epsilon', 'delta' and 'known' out, or leave out --scheduled.",
+        )
+    if charge.current and lists["candidates"] is not None:
+        raise BadParameter(
+            "The candidates of a current list are the items of the release before.",
+            "Leave 'candidates' (--candidates) out, or leave out 'current' (--current).",
+        )
+    from dpunion.ledger import Ledger
+
+    day = dt.datetime.now(dt.UTC).date() if charge.on is None else as_day(charge.on, "on")
+    with contextlib.closing(Ledger.open(charge.ledger)) as book:
+        due = book.find_due(charge.dataset, day, None if charge.earlier is None else Path(charge.earlier))
+    before = {"candidates": Candidates(due.earlier, error=STAYING)} if charge.current else {"known": due.earlier}
+    return due, lists | before
+
+
+def release_facts(plan: Planned, request: Request, engine: Engine, due: Due | None = None) -> dict[str, Any]:
+    """Return what makes a release different from others: the request, the plan, the names of sources, the shards.
+
+    Of a schedule's release they are what the caller chose, and its week: the ledger fixes the numbers of the plan.
+    """
+    facts = request.facts() | {"source": engine.name_sources(request), "plan": plan.to_dict(), "shards": engine.shards}
+    if due is None:
+        return facts
+    counts = None if plan.counts is None else plan.counts.share
+    chosen = {"parameters": facts["plan"]["parameters"], "counts": counts, "release": due.release}
+    if plan.candidates is not None:
+        chosen["error"] = plan.candidates.error
+    current = {"candidates": "released before"} if request.vocabulary is request.candidates else {}
+    return facts | {"plan": chosen, "known": None} | current
 
 
 def what_is_read(request: Request, sources: list[str]) -> dict[str, Any]:
@@ -64,9 +119,15 @@ def what_is_read(request: Request, sources: list[str]) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def charged(
-    charge: Charge | None, plan: Planned, request: Request, engine: Engine, key: RunKey, about: About
+    charge: Charge | None,
+    plan: Planned,
+    request: Request,
+    engine: Engine,
+    key: RunKey,
+    about: About,
+    due: Due | None = None,
 ) -> Iterator[Entry]:
-    """Charge the ledger, if there is one, while the release is made.
+    """Charge the ledger, if there is one, while the release is made. due: for a release of a schedule.
 
     Guarantees: an error that ends the release early says in a note what happened to the charge.
     """
@@ -77,12 +138,14 @@ def charged(
     from dpunion.ledger import Ledger, fingerprint
     from dpunion.reading.locate import source_states
 
-    facts = release_facts(plan, request, engine)
+    facts = release_facts(plan, request, engine, due)
     # Standard input always has the same name, but never the same rows.
     anew = charge.again or facts["source"] == [STANDARD_INPUT]
     which = fingerprint(**facts)
     described = about.words | what_is_read(request, facts["source"]) | {"version": __version__}
     further: dict[str, Any] = {"about": described, "sources": source_states(request.source), "charge_again": anew}
+    if due is not None:
+        further |= {"due": due, "charge_again": charge.again}
     book = Ledger.open(charge.ledger)
     try:
         with book.reserve(charge.dataset, plan, which, **further, test_key=key.is_test) as reservation:

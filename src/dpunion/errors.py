@@ -15,6 +15,7 @@
         ├── BudgetExhausted      the dataset's budget does not cover the release
         ├── AlreadyReleased      the same release was made before; nothing was charged
         ├── UnfinishedRelease    the same release is running, or died; nothing was charged
+        ├── NotDue               a schedule has no release on this day             exit code 7
         ├── ReplacedLedger       another ledger has taken the place of the release's own
         └── DamagedLedger        the ledger was altered or is not a ledger
     InternalError                a bug of dpunion (an AssertionError)                  exit code 1
@@ -145,6 +146,12 @@ class AlreadyReleased(LedgerError):
 
 class UnfinishedRelease(LedgerError):
     """An earlier run of the same release has reserved its budget and has not settled."""
+
+
+class NotDue(LedgerError):
+    """The schedule has no release on this day; nothing was charged."""
+
+    exit_code = 7
 
 
 class ReplacedLedger(LedgerError):

@@ -31,36 +31,23 @@ NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS}
 
 def check_place(target: Path, *, overwrite: bool) -> None:
     """Refuse early a path where no file can be written."""
+
+    def explain(error: OSError) -> CannotWrite:
+        return CannotWrite(f"{target} cannot be written: {system_reason(error)}.", "Choose another name or folder.")
+
     check_output(target)
-    problem = _unusable(target, overwrite=overwrite)
-    if problem is not None:
-        raise CannotWrite(*problem)
-
-
-def _unusable(target: Path, *, overwrite: bool) -> tuple[str, str] | None:
-    """Return what prevents writing to `target`, and the remedy; None if nothing does."""
     folder = target.parent
-    try:
+    with ForeignErrors(explain, OSError):
         if not folder.is_dir():
-            return f"The folder {folder} does not exist.", "Create it, or choose another folder."
+            raise CannotWrite(f"The folder {folder} does not exist.", "Create it, or choose another folder.")
         if not os.access(folder, os.W_OK | os.X_OK):
-            return f"dpunion cannot write to the folder {folder}.", "Choose another folder."
+            raise CannotWrite(f"dpunion cannot write to the folder {folder}.", "Choose another folder.")
         if target.is_dir():
-            return f"{target} is a folder.", "Choose another name."
-        if _exists(target) and not overwrite:
-            return _taken(target)
-    except OSError as error:
-        return f"{target} cannot be written: {system_reason(error)}.", "Choose another name or folder."
-    return None
-
-
-def _exists(target: Path) -> bool:
-    """Say whether the name is taken, even by a link that leads nowhere."""
-    try:
-        target.lstat()
-    except FileNotFoundError:
-        return False
-    return True
+            raise CannotWrite(f"{target} is a folder.", "Choose another name.")
+        with contextlib.suppress(FileNotFoundError):
+            target.lstat()  # also finds a link that leads nowhere
+            if not overwrite:
+                raise CannotWrite(*_taken(target))
 
 
 def _taken(target: Path) -> tuple[str, str]:
@@ -138,7 +125,9 @@ def atomic_file(target: Path, *, overwrite: bool = True, mode: int | None = None
     with ForeignErrors(explain, OSError), _open_folder(target.parent) as folder, _draft(folder) as (file, source):
         yield file
         file.flush()
-        _set_mode(file.fileno(), _mode_of(folder, target.name) if mode is None else mode)
+        # A file system that shows another mode than the file was created with stores no modes.
+        if stat.S_IMODE(os.fstat(file.fileno()).st_mode) == OWNER_ONLY:
+            os.fchmod(file.fileno(), _mode_of(folder, target.name) if mode is None else mode)
         os.fsync(file.fileno())
         ours = _name(file.fileno(), source, folder, target.name, overwrite=overwrite)
         named = True
@@ -274,12 +263,6 @@ def _mode_of(folder: int, name: str) -> int:
     if not stat.S_ISREG(old.st_mode):
         return usual
     return old.st_mode & (0o777 if old.st_uid == os.geteuid() else usual)
-
-
-def _set_mode(descriptor: int, mode: int) -> None:
-    # A file system that shows another mode than the file was created with stores no modes.
-    if stat.S_IMODE(os.fstat(descriptor).st_mode) == OWNER_ONLY:
-        os.fchmod(descriptor, mode)
 
 
 def _sync(folder: int) -> None:

@@ -14,6 +14,7 @@ SipsMechanism     shares in rounds, drawn afresh                 DpSips
 
 from __future__ import annotations
 
+import dataclasses
 import enum
 import functools
 import math
@@ -24,21 +25,8 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from dpunion.algorithms import (
-    Algorithm,
-    Bounding,
-    CountGaussian,
-    CountLaplace,
-    DpSips,
-    Funnel,
-    Norm,
-    OptimalSingleItem,
-    PolicyGaussian,
-    PolicyLaplace,
-    Sensitivity,
-    WeightedGaussian,
-    WeightedLaplace,
-)
+from dpunion import algorithms
+from dpunion.algorithms import Algorithm, Bounding, Funnel, Norm, PolicyGaussian, Sensitivity
 from dpunion.coins import Coins, GaussianCoins, coins_for
 from dpunion.contributions import Bools, Float64s, Int64s, Uint64s
 from dpunion.errors import InternalError, SensitivityMismatch
@@ -53,6 +41,8 @@ from dpunion.threads import Task
 SHARE_UNIT = 2.0**-32
 # The draws of n-grams of length k start at 16 k: no length has more than 8 rounds, and length 1 uses 0 to 7.
 DRAWS_APART = 16
+# The draw that marks listed items; n-grams, which have no list, use their length: 2 and more.
+MARKS_DRAW = 1
 
 
 class ShareRule(enum.Enum):
@@ -108,19 +98,21 @@ class Weights:
 class State:
     """The items between rounds. It is never published, but for `released` after the last round.
 
-    released: the items that have passed so far; they take no part in later rounds.
+    released: the items that have passed so far; they take no part in later rounds. listed: the items that are on the
+    public list of candidates; None without such a list.
 
-    scores: float64[items]; alive, released: bool[items].
+    scores: float64[items]; alive, released, listed: bool[items].
     """
 
     scores: Float64s
     alive: Bools
     released: Bools
+    listed: Bools | None = None
 
     @classmethod
-    def start(cls, items: int) -> State:
+    def start(cls, items: int, listed: Bools | None = None) -> State:
         """Return the state before the first round."""
-        return cls(np.zeros(items), np.ones(items, np.bool_), np.zeros(items, np.bool_))
+        return cls(np.zeros(items), np.ones(items, np.bool_), np.zeros(items, np.bool_), listed)
 
     def __repr__(self) -> str:
         return "State(<sensitive>)"
@@ -155,10 +147,19 @@ class Mechanism(Protocol):
     def highest(self, number: int, share: float) -> float:
         """Return the largest weight that an item can have in a round, for a mechanism with a cutoff."""
 
+    def mark(self, digests: Uint64s, key: RunKey) -> Bools:
+        """Say which items of a public list come out if nobody keeps them: bool[items].
+
+        Guarantees: each is marked with the chance that noise alone has to release it, whatever the data is.
+        """
+
 
 @dataclass(frozen=True, slots=True)
 class SharesMechanism:
-    """Each user gives all of their items the same weight, which depends on their number; one round."""
+    """Each user gives all of their items the same weight, which depends on their number; one round.
+
+    head_start: the weight that a listed item has before anybody gives, so that it passes a lower threshold.
+    """
 
     tells_released: ClassVar[bool] = False
     skips_gone: ClassVar[bool] = False
@@ -170,6 +171,7 @@ class SharesMechanism:
     coins: Coins
     calibrated: Sensitivity
     draw: int = 0
+    head_start: float = 0.0
 
     def weigh(self, sets: Sets, _state: State, _number: int, _key: RunKey, *, share: float = 1.0) -> Weights:  # noqa: ARG002
         """Add up the shares.
@@ -187,18 +189,31 @@ class SharesMechanism:
         """
         check_sensitivity(weights, self.calibrated)
         check_norm(self.coins, self.calibrated)
+        if state.listed is not None:
+            # A head start of whole units, so that sums stay exact.
+            lifted = weights.units + self._start_units * state.listed
+            weights = dataclasses.replace(weights, units=lifted)
         return toss(self.coins, weights, state, self.draw, digests, key)
+
+    @property
+    def _start_units(self) -> int:
+        return math.floor(self.head_start / SHARE_UNIT)
 
     def highest(self, _number: int, _share: float) -> float:
         """Shares are whole numbers of their own unit."""
         raise InternalError("shares have no cutoff")
+
+    def mark(self, digests: Uint64s, key: RunKey) -> Bools:
+        """Toss the same coins for items without weight."""
+        return self.coins.toss(self.draw, digests, np.full(len(digests), self._start_units * SHARE_UNIT), key)
 
 
 @dataclass(frozen=True, slots=True)
 class DescentMechanism:
     """Users in turn raise their items toward a cutoff, by a distance of 1 in the norm; one round.
 
-    visits: the cutoff and the part of the users' budget, for each pass over the users.
+    visits: the cutoff and the part of the users' budget, for each pass over the users. head_start: the weight at which
+    a listed item begins, so that it has a lower threshold and, by the same margins, lower cutoffs.
     """
 
     tells_released: ClassVar[bool] = False
@@ -211,18 +226,23 @@ class DescentMechanism:
     coins: Coins
     calibrated: Sensitivity
     draw: int = 0
+    head_start: float = 0.0
 
     @property
     def cutoff(self) -> float:
         """Return the highest cutoff, that of the last pass."""
         return self.visits[-1][0]
 
-    def weigh(self, sets: Sets, _state: State, _number: int, _key: RunKey, *, share: float = 1.0) -> Weights:
+    def weigh(self, sets: Sets, state: State, _number: int, _key: RunKey, *, share: float = 1.0) -> Weights:
         """Let every user raise that user's items toward the share of the cutoff, in each pass by its part of 1.
 
         Guarantees: one user moves the weights by at most 1 in the norm, rounding apart (docs/guarantees.md, Theorem 3).
         """
         weights = np.zeros(len(sets))
+        if state.listed is not None:
+            if share != 1.0:
+                raise InternalError("shards cannot share out a head start")
+            weights[state.listed] = self.head_start
         for cutoff, budget in self.visits:
             for part in sets.wanting(functools.partial(np.not_equal, weights, cutoff * share)):
                 self.visit(part, weights, cutoff * share, budget)
@@ -253,13 +273,27 @@ class DescentMechanism:
         """Return the share of the cutoff."""
         return self.cutoff * share
 
+    def mark(self, digests: Uint64s, key: RunKey) -> Bools:
+        """Toss the same coins for items to which nobody gives."""
+        return self.coins.toss(self.draw, digests, np.full(len(digests), self.head_start), key)
+
+
+@dataclass(frozen=True, slots=True)
+class ListedRounds:
+    """Funnel's rounds, cutoffs and aims for items of a public list; chance: that noise alone releases such an item."""
+
+    numbers: tuple[Round, ...]
+    cutoffs: tuple[float, ...]
+    aims: tuple[float, ...]
+    chance: float
+
 
 @dataclass(frozen=True, slots=True)
 class FunnelMechanism:
     """Several noisy rounds toward what items need; each drops hopeless items (docs/guarantees-funnel.md).
 
     cutoffs: what an item needs in each round. aims: what each round aims to give an item for each unit that it still
-    needs. draw: the number of the first round's noise.
+    needs. draw: the number of the first round's noise. listed: the same numbers for the items of a public list.
     """
 
     tells_released: ClassVar[bool] = False
@@ -271,6 +305,7 @@ class FunnelMechanism:
     bounding: Bounding
     calibrated: Sensitivity
     draw: int = 0
+    listed: ListedRounds | None = None
 
     def __post_init__(self) -> None:
         spent = math.hypot(*(one.budget for one in self.numbers))
@@ -279,7 +314,6 @@ class FunnelMechanism:
 
     @property
     def rounds(self) -> int:
-        """Return how many rounds there are."""
         return len(self.numbers)
 
     @property
@@ -287,16 +321,27 @@ class FunnelMechanism:
         """Return the highest cutoff, that of the first round."""
         return self.cutoffs[0]
 
-    def targets(self, scores: Float64s, number: int) -> Float64s:
-        """Return what each item should get in a round: its need times the round's aim; nothing once it has passed."""
-        needs: Float64s = np.maximum(0.0, self.cutoffs[number] - scores)
-        needs *= self.aims[number]
-        needs[self.passed(scores)] = 0.0
+    def _each(self, listed: Bools | None, read: Callable[[Any], float]) -> float | Float64s:
+        """Return a number of the rounds: the same for all items, or that of the list for the listed ones."""
+        if self.listed is None or listed is None:
+            return read(self)
+        return np.where(listed, read(self.listed), read(self))
+
+    def targets(self, scores: Float64s, number: int, listed: Bools | None = None) -> Float64s:
+        """Return what each item should get in a round: its need times the round's aim; nothing once it has passed.
+
+        Guarantees: in the first round no listed item's target exceeds that of the others (Theorem L, condition a).
+        """
+        needs: Float64s = np.maximum(0.0, self._each(listed, lambda one: one.cutoffs[number]) - scores)
+        needs *= self._each(listed, lambda one: one.aims[number])
+        if number == 0 and listed is not None:
+            np.minimum(needs, self.cutoffs[0] * self.aims[0], out=needs)
+        needs[self.passed(scores, listed)] = 0.0
         return needs
 
-    def passed(self, scores: Float64s) -> Bools:
+    def passed(self, scores: Float64s, listed: Bools | None = None) -> Bools:
         """Say which scores have exceeded the threshold: such items are released, whatever follows: bool[items]."""
-        return scores > self.numbers[-1].threshold
+        return scores > self._each(listed, lambda one: one.numbers[-1].threshold)
 
     def weigh(self, sets: Sets, state: State, number: int, key: RunKey, *, share: float = 1.0) -> Weights:
         """Let every user close the gaps of their alive items, along a straight line, by the round's budget.
@@ -305,7 +350,7 @@ class FunnelMechanism:
         """
         budget = self.numbers[number].budget
         noise = sets.beside(self.draw_noise, state, number, sets.digests, key)
-        targets = self.targets(state.scores, number)
+        targets = self.targets(state.scores, number, state.listed)
         targets[~state.alive] = 0.0
         if share != 1.0:
             targets *= share
@@ -327,7 +372,7 @@ class FunnelMechanism:
 
     def living(self, state: State) -> Int64s:
         """Return the items that take part in a round: those alive that have not passed: int64[n]."""
-        return np.flatnonzero(state.alive & ~self.passed(state.scores))
+        return np.flatnonzero(state.alive & ~self.passed(state.scores, state.listed))
 
     def draw_noise(self, state: State, number: int, digests: Uint64s, key: RunKey) -> Float64s:
         """Draw the noise of those items for this round, in standard deviations: float64[n]."""
@@ -341,7 +386,7 @@ class FunnelMechanism:
         Guarantees:
         - refuses weights of another sensitivity than the round's;
         - each item's noise of each round is a function of the run key, the round and the item's bytes;
-        - an item kept by nobody is never released.
+        - an item kept by nobody is never released here; `mark` decides about those of a public list.
         """
         one = self.numbers[number]
         check_sensitivity(weights, Sensitivity(Norm.L2, one.budget))
@@ -351,15 +396,26 @@ class FunnelMechanism:
         given = weights.held[living]
         living, noise = living[given], drawn[given]
         # Shards together may give too much: the part above what lifts the score to the cutoff does not count.
-        most = np.maximum(0.0, self.cutoffs[number] - scores[living]) / one.budget
+        listed = None if state.listed is None else state.listed[living]
+        most = np.maximum(0.0, self._each(listed, lambda one: one.cutoffs[number]) - scores[living]) / one.budget
         scores[living] += one.budget * (np.minimum(weights.values[living], most) + one.stddev * noise)
-        alive[living] = scores[living] > one.threshold
-        return State(scores, alive, alive & self.passed(scores))
+        alive[living] = scores[living] > self._each(listed, lambda one: one.numbers[number].threshold)
+        return State(scores, alive, alive & self.passed(scores, state.listed), state.listed)
 
     def highest(self, number: int, _share: float) -> float:
         """Return the need of the lowest score that can be alive, whatever the share."""
-        lowest = min([0.0, *(earlier.threshold for earlier in self.numbers[:number])])
-        return (self.cutoffs[number] - lowest) * self.aims[number]
+
+        def need(kind: FunnelMechanism | ListedRounds) -> float:
+            lowest = min([0.0, *(earlier.threshold for earlier in kind.numbers[:number])])
+            return (kind.cutoffs[number] - lowest) * kind.aims[number]
+
+        return need(self) if self.listed is None else max(need(self), need(self.listed))
+
+    def mark(self, digests: Uint64s, key: RunKey) -> Bools:
+        """Toss one coin with the chance that a walk of pure noise is released."""
+        if self.listed is None:
+            raise InternalError("a funnel without a list was asked for marks")
+        return key.marks(MARKS_DRAW, digests, self.listed.chance)
 
 
 @dataclass(frozen=True, slots=True)
@@ -377,7 +433,6 @@ class SipsMechanism:
 
     @property
     def rounds(self) -> int:
-        """Return how many rounds there are."""
         return len(self.numbers)
 
     def weigh(self, sets: Sets, _state: State, number: int, key: RunKey, *, share: float = 1.0) -> Weights:  # noqa: ARG002
@@ -406,6 +461,10 @@ class SipsMechanism:
     def highest(self, _number: int, _share: float) -> float:
         """Shares are whole numbers of their own unit."""
         raise InternalError("shares have no cutoff")
+
+    def mark(self, _digests: Uint64s, _key: RunKey) -> Bools:
+        """Fail: plans of DP-SIPS refuse candidates."""
+        raise InternalError("DP-SIPS has no candidates")
 
 
 def add_up_shares(sets: Sets, share_of_size: Int64s) -> Int64s:
@@ -439,7 +498,7 @@ def toss(coins: Coins, weights: Weights, state: State, draw: int, digests: Uint6
 
     Guarantees:
     - an item's coin is a function of the run key and the item's bytes, not of where it stands;
-    - an item kept by nobody is never released.
+    - an item kept by nobody is never released here; `mark` decides about those of a public list.
     """
     passed = coins.toss(draw, digests, weights.values, key) & weights.held
     return State(state.scores, passed, passed)
@@ -454,14 +513,22 @@ def mechanism_for(plan: Plan) -> Mechanism:
 
 
 def _shares(rule: ShareRule) -> Callable[[Plan], Mechanism]:
-    return lambda plan: SharesMechanism(rule, plan.algorithm.bounding, coins_for(plan), plan.sensitivity)
+    return lambda plan: SharesMechanism(
+        rule, plan.algorithm.bounding, coins_for(plan), plan.sensitivity, head_start=head_start(plan)
+    )
+
+
+def head_start(plan: Plan) -> float:
+    """Return the weight at which listed items begin: it lowers their threshold to the planned one."""
+    return 0.0 if plan.candidates is None else plan.threshold - plan.candidates.threshold
 
 
 def _descent(norm: Norm) -> Callable[[Plan], Mechanism]:
     def descent(plan: Plan) -> Mechanism:
         algorithm: Any = plan.algorithm
         visits = algorithm.visits(plan.scale, plan.threshold)
-        return DescentMechanism(norm, visits, algorithm.bounding, coins_for(plan), plan.sensitivity)
+        start = head_start(plan)
+        return DescentMechanism(norm, visits, algorithm.bounding, coins_for(plan), plan.sensitivity, head_start=start)
 
     return descent
 
@@ -469,7 +536,12 @@ def _descent(norm: Norm) -> Callable[[Plan], Mechanism]:
 def _funnel(plan: Plan) -> Mechanism:
     algorithm: Any = plan.algorithm
     cutoffs = algorithm.cutoffs(plan.scale, plan.threshold)
-    return FunnelMechanism(plan.rounds, cutoffs, algorithm.aims, algorithm.bounding, plan.sensitivity)
+    listed = None
+    if plan.candidates is not None:
+        shape, threshold = algorithm.for_listed, plan.candidates.threshold
+        rounds = plan_rounds(shape, plan.scale, threshold)
+        listed = ListedRounds(rounds, shape.cutoffs(plan.scale, threshold), shape.aims, plan.candidates.chance)
+    return FunnelMechanism(plan.rounds, cutoffs, algorithm.aims, algorithm.bounding, plan.sensitivity, listed=listed)
 
 
 def _sips(plan: Plan) -> Mechanism:
@@ -477,15 +549,15 @@ def _sips(plan: Plan) -> Mechanism:
 
 
 MECHANISMS: dict[type[Algorithm], Callable[[Plan], Mechanism]] = {
-    CountLaplace: _shares(ShareRule.COUNT),
-    CountGaussian: _shares(ShareRule.COUNT),
-    OptimalSingleItem: _shares(ShareRule.COUNT),
-    WeightedLaplace: _shares(ShareRule.L1),
-    WeightedGaussian: _shares(ShareRule.L2),
-    PolicyLaplace: _descent(Norm.L1),
+    algorithms.CountLaplace: _shares(ShareRule.COUNT),
+    algorithms.CountGaussian: _shares(ShareRule.COUNT),
+    algorithms.OptimalSingleItem: _shares(ShareRule.COUNT),
+    algorithms.WeightedLaplace: _shares(ShareRule.L1),
+    algorithms.WeightedGaussian: _shares(ShareRule.L2),
+    algorithms.PolicyLaplace: _descent(Norm.L1),
     PolicyGaussian: _descent(Norm.L2),
     Funnel: _funnel,
-    DpSips: _sips,
+    algorithms.DpSips: _sips,
 }
 
 

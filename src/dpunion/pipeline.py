@@ -12,28 +12,36 @@ publish   the chosen items, sorted; files complete or not at all     releases
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Unpack, overload
+from typing import Any, Unpack, cast, overload
 
 from dpunion.algorithms import Algorithm, Funnel
 from dpunion.budget import budget_for_release
-from dpunion.charging import charged
+from dpunion.charging import charged, find_due
 from dpunion.checks import AlgorithmName, NormalizationName, NullUsersName, OrderName, Settings
 from dpunion.engines import Engine, engine_for
 from dpunion.engines.publishing import Outputs, count_holders, draft_release, publish
 from dpunion.engines.warming import show_compiling
 from dpunion.errors import name_shortages
+from dpunion.ledger.schedules import Due
 from dpunion.plans import Plan, Planned, as_algorithm, plan_release, refuse_settings
+from dpunion.plans.candidates import add_candidates
 from dpunion.plans.counts import Counts, as_counts
 from dpunion.plans.look import LookPlan, needs_look, plan_look
 from dpunion.plans.ngrams import NgramPlan, Ngrams, plan_ngrams
 from dpunion.randomness import RunKey
 from dpunion.releases.release import Release
-from dpunion.requests import Charge, Dated, Folder, PathLike, Request, Run, Words, refuse_misplaced
+from dpunion.requests import Candidates, Charge, Dated, Folder, PathLike, Request, Run, Words, refuse_misplaced
 
 
 @overload
 def plan(
-    algorithm: Algorithm, *, epsilon: float, delta: float, weak_budget: bool = False, counts: bool | Counts = False
+    algorithm: Algorithm,
+    *,
+    epsilon: float,
+    delta: float,
+    weak_budget: bool = False,
+    counts: bool | Counts = False,
+    candidates: Any = None,
 ) -> Plan: ...
 @overload
 def plan(
@@ -43,6 +51,7 @@ def plan(
     delta: float,
     weak_budget: bool = False,
     counts: bool | Counts = False,
+    candidates: Any = None,
     **settings: Unpack[Settings],
 ) -> Plan | LookPlan | NgramPlan: ...
 def plan(
@@ -52,16 +61,22 @@ def plan(
     delta: float,
     weak_budget: bool = False,
     counts: bool | Counts = False,
+    candidates: Any = None,
     **settings: Unpack[Settings],
 ) -> Plan | LookPlan | NgramPlan:
-    """Fix every number of a release, without data; weak_budget, counts and settings as in `release`."""
+    """Fix every number of a release, without data; all parameters as in `release`."""
     refuse_misplaced(settings, algorithm)
     budget, counted = budget_for_release(epsilon, delta, weak_budget=weak_budget), as_counts(counts)
+    planned: Plan | LookPlan | NgramPlan
     if isinstance(algorithm, Ngrams):
-        return refuse_settings(algorithm, settings) if settings else plan_ngrams(algorithm, budget, counted)
-    if needs_look(algorithm, settings):
-        return plan_look(budget, counted, dict(settings))
-    return plan_release(as_algorithm(Funnel.name if algorithm is None else algorithm, **settings), budget, counted)
+        planned = refuse_settings(algorithm, settings) if settings else plan_ngrams(algorithm, budget, counted)
+    elif needs_look(algorithm, settings):
+        planned = plan_look(budget, counted, dict(settings))
+    else:
+        chosen = as_algorithm(Funnel.name if algorithm is None else algorithm, **settings)
+        planned = plan_release(chosen, budget, counted)
+    asked = Candidates.of(candidates)
+    return planned if asked is None else add_candidates(planned, asked.read(), asked.error)
 
 
 @show_compiling
@@ -72,13 +87,14 @@ def release(
     user: str | None = None,
     item: str | Sequence[str] | Words | Dated | None = None,
     text: str | None = None,
-    epsilon: float,
-    delta: float,
+    epsilon: float | None = None,
+    delta: float | None = None,
     weak_budget: bool = False,
     algorithm: Algorithm | Ngrams | AlgorithmName | None = None,
     counts: bool | Counts = False,
     query: str | None = None,
     known: Any = None,
+    candidates: Any = None,
     null_users: NullUsersName = "refuse",
     normalize: NormalizationName | None = None,
     out: PathLike | Sequence[PathLike] | Folder = (),
@@ -101,12 +117,15 @@ def release(
     counts       True, or Counts(share=...): also estimate how many people have each item, from the same budget
     known        a public list (a file, an earlier Release, texts) to leave out, so that the budget finds new items;
                  Known(list, include=True) adds it to the result
+    candidates   a public list of items that people may well have (a dictionary, a catalogue, an earlier Release), or
+                 Candidates(list, error=...): its items need fewer people, and a few come out that nobody has
     null_users   "refuse" or "drop" rows that do not say whose they are
     normalize    "nfc-lower" (default for texts), "nfc" (default for items) or "exact": done to items, and to the words
                  of every tokenizer, before duplicates are dropped
     out          files to write, by suffix; or Folder(...) for Spark to write
     sort         "item" by their bytes, or "people", the most popular first: the default with counts
-    charge       Charge(ledger, dataset): paid before reading; the same release is not made twice in silence
+    charge       Charge(ledger, dataset): paid before reading; the same release is not made twice in silence;
+                 with scheduled=True, the release that the dataset's schedule has due, without epsilon and delta
     run          Run(...): memory, threads, shards, progress, overwriting; nothing in it changes the guarantee
     unsafe_test_key  fixes the randomness, for tests; the result is stamped NOT PRIVATE
     settings     parameters of the algorithm that is named: max_items_per_user=50, rounds=3. Without a number, or with
@@ -120,18 +139,29 @@ def release(
     - a bad budget, algorithm, option or output is refused before any data is read;
     - with a charge, the budget is spent before any data is read, and a crash counts as spent.
     """
-    planned = plan(algorithm, epsilon=epsilon, delta=delta, weak_budget=weak_budget, counts=counts, **settings)
+    due, lists = find_due(charge, {"known": known, "candidates": Candidates.of(candidates)}, epsilon, delta)
+    planned = _plan_as_due(due, algorithm, settings, counts, epsilon=epsilon, delta=delta, weak_budget=weak_budget)
     if isinstance(algorithm, Ngrams) and item is None:
         item, text = Words(text), None
     request = Request.of(
-        source, user=user, item=item, text=text, query=query, known=known, null_users=null_users, normalize=normalize
+        source, user=user, item=item, text=text, query=query, null_users=null_users, normalize=normalize, **lists
     )
+    if (asked := lists["candidates"]) is not None:
+        planned = add_candidates(planned, request.candidates, asked.error)
     request.check_for(planned)
     outputs = Outputs.of(out, overwrite=run.overwrite, sort=sort, counts=planned.counts is not None)
     engine = engine_for(request, run, outputs.folder)
     engine.check(request, planned)
-    outputs.check_apart(source=source, item=item, known=known, charge=charge)
-    return fulfil(planned, request, engine, outputs, charge, run, RunKey.for_run(unsafe_test_key))
+    outputs.check_apart(source=source, item=item, charge=charge, **lists)
+    return fulfil(planned, request, engine, outputs, charge, run, RunKey.for_run(unsafe_test_key), due)
+
+
+def _plan_as_due(due: Due | None, algorithm: Any, settings: Any, counts: Any, **budget: Any) -> Planned:
+    """Plan a release by a budget of its own, or by its share of a schedule's account."""
+    if due is not None:
+        refuse_misplaced(settings, algorithm)
+        return due.plan(algorithm, as_counts(counts), settings, weak_budget=budget["weak_budget"])
+    return cast("Planned", plan(algorithm, **budget, counts=counts, **settings))
 
 
 def fulfil(
@@ -142,12 +172,13 @@ def fulfil(
     charge: Charge | None,
     run: Run,
     key: RunKey,
+    due: Due | None = None,
 ) -> Release:
-    """Make a planned release: charge, read, look, select, count, publish.
+    """Make a planned release: charge, read, look, select, count, publish. due: for a release of a schedule.
 
     Guarantees: nothing is read before the charge.
     """
-    with charged(charge, plan, request, engine, key, run.about) as entry, outputs.claimed():
+    with charged(charge, plan, request, engine, key, run.about, due) as entry, outputs.claimed():
         # The ledger finds a release that was made before first. A bad output then gives the charge back.
         outputs.check()
         with engine.read(request, plan, key, entry.start_reading) as held:

@@ -49,7 +49,7 @@ class Purpose(enum.Enum):
     NOISE = "noise"
     """Gaussian noise per round."""
     SPURIOUS = "spurious"
-    """N-grams that nobody has."""
+    """Which listed items, and which n-grams, come out although nobody has them."""
     SHARD = "shard"
     """Which shard a user belongs to."""
     COUNT = "count"
@@ -152,25 +152,20 @@ class RunKey:
         Guarantees:
         - row i depends on the run key, the purpose, the round and digests[i] alone.
         """
-        return hashing.chacha20_words(self._chacha_key(purpose, round), checked_digests(digests))
+        if digests.dtype != np.uint64 or digests.ndim != 2 or digests.shape[1] != 2:
+            raise InternalError("digests are uint64[n, 2]")
+        key = np.frombuffer(self.subkey(purpose, round), dtype="<u4").astype(np.uint32)
+        return hashing.chacha20_words(key, digests)
 
-    def blocks(self, purpose: Purpose, round: int, digests: Uint64s) -> Uint64s:
-        """Return 512 pseudo-random bits for each digest, uint64[n, 8]; the first two columns are `words`."""
-        return hashing.chacha20_blocks(self._chacha_key(purpose, round), checked_digests(digests))
-
-    def normals(self, round: int, digests: Uint64s) -> Float64s:
-        """Return one standard normal for each digest, by Purpose.NOISE and the round.
+    def normals(self, round: int, digests: Uint64s, purpose: Purpose = Purpose.NOISE) -> Float64s:
+        """Return one standard normal for each digest, by the purpose and the round.
 
         digests: uint64[n, 2]; returns float64[n].
 
         Guarantees:
-        - the draw of an item depends on the run key, the round and its digest alone;
+        - the draw of an item depends on the run key, the purpose, the round and its digest alone;
         - tail probabilities are right to a relative 1.2·10⁻¹⁴, out to 13 standard deviations.
         """
-        return self.normals_of(Purpose.NOISE, round, digests)
-
-    def normals_of(self, purpose: Purpose, round: int, digests: Uint64s) -> Float64s:
-        """Return one standard normal for each digest, by the purpose and the round; as `normals`."""
         return sampling.normals(self.words(purpose, round, digests))
 
     def decide_gaussian(
@@ -193,7 +188,7 @@ class RunKey:
     ) -> Bools:
         """Release item i with probability Pr[weight + Laplace(scale) > threshold], by the round's COIN draws.
 
-        digests: uint64[n, 2]; weights: float64[n]; returns bool[n]. The guarantees are those of decide_gaussian.
+        digests: uint64[n, 2]; weights: float64[n]; returns bool[n]. It guarantees the same as decide_gaussian.
         """
         check_decision(digests, weights, threshold, scale)
         words = self.words(Purpose.COIN, round, digests)
@@ -218,8 +213,15 @@ class RunKey:
             raise InternalError("a probability is not within [0, 1]")
         return sampling.coin(prob_small, release_when_hit, words)
 
-    def _chacha_key(self, purpose: Purpose, round_number: int) -> npt.NDArray[np.uint32]:
-        return np.frombuffer(self.subkey(purpose, round_number), dtype="<u4").astype(np.uint32)
+    def marks(self, draw_round: int, digests: Uint64s, chance: float) -> Bools:
+        """Mark each digest with probability `chance`, by Purpose.SPURIOUS and the round; returns bool[n].
+
+        Guarantees: a mark depends on the run key, the round and the digest alone; the chance is exact to 2⁻¹²⁸.
+        """
+        if not 0.0 <= chance <= 1.0:
+            raise InternalError("a probability is not within [0, 1]")
+        words = self.words(Purpose.SPURIOUS, draw_round, digests)
+        return sampling.coin(np.full(len(words), chance), np.ones(len(words), np.bool_), words)
 
 
 class ClosureKey:
@@ -248,13 +250,6 @@ def check_strings(offsets: npt.NDArray[np.int64], data: npt.NDArray[np.uint8]) -
         raise InternalError("strings are int64 offsets and uint8 data")
     if len(offsets) == 0 or offsets[0] < 0 or offsets[-1] > len(data) or np.any(offsets[1:] < offsets[:-1]):
         raise InternalError("the offsets of strings do not fit their data")
-
-
-def checked_digests(digests: Uint64s) -> Uint64s:
-    """Return the digests, refusing any other dtype or shape."""
-    if digests.dtype != np.uint64 or digests.ndim != 2 or digests.shape[1] != 2:
-        raise InternalError("digests are uint64[n, 2]")
-    return digests
 
 
 def check_decision(digests: Uint64s, weights: Float64s, threshold: float, spread: float) -> None:

@@ -7,36 +7,33 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import datetime as dt
 import functools
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, NoReturn
 
+import pyarrow as pa
+
 from dpunion.buffers import string_buffers, text_array
-from dpunion.checks import NormalizationName, NullUsersName, Settings, TokenizerName, as_choice, check_whole
+from dpunion.checks import NormalizationName, NullUsersName, Settings, TokenizerName, as_choice, check_real, check_whole
 from dpunion.errors import BadParameter
+from dpunion.ledger.schedules import Earlier
 from dpunion.plans import Planned
+from dpunion.plans.candidates import refuse_candidates
 from dpunion.plans.counts import Counts
 from dpunion.plans.ngrams import NgramPlan, Ngrams
-from dpunion.reading.known import KnownItems, read_known
+from dpunion.reading.known import KnownItems, join_lists, read_known
 from dpunion.reading.parts import NullUserPolicy, SourceRequest, ValueKind
 from dpunion.reading.spelling import Granularity
 from dpunion.reading.stdin import NAME as STANDARD_INPUT
 from dpunion.releases.about import UNTOLD, About
-from dpunion.releases.formats import COLUMN, is_utf8
+from dpunion.releases.formats import COLUMN, LISTED, SINCE, is_utf8
 from dpunion.releases.release import COUNTED
-from dpunion.text.splitting import (
-    DEFAULT_LOCALE,
-    PLAIN,
-    SplitFunction,
-    Splitting,
-    Tokenizer,
-    check_splitting,
-    documents,
-    left_to_spell,
-    unwanted_tokens,
-)
+from dpunion.samples import named_list
+from dpunion.text import splitting as texts
+from dpunion.text.splitting import DEFAULT_LOCALE, PLAIN, SplitFunction, Splitting, Tokenizer
 from dpunion.text.words import Normalization, normalize_texts
 
 LONGEST_NGRAM = 10
@@ -73,7 +70,7 @@ class Words:
         chosen: Any = as_choice("tokenizer", self.tokenizer, Tokenizer) if named else self.tokenizer
         check_whole("", "min_length", self.min_length, 1, LONGEST_WORD, "Leave it out to keep words of every length.")
         splitting = Splitting(chosen, self.drop_urls, self.sentences, self.locale, min_length=self.min_length)
-        check_splitting(splitting)
+        texts.check_splitting(splitting)
         if self.stop_words is None:
             return splitting
         kind = ValueKind.TEXT if chosen is Tokenizer.WORDS else ValueKind.ITEM
@@ -99,10 +96,69 @@ class Known:
     source: Any
     include: bool = False
 
+    def read(self, columns: Sequence[str], kind: ValueKind, normalization: Normalization) -> KnownItems:
+        """Read the list as the release spells its items."""
+        return read_known(self.source, columns, kind, normalization)
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Candidates:
+    """Public lists of items that people may well have: a dictionary, a catalogue, an earlier Release, texts.
+
+    A listed item needs fewer people to come out, at no cost for the others. It may come out although nobody has it:
+    with probability `error`. So about error times the number of listed items come out by mistake, and nobody can tell
+    which. drop_doubtful: with counts, drop the listed items whose interval reaches 0.
+
+    Everything on a list must be public, and may not come from these people's rows: a dictionary may, "all queries ever
+    seen" may not. docs/candidates.md has examples.
+
+    >>> Candidates("catalogue.csv", "catalogue-2025.csv", error=0.01)
+    Candidates(sources=('catalogue.csv', 'catalogue-2025.csv'), error=0.01, drop_doubtful=False)
+    """
+
+    sources: tuple[Any, ...]
+    error: float
+    drop_doubtful: bool
+
+    def __init__(self, *sources: Any, error: float = 1e-3, drop_doubtful: bool = False) -> None:
+        if not sources:
+            raise BadParameter("A list of candidates is missing.", 'Write for example Candidates("catalogue.csv").')
+        remedy = "0.001 is usual; 0.01 for a short list that people mostly have."
+        object.__setattr__(self, "sources", sources)
+        object.__setattr__(self, "error", check_real("candidates", "error", error, 1e-9, 0.1, remedy))
+        object.__setattr__(self, "drop_doubtful", drop_doubtful)
+
+    @classmethod
+    def of(cls, asked: Any) -> Candidates | None:
+        """Accept what `release` and `plan` take: None, Candidates(...) or one list."""
+        return asked if asked is None or isinstance(asked, Candidates) else cls(asked)
+
+    def read(
+        self,
+        columns: Sequence[str] = (COLUMN,),
+        kind: ValueKind = ValueKind.ITEM,
+        normalization: Normalization = Normalization.EXACT,
+    ) -> KnownItems:
+        """Read the lists as one, in the spelling of the release's items."""
+        what, spelling = "list of candidates", (columns, kind, normalization)
+        return join_lists(
+            [
+                one.read(*spelling)
+                if isinstance(one, Earlier)
+                else read_known(named_list(one), *spelling, what, words_only=True)
+                for one in self.sources
+            ]
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Charge:
     """The ledger and dataset to charge, before reading. again: allow the same release once more, and charge it.
+
+    scheduled: make the release that the dataset's schedule has due; it takes no epsilon and delta. on: the day for
+    which it is made, by default today, in UTC. earlier: the folder with the files of earlier releases, if they moved.
+    current: for rows of a window, release the items that are still in use: those of the release before are candidates,
+    and are not set aside.
 
     Guarantees: the repr does not show the address, which may have a password.
     """
@@ -110,6 +166,10 @@ class Charge:
     ledger: PathLike = field(repr=False)
     dataset: str
     again: bool = False
+    scheduled: bool = False
+    on: str | dt.date | None = None
+    earlier: PathLike | None = None
+    current: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +246,8 @@ class Request(SourceRequest):
     lengths: tuple[int, int] = (1, 1)
     splitting: Splitting = PLAIN
     include_known: bool = False
+    candidates: KnownItems | None = None
+    drop_doubtful: bool = False
 
     @classmethod
     def of(
@@ -197,10 +259,11 @@ class Request(SourceRequest):
         text: str | None = None,
         query: str | None = None,
         known: Any = None,
+        candidates: Candidates | None = None,
         null_users: NullUsersName | NullUserPolicy = NullUserPolicy.REFUSE,
         normalize: NormalizationName | Normalization | None = None,
     ) -> Request:
-        """Check the options of a release. Guarantees: this reads a known list, but nothing of the data."""
+        """Check the options of a release. Guarantees: this reads public lists, but nothing of the data."""
         if item is not None and text is not None:
             raise BadParameter(
                 "Both 'item' and 'text' were given.",
@@ -224,13 +287,24 @@ class Request(SourceRequest):
             request = replace(
                 request, lengths=_lengths(words.lengths), splitting=words.splitting(request.normalization)
             )
-        if known is None:
-            return request
-        if request.lengths != (1, 1) or not request.splitting.is_plain:
-            refuse_known()
-        asked = known if isinstance(known, Known) else Known(known)
-        read = read_known(asked.source, request.columns, request.kind, request.normalization)
-        return replace(request, known=read, include_known=asked.include)
+        is_plain = request.lengths == (1, 1) and request.splitting.is_plain
+        spelling = request.columns, request.kind, request.normalization
+        if known is not None:
+            asked = known if isinstance(known, Known | Earlier) else Known(known)
+            read = asked.read(*spelling) if is_plain else refuse_known()
+            request = replace(request, known=read, include_known=asked.include)
+        if candidates is not None:
+            listed = candidates.read(*spelling) if is_plain else refuse_candidates("N-grams or another tokenizer")
+            request = replace(request, candidates=listed, drop_doubtful=candidates.drop_doubtful)
+            request = replace(request, candidates=request.without_unwanted(listed))
+        return request
+
+    def without_unwanted(self, listed: KnownItems) -> KnownItems:
+        """Return a list without the items that this request leaves out: known ones, stop words, and short words."""
+        if self.known is not None:
+            listed = listed.without(self.known.texts)
+        unwanted = texts.unwanted_tokens(*string_buffers(listed.texts), self.splitting)
+        return listed if unwanted is None else replace(listed, texts=listed.texts.filter(pa.array(~unwanted)))
 
     def check_for(self, plan: Planned) -> None:
         """Refuse options that do not fit the algorithm."""
@@ -242,11 +316,22 @@ class Request(SourceRequest):
                 )
             if self.known is not None:
                 refuse_known()
-        taken = set(COUNTED).intersection(self.columns)
-        if plan.counts is not None and taken:
+        added = [*(COUNTED if plan.counts is not None else ()), *([LISTED] if self.candidates is not None else [])]
+        taken = set(added).intersection(self.columns)
+        if taken:
             raise BadParameter(
-                f"A column of the key has the name of a column of counts: {', '.join(sorted(taken))}.",
-                "Rename the column in the source, or leave out 'counts' (--counts).",
+                f"A column of the key has the name of a column of the result: {', '.join(sorted(taken))}.",
+                "Rename the column in the source, or leave out 'counts' (--counts) or 'candidates' (--candidates).",
+            )
+        if self.drop_doubtful and plan.counts is None:
+            raise BadParameter(
+                "Doubtful candidates can only be dropped when people are counted.",
+                "Ask for counts (counts=True, --counts), or leave out 'drop_doubtful' (--drop-doubtful).",
+            )
+        if self.vocabulary is not None and SINCE in self.columns:
+            raise BadParameter(
+                f"A column of the key is called {SINCE!r}, as the column of weeks is.",
+                "Rename the column in the source.",
             )
 
     @property
@@ -255,14 +340,19 @@ class Request(SourceRequest):
         return self.value if isinstance(self.value, tuple) else (COLUMN,)
 
     @property
+    def vocabulary(self) -> KnownItems | None:
+        """Return what a schedule released before, as the known list or as candidates; None without a schedule."""
+        return next((one for one in (self.known, self.candidates) if one is not None and one.week is not None), None)
+
+    @property
     def is_named(self) -> bool:
         """Say whether the source is named (paths, patterns, a database) and not an object in memory."""
         names = self.source if isinstance(self.source, (list, tuple)) else [self.source]
         return all(isinstance(name, (str, os.PathLike)) for name in names)
 
     def of_rows(self, source: Any) -> Request:
-        """Return the request for rows that are already open, as in a worker of Spark."""
-        return replace(self, source=source, query=None, input_format=None)
+        """Return the request for rows that are already open, as in a worker of Spark, which needs no candidates."""
+        return replace(self, source=source, query=None, input_format=None, candidates=None)
 
     def facts(self) -> dict[str, Any]:
         """Return the fields by which releases differ, for the fingerprint, without the source, which the engine names.
@@ -273,6 +363,11 @@ class Request(SourceRequest):
 
         facts = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "source"}
         facts["known"] = self.known and self.known.sha256
+        # Without a list, facts are those of versions that had no lists, so that ledgers find their releases.
+        listed = {"candidates": self.candidates and self.candidates.sha256, "drop_doubtful": self.drop_doubtful}
+        facts = {name: value for name, value in facts.items() if name not in listed}
+        if self.candidates is not None:
+            facts |= listed
         return {name: json_value(value) for name, value in facts.items()}
 
     def notes(self) -> tuple[str, ...]:
@@ -281,6 +376,8 @@ class Request(SourceRequest):
         if len(self.columns) > 1:
             named = ", ".join(map(repr, self.columns))
             notes.append(f"Each item is a combination of values of {named}. Rows that lack one of them are left out.")
+        if self.drop_doubtful:
+            notes.append("Candidates that may have no people at all, by their interval, were dropped.")
         if self.granularity is not None:
             notes.append(f"Dates and timestamps are rounded down to the {self.granularity.value}, in UTC.")
         return tuple(notes)
@@ -293,6 +390,12 @@ class Request(SourceRequest):
         """Return the statement's notes on the known list."""
         if self.known is None:
             return ()
+        if self.known.week is not None:
+            found = (
+                f"The list also has what earlier releases of the schedule found; {SINCE!r} says in which week an item "
+                "was first released."
+            )
+            return (f"{found} Nobody may have an item that is {LISTED!r}.",) if self.known.listed else (found,)
         how = "are added to the list" if self.include_known else "are not in the list"
         return (
             f"Items of a known public list (SHA-256 {self.known.sha256}) were left out of the data first and {how}.",
@@ -350,6 +453,7 @@ HOMES: tuple[tuple[type[Any], str, tuple[str, ...]], ...] = (
     (Words, "item={}", ('"body"',)),
     (Dated, "item={}", ('"at"',)),
     (Known, "known={}", ('"old.csv"',)),
+    (Candidates, "candidates={}", ('"catalogue.csv"',)),
     (Charge, "charge={}", ('"budget.db"', '"posts"')),
     (Counts, "counts={}", ()),
     (Run, "run={}", ()),
@@ -362,6 +466,7 @@ HOMES: tuple[tuple[type[Any], str, tuple[str, ...]], ...] = (
 """The classes, how `release` takes each, and examples of their first fields."""
 OTHER_NAMES = {
     "charge_again": "again",
+    "candidates_error": "error",
     "conf": "settings",
     "count_share": "share",
     "engine": "names",
@@ -421,10 +526,10 @@ def tokenize(
     asked = Words(None, tokenizer, drop_urls=drop_urls, locale=locale, stop_words=stop_words, min_length=min_length)
     find = _splitting if stop_words is None or isinstance(stop_words, tuple) else _splitting.__wrapped__
     splitting, normalization = find(asked, normalize)
-    _, (_, offsets, data) = documents(text_array([text]), splitting, normalization)
-    words = normalize_texts(offsets, data, left_to_spell(splitting, normalization))
+    _, (_, offsets, data) = texts.documents(text_array([text]), splitting, normalization)
+    words = normalize_texts(offsets, data, texts.left_to_spell(splitting, normalization))
     offsets, data = string_buffers(text_array(words))
-    unwanted = unwanted_tokens(offsets.astype("int64"), data, splitting)
+    unwanted = texts.unwanted_tokens(offsets.astype("int64"), data, splitting)
     return words if unwanted is None else [word for word, left_out in zip(words, unwanted, strict=True) if not left_out]
 
 

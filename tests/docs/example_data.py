@@ -47,6 +47,12 @@ def write_all(folder):
     _csv(folder / "new.csv", ("id", "word"), pairs)
     visits = [(f"v{at}", dice.choice(COUNTRIES), dice.choice(DEVICES)) for at in range(2 * AUTHORS)]
     _csv(folder / "visits.csv", ("id", "country", "device"), visits)
+    products, sold = [f"product {number:04}" for number in range(1, 2001)], [1 / rank for rank in range(1, 801)]
+    orders = [
+        (f"c{who}", one) for who in range(6000) for one in dice.choices(products[:800], sold, k=dice.randint(1, 5))
+    ]
+    _csv(folder / "orders.csv", ("customer", "product"), orders)
+    _csv(folder / "catalogue.csv", ("item", "price"), [(one, "9.99") for one in products])
     (folder / "logs").mkdir()
     with gzip.open(folder / "logs" / "monday.csv.gz", "wt", encoding="utf-8") as file:
         file.writelines(["uid,query\n", *(f"{author},{word}\n" for author, word in pairs)])

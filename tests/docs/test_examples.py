@@ -75,6 +75,7 @@ BEFORE = {
     "the command line's help": [
         "rm debian_depends.parquet",
         "dpunion ledger open budget.db --dataset posts -e 10 -d 1e-5",
+        "dpunion ledger open budget.db --dataset logs -e 3 -d 1e-5 --schedule 12",
     ],
 }
 

@@ -15,6 +15,7 @@ import check_proofs  # noqa: E402
 PAGE = (ROOT / "docs" / "proofs.md").read_text(encoding="utf-8")
 LIBRARY = {"propositional_extensionality", "functional_extensionality_dep", "constructive_indefinite_description"}
 ROW = re.compile(r"^\| `proofs/(\w+)\.v::(\w+)` \| .* \| (none|library) \| ([\d ]+|none) \|$", re.MULTILINE)
+PAID = "normal_mean (fun z => (look_bound (ratio nu z))%:E)"
 FACT = re.compile(r"^\| (\d) \| `(\w+)` \|", re.MULTILINE)
 
 
@@ -79,10 +80,23 @@ def test_a_missing_theorem_and_an_axiom_are_found(compiled, tmp_path):
     [
         ("contraction", "y i = 0) /\\ norm2 y <= c.", "y i = 0) /\\ norm2 y = c.", "Lemma ball_convex"),
         ("counterexample", "budget_norm : nat := 2.", "budget_norm : nat := 1.", "Lemma last_users_run"),
+        # A larger target in round 1 for listed items.
+        ("lists", "target i <= top) -> (", "target i <= 2%:R * top) -> (", "Theorem first_round_listed"),
+        # Novelty counted once for t items.
+        ("novel_walk", "weight t <= #|N|%:R * each.", "weight t <= each.", "Theorem some_novel_passes"),
+        # A look that is not paid for: the whole keeps what the release after it keeps.
+        ("look", f"paid : ({PAID} <= total%:E)%E", "paid : delta <= total", "Theorem look_private"),
+        # A weight above 1 in a step of counting.
+        ("counts", "then (Num.sqrt #|L|%:R)^-1", "then 2%:R * (Num.sqrt #|L|%:R)^-1", "Theorem rough_adds_one"),
+        # Composition that adds up mu instead of its squares.
+        ("composition", "first + n) mu r ^+ 2.", "first + n) mu r.", "Theorem adaptive_composition"),
     ],
 )
-def test_a_set_that_is_not_convex_and_a_budget_in_l1_are_refused(compiled, tmp_path, module, before, after, refused):
-    """A sphere in place of the ball, and the norm in which the counterexample's budget is counted."""
+def test_errors_are_refused_where_they_are_made(compiled, tmp_path, module, before, after, refused):
+    """A sphere in place of the ball, the norm in which the counterexample's budget is counted, and five more.
+
+    Unaltered, every file is accepted: the fixture has compiled it.
+    """
     shutil.copytree(compiled, tmp_path, dirs_exist_ok=True)
     text = (tmp_path / f"{module}.v").read_text(encoding="utf-8")
     assert text.count(before) == 1

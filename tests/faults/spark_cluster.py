@@ -1,7 +1,9 @@
 """A real Spark cluster on loopback, and the drivers that the fault tests run: a master, workers that can be killed.
 
-    python spark_cluster.py killed MASTER FOLDER    a release that waits in its second round for FOLDER/go
-    python spark_cluster.py watched FOLDER          releases whose first attempts fail, with event log and full logs
+    python spark_cluster.py killed MASTER FOLDER PHASE    a release that waits in a phase for FOLDER/go
+    python spark_cluster.py watched FOLDER                releases whose first attempts fail, with event log, full logs
+    python spark_cluster.py own MASTER FOLDER             releases in a session that the user made, with nothing set
+    python spark_cluster.py strangers FOLDER              releases with other Pythons in the workers, and a ledger
 
 Each driver is a process of its own and writes what it found to FOLDER/found.json.
 """
@@ -21,8 +23,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import dpunion
-from dpunion.engines.spark import counting, engine, rounds, sessions, sources, texts
-from dpunion.engines.spark.tasks import Weigh
+from dpunion.counting.steps import LookStep, MarksStep
+from dpunion.engines.spark import counting, engine, files, rounds, sessions, texts
+from dpunion.engines.spark.counting import AddUp
+from dpunion.engines.spark.tasks import CutIntoPieces, RunRounds, Weigh
 from dpunion.randomness import RunKey
 from dpunion.requests import Folder, Run
 from dpunion_lab.generators import AskRedditLike
@@ -38,7 +42,9 @@ GRAMS = BUDGET | {
     "item": dpunion.Words("body"),
     "algorithm": dpunion.Ngrams(longest=2, first="weighted-gaussian", later="weighted-gaussian", spurious_rate=0.25),
 }
+COUNTED = {"counts": True, "run": Run(shards=1)}
 RARE, OWNER = "RareCanary", "UserCanary"
+LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", "spark.executor.memory": "512m"}
 # Long enough for a closure above a megabyte, which Spark would write to a file by default.
 KNOWN = ["word1", "word2", *(f"known item {number}" for number in range(70_000))]
 
@@ -95,13 +101,15 @@ def kill_group(process):
 class Cluster:
     """A master and workers of one core each."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, memory):
         self.folder = Path(folder)
+        self.memory = memory
         self.processes = []
         self.master = f"spark://127.0.0.1:{free_port()}"
         self.workers = []
 
-    def start(self, name, *arguments):
+    def start(self, name, *arguments, largest_file="unlimited"):
+        """Start a process; largest_file: the most bytes that it can write to a file, as if its disk were full."""
         import pyspark
 
         program = Path(pyspark.__file__).parent / "bin" / "spark-class"
@@ -113,7 +121,11 @@ class Cluster:
         }
         with (self.folder / f"{name}.log").open("wb") as log:
             process = subprocess.Popen(
-                [str(program), *arguments], stdout=log, stderr=log, env=environment, start_new_session=True
+                ["prlimit", f"--fsize={largest_file}", str(program), *arguments],
+                stdout=log,
+                stderr=log,
+                env=environment,
+                start_new_session=True,
             )
         self.processes.append(process)
         return process
@@ -123,10 +135,16 @@ class Cluster:
         where = ("--host", "127.0.0.1", "--webui-port", "0")
         self.start("master", "org.apache.spark.deploy.master.Master", *where, "--port", str(port))
         wait_until(lambda: is_open(port), "the master")
-        for number in range(workers):
-            options = ("--cores", "1", "--memory", "700m", "--work-dir", str(self.folder / f"work-{number}"))
-            worker = "org.apache.spark.deploy.worker.Worker"
-            self.workers.append(self.start(f"worker-{number}", worker, *where, *options, self.master))
+        for _ in range(workers):
+            self.add_worker()
+
+    def add_worker(self, **limits):
+        """Start one more worker of one core."""
+        number = len(self.workers)
+        options = ("--cores", "1", "--memory", self.memory, "--work-dir", str(self.folder / f"work-{number}"))
+        where = ("--host", "127.0.0.1", "--webui-port", "0")
+        worker = "org.apache.spark.deploy.worker.Worker"
+        self.workers.append(self.start(f"worker-{number}", worker, *where, *options, self.master, **limits))
 
     def close(self):
         for process in self.processes:
@@ -134,10 +152,10 @@ class Cluster:
 
 
 @contextlib.contextmanager
-def running_cluster(folder, workers=2):
+def running_cluster(folder, workers=2, memory="700m"):
     """A cluster that is gone, with everything it started, on leaving."""
     sessions.find_java()
-    cluster = Cluster(folder)
+    cluster = Cluster(folder, memory)
     try:
         cluster.open(workers)
         yield cluster
@@ -159,7 +177,7 @@ def driver(*arguments, log):
 def guarded_by(wrapper):
     """Put a wrapper around every task that the engine hands to Spark."""
     real = sessions.guard_task
-    modules = (rounds, sources, counting, texts)
+    modules = (rounds, engine, files, counting, texts)
     for module in modules:
         module.guard_task = lambda task: real(wrapper(task))
 
@@ -170,11 +188,22 @@ def guarded_by(wrapper):
     return undo
 
 
-def waiting(folder):
-    """Return a wrapper: the second round of Funnel says that it has begun, and waits for the file `go`."""
+# In which task a phase is, and what is released.
+PHASES = {
+    "read": (lambda task: isinstance(task, CutIntoPieces), FUNNEL),
+    "round": (lambda task: isinstance(task, Weigh) and task.number == 1, FUNNEL),
+    "one task": (lambda task: isinstance(task, RunRounds), FUNNEL),
+    "look": (lambda task: isinstance(task, AddUp) and isinstance(task.step, LookStep), COUNTED),
+    "count": (lambda task: isinstance(task, AddUp) and isinstance(task.step, MarksStep), COUNTED),
+    "store": (lambda _: False, FUNNEL),
+}
+
+
+def waiting(folder, is_meant):
+    """Return a wrapper: the meant tasks say that they have begun, and wait for the file `go`."""
 
     def wrapper(task):
-        if not (isinstance(task, Weigh) and task.number == 1):
+        if not is_meant(task):
             return task
 
         def run(batches):
@@ -206,38 +235,103 @@ def flaky(task):
     return run
 
 
-def killed(master, folder):
+def killed(master, folder, phase):
     """Release while a worker is killed; tell how many executors there were before and after."""
     settings = {
-        "spark.executor.memory": "512m",
+        **LOOPBACK,
         "spark.executor.cores": "1",
         "spark.cores.max": "2",
         "spark.scheduler.minRegisteredResourcesRatio": "1.0",
         "spark.scheduler.maxRegisteredResourcesWaitingTime": "180s",
-        "spark.sql.shuffle.partitions": "4",
-        # Small partitions would be put together on one executor, and nothing would be lost with the other.
-        "spark.sql.adaptive.coalescePartitions.enabled": "false",
         "spark.shuffle.io.maxRetries": "1",
         "spark.shuffle.io.retryWait": "1s",
         "spark.driver.memory": "512m",
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
         "spark.ui.enabled": "false",
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.dir": f"file://{folder}",
     }
     session = sessions.open_session(master, settings)
-    guarded_by(waiting(folder))
+    is_meant, options = PHASES[phase]
+    guarded_by(waiting(folder, is_meant))
+    if phase == "round":
+        rounds.measure_load = lambda *_: 4
     frame = session.read.parquet(str(Path(folder) / "data"))
     executors = session.sparkContext._jsc.sc().getExecutorMemoryStatus
     before = executors().size()
-    items = dpunion.release(frame, unsafe_test_key=KEY, **FUNNEL, **BUDGET).items
-    tell(folder, {"items": items, "executors": [before - 1, executors().size() - 1]})
+    if phase == "store":
+        store, wait = engine.write_folder, waiting(folder, lambda _: True)
+
+        def write_later(*given, **more):
+            list(wait(lambda _: iter(()))(None))
+            store(*given, **more)
+
+        engine.write_folder = write_later
+        dpunion.release(frame, unsafe_test_key=KEY, out=Folder(f"{folder}/out"), **options, **BUDGET)
+        found = [[item] for item in pq.read_table(f"{folder}/out")["item"].to_pylist()]
+    else:
+        found = list(dpunion.release(frame, unsafe_test_key=KEY, **options, **BUDGET).rows())
+    tell(folder, {"rows": found, "executors": [before - 1, executors().size() - 1]})
     session.stop()
+
+
+def own(master, folder):
+    """Release, count and find n-grams in a session that has only what it takes to reach the cluster."""
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.master(master)
+    for name, value in LOOPBACK.items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    frame, written = session.read.parquet(f"{folder}/data"), session.read.parquet(f"{folder}/bodies.parquet")
+    found = {
+        "funnel": dpunion.release(frame, unsafe_test_key=KEY, **FUNNEL, **BUDGET),
+        "counted": dpunion.release(frame, unsafe_test_key=KEY, **COUNTED, **BUDGET),
+        "grams": dpunion.release(written, unsafe_test_key=KEY, **GRAMS),
+    }
+    tell(folder, {name: list(made.rows()) for name, made in found.items()})
+    session.stop()
+
+
+def strangers(folder):
+    """Release with a ledger while workers run Pythons that lack something, or have another version of it."""
+    session = sessions.open_session("local[1]", {"spark.driver.memory": "512m"})
+    frame = session.read.parquet(f"{folder}/data")
+    found = {}
+    for name, path in stranger_paths(Path(folder)).items():
+        python = Path(folder) / f"python-{name}"
+        # The interpreter below this environment, which does not know where dpunion is.
+        base = Path(sys.base_prefix) / "bin" / "python3"
+        python.write_text(f'#!/bin/sh\nPYTHONPATH="{path}:$PYTHONPATH" exec {base} "$@"\n')
+        python.chmod(0o755)
+        session.sparkContext.pythonExec = str(python)
+        os.environ["PYSPARK_PYTHON"] = str(python)
+        charge = dpunion.Charge(f"{folder}/budget.db", "people")
+        try:
+            dpunion.release(frame, charge=charge, **WEIGHTED, **BUDGET)
+            found[name] = list(dpunion.release(frame, unsafe_test_key=KEY, **WEIGHTED, **BUDGET).items)
+        except dpunion.DpunionError as error:
+            found[name] = str(error)
+    tell(folder, found)
+    session.stop()
+
+
+def stranger_paths(folder):
+    """Return where each strange Python looks for libraries first."""
+    libraries = Path(pa.__file__).parents[1]
+    for name in ("dpunion", "numpy"):
+        (folder / f"old-{name}" / name).mkdir(parents=True)
+        (folder / f"old-{name}" / name / "__init__.py").write_text("__version__ = '0.0.1'")
+    return {
+        "nothing": folder,
+        "old dpunion": f"{folder}/old-dpunion:{libraries}",
+        "old numpy": f"{folder}/old-numpy:{Path(dpunion.__file__).parents[1]}:{libraries}",
+        "no dpunion": libraries,
+    }
 
 
 def watched(folder):
     """Release with tasks that fail at first, and provoke errors, while Spark writes down all that it can."""
     settings = {
-        "spark.sql.shuffle.partitions": "4",
         "spark.eventLog.enabled": "true",
         "spark.eventLog.compress": "false",
         "spark.eventLog.dir": f"file://{folder}/events",
@@ -318,4 +412,4 @@ def tell(folder, found):
 
 
 if __name__ == "__main__":
-    {"killed": killed, "watched": watched}[sys.argv[1]](*sys.argv[2:])
+    {"killed": killed, "watched": watched, "own": own, "strangers": strangers}[sys.argv[1]](*sys.argv[2:])

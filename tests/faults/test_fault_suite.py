@@ -302,7 +302,7 @@ def on_progress(stage, nth, what):
     real, steps = getattr(owner, name), []
 
     @contextlib.contextmanager
-    def progress_bar():
+    def progress_bar(**_):
         with real() as show:
 
             def told(now, done):

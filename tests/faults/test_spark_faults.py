@@ -8,6 +8,8 @@ import base64
 import json
 import os
 import re
+import subprocess
+import sys
 
 import pytest
 import spark_cluster
@@ -16,6 +18,7 @@ from spark_cluster import BUDGET, FUNNEL, GRAMS, KEY, KNOWN, OWNER, RARE, SHARDS
 import dpunion
 from dpunion.engines.spark import sessions
 from dpunion.errors import BadParameter
+from dpunion.ledger import Ledger
 from dpunion.randomness import Purpose, RunKey
 from running import PATIENCE, wait_until
 from spark_in_process import by_rounds, database_of
@@ -75,27 +78,147 @@ def test_the_search_would_find_the_key_and_canaries():
 # --- a worker dies ------------------------------------------------------------------------------------------
 
 
-def test_a_killed_worker_changes_nothing(tmp_path):
-    """Two workers; one is killed with its executor and what that held, in the second of Funnel's rounds."""
+def run_driver(cluster, folder, *arguments):
+    """Run a driver to its end; return what it found."""
+    log = folder / "driver.log"
+    driver = spark_cluster.driver(*arguments, log=log)
+    if cluster is not None:
+        cluster.processes.append(driver)
+    try:
+        assert driver.wait(3 * PATIENCE) == 0, log.read_text()[-3000:]
+    finally:
+        spark_cluster.kill_group(driver)
+    return json.loads((folder / "found.json").read_text())
+
+
+@pytest.mark.parametrize("phase", spark_cluster.PHASES)
+def test_a_killed_worker_changes_nothing(tmp_path, phase):
+    """Two workers; one is killed with its executor and what that held, in each phase of a release."""
     spark_cluster.write_rows(tmp_path)
     with spark_cluster.running_cluster(tmp_path) as cluster:
         log = tmp_path / "driver.log"
-        driver = spark_cluster.driver("killed", cluster.master, tmp_path, log=log)
+        driver = spark_cluster.driver("killed", cluster.master, tmp_path, phase, log=log)
         cluster.processes.append(driver)
 
         def begun():
             assert driver.poll() is None, log.read_text()[-3000:]
             return any(tmp_path.glob("begun-*"))
 
-        wait_until(begun, "the second round")
+        wait_until(begun, f"the phase {phase}")
         spark_cluster.kill_group(cluster.workers[0])
         (tmp_path / "go").touch()
         assert driver.wait(3 * PATIENCE) == 0, log.read_text()[-3000:]
     found = json.loads((tmp_path / "found.json").read_text())
     assert found["executors"] == [2, 1]
-    assert found["items"] == in_shards_without_faults()
-    for told in [log, *tmp_path.glob("*.log"), *tmp_path.glob("work-*/*/*/std*")]:
+    assert found["rows"] == (
+        counted_here() if phase in {"look", "count"} else [[one] for one in in_shards_without_faults()]
+    )
+    for told in [log, *tmp_path.glob("*.log"), *tmp_path.glob("work-*/*/*/std*"), *tmp_path.glob("app-*")]:
         assert_clean(told.read_bytes())
+    for left in tmp_path.glob("local-*/**/*"):
+        assert_clean(left.read_bytes() if left.is_file() else b"", canaries=False)
+
+
+def counted_here():
+    made = dpunion.release(spark_cluster.rows(), unsafe_test_key=KEY, counts=True, **BUDGET)
+    assert len(made) > 20
+    return list(map(list, made.rows()))
+
+
+# --- a cluster as people have it --------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("cluster")
+    spark_cluster.write_rows(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def cluster(folder):
+    with spark_cluster.running_cluster(folder) as cluster:
+        yield cluster
+
+
+def open_ledger(path):
+    book = Ledger.open(path, create=True)
+    book.create_dataset("people", 100.0, 0.5)
+    return book
+
+
+def states(book):
+    return [entry.state.value for entry in book.overview().entries]
+
+
+def test_a_session_of_the_users_own_gives_what_one_machine_gives(cluster, folder, monkeypatch):
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+    found = run_driver(cluster, folder, "own", cluster.master, folder)
+    assert found["funnel"] == [[item] for item in in_shards_without_faults()]
+    assert found["counted"] == counted_here()
+    grams = dpunion.release(spark_cluster.bodies(), unsafe_test_key=KEY, **GRAMS)
+    assert found["grams"] == list(map(list, grams.rows()))
+
+
+def command(cluster, *given):
+    """Run a command of dpunion on the cluster; return its lines."""
+    settings = [f"--conf={name}={value}" for name, value in spark_cluster.LOOPBACK.items()]
+    common = ["--user=user", "--epsilon=3", "--delta=1e-4", "--engine=spark", "--shards=1"]
+    program = [sys.executable, "-m", "dpunion", *given, f"--master={cluster.master}", *common, *settings]
+    done = subprocess.run(program, capture_output=True, text=True, check=False, timeout=3 * PATIENCE)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert_clean(done.stderr.encode())
+    return done.stdout.splitlines()
+
+
+def test_the_command_line_gives_what_one_machine_gives(cluster, folder):
+    data, written, key = str(folder / "data"), str(folder / "bodies.parquet"), f"--unsafe-test-key={KEY}"
+    counted = command(cluster, "release", data, "--item=item", "--counts", key)
+    assert [line.split("\t")[0] for line in counted] == [row[0] for row in counted_here()]
+    options = {"user": "user", "text": "body", "epsilon": 3.0, "delta": 1e-4, "unsafe_test_key": KEY}
+    grams = dpunion.release_ngrams(spark_cluster.bodies(), longest=2, **options)
+    told = command(cluster, "ngrams", written, "--text=body", "--longest=2", key)
+    assert [line.split("\t")[0] for line in told] == [row[0] for row in grams.rows()]
+    book = open_ledger(folder / "budget.db")
+    ledger = [f"--ledger={folder}/budget.db", "--dataset=people"]
+    assert len(command(cluster, "release", data, "--item=item", *ledger)) > 20
+    assert states(book) == ["settled"]
+    book.close()
+
+
+def test_a_full_disk_ends_the_release_or_changes_nothing(tmp_path, monkeypatch):
+    """Of two workers, one cannot write more than a few bytes to a file."""
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+    spark_cluster.write_rows(tmp_path)
+    with spark_cluster.running_cluster(tmp_path, workers=1) as cluster:
+        cluster.add_worker(largest_file=20_000)
+        log = tmp_path / "driver.log"
+        driver = spark_cluster.driver("own", cluster.master, tmp_path, log=log)
+        cluster.processes.append(driver)
+        ended = driver.wait(3 * PATIENCE)
+    if ended == 0:
+        found = json.loads((tmp_path / "found.json").read_text())
+        assert found["funnel"] == [[item] for item in in_shards_without_faults()]
+    else:
+        # Threads of the JVM may print a last line of their own.
+        assert any(line.startswith("dpunion.errors.") for line in log.read_text().splitlines())
+    for told in [*tmp_path.glob("*.log"), *tmp_path.glob("work-*/*/*/std*")]:
+        assert_clean(told.read_bytes())
+
+
+def test_pythons_that_cannot_run_dpunion_are_refused_and_nothing_is_charged(tmp_path):
+    """The last one lacks dpunion alone: dpunion is sent there."""
+    spark_cluster.write_rows(tmp_path)
+    book = open_ledger(tmp_path / "budget.db")
+    found = run_driver(None, tmp_path, "strangers", tmp_path)
+    wanted = dpunion.release(spark_cluster.rows(), unsafe_test_key=KEY, **WEIGHTED, **BUDGET).items
+    assert "is not installed in the workers' Python" in found["nothing"]
+    assert "A worker of Spark has dpunion 0.0.1" in found["old dpunion"]
+    assert "A worker of Spark has numpy 0.0.1" in found["old numpy"]
+    assert all("PYSPARK_PYTHON=" in found[name] for name in ("nothing", "old dpunion", "old numpy"))
+    assert found["no dpunion"] == list(wanted)
+    assert sorted(states(book)) == ["cancelled"] * 3 + ["settled"]
+    book.close()
 
 
 def in_shards_without_faults():

@@ -19,7 +19,7 @@ from dpunion.randomness import RunKey
 from dpunion.requests import Charge, Folder, Known, Run
 from dpunion.samples import debian_depends
 from dpunion_lab.generators import AskRedditLike
-from spark_in_process import by_rounds, database_of
+from spark_in_process import by_rounds, database_of, in_many_tasks
 
 KEY = 11
 BUDGET = {"epsilon": 3.0, "delta": math.exp(-10)}
@@ -59,15 +59,17 @@ class OnSpark:
         return dpunion.release(self.frame(table, parts), unsafe_test_key=KEY, run=run, **options)
 
 
-@pytest.fixture(params=["local", pytest.param("spark", marks=pytest.mark.full)])
-def engine(request):
+@pytest.fixture(params=["local", *(pytest.param(name, marks=pytest.mark.full) for name in ("spark", "many tasks"))])
+def engine(request, monkeypatch):
     if request.param == "local":
         return OnOneMachine()
+    if request.param == "many tasks":
+        in_many_tasks(monkeypatch)
     return OnSpark(request.getfixturevalue("spark"))
 
 
 @pytest.fixture
-def on_spark(spark):
+def on_spark(spark, tasks_of_spark):
     return OnSpark(spark)
 
 

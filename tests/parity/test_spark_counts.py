@@ -19,6 +19,7 @@ from dpunion.engines.spark import counting
 from dpunion.plans.ngrams import Ngrams
 from dpunion.randomness import RunKey
 from dpunion.requests import Folder, Known, Request, Run
+from spark_in_process import about_people
 
 KEY = 11
 OPTIONS = {"user": "user", "item": "item", "epsilon": 3.0, "delta": 1e-3, "counts": True, "unsafe_test_key": KEY}
@@ -50,18 +51,21 @@ def same(there, here, least=15):
 # --- the same on both engines -----------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("tasks_of_spark")
 @pytest.mark.parametrize("algorithm", ["funnel", "policy-gaussian"])
 def test_one_shard_counts_as_one_machine(frame, algorithm):
     here = dpunion.release(rows(), algorithm=algorithm, **OPTIONS)
     assert same(dpunion.release(frame, algorithm=algorithm, run=Run(shards=1), **OPTIONS), here)
 
 
+@pytest.mark.usefixtures("tasks_of_spark")
 @pytest.mark.parametrize("algorithm", [WEIGHTED, "dp-sips"], ids=["weighted-gaussian", "dp-sips"])
 def test_neither_shards_nor_partitions_change_counts(frame, algorithm):
     here = dpunion.release(rows(), algorithm=algorithm, **OPTIONS)
     assert same(dpunion.release(frame.repartition(5), algorithm=algorithm, run=Run(shards=3), **OPTIONS), here)
 
 
+@pytest.mark.usefixtures("tasks_of_spark")
 def test_what_several_shards_release_is_counted_as_one_machine_would(frame):
     """In several shards Funnel releases another list; its numbers are those that one machine gives for that list."""
     there = dpunion.release(frame, run=Run(shards=3), sort="item", **OPTIONS)
@@ -74,6 +78,7 @@ def test_what_several_shards_release_is_counted_as_one_machine_would(frame):
     assert there.totals == counted.totals
 
 
+@pytest.mark.usefixtures("tasks_of_spark")
 @pytest.mark.parametrize("include", [True, False])
 def test_known_lists(frame, include):
     known = Known(["word1", "word3", "word399", "nobody"], include=include)
@@ -179,7 +184,7 @@ def test_only_noisy_sums_come_to_the_driver_and_no_cache_stays(spark, frame, mon
         "dpunion.counting.steps.add_noise", lambda *given: noisy.append((given[0], add_noise(*given))) or noisy[-1][1]
     )
     dpunion.release(rows(), algorithm=WEIGHTED, **OPTIONS)
-    empty, items, *sums = brought
+    empty, items, *sums = about_people(brought)
     assert empty.num_rows == 0
     assert sorted(item.decode() for item in items.column(0).to_pylist()) == sorted(release.items)
     assert [table.column_names for table in sums] == [["place", "units"]] * 3

@@ -30,6 +30,7 @@ from dpunion.samples import debian_depends
 from dpunion.sets.encoding import Normalization
 from dpunion.sets.streams import read_tokens
 from dpunion.text.splitting import Splitting
+from spark_in_process import about_people
 
 KEY = RunKey.for_tests(11)
 ROWS = 90_000
@@ -71,6 +72,7 @@ def same(there, here):
 # --- the same on both engines ------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("tasks_of_spark")
 @pytest.mark.parametrize("settings", [Ngrams(longest=2), EACH_ITS_OWN], ids=["default", "each its own"])
 def test_one_shard_gives_what_one_machine_gives(frame, corpus, settings):
     here, there = released(corpus, settings), released(frame, settings, shards=1)
@@ -137,6 +139,7 @@ def test_reviews_give_what_one_machine_gives(spark):
 # --- what comes to the driver, and what does not ------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("tasks_of_spark")
 @pytest.mark.parametrize("later", [WEIGHTED, POLICY], ids=["sums", "shards"])
 def test_only_released_ngrams_come_to_the_driver_and_no_cache_stays(spark, frame, monkeypatch, later):
     brought = []
@@ -152,7 +155,7 @@ def test_only_released_ngrams_come_to_the_driver_and_no_cache_stays(spark, frame
     for other in ("collect", "toPandas", "take", "first", "head", "toLocalIterator"):
         monkeypatch.setattr(kind, other, None)
     release = released(frame, Ngrams(longest=2, first=WEIGHTED, later=later, spurious_rate=0.25), shards=2)
-    empty, first, second = brought
+    empty, first, second = about_people(brought)
     assert empty.num_rows == 0
     assert sorted(word.decode() for word in first.column(0).to_pylist()) == list(release.of_length(1))
     words = release.of_length(1)
@@ -219,9 +222,9 @@ def test_a_folder_brings_the_same_tables_to_the_driver(frame, tmp_path, monkeypa
     stored = released(frame, settings, shards=2, out=Folder(tmp_path / "a"))
     sizes = [one.released for one in stored.results]
     assert min(sizes) > 20
-    assert [table.num_rows for table in brought] == [0, *sizes]
+    assert [table.num_rows for table in about_people(brought)] == [0, *sizes]
     here = released(frame, settings, shards=2)
-    assert [table.num_rows for table in brought] == [0, *sizes] * 2
+    assert [table.num_rows for table in about_people(brought)] == [0, *sizes] * 2
     assert written_table(tmp_path / "a").to_pylist() == here.table().to_pylist()
 
 
@@ -409,4 +412,4 @@ def test_longer_ngrams_before_tokens_are_our_mistake():
 
 
 def test_sensitive_objects_show_nothing():
-    assert repr(tasks.SparkTexts(None, KEY, 2)) == "SparkTexts(<sensitive>)"
+    assert repr(tasks.SparkTexts(None, KEY, 2, None)) == "SparkTexts(<sensitive>)"

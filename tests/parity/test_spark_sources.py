@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import subprocess
@@ -16,10 +17,10 @@ from pyarrow import orc
 
 import dpunion
 from dpunion.cli import app
-from dpunion.engines.spark import sources
+from dpunion.engines.spark import files, sessions
 from dpunion.engines.spark.sessions import call_spark, guard_task
-from dpunion.engines.spark.sources import open_frame
-from dpunion.errors import AlreadyReleased, BadSource, DpunionError, UnsupportedType
+from dpunion.engines.spark.sources import open_frame, session_of
+from dpunion.errors import AlreadyReleased, BadSource, DamagedSource, DpunionError, UnknownColumn, UnsupportedType
 from dpunion.ledger import Ledger
 from dpunion.reading import NullUserPolicy, SourceRequest, ValueKind
 from dpunion.reading.locate import data_file
@@ -54,7 +55,8 @@ def rows_of(source, **options):
 
 
 def on_spark(*paths, **options):
-    frame, check_rows = open_frame(reading(SparkSource(tuple(map(str, paths))), **options))
+    source = SparkSource(tuple(map(str, paths)))
+    frame, check_rows = open_frame(reading(source, **options), session_of(source))
     check_rows()
     names = {name: options[name] for name in ("user", "value") if name in options}
     return rows_of(call_spark(frame.toArrow), **names)
@@ -212,7 +214,7 @@ def test_the_task_of_the_workers_reads_what_one_machine_reads(tmp_path):
         for name, lines in contents.items():
             path = in_file(tmp_path / f"{number}{name}", *lines)
             batch = pa.record_batch({"path": [f"file:{path}"], "content": pa.array([path.read_bytes()], pa.binary())})
-            task = sources.ReadFiles(data_file(path).format, wanted)
+            task = files.ReadFiles(data_file(path).format, wanted)
 
             def there(task=task, batch=batch):
                 try:
@@ -378,3 +380,43 @@ def test_no_row_reaches_standard_error(tmp_path):
     assert "does not have 2 fields" in done.stderr
     assert "CAST_INVALID_INPUT" in done.stderr
     assert CANARY not in done.stderr
+
+
+def test_large_json_lines_are_cut_at_line_ends_and_read_as_on_one_machine(tmp_path, monkeypatch):
+    """Every file counts as large: one in many parts, and one that stays whole because it is compressed."""
+    monkeypatch.setattr(files, "LARGEST_WHOLE", 100)
+    session = sessions.open_session()
+    lines = [json.dumps({"user": f"u{n % 300}", "item": [f"w{n % 40}", f"é{n % 70}"]}) for n in range(6_000)]
+    (tmp_path / "a{1}.jsonl").write_bytes(b"\xef\xbb\xbf" + "\r\n".join(lines).encode())
+    with gzip.open(tmp_path / "b.jsonl.gz", "wt") as file:
+        file.write("\n\n".join(lines[:500]))
+    options = {"user": "user", "item": "item", "epsilon": 3.0, "delta": 1e-4, "unsafe_test_key": 1}
+    options["algorithm"] = "weighted-gaussian"
+    smaller, cheaper = "spark.sql.files.maxPartitionBytes", "spark.sql.files.openCostInBytes"
+    change = sessions.change_setting
+    longest = change(session.conf, "spark.sql.sources.binaryFile.maxLength", "20000")  # no large file is opened whole
+    with change(session.conf, smaller, "50000"), change(session.conf, cheaper, "1000"), longest:
+        assert files.cut_lines(session, [str(tmp_path / "a{1}.jsonl")]).rdd.getNumPartitions() > 4
+        there = dpunion.release(SparkSource((str(tmp_path),), format="jsonl"), **options)
+    here = dpunion.release(str(tmp_path / "*.jsonl*"), **options)
+    assert len(here.items) > 50
+    assert there.items == here.items
+
+
+@pytest.mark.parametrize(
+    ("last", "error"),
+    [
+        ('{"user": 1, "item": "x"}', UnsupportedType),
+        ("{broken", DamagedSource),
+        ('"\\ud800', DamagedSource),
+        (None, None),
+    ],
+)
+def test_parts_of_json_lines_are_as_strict_as_files(tmp_path, monkeypatch, last, error):
+    monkeypatch.setattr(files, "LARGEST_WHOLE", 100)
+    path = tmp_path / "a.jsonl"
+    rows = ['{"user": "somebody", "thing": "x"}' if last is None else '{"user": "somebody", "item": "x"}'] * 50
+    path.write_text("\n".join(rows if last is None else [*rows, last]))
+    with pytest.raises(UnknownColumn if last is None else error) as caught:
+        on_spark(path, user="user", value="item")
+    assert "somebody" not in str(caught.value)

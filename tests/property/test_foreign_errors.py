@@ -19,10 +19,11 @@ from hypothesis import strategies as st
 
 import dpunion
 import dpunion_lab
-from dpunion import errors, files, plans
+from dpunion import errors, files, plans, samples
+from dpunion.cli import records
 from dpunion.engines.spark import sessions
 from dpunion.errors import BadSource, DpunionError, ForeignErrors, LedgerError, system_reason
-from dpunion.ledger import Ledger, events, fingerprints, postgres, sqlite
+from dpunion.ledger import Ledger, events, fingerprints, postgres, schedules, sqlite
 from dpunion.plans import ngrams
 from dpunion.reading import blocks, drivers, jsonlines, locate, storage, tables
 from dpunion.report import charts
@@ -240,6 +241,11 @@ def drive_atomic_file(_monkeypatch, place):
         refuse()
 
 
+def drive_check_place(monkeypatch, place):
+    monkeypatch.setattr(Path, "is_dir", refuse)
+    files.check_place(place / "out.txt", overwrite=False)
+
+
 def drive_spill(monkeypatch, _place):
     monkeypatch.setattr(tempfile, "TemporaryFile", refuse)
     spill.RowStore(1)._spill()
@@ -287,7 +293,9 @@ DRIVERS = {
     "engines.spark.sessions.call_spark": driven(lambda: sessions.call_spark(refuse)),
     "engines.spark.sessions.open_session": drive_session,
     "engines.spark.sessions.guard_task.run": driven(lambda: list(sessions.guard_task(lambda _: map(refuse, [1]))([]))),
+    "cli.records.record_configuration": lambda _, place: records.record_configuration(place / "none" / "a.toml", {}),
     "files.atomic_file": drive_atomic_file,
+    "files.check_place": drive_check_place,
     "lab.results._append": drive_append,
     "lab.results._take": drive_lock,
     "lab.results.open_journal": drive_journal,
@@ -300,6 +308,7 @@ DRIVERS = {
     "ledger.ledgers.Reservation.settle": drive_unsettled,
     "ledger.postgres.PostgresStore.transaction": drive_postgres,
     "ledger.postgres._database": missing("psycopg", call=lambda: postgres._database("postgresql://")),
+    "ledger.schedules.as_day": driven(lambda: schedules.as_day(CANARY, "on")),
     "ledger.sqlite.SqliteStore._check_file": driven(lambda: sqlite.SqliteStore(Path("none", "b.db"))._check_file()),
     "ledger.sqlite.SqliteStore._make_file": drive_making,
     "ledger.sqlite.SqliteStore._session": drive_sqlite,
@@ -315,6 +324,7 @@ DRIVERS = {
     "reading.storage.open_store": drive_store,
     "releases.release.Release.from_json": driven(lambda: dpunion.Release.from_json(f'"{CANARY}"')),
     "report.charts.load_library": missing(call=lambda: charts.load_library("jinja2")),
+    "samples.PublicList.read": missing("wordfreq", call=lambda: samples.named_list("english")),
     "sets.spill.WaitingStore._spill": drive_spill,
     "text.splitting.call_arrow": driven(lambda: splitting.call_arrow(pa.array([CANARY]).cast, pa.int64())),
     "text.splitting.call_tokenizer": driven(lambda: splitting.call_tokenizer(tokenizer, CANARY)),
@@ -333,7 +343,7 @@ def modules():
 
 def users():
     """Yield the dotted names of the functions that say `with ForeignErrors`, or use it by `refuse_strange`."""
-    contexts = ("ForeignErrors(", "refuse_strange(")
+    contexts = ("ForeignErrors(", "refuse_strange(", "plans.refuse_strange(")
 
     def walk(node, name):
         for child in ast.iter_child_nodes(node):
@@ -366,7 +376,6 @@ BY_HAND = {
     "cli.answers.print_result",
     "cli.help._parse_toml",
     "cli.records.check_outputs",
-    "cli.records.record_configuration",
     "plans.ngrams.NgramPlan.from_dict",
 }
 

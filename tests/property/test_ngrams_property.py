@@ -16,7 +16,7 @@ from dpunion.engines.spark.tasks import Secret, WeighRows
 from dpunion.engines.spark.texts import PairReader, level_of_tokens, pack_stream
 from dpunion.kernels.ngrams import compact
 from dpunion.mechanisms import mechanism_on_candidates
-from dpunion.ngrams.candidates import Candidates, Level, halves, places_in, unsupported
+from dpunion.ngrams.candidates import CandidateGrams, Level, halves, places_in, unsupported
 from dpunion.ngrams.lengths import _level_of, pair_digests, pair_table
 from dpunion.plans.ngrams import LengthPlan, Ngrams, plan_ngrams
 from dpunion.randomness import RunKey
@@ -92,7 +92,7 @@ def test_the_candidates_are_counted_and_numbered_as_brute_force_finds_them(relea
     levels, grams = levels_of(released, longest)
     level, shorter = levels[-1], grams[-1]
     brute = reference_candidates(shorter, longest + 1)
-    candidates = Candidates(level)
+    candidates = CandidateGrams(level)
     assert candidates.count == len(brute)
     pairs = candidates.at(np.arange(candidates.count))
     prefixes, suffixes = halves(pairs)

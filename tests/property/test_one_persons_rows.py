@@ -28,7 +28,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from dpunion.engines.spark.sessions import call_spark
-from dpunion.engines.spark.sources import open_frame
+from dpunion.engines.spark.sources import open_frame, session_of
 from dpunion.errors import DpunionError
 from dpunion.reading import NullUserPolicy, ValueKind
 from dpunion.reading.spelling import Granularity
@@ -67,7 +67,7 @@ def found_on_spark(source: Any, user: str = "user", value: str = "item", input_f
         normalization=Normalization.EXACT,
         known=None,
     )
-    frame, check_rows = open_frame(reading)
+    frame, check_rows = open_frame(reading, session_of(source))
     check_rows()
     return found_in(call_spark(frame.toArrow), user=user, value=value)
 

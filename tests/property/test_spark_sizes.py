@@ -1,6 +1,7 @@
 """What Spark's workers do before and after a look, without Spark: the classes and sets of one machine."""
 
 import dataclasses
+import functools
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -8,10 +9,10 @@ from strategies import databases
 
 import dpunion
 from dpunion.counting.steps import LookStep, people_in_classes
-from dpunion.engines.local.engine import LocalEngine, choose_reading
+from dpunion.engines.local.engine import LocalEngine, choose_reading, tighten_sets
 from dpunion.engines.spark.counting import FindSizes
-from dpunion.engines.spark.engine import ReadSets, TightenSets
-from dpunion.engines.spark.tasks import CutIntoPieces, CutWhole, KeepWhole, Secret
+from dpunion.engines.spark.engine import ReadSets
+from dpunion.engines.spark.tasks import CutIntoPieces, CutWhole, Secret
 from dpunion.randomness import RunKey
 from dpunion.reading import ValueKind
 from dpunion.reading.known import read_known
@@ -27,7 +28,7 @@ COUNTED = dpunion.plan(epsilon=2.0, delta=0.001, counts=True)
 def kept_whole(plan, database, key, count, known):
     """Return the rows of pieces of no shard, and those of names."""
     asked, bounding = choose_reading(dataclasses.replace(READING, known=known), plan)
-    rows = each(KeepWhole(ReadSets(asked, bounding), bounding, Secret.of(key)), partitions(database, count))
+    rows = each(CutIntoPieces(ReadSets(asked, bounding), bounding, Secret.of(key), 0), partitions(database, count))
     assert all(row["shard"] is None for row in rows)
     return [row for row in rows if row["name"] is None], [row for row in rows if row["name"] is not None]
 
@@ -53,7 +54,8 @@ def test_sets_are_cut_as_if_read_so(database, key, count, bound):
     plan = LOOK.plan_for(bound)
     rows = each(CutIntoPieces(reader(plan), plan.algorithm.bounding, Secret.of(key), 2), partitions(database, count))
     whole, names = kept_whole(LOOK, database, key, count, None)
-    task = CutWhole(TightenSets(READING, plan), LOOK.algorithm.max_items_per_user, Secret.of(key), 2)
+    tighten = functools.partial(tighten_sets, request=READING, plan=plan)
+    task = CutWhole(tighten, LOOK.algorithm.max_items_per_user, Secret.of(key), 2)
     cut = each(task, spread_out(whole, count))
 
     def pieces(some):

@@ -16,7 +16,7 @@ from dpunion.engines.spark.tasks import shard_share
 from dpunion.mechanisms import mechanism_for
 from dpunion.plans import plan_release
 from dpunion.randomness import RunKey
-from spark_in_process import by_rounds, by_shares, cut_up, each, partitions, reader, to_shards
+from spark_in_process import by_rounds, by_shares, cut_up, each, in_one_task, partitions, reader, to_shards
 
 LOOSE = Budget(2.0, 0.05)
 SHARED_OUT = ["count-laplace", "count-gaussian", "weighted-laplace", "weighted-gaussian", "optimal-single-item"]
@@ -56,6 +56,13 @@ def on_one_machine(plan, database, key):
 @given(database=databases, key=KEYS)
 def test_one_shard_is_one_machine(name, database, key):
     assert by_rounds(PLANS[name], database, key, shards=1) == on_one_machine(PLANS[name], database, key)
+
+
+@pytest.mark.parametrize("name", PLANS)
+@settings(max_examples=25)
+@given(database=databases, key=KEYS, shards=st.integers(1, 70))
+def test_one_task_releases_what_rounds_on_spark_do(name, database, key, shards):
+    assert in_one_task(PLANS[name], database, key, shards) == by_rounds(PLANS[name], database, key, shards)
 
 
 @settings(max_examples=25)

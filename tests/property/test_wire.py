@@ -69,7 +69,7 @@ def test_a_piece_comes_back_as_it_was_sent(sizes, items, draw):
         codes,
     )
     packed = sent.to_bytes()
-    assert len(packed) == 24 + 20 * len(sizes) + 16 * items + 4 * len(codes)
+    assert len(packed) == 32 + 20 * len(sizes) + 16 * items + 4 * len(codes)
     for got in (Piece.from_bytes(packed), Piece.from_bytes(memoryview(packed))):
         for name in ("user_digests", "sizes", "digests", "codes"):
             assert np.array_equal(getattr(got, name), getattr(sent, name))

@@ -42,6 +42,11 @@ WANTED = {
     "noise of a look x 0.7",
     "a look counts items",
     "a look for free",
+    "candidates only if kept",
+    "candidates kept by reading",
+    "marks in the last round",
+    "candidates without the minimum",
+    "candidates aim higher",
 }
 # A mistake that shows at once does not need many trials.
 TRIALS = {"no bound on items": 10_000, "noise x 0.7": 160_000}

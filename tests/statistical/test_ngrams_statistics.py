@@ -21,7 +21,7 @@ from dpunion.kernels.normal import upper_tail
 from dpunion.ngrams import lengths
 from dpunion.ngrams.candidates import (
     UNIFORM_BITS,
-    Candidates,
+    CandidateGrams,
     Level,
     bernoulli_positions,
     binomial_table,
@@ -85,7 +85,7 @@ ROUNDS = 6_000
 def test_spurious_ngrams_are_uniform_over_the_candidates_nobody_holds(bias):
     """25 candidate bigrams, 7 of them held: how often each of the 18 others comes up, by chi-squared."""
     tokens, _ = tiny_level()
-    candidates = Candidates(tokens)
+    candidates = CandidateGrams(tokens)
     held = candidates.at(np.array([0, 3, 4, 5, 11, 23, 24]))
     counts = dict.fromkeys(candidates.at(np.arange(25)).tolist(), 0)
     sizes = []
@@ -110,7 +110,7 @@ def test_spurious_ngrams_are_uniform_over_the_candidates_nobody_holds(bias):
 def test_longer_candidates_are_drawn_uniformly_too():
     """V_3 of five bigrams is a union of rectangles of different sizes; all of its members are equally likely."""
     _, level = tiny_level()
-    candidates = Candidates(level)
+    candidates = CandidateGrams(level)
     assert candidates.count == 6  # 0 1 2, 0 1 3, 1 2 1, 2 1 2, 2 1 3 and 4 4 4
     everything = np.sort(candidates.at(np.arange(candidates.count)))
     counts = np.zeros(candidates.count)

@@ -117,7 +117,7 @@ def test_chances_are_rounded_up(delta):
 )
 def test_the_worse_of_epsilon_and_delta_decides(budget, strength, leave):
     assert Budget(*budget).strength is Strength(strength)
-    assert Budget(*budget).needs_leave is leave
+    assert Budget(*budget).is_within(WITHOUT_LEAVE) is not leave
 
 
 @given(EPSILONS, DELTAS)

@@ -57,13 +57,17 @@ OTHERS = {
         Splitting(min_length=2),
     ],
     "include_known": [True],
+    "candidates": [read_known(["a"]), read_known(["b"])],
+    "drop_doubtful": [True],
     "granularity": [Granularity.DAY, Granularity.WEEK],
 }
 
 
 @pytest.mark.parametrize("name", [field.name for field in dataclasses.fields(Request)])
 def test_every_option_of_a_reading_tells_it_apart(name):
-    readings = [READING, *(dataclasses.replace(READING, **{name: other}) for other in OTHERS[name])]
+    listed = dataclasses.replace(READING, candidates=read_known(["c"]))
+    base = listed if name == "drop_doubtful" else READING
+    readings = [base, *(dataclasses.replace(base, **{name: other}) for other in OTHERS[name])]
     plan = dpunion.plan(dpunion.Funnel(), epsilon=1.0, delta=1e-6)
     prints = {fingerprint(**release_facts(plan, reading, LocalEngine.for_run(Run(), None))) for reading in readings}
     assert len(prints) == len(readings)

@@ -28,7 +28,7 @@ def as_words(data: bytes) -> np.ndarray:
 
 def chacha(key: bytes, inputs: bytes) -> np.ndarray:
     key_words = np.frombuffer(key, dtype="<u4").astype(np.uint32)
-    return hashing.chacha20_blocks(key_words, as_words(inputs).reshape(-1, 2))
+    return hashing.chacha20_words(key_words, as_words(inputs).reshape(-1, 2))
 
 
 def table_hash(message: bytes, seed: int, *, before: bytes = b"", after: bytes = b"") -> int:
@@ -79,24 +79,25 @@ def test_chacha20_block_of_rfc_8439_section_2_3_2():
         "d2826446079faa0914c2d705d98b02a2b5129cd1de164eb9cbd083e8a2503c4e"
     )
     assert twin.chacha20_block(key, counter_and_nonce) == expected
-    assert chacha(key, counter_and_nonce)[0].astype("<u8").tobytes() == expected
+    assert chacha(key, counter_and_nonce)[0].astype("<u8").tobytes() == expected[:16]
 
 
 @settings(max_examples=100, deadline=None)
 @given(st.binary(min_size=32, max_size=32), st.lists(st.binary(min_size=16, max_size=16), max_size=5))
 def test_chacha20_equals_its_twin(key: bytes, inputs: list[bytes]):
-    blocks = chacha(key, b"".join(inputs))
-    expected = [twin.chacha20_block(key, i) for i in inputs]
-    assert [row.astype("<u8").tobytes() for row in blocks] == expected
+    words = chacha(key, b"".join(inputs))
+    expected = [twin.chacha20_block(key, i)[:16] for i in inputs]
+    assert [row.astype("<u8").tobytes() for row in words] == expected
 
 
 @pytest.mark.parametrize("count", [0, 1, 20, 255, 256, 257, 700])
 def test_chacha20_words_are_the_first_16_bytes_of_the_block(count: int):
     key = np.arange(8, dtype=np.uint32)
     inputs = np.arange(2 * count, dtype=np.uint64).reshape(count, 2) << np.uint64(40)
-    blocks = hashing.chacha20_blocks(key, inputs)
-    assert np.array_equal(hashing.chacha20_words(key, inputs), blocks[:, :2])
-    assert len(np.unique(blocks)) == blocks.size
+    words = hashing.chacha20_words(key, inputs)
+    blocks = [twin.chacha20_block(key.astype("<u4").tobytes(), row.astype("<u8").tobytes()) for row in inputs]
+    assert [row.astype("<u8").tobytes() for row in words] == [block[:16] for block in blocks]
+    assert len(np.unique(words)) == words.size
 
 
 # -------------------------------------------------------------------------------------------- SipHash

@@ -142,7 +142,7 @@ def test_ngrams_kept_by_nobody_but_held_can_come_out_and_their_places_count(monk
     stream = read_tokens([text], KEY, Splitting(), Normalization.NFC)
     tokens, positions, words = lengths.first_level(stream, np.arange(4))
     plan = LengthPlan(2, 0.5, WeightedGaussian(max_items_per_user=1), 1.0, 0.0)
-    everything = lengths.Candidates(tokens).at(np.arange(16))
+    everything = lengths.CandidateGrams(tokens).at(np.arange(16))
     kept = []
 
     def passing_all_kept(_mechanism, contributions, _key, _threads):

@@ -147,11 +147,11 @@ def test_no_tokenizer_hangs_on_a_hostile_text(case: str) -> None:
 @given(
     st.lists(texts | st.text(st.sampled_from(MARKS[:4] + OTHERS + "İΣσ'"), max_size=60), max_size=4), st.integers(1, 40)
 )
-def test_texts_that_are_mended_in_pieces_have_the_same_words(many: list[str], size: int) -> None:
+def test_texts_that_are_normalized_in_pieces_have_the_same_words(many: list[str], size: int) -> None:
     array = pa.array(many, pa.string())
     whole = words.words(array)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(words, "MENDED_AT_ONCE", size)
+        patch.setattr(words, "NORMALIZED_AT_ONCE", size)
         assert words.words(array).equals(whole)
 
 
@@ -165,7 +165,7 @@ def test_mending_a_long_text_takes_a_few_times_its_size(text: str, monkeypatch: 
         peaks.append(tracemalloc.get_traced_memory()[1])
         return kernel(*arguments)
 
-    monkeypatch.setattr(words, "MENDED_AT_ONCE", 1 << 16)
+    monkeypatch.setattr(words, "NORMALIZED_AT_ONCE", 1 << 16)
     monkeypatch.setattr(words, "split_words", split)
     words.words(pa.array([text * 100]))  # loads what is loaded when first used
     tracemalloc.start()

@@ -65,3 +65,40 @@ def test_the_guarantees_cite_proofs(name):
 def test_what_is_missing_is_said_with_a_remedy(monkeypatch):
     monkeypatch.setattr(check_proofs.shutil, "which", lambda _: None)
     assert check_proofs.missing_tools().startswith("coqc is not installed; on Debian 12: apt-get install coq ")
+
+
+COLOURS = {
+    name: (colour, re.findall(r"`(\w+\.\w+)`", checked))
+    for name, colour, checked in re.findall(
+        r"^\| ((?:Theorem|Lemma) \w+) \| (green|amber|white) \| ([^|]*) ?\| [^|]+ \|$", PAGE, re.MULTILINE
+    )
+}
+
+
+def test_every_theorem_of_the_guarantees_has_a_colour():
+    texts = [path.read_text(encoding="utf-8") for path in sorted((ROOT / "docs").glob("guarantees*.md"))]
+    stated = {name for text in texts for name in re.findall(r"^\*\*((?:Theorem|Lemma) \w+)", text, re.MULTILINE)}
+    assert len(stated) > 20
+    assert stated - set(COLOURS) == set()
+
+
+def test_the_colours_are_those_of_the_record():
+    """Green and amber name theorems that Coq has printed; white names none."""
+    record = check_proofs.RECORD.read_text(encoding="utf-8").partition("\nDefinitions\n")[0]
+    recorded = {".".join(name) for name in re.findall(r"^(\w+)\.v: (\w+)$", record, re.MULTILINE)}
+    for name, (colour, checked) in COLOURS.items():
+        assert bool(checked) == (colour != "white"), name
+        assert set(checked) <= recorded, name
+
+
+def test_the_picture_has_the_colours_of_the_table():
+    picture = (ROOT / "docs" / "_static" / "proofs.svg").read_text(encoding="utf-8")
+    boxes = re.findall(r'<g class="(\w+)" data-theorem="((?:Theorem|Lemma) \w+)"><rect [^>]*fill="(#\w+)"', picture)
+    fills = {colour: fill for colour, _, fill in boxes}
+    assert [one for one in boxes if one[2] != fills[one[0]]] == []
+    assert len(set(fills.values())) == len(fills) == 3
+    named = {name: colour for colour, name, _ in boxes}
+    assert len(named) >= 12
+    assert named == {name: COLOURS[name][0] for name in named}
+    white = {name for name, colour in named.items() if colour == "white"}
+    assert white == {"Theorem F5", "Lemma F4"}, "the default path is white only where numbers are computed"

@@ -184,8 +184,6 @@ def test_words_are_the_first_bytes_of_the_chacha_block_of_the_digest():
     words, subkey = KEY.words(Purpose.COIN, 3, DIGESTS), KEY.subkey(Purpose.COIN, 3)
     blocks = [twin.chacha20_block(subkey, row.astype("<u8").tobytes()) for row in DIGESTS]
     assert [row.astype("<u8").tobytes() for row in words] == [block[:16] for block in blocks]
-    whole = KEY.blocks(Purpose.COIN, 3, DIGESTS)
-    assert [row.astype("<u8").tobytes() for row in whole] == blocks
 
 
 def test_words_of_all_keys_purposes_rounds_and_items_differ():

@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 import dpunion
 from dpunion.algorithms import ALGORITHMS, algorithm_named
 from dpunion.budget import Budget, guarantee
-from dpunion.chances import MOST_HOLDERS, Company, Curve, holders_between, release_curve, saturation
+from dpunion.chances import MOST_HOLDERS, Company, Curve, find_needed, holders_between, release_curve, saturation
 from dpunion.plans.counts import Counted, Estimate, Totals
 from dpunion.plans.ngrams import LengthResult, Ngrams, plan_ngrams
 from dpunion.releases.formats import is_utf8, join_key
-from dpunion.releases.release import Order, Release, with_items, with_ngrams
+from dpunion.releases.release import Numbers, Order, Release, with_items, with_ngrams
 from dpunion.releases.statements import NOT_PRIVATE
 from dpunion.report import (
     Axis,
@@ -717,3 +717,41 @@ def test_the_page_of_a_menu_lists_its_plans():
     for plan in planned.alternatives:
         assert number(plan.threshold) in page
     assert "How many items per person are used" not in plan_page(planned.opening, epsilons=(), algorithms=())
+
+
+# --- candidates -----------------------------------------------------------------------------------------------
+
+
+LISTED_PLAN = dpunion.plan("weighted-gaussian", epsilon=1.0, delta=1e-6, counts=True, candidates=["pear", "plum"])
+MARKS = (Numbers("listed", (False, True), 1),)
+MISTAKES = "On average at most 0.002 of the 2 candidates come out although nobody has them"
+
+
+def test_the_page_marks_candidates_and_says_how_many_come_out_by_mistake():
+    page = Reader(release_page(with_items(Release((), LISTED_PLAN, True), ("apple", "pear"), numbers=MARKS)))
+    words = page.words()
+    assert json.loads(page.inside["script"][0]) == [["apple", "no"], ["pear", "yes"]]
+    assert "candidates 2 at most about 0.002 out by mistake" in words
+    assert MISTAKES in words
+    assert f"threshold of candidates {number(LISTED_PLAN.candidates.threshold)}" in words
+    assert LISTED_PLAN.candidates.sha256 in words
+    assert "candidates 2" not in Reader(release_page(made(["apple"]))).words()
+
+
+def test_with_counts_the_mark_is_before_the_numbers():
+    counts = Counted((9, 30), (1, 20), (20, 40), TOTALS)
+    release = with_items(Release((), LISTED_PLAN, True), ("apple", "pear"), counts, numbers=MARKS)
+    page = Reader(release_page(release))
+    assert json.loads(page.inside["script"][0]) == [["pear", "yes", 30, 20, 40], ["apple", "no", 9, 1, 20]]
+    assert "item listed people low high pear yes 30 20 40 apple no 9 1 20" in page.words()
+    ways = [attrs["value"] for tag, attrs in page.tags if tag == "option"]
+    assert ways[:2] == ["down 2", "up 2"]
+
+
+def test_the_page_of_a_plan_says_how_many_people_a_candidate_needs():
+    words = Reader(plan_page(LISTED_PLAN, epsilons=(), set_sizes=(1,), algorithms=("policy-gaussian",))).words()
+    plain, listed = (find_needed(LISTED_PLAN, (1,), listed=listed)[0] for listed in (False, True))
+    assert listed.even < plain.even
+    assert f"weighted-gaussian {plain.even} {plain.likely} weighted-gaussian, a candidate {listed.even} " in words
+    assert "An item of a single person that is not a candidate is practically never released" in words
+    assert MISTAKES in words

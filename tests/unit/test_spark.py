@@ -20,9 +20,9 @@ from dpunion import errors
 from dpunion.algorithms import Norm, Sensitivity
 from dpunion.cli import options
 from dpunion.cli.release import run_with_progress
-from dpunion.engines.spark import sessions, sources, tasks
+from dpunion.engines.spark import sessions, sources, tasks, wire
 from dpunion.engines.spark.engine import DEFAULT_SHARDS, MOST_SHARDS, check_shards
-from dpunion.engines.spark.sessions import LARGEST_CLOSURE, MARK, call_spark, closures_in_memory
+from dpunion.engines.spark.sessions import LARGEST_CLOSURE, MARK, call_spark, prepare_session
 from dpunion.mechanisms import Weights, mechanism_for
 from dpunion.randomness import Purpose, RunKey
 from dpunion.reading import QueryMixesPeople, ValueKind
@@ -127,10 +127,63 @@ ModuleNotFoundError: No module named '{}'
 def test_workers_without_dpunion_are_told_as_that(module, is_ours):
     with pytest.raises(errors.BadSource) as caught:
         call_spark(lambda: raise_(RuntimeError(WORKER_LOG.format(module))))
-    assert (caught.value.what == "dpunion is not installed in the workers' Python.") == is_ours
-    assert (
-        f"Set PYSPARK_PYTHON to a Python that has dpunion, here {sys.executable}," in caught.value.remedy
-    ) == is_ours
+    assert caught.value.what.startswith("dpunion is not installed in the workers' Python") == is_ours
+    assert (f"PYSPARK_PYTHON={sys.executable}" in caught.value.remedy) == is_ours
+
+
+# --- the workers' Python and the spread of work -----------------------------------------------------------------
+
+
+HERE = {"processor": "x86_64", "python": "/usr/bin/python3", "dpunion": dpunion.__version__, "numpy": np.__version__}
+
+
+@pytest.mark.parametrize(
+    ("told", "words"),
+    [
+        ([HERE, HERE | {"dpunion": "0.0.1"}], "A worker of Spark has dpunion 0.0.1"),
+        ([HERE, HERE | {"numpy": "1.0"}], "A worker of Spark has numpy 1.0"),
+        ([HERE, {"processor": "x86_64", "python": "/usr/bin/python3", "lacks": "numba"}], "numba is not installed"),
+        ([HERE, HERE | {"processor": "arm64"}], "different processors [(]arm64, x86_64[)]"),
+    ],
+)
+def test_workers_that_cannot_run_this_dpunion_are_refused(monkeypatch, told, words):
+    monkeypatch.setattr(sessions, "ask_workers", lambda _: told)
+    with pytest.raises(errors.BadSource, match=words) as caught:
+        sessions.check_workers(None)
+    assert caught.value.remedy
+
+
+def test_dpunion_is_sent_to_workers_that_lack_it_alone(monkeypatch):
+    sent, told = [], iter([[HERE | {"lacks": "dpunion"}], [HERE]])
+    monkeypatch.setattr(sessions, "ask_workers", lambda _: next(told))
+    monkeypatch.setattr(sessions, "send_package", sent.append)
+    sessions.check_workers("session")
+    assert sent == ["session"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "room"),
+    [
+        ({}, 96 << 20),
+        ({"spark.executor.memoryOverhead": "12g"}, 1 << 30),
+        ({"spark.executor.memoryOverhead": "4096", "spark.executor.cores": "4"}, 256 << 20),
+        ({"spark.executor.pyspark.memory": "2g", "spark.executor.cores": "2"}, 256 << 20),
+        ({"spark.executor.memoryOverhead": "nonsense"}, 96 << 20),
+    ],
+)
+def test_the_room_of_a_task_is_a_quarter_of_its_memory_outside_java(settings, room):
+    session = types.SimpleNamespace(conf={"spark.master": "yarn", **settings})
+    assert sessions.python_room(session) == room
+
+
+def test_small_data_takes_few_tasks_and_large_data_many():
+    spread = sessions.Spread(cores=8, rows=1, room=1 << 20)
+    assert [spread.width(load) for load in (0, 1, 2, 3, 100)] == [1, 4, 8, 8, 100]
+
+
+@pytest.mark.parametrize(("master", "is_local"), [("local", True), ("local[2]", True), ("local-cluster[2,1,1]", False)])
+def test_only_a_master_in_this_process_is_local(master, is_local):
+    assert sessions.is_local(master) == is_local
 
 
 # --- the key ------------------------------------------------------------------------------------------------
@@ -162,14 +215,14 @@ def test_the_limit_above_which_closures_are_written_to_files_is_raised_for_a_whi
     settings = Settings(before)
     java = types.SimpleNamespace(sc=lambda: types.SimpleNamespace(conf=lambda: settings))
     session = types.SimpleNamespace(sparkContext=types.SimpleNamespace(_jsc=java))
-    with pytest.raises(ZeroDivisionError), closures_in_memory(session):
+    with pytest.raises(ZeroDivisionError), prepare_session(session):
         assert settings[LARGEST_CLOSURE] == "1g"
         raise ZeroDivisionError
     assert settings[LARGEST_CLOSURE] == before.get(LARGEST_CLOSURE, "1m")
 
 
 def test_a_session_without_a_context_is_left_as_it_is():
-    with closures_in_memory(types.SimpleNamespace()) as nothing:
+    with prepare_session(types.SimpleNamespace()) as nothing:
         assert nothing is None
 
 
@@ -186,8 +239,8 @@ def test_a_sum_that_does_not_fit_ends_the_run():
     """Spark makes it null; taken for a number it would be 0, or worse."""
     batch = pa.record_batch({"units": pa.array([1, None], pa.int64())})
     with pytest.raises(errors.BadSource, match="people have the same item"):
-        tasks.read_units(batch)
-    assert tasks.read_units(batch.slice(0, 1)).tolist() == [1]
+        wire.read_units(batch)
+    assert wire.read_units(batch.slice(0, 1)).tolist() == [1]
 
 
 def engine_options(**given):
@@ -289,7 +342,7 @@ def test_what_the_names_tell_is_refused_before_spark_starts(monkeypatch, names, 
 @pytest.mark.parametrize("given", [{"query": "select 1"}, {"input_format": "csv"}])
 def test_a_data_frame_takes_no_query(given):
     with pytest.raises(dpunion.BadParameter, match="takes no query"):
-        sources.open_frame(Request(Frame(), "user", ValueKind.ITEM, "item", **given))
+        sources.open_frame(Request(Frame(), "user", ValueKind.ITEM, "item", **given), None)
 
 
 def test_text_files_may_be_of_several_formats():

@@ -209,10 +209,10 @@ def test_lower_case_grows_by_half_at_most() -> None:
     assert (widths[tables().lower] <= 1.5 * widths).all()
 
 
-def test_groups_of_mended_texts_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_groups_of_normalized_texts_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     array = pa.array([f"E\u0301{n} \u0378J\u030c" for n in range(50)])
     whole = words(array)
-    monkeypatch.setattr(module, "MENDED_AT_ONCE", 25)
+    monkeypatch.setattr(module, "NORMALIZED_AT_ONCE", 25)
     assert words(array).equals(whole)
     assert whole[7].as_py() == ["é7", "ǰ"]
 

@@ -8,6 +8,7 @@ import sys
 import numpy as np
 import pytest
 
+import dpunion
 from dpunion import counting
 from dpunion.cli.commands import run
 from dpunion.counting.estimates import ROOM, weights_at
@@ -26,7 +27,7 @@ from dpunion_lab.hindsight import (
     summarize_worlds,
     tables_of,
 )
-from dpunion_lab.trials import trial_key
+from dpunion_lab.trials import run_candidates, trial_key
 from dpunion_lab.worlds import World, draw_sizes, draw_world, draws_needed, generate_world, item_odds
 
 WORLD = World(
@@ -308,6 +309,37 @@ def test_the_same_seed_gives_the_same_figures(small):
         assert World(**found["world"]) == draw_world(4, found["world"]["number"], found["world"]["attempt"])
 
 
+def test_candidates_are_compared_with_no_list(small):
+    found = judge_worlds(seed=4, count=3, judged=("candidates",))
+    for one in found["worlds"]:
+        world, listed = World(**one["world"]), one["candidates"]
+        data = generate_world(world)
+        digests, error = worlds.draw_candidates(world, data, listed["today"])
+        assert (len(digests), error) == (listed["listed"], listed["error"])
+        assert 0 < listed["listed_that_somebody_has"] < listed["listed"]
+        assert listed["expected"] == pytest.approx(error * len(digests))
+        assert listed["expected"] <= worlds.MISTAKES[1] * listed["today"]
+        assert listed["gain"] == pytest.approx((listed["with_list"] - listed["expected"]) / listed["today"])
+        assert listed["unlisted_with_list"] <= listed["with_list"] <= len(data.holders)
+    totals = found["summary"]["candidates"]["totals"]
+    assert totals["with_list"] == sum(one["candidates"]["with_list"] for one in found["worlds"])
+    text = tables_of(found)[-1].text()
+    assert f"{totals['today']:,}" in text
+    assert f"{totals['with_list']:,}" in text
+
+
+def test_a_list_of_what_nobody_has_adds_its_error_only():
+    data = generate_world(WORLD)
+    plan = dpunion.plan(dpunion.Funnel(), epsilon=2.0, delta=1e-5)
+    nobody = np.random.default_rng(3).integers(2**64, size=(20_000, 2), dtype=np.uint64)
+    found = run_candidates(data, plan, nobody, 0.01, 5)
+    assert found["with_list"] == found["unlisted_with_list"] == found["today"] == found["unlisted_today"]
+    assert abs(found["spurious"] - 200) < 5 * 200**0.5
+    everything = run_candidates(data, plan, data.everything.table.digests, 0.01, 5)
+    assert everything["unlisted_today"] == everything["unlisted_with_list"] == everything["spurious"] == 0
+    assert everything["with_list"] > 1.1 * everything["today"] > 0
+
+
 def test_worlds_without_a_list_are_drawn_again(monkeypatch, small):
     first = judge_worlds(seed=4, count=4, judged=("counts",))
     limit = 1 + min(one["data"]["listed"] for one in first["worlds"])
@@ -362,6 +394,7 @@ def test_the_command_prints_tables_and_writes_everything(small, tmp_path, monkey
         "Counts that went wrong",
         "Intervals of counts",
         "Items per person",
+        "Candidates, all worlds together",
     ]
     code, printed = call(monkeypatch, capsys, "--seed", 4, "--out", out)
     assert (code, printed.out) == (4, "")

@@ -3,6 +3,7 @@
 counts   the error of `people`, compared with that of the best weights; intervals and sums
 bound    the number of items per person that the private look chooses, compared with every limit that it can choose
 funnel   Funnel with the look, compared with the other algorithms
+candidates   Funnel with the look and a random list of candidates, compared with no list
 
 NOT PRIVATE: the best choice in hindsight is computed from the data. All data here is generated.
 """
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,8 +36,8 @@ from dpunion.requests import Progress
 from dpunion.threads import work_in_order
 from dpunion_lab.data import NOT_PRIVATE, LabData
 from dpunion_lab.measuring import share
-from dpunion_lab.trials import Looked, run_fixed, run_look, select_fixed, trial_key
-from dpunion_lab.worlds import World, draw_world, generate_world
+from dpunion_lab.trials import Looked, run_candidates, run_fixed, run_look, select_fixed, trial_key
+from dpunion_lab.worlds import World, draw_candidates, draw_world, generate_world
 
 BANDS = (1, 15, 50, 200, 1_000, 10_000)
 """Bands of the true number of people who have an item; each band has its own figures for intervals."""
@@ -58,7 +59,7 @@ Judged = dict[str, Any]
 def summarize_worlds(worlds: Sequence[Judged]) -> dict[str, Any]:
     """Return the figures of all worlds together."""
     found: dict[str, Any] = {"worlds": len(worlds), "redrawn": sum(one["world"]["attempt"] for one in worlds)}
-    for name, summarize in (("counts", summarize_counts), ("bound", summarize_bound), ("funnel", summarize_funnel)):
+    for name, summarize in SUMMARIES.items():
         judged = [one for one in worlds if name in one]
         if judged:
             found[name] = summarize(judged)
@@ -150,6 +151,32 @@ def summarize_funnel(worlds: Sequence[Judged]) -> dict[str, Any]:
     }
 
 
+def summarize_candidates(worlds: Sequence[Judged]) -> dict[str, Any]:
+    """Return the figures of lists of candidates compared with no list, of all items and of those not listed."""
+    all_listed = [one["candidates"] for one in worlds]
+    long = [one for one in worlds if one["candidates"]["today"] >= SHORT]
+    outside = {
+        one["world"]["number"]: one["candidates"]["unlisted_with_list"] / one["candidates"]["unlisted_today"]
+        for one in worlds
+        if one["candidates"]["unlisted_today"] >= SHORT
+    }
+    totals = {name: sum(one[name] for one in all_listed) for name in all_listed[0] if name not in ("error", "gain")}
+    return {
+        "ratio": spread_of({one["world"]["number"]: one["candidates"]["gain"] for one in long}, high_is_bad=False),
+        "unlisted": spread_of(outside, high_is_bad=False),
+        "too_short": len(worlds) - len(long),
+        "totals": totals,
+    }
+
+
+SUMMARIES: dict[str, Callable[[Sequence[Judged]], dict[str, Any]]] = {
+    "counts": summarize_counts,
+    "bound": summarize_bound,
+    "funnel": summarize_funnel,
+    "candidates": summarize_candidates,
+}
+
+
 def ratios_of(worlds: Sequence[Judged], name: str) -> dict[int, float]:
     """Return the ratio to the best in hindsight, by the number of the world."""
     return {one["world"]["number"]: one[name]["ratio"] for one in worlds}
@@ -167,6 +194,7 @@ HEADINGS = {
     "counts": "counts: error / best error",
     "bound": "bound: items with the look / best bound",
     "funnel": "funnel: items / best other algorithm",
+    "candidates": "candidates: items less mistakes / items without a list",
 }
 
 
@@ -178,6 +206,8 @@ def tables_of(result: dict[str, Any]) -> list[Table]:
         tables += [count_table(summary["counts"]), interval_table(summary["counts"])]
     if summary.get("bound", {}).get("ratio", {}).get("worlds"):
         tables.append(bound_table(summary["bound"]))
+    if "candidates" in summary:
+        tables.append(candidate_table(summary["candidates"]))
     return tables
 
 
@@ -243,7 +273,24 @@ def bound_table(bound: dict[str, Any]) -> Table:
     return Table("Items per person", ("worlds", *bounds), rows)
 
 
-JUDGED = ("counts", "bound", "funnel")
+def candidate_table(found: dict[str, Any]) -> Table:
+    """Return how many items came out in all worlds together, without and with lists."""
+    sums, outside = found["totals"], found["unlisted"]
+    rows: tuple[tuple[Cell, ...], ...] = (
+        ("items that somebody has", sums["today"], sums["with_list"]),
+        ("of these, not listed", sums["unlisted_today"], sums["unlisted_with_list"]),
+        ("candidates that nobody has", 0, sums["spurious"]),
+    )
+    note = f"On average at most {sums['expected']:,.0f} candidates come out that nobody has."
+    if outside["worlds"]:
+        note += (
+            f" Items that are not listed, with over without a list, in the {outside['worlds']} worlds with {SHORT} of "
+            f"them: median {outside['median']:.2f}, worst 20th {outside['worst_twentieth']:.2f}."
+        )
+    return Table("Candidates, all worlds together", ("items", "without a list", "with the list"), rows, note)
+
+
+JUDGED = ("counts", "bound", "funnel", "candidates")
 MOST_WORLDS = 100_000
 MOST_THREADS = 64
 FEWEST_LISTED = 5
@@ -414,13 +461,16 @@ def judge_world(seed: int, number: int, judged: Sequence[str] = JUDGED) -> dict[
     found = scene.to_dict()
     if "counts" in judged:
         found["counts"] = judge_counts(scene)
-    if "bound" in judged or "funnel" in judged:
+    if {"bound", "funnel", "candidates"}.intersection(judged):
         planned = plan_look(scene.world.budget, None, {})
         looked = run_look(scene.data, planned, scene.world.key)
         if "bound" in judged:
             found["bound"] = judge_bound(scene, planned, looked)
         if "funnel" in judged:
             found["funnel"] = judge_funnel(scene, looked)
+        if "candidates" in judged:
+            listed, error = draw_candidates(scene.world, scene.data, looked.size)
+            found["candidates"] = run_candidates(scene.data, planned, listed, error, scene.world.key)
     return found
 
 

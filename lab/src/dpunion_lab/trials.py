@@ -13,18 +13,19 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from dpunion.algorithms import Algorithm, Bounding
 from dpunion.budget import Budget
 from dpunion.checks import check_whole
-from dpunion.contributions import Contributions, Int64s
+from dpunion.contributions import Contributions, Int64s, Uint64s
 from dpunion.counting.steps import look_at_sizes, set_sizes
-from dpunion.engines.local import run_rounds
+from dpunion.engines.local import find_listed, run_rounds
 from dpunion.mechanisms import mechanism_for
 from dpunion.plans import Plan, plan_release
+from dpunion.plans.candidates import add_candidates
 from dpunion.plans.look import LookPlan
 from dpunion.randomness import RunKey
 from dpunion.sets.grouping import bound_again
@@ -248,9 +249,14 @@ class Looked:
 
 def run_look(data: LabData, plan: LookPlan, number: int) -> Looked:
     """Make a release that begins with a look, with the key of this trial."""
-    sizes = set_sizes(data.everything)
-    chosen = plan.choose_plan(lambda look: look_at_sizes(sizes, look, trial_key(number)))
+    chosen = choose_fixed(data, plan, number)
     return Looked(chosen.algorithm.max_items_per_user, run_fixed(data, chosen, number))
+
+
+def choose_fixed(data: LabData, plan: Plan | LookPlan, number: int) -> Plan:
+    """Look, with the key of this trial, and return the plan that the look chooses; a plan without a look is fixed."""
+    sizes = set_sizes(data.everything)
+    return plan.choose_plan(lambda look: look_at_sizes(sizes, look, trial_key(number)))
 
 
 def run_fixed(data: LabData, plan: Plan, number: int) -> int:
@@ -258,7 +264,45 @@ def run_fixed(data: LabData, plan: Plan, number: int) -> int:
     return len(select_fixed(data, plan, number))
 
 
-def select_fixed(data: LabData, plan: Plan, number: int) -> Int64s:
-    """Select by a plan, with the key of this trial; return the numbers of the released items."""
+def select_fixed(data: LabData, plan: Plan, number: int, listed: Uint64s | None = None) -> Int64s:
+    """Select by a plan, with the key of this trial; return the numbers of the released items, as `run_rounds` does."""
     sets = bound_again(data.everything, plan.algorithm.bounding, trial_key(number))
-    return run_rounds(mechanism_for(plan), sets, trial_key(number), threads=1)
+    return run_rounds(mechanism_for(plan), sets, trial_key(number), threads=1, listed=listed)
+
+
+class _Listed(NamedTuple):
+    """A public list as plans take it: only its length counts here."""
+
+    texts: Uint64s
+    sha256: str = ""
+
+
+def run_candidates(data: LabData, plan: Plan | LookPlan, listed: Uint64s, error: float, number: int) -> dict[str, Any]:
+    """Make the same release without and with a list of candidates, whose digests are uint64[n, 2].
+
+    today, with_list: released items that somebody has; unlisted_today, unlisted_with_list: those of them that are not
+    listed; expected, spurious: how many candidates come out that nobody has, at most on average, and here.
+    """
+    table = data.everything.table
+    places = find_listed(table.digests, listed)
+    is_plain, nobody = places < 0, np.ones(len(listed), np.bool_)
+    nobody[places[~is_plain]] = False
+    longer = add_candidates(plan, _Listed(listed), error)
+    before, after = (
+        select_fixed(data, choose_fixed(data, one, number), number, digests)
+        for one, digests in ((plan, None), (longer, listed))
+    )
+    spurious = int(np.count_nonzero(nobody[after[after >= len(table)] - len(table)]))
+    expected, found = error * len(listed), len(after) - spurious
+    return {
+        "listed": len(listed),
+        "listed_that_somebody_has": int(np.count_nonzero(~nobody)),
+        "error": error,
+        "today": len(before),
+        "with_list": found,
+        "gain": (found - expected) / max(1, len(before)),
+        "unlisted_today": int(np.count_nonzero(is_plain[before])),
+        "unlisted_with_list": int(np.count_nonzero(is_plain[after[after < len(table)]])),
+        "expected": expected,
+        "spurious": spurious,
+    }

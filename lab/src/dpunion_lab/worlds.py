@@ -14,7 +14,7 @@ import numpy as np
 
 from dpunion.algorithms import MAX_ITEMS
 from dpunion.budget import Budget
-from dpunion.contributions import Contributions, Float64s, Int64s, ItemTable, offsets_of
+from dpunion.contributions import Contributions, Float64s, Int64s, ItemTable, Uint64s, offsets_of
 from dpunion_lab.data import LabData, wrap_sets
 from dpunion_lab.generators import cumulate_odds, ranks_at
 
@@ -37,6 +37,15 @@ HEAVY = (0.001, 0.1)
 OTHER_PARTS = (0.3, 1.0)
 EPSILONS = (0.5, 5.0)
 DELTAS = (1e-8, 1e-4)
+LISTED_PARTS = (0.05, 0.95)
+"""The part of the items that people have which is on a random list of candidates."""
+POPULARITY = (0.0, 1.0)
+"""A list takes items in proportion to this power of how many people have them."""
+MADE_UP = (0.1, 10.0)
+"""How many other items are on the list, for each one that somebody has."""
+MISTAKES = (0.001, 0.05)
+"""How many candidates that nobody has may come out on average, for each item that comes out without a list."""
+ERRORS = (1e-6, 1e-2)
 MOST_DRAWS = 12_000_000
 """A world with more draws than this gets fewer people, so that it takes a few seconds only."""
 MOST_DRAWS_PER_ITEM = 8.0
@@ -135,6 +144,19 @@ def generate_world(world: World) -> LabData:
     pairs = np.sort(owners * world.vocabulary + ranks)
     owners, ranks = np.divmod(pairs[np.append(True, pairs[1:] != pairs[:-1])], world.vocabulary)
     return wrap_sets(f"world {world.number} of seed {world.seed}", _contributions(owners, ranks, fit, generator))
+
+
+def draw_candidates(world: World, data: LabData, released: int) -> tuple[Uint64s, float]:
+    """Draw a list of candidates, uint64[n, 2], and its error; released: how many items come out without a list."""
+    generator = np.random.default_rng((world.seed, world.number, world.attempt, 2))
+    part, power = generator.uniform(*LISTED_PARTS), generator.uniform(*POPULARITY)
+    others, mistakes = (math.exp(generator.uniform(math.log(low), math.log(high))) for low, high in (MADE_UP, MISTAKES))
+    # The items with the shortest exponential waiting times are a weighted draw without replacement.
+    waiting = generator.exponential(size=len(data.holders)) / data.holders**power
+    there = np.argsort(waiting)[: max(1, round(part * len(waiting)))]
+    made_up = generator.integers(2**64, size=(math.ceil(others * len(there)), 2), dtype=np.uint64)
+    listed = np.concatenate([data.everything.table.digests[there], made_up])
+    return listed, float(np.clip(mistakes * released / len(listed), *ERRORS))
 
 
 def item_odds(world: World) -> Float64s:

@@ -146,10 +146,7 @@ def candidate_threshold(stddev: float, tail: float) -> float:
     return stddev * gaussian.normal_quantile_above(tail)
 
 
-@functools.lru_cache(maxsize=8)
-def _quadrature(nodes: int) -> tuple[Float64s, Float64s]:
-    points, weights = np.polynomial.legendre.leggauss(nodes)
-    return points, weights
+_quadrature = functools.lru_cache(maxsize=8)(np.polynomial.legendre.leggauss)
 
 
 @functools.lru_cache(maxsize=256)

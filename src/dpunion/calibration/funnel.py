@@ -122,7 +122,7 @@ def calibrate_funnel(
     if gaussian_share is None:
         gaussian_share, start = _best_share(task)
     stddev = _stddev(task, gaussian_share)
-    return _smallest_threshold(task, stddev, start or _first_guess(task, stddev), FINE)
+    return _smallest_threshold(task, stddev, start or _first_guess(stddev, 0.2 * task.delta, task.shape), FINE)
 
 
 def certificate(
@@ -149,10 +149,7 @@ def certificate(
 
 
 def _worst(
-    task: _Task,
-    stddev: float,
-    novelty: WalkNovelty,
-    combine: Callable[[Float64s, Float64s], Float64s],
+    task: _Task, stddev: float, novelty: WalkNovelty, combine: Callable[[Float64s, Float64s], Float64s]
 ) -> tuple[float, int]:
     """Return the largest combine(delta_G, p) over every t = 0..max_items and gift of round 1, and its t.
 
@@ -226,26 +223,34 @@ def _joint(
 
 
 def _smallest_threshold(task: _Task, stddev: float, start: float, cells: int) -> FunnelCalibration:
-    """Find the threshold by the secant method on ln max_t p_t/(allowed - delta_G), nearly linear in it."""
+    """Find the smallest threshold with delta_G + p_t <= allowed for every t."""
     allowed = task.allowed
 
     def ratio(deltas: Float64s, passing: Float64s) -> Float64s:
         return np.asarray(passing / (allowed - deltas))
 
+    found = _search(lambda bound: _worst(task, stddev, bound, ratio)[0], stddev, start, task.shape, cells)
+    used, worst = _worst(task, stddev, found, np.add)
+    share = float(task.gaussian_deltas(stddev, np.ones(1))[0]) / task.delta
+    if used > allowed:
+        raise InternalError("a funnel's certificate contradicts itself")
+    return FunnelCalibration(stddev, found.threshold, used, worst, share)
+
+
+def _search(
+    ratio_of: Callable[[WalkNovelty], float], stddev: float, start: float, shape: Funnel, cells: int
+) -> WalkNovelty:
+    """Find the threshold whose ratio is just below 1: by the secant method on its logarithm, nearly linear in it."""
     low, high = 0.0, math.inf  # the largest threshold that failed, the smallest that passed
     threshold, slope = start, -start / stddev**2
     before: tuple[float, float] | None = None
     for _ in range(60):
-        novelty = WalkNovelty(stddev, threshold, task.shape, cells)
-        value = math.log(max(1e-300, _worst(task, stddev, novelty, ratio)[0]))
+        bound = WalkNovelty(stddev, threshold, shape, cells)
+        value = math.log(max(1e-300, ratio_of(bound)))
         if value <= 0.0:
             high = threshold
             if value >= -SLACK or high - low <= 1e-9 * high:
-                used, worst = _worst(task, stddev, novelty, np.add)
-                share = float(task.gaussian_deltas(stddev, np.ones(1))[0]) / task.delta
-                if used > allowed:
-                    raise InternalError("a funnel's certificate contradicts itself")
-                return FunnelCalibration(stddev, threshold, used, worst, share)
+                return bound
         else:
             low = threshold
         if before is not None and value != before[1]:
@@ -257,6 +262,17 @@ def _smallest_threshold(task: _Task, stddev: float, start: float, cells: int) ->
             following = 0.5 * (low + high) if math.isfinite(high) else 2.0 * threshold
         threshold = following
     raise InternalError("a funnel's calibration does not converge")
+
+
+def threshold_for_novelty(stddev: float, novelty: float, shape: Funnel) -> float:
+    """Return the smallest threshold with p_t <= novelty for every t and every gift of round 1 (Theorem B)."""
+    novel = np.arange(1, shape.max_items_per_user + 1)
+    allowed = check_real("", "novelty", novelty, 1e-18, 0.5, "Choose a larger budget.") * (1.0 - GUARD)
+
+    def ratio(bound: WalkNovelty) -> float:
+        return float(bound.at(novel, largest_gifts(stddev, bound.threshold, shape)).max()) / allowed
+
+    return _search(ratio, stddev, _first_guess(stddev, novelty, shape), shape, FINE).threshold
 
 
 def _best_share(task: _Task) -> tuple[float, float]:
@@ -272,7 +288,7 @@ def _best_share(task: _Task) -> tuple[float, float]:
         if index not in found:
             stddev = _stddev(task, SHARES[index])
             near = found[min(found, key=lambda known: abs(known - index))] if found else None
-            start = near.threshold if near else _first_guess(task, stddev)
+            start = near.threshold if near else _first_guess(stddev, 0.2 * task.delta, task.shape)
             found[index] = _smallest_threshold(task, stddev, start, COARSE)
         return found[index].threshold
 
@@ -300,10 +316,10 @@ def _leaves_room(task: _Task, share: float) -> bool:
     return gaussian_delta(task.epsilon, math.sqrt(task.extra_mu_squared)) < share * task.allowed
 
 
-def _first_guess(task: _Task, stddev: float) -> float:
-    """Return roughly the threshold: that of a single round whose novel items have a fifth of delta."""
-    items = task.shape.max_items_per_user
-    return 1.1 / math.sqrt(items) + stddev * max(0.5, normal_quantile_above(0.2 * task.delta / items))
+def _first_guess(stddev: float, novelty: float, shape: Funnel) -> float:
+    """Return roughly the threshold: that of a single round whose novel items pass with this chance."""
+    items = shape.max_items_per_user
+    return 1.1 / math.sqrt(items) + stddev * max(0.5, normal_quantile_above(novelty / items))
 
 
 @functools.lru_cache(maxsize=256)
@@ -334,12 +350,7 @@ def _task(epsilon: float, delta: float, shape: Funnel, extra_mu_squared: float, 
 
 
 def calibrate_with_hints(
-    epsilon: float,
-    delta: float,
-    shape: Funnel,
-    *,
-    extra_mu_squared: float = 0.0,
-    gaussian_share: float | None = None,
+    epsilon: float, delta: float, shape: Funnel, *, extra_mu_squared: float = 0.0, gaussian_share: float | None = None
 ) -> FunnelCalibration:
     """Return the calibration of a funnel, starting from what an earlier process found."""
     path = _hint_path(epsilon, delta, shape, extra_mu_squared, gaussian_share)

@@ -238,44 +238,19 @@ def _values(stddev: float, threshold: float, shape: Funnel, grid: ScoreGrid, cro
     At the last edge of a grid, which may lie just above the threshold, the item has been released: the value is 1.
     """
     cutoffs, last = shape.cutoffs(stddev, threshold), shape.rounds - 2
-    values = novelty.final_values(
-        grid.starts[last],
-        grid.counts[last],
-        grid.step,
-        crowd.levels[last],
-        crowd.needs[last],
-        cutoffs[-1],
-        threshold,
-        shape.shares[-1],
-        stddev,
-    )
+
+    def before(r: int) -> tuple[float, int, float, Int64s, float]:
+        """Return the edges of grid r, and the companions that count there."""
+        return grid.starts[r], grid.counts[r], grid.step, crowd.levels[r], crowd.needs[r]
+
+    values = novelty.final_values(*before(last), cutoffs[-1], threshold, shape.shares[-1], stddev)
     values[:, -1] = 1.0
     for r in range(last - 1, -1, -1):  # grid r is where round r+2 (counted from 1) begins
         share, aim = shape.shares[r + 1], shape.aims[r + 1]
-        smoothed = novelty.smooth(
-            values,
-            grid.starts[r + 1],
-            grid.lines[r + 1],
-            grid.step,
-            grid.starts[r],
-            grid.points(r, share * share),
-            grid.stride,
-            share * stddev,
-        )
+        after, points = (grid.starts[r + 1], grid.lines[r + 1], grid.step), grid.points(r, share * share)
+        smoothed = novelty.smooth(values, *after, grid.starts[r], points, grid.stride, share * stddev)
         table = novelty.binomial_levels(crowd.stay[r + 1], int(crowd.levels[r][-1]), crowd.levels[r + 1])
-        values = novelty.crowd_values(
-            smoothed,
-            grid.stride,
-            table[crowd.levels[r]],
-            grid.starts[r],
-            grid.counts[r],
-            grid.step,
-            crowd.levels[r],
-            crowd.needs[r],
-            cutoffs[r + 1],
-            share,
-            aim,
-            stddev,
-        )
+        crowds = table[crowd.levels[r]]
+        values = novelty.crowd_values(smoothed, grid.stride, crowds, *before(r), cutoffs[r + 1], share, aim, stddev)
         values[:, -1] = 1.0
     return values

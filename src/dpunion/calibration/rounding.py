@@ -89,7 +89,12 @@ def funnel_slack(stddev: float, threshold: float, shape: Funnel) -> float:
         highest = 1.05 * (cutoff - line) * aim
         drift = 0.5 * math.ulp(highest) * math.sqrt(limit) / budget + (limit / 2.0 + 5.0) * UNIT_ROUNDOFF
         worst = max(worst, 2.0 * MAX_USERS * drift + l2_coins_slack(stddev, budget))
-    _check_scores(stddev, threshold, shape)
+    # EPSILON_SLACK does not pay for the float64 scores of other shapes (docs/guarantees-funnel.md, Theorem F5).
+    if score_spread(stddev, threshold, shape) > LARGEST_SCORE_SPREAD:
+        raise BadParameter(
+            "Some rounds of this funnel are too small for float64 scores.",
+            "Choose fewer rounds, a first_share nearer to 1/rounds, or smaller margins.",
+        )
     return _check_slack(worst, limit, LARGEST_L2_SLACK)
 
 
@@ -97,15 +102,6 @@ def score_spread(stddev: float, threshold: float, shape: Funnel) -> float:
     """Return (M/stddev) sqrt(sum of 1/c_r^2), where M bounds the scores: their float64 errors grow with it."""
     largest = shape.cutoffs(stddev, threshold)[0] + (13.2 + shape.keep_margin) * stddev
     return largest / stddev * math.sqrt(sum(1.0 / share for share in shape.squared_shares))
-
-
-def _check_scores(stddev: float, threshold: float, shape: Funnel) -> None:
-    """Refuse shapes whose float64 scores EPSILON_SLACK does not pay for (docs/guarantees-funnel.md, Theorem F5)."""
-    if score_spread(stddev, threshold, shape) > LARGEST_SCORE_SPREAD:
-        raise BadParameter(
-            "Some rounds of this funnel are too small for float64 scores.",
-            "Choose fewer rounds, a first_share nearer to 1/rounds, or smaller margins.",
-        )
 
 
 def funnel_target(epsilon: float, delta: float) -> float:

@@ -2,7 +2,7 @@
 
 Exit codes: 0 done; 1 a bug in dpunion; 2 a bad option or parameter; 3 the data cannot be read, or memory is short;
 4 the output cannot be written; 5 the ledger refused, or an audit found a violation; 6 the release was made before and
-its output is in place; 130 interrupted.
+its output is in place; 7 a schedule has no release on this day; 130 interrupted.
 
 Commands import heavy libraries when they run, so that --help answers at once.
 """
@@ -33,9 +33,8 @@ INTERRUPTED = 130
 FEWEST_COLUMNS = 20
 PR_SET_DUMPABLE = 4
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_ARENA_MAX = -1, -3, -8
-LARGEST_PIECE = 32 << 20
+LARGEST_PIECE = 32 << 20  # the largest piece of memory that comes from the heap; the C library allows no larger limit
 LEAST_MEMORY = 128 << 20
-"""The largest piece of memory that comes from the heap; the C library allows no larger limit."""
 UNFLUSHED = 120
 """The exit code of Python itself when its streams cannot be flushed at the end."""
 ended: list[bool] = []

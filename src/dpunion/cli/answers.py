@@ -19,17 +19,9 @@ import click
 from click.exceptions import Exit
 
 import dpunion
+from dpunion import errors
 from dpunion.cli import INTERRUPTED, ended, missed
-from dpunion.errors import (
-    AlreadyReleased,
-    BadSource,
-    CannotWrite,
-    DpunionError,
-    InternalError,
-    LedgerError,
-    find_shortage,
-    ledger_note,
-)
+from dpunion.errors import CannotWrite, InternalError, find_shortage, ledger_note
 from dpunion.kernels import on_compiling
 from dpunion.threads import INTERRUPTS
 
@@ -96,11 +88,11 @@ def _explain(error: BaseException) -> NoReturn:
         traceback.clear_frames(error.__traceback__)
         error = shortage
     match error:
-        case DpunionError():
+        case errors.DpunionError():
             # The code of a bad option promises that nothing was charged.
             note = ledger_note(error)
             was_charged = note is not None and note.facts.get("charged") is True
-            code = max(error.exit_code, BadSource.exit_code) if was_charged else error.exit_code
+            code = max(error.exit_code, errors.BadSource.exit_code) if was_charged else error.exit_code
             fail(error.what, error.remedy, code, charge, error)
         case InternalError():
             fail(str(error), "", error.exit_code, charge, error)
@@ -130,7 +122,7 @@ def _explain_charge(error: BaseException) -> str:
     note = ledger_note(error)
     if note is None:
         # A ledger's refusal speaks for itself. Once a run is writing, its charge may have been settled.
-        unclear = isinstance(error, LedgerError) or running.stage == "writing"
+        unclear = isinstance(error, errors.LedgerError) or running.stage == "writing"
         return "Nothing was charged." if running.has_ledger and not unclear else ""
     lost = note.facts.get("charged") and not note.facts.get("delivered")
     again = PIPED_AGAIN if running.is_piped else AGAIN
@@ -148,7 +140,7 @@ def fail(what: str, remedy: str, code: int, charge: str = "", error: BaseExcepti
         values: dict[str, Any] = {"error": type(error).__name__, "code": code, "message": what, "remedy": remedy}
         note = None if error is None else ledger_note(error)
         values |= {"charge": charge, "ledger": None if note is None else note.facts}
-        if isinstance(error, AlreadyReleased):
+        if isinstance(error, errors.AlreadyReleased):
             from dpunion.ledger.fingerprints import describe_earlier
 
             values |= describe_earlier(error)
@@ -231,6 +223,13 @@ def step(stage: str, _done: float | None = None) -> None:
         raise KeyboardInterrupt
 
 
+def log_step(stage: str, _done: float | None = None) -> None:
+    """Say each new stage, in one line."""
+    if stage not in (running.stage, COMPILING):
+        say(f"{stage[:1].upper()}{stage[1:]}.")
+    step(stage)
+
+
 def _say_compiling(write: Callable[[str], None], *, begins: bool = True) -> None:
     if begins and not running.said_compiling:
         running.said_compiling = True
@@ -238,13 +237,15 @@ def _say_compiling(write: Callable[[str], None], *, begins: bool = True) -> None
 
 
 @contextlib.contextmanager
-def progress_bar() -> Iterator[Callable[[str, float | None], None]]:
-    """Show a bar on a terminal's stderr, nothing elsewhere; each step also notices swallowed interrupts.
+def progress_bar(*, in_log: bool = False) -> Iterator[Callable[[str, float | None], None]]:
+    """Show a bar on a terminal's stderr; elsewhere nothing, or with in_log one line for each stage.
+
+    Each step also notices swallowed interrupts.
 
     Guarantees: it shows the stage, the time it takes, and which part of the input's bytes was read; nothing else.
     """
     if not is_watched():
-        yield step
+        yield log_step if in_log else step
         return
     from rich.console import Console
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn

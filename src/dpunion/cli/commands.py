@@ -26,6 +26,7 @@ COMMANDS = {
     "report": "release:report_command",
     "demo": "release:demo_command",
     "sample": "release:sample_command",
+    "lists": "release:lists_command",
     "warm-up": "release:warm_up_command",
     "ledger": "ledger:ledger_commands",
 }
@@ -51,11 +52,9 @@ class App(Commands):
     """The root of all commands."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's interface
-        """Return the names of all commands."""
         return [*COMMANDS, *SISTERS]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        """Import the command with this name."""
         if cmd_name in SISTERS:
             return _load_sister(cmd_name)
         module, _, name = COMMANDS.get(cmd_name, "").partition(":")

@@ -42,7 +42,6 @@ class WithHelp(click.Command):
     """A command whose help is written here."""
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write usage, description, commands and options."""
         from rich.console import Console
 
         file = io.StringIO()
@@ -77,7 +76,6 @@ class Commands(WithHelp, click.Group):
     """Several commands under one name, listed in the order in which they were added."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's interface
-        """Return the names of the commands."""
         return list(self.commands)
 
 

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
 from dpunion.cli import options
-from dpunion.cli.answers import print_json
+from dpunion.cli.answers import print_json, say
 from dpunion.cli.help import Commands, command
 from dpunion.cli.options import FILE, OUTPUT, Argument, Option
-from dpunion.errors import BadSource, DamagedLedger, ForeignErrors, LedgerError
+from dpunion.errors import BadParameter, BadSource, DamagedLedger, ForeignErrors, LedgerError
+
+if TYPE_CHECKING:
+    from dpunion.ledger import Amounts, Schedule
 
 WIDEST = 10_000
-ABOUT = ("title", "owner", "note")
+ITEMS_EACH = 10
+"""The calendar says how many people an item needs who have this many items each."""
 
 where = Argument("where", "A file, or postgresql://user@host/database.", metavar="LEDGER")
 
@@ -23,7 +28,11 @@ OPEN_HELP = """Open a budget for a dataset, in a new or existing ledger. It cann
 
 [bold]Examples[/bold]
   dpunion ledger open budget.db --dataset queries -e 10 -d 1e-5
-  dpunion ledger open budget.db --dataset visits -e 10 -d 1e-5 --composition tight"""
+  dpunion ledger open budget.db --dataset visits -e 10 -d 1e-5 --composition tight
+  dpunion ledger open budget.db --dataset words -e 3 -d 1e-6 --schedule 52
+
+A schedule divides the budget among a few releases, in weeks 1, 2, 4, 8, ... and the last. Each is made by
+[cyan]dpunion release ... --scheduled[/cyan] from all rows so far."""
 
 SHOW_HELP = """Show what each dataset has spent and has left, and every entry with its owner, title and purpose.
 
@@ -54,23 +63,78 @@ The exit code is 5 when rows were altered, and 3 when the ledger cannot be read.
         Option("--delta -d", "Total delta of all releases.", float, required=True),
         Option(
             "--composition",
-            "additive, or tight, which usually allows more releases.",
+            "additive (the default without a schedule), or tight, which usually allows more releases.",
             Literal["additive", "tight"],
-            default="additive",
         ),
+        Option("--schedule weeks", "Schedule releases over this many weeks.", int, metavar="WEEKS"),
+        Option("--grow", "Schedule: the part of each release over the one before. Default: 1.5.", float),
+        Option("--start", "Schedule: first day of week 1, like 2027-01-04. Default: today, in UTC.", metavar="DAY"),
     ],
 )
-def ledger_open(where: str, dataset: str, epsilon: float, delta: float, composition: str) -> None:
+def ledger_open(where: str, dataset: str, epsilon: float, delta: float, composition: str | None, **given: Any) -> None:
     """Open the budget of a dataset."""
-    from dpunion.ledger import Ledger
+    from dpunion.ledger import Composition, Ledger, Schedule
     from dpunion.ledger.ledgers import new_account
 
-    new_account(dataset, epsilon, delta, composition)  # refuses bad values before it makes a file
+    chosen = {name: value for name, value in given.items() if value is not None}
+    if chosen and "weeks" not in chosen:
+        raise BadParameter("--grow and --start are for a schedule.", "Add --schedule, or leave them out.")
+    schedule = Schedule(**chosen) if chosen else None
+    # Bad values are refused before a file is made.
+    new_account(dataset, epsilon, delta, composition, schedule=schedule)
     ledger = Ledger.open(where, create=True)
-    ledger.create_dataset(dataset, epsilon, delta, composition)
-    click.echo(
-        f"Opened {dataset} in {ledger.name}: ({epsilon:g}, {delta:g}) in all, by {composition} composition.", err=True
-    )
+    account = ledger.create_dataset(dataset, epsilon, delta, composition, schedule=schedule)
+    how = account.composition.value
+    click.echo(f"Opened {dataset} in {ledger.name}: ({epsilon:g}, {delta:g}) in all, by {how} composition.", err=True)
+    if schedule is not None:
+        say("\n".join(_calendar(schedule, account.caps)))
+    elif account.composition is Composition.ADDITIVE:
+        _say_tight(epsilon, delta)
+
+
+def _calendar(schedule: Schedule, caps: Amounts) -> list[str]:
+    """Return the releases of a schedule, each with its part of the budget and how many people an item needs."""
+    from dpunion.budget import Budget
+    from dpunion.chances import MOST_HOLDERS, find_needed
+    from dpunion.ledger.amounts import DELTA_UNITS, EPSILON_UNITS
+    from dpunion.ledger.schedules import share_of
+    from dpunion.plans.look import USUAL, plan_share
+    from dpunion.report.tables import lay_out, percent
+
+    def needed(share: Amounts) -> str:
+        whole = Budget(caps.epsilon / EPSILON_UNITS, caps.delta / DELTA_UNITS)
+        plan = plan_share(share_of(share), whole, max_items_per_user=USUAL)
+        return f"{find_needed(plan, [ITEMS_EACH])[0].even or MOST_HOLDERS:,}"
+
+    rows = [("week", "from", "part of the budget", "people needed")]
+    for week, share in zip(schedule.releases, schedule.shares(caps), strict=True):
+        part = percent(share.mu_squared / caps.mu_squared)
+        rows.append((str(week), str(schedule.first_day(week)), part, needed(share)))
+    even = type(caps)(mu_squared=caps.mu_squared // schedule.weeks, novelty=caps.novelty // schedule.weeks)
+    return [
+        *("", *lay_out(rows, [False] * len(rows[0])), ""),
+        f"People needed: with about this many people who have an item, and {ITEMS_EACH} items each, the chance that it "
+        "is released is even. A release reads all rows so far.",
+        f"With an even split over {schedule.weeks} weeks, each week's rows alone, an item would need about "
+        f"{needed(even)} people in one week. Each week, run: dpunion release ... --scheduled",
+    ]
+
+
+def _say_tight(epsilon: float, delta: float) -> None:
+    """Say how many releases of a tenth of epsilon tight composition would allow."""
+    from dpunion.budget import Budget
+    from dpunion.ledger.accounts import charge_for_plan
+    from dpunion.ledger.ledgers import new_account
+    from dpunion.plans import plan_release
+
+    with contextlib.suppress(BadParameter):  # where a total is so small or large that there is no such release
+        budget = Budget(epsilon / 10.0, delta / 100.0)
+        charge = charge_for_plan(plan_release("weighted-gaussian", budget))
+        more = new_account("any", epsilon, delta, "tight").more_like(charge)
+        say(
+            f"Tight composition (--composition tight) would allow about {more} releases of ({budget.epsilon:g}, "
+            f"{budget.delta:g}) instead of 10; --schedule shares the budget out over weeks."
+        )
 
 
 @command("show", SHOW_HELP, [where, options.as_json])
@@ -86,29 +150,34 @@ def ledger_show(where: str, as_json: bool) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from dpunion.ledger.events import reach_in_words
-
     # In a pipe or a file nothing is cut.
     console = Console(highlight=False, width=None if sys.stdout.isatty() else WIDEST)
+    # One block for each entry, so that 80 columns are enough.
     budgets = Table("dataset", "composition", "epsilon", "delta", "spent", "left", box=None, pad_edge=False)
-    for values in found.datasets():
+    for account in found.accounts:
+        values = account.to_dict()
         numbers = (f"{values['epsilon']:g}", f"{values['delta']:g}", f"{values['spent_share']:.1%}")
-        left = reach_in_words(values["more_like_the_last"])
-        budgets.add_row(_escape(values["dataset"]), values["composition"], *numbers, left)
+        budgets.add_row(_escape(values["dataset"]), values["composition"], *numbers, found.reach(account))
     console.print(budgets)
-    entries = [entry.to_dict() for entry in found.entries]
-    if entries:
-        # Title, owner and note have a column only if an entry has one.
-        about = [name for name in ABOUT if any(values[name] for values in entries)]
-        names = ["entry", "dataset", "state", "epsilon", "delta", "algorithm", "written", *about]
-        table = Table(*names, "output", box=None, pad_edge=False)
-        for values in entries:
-            outputs = "\n".join(_escape(each["path"] or each["sha256"][:16]) for each in values["outputs"])
-            cells = (f"{values[k]:g}" if isinstance(values[k], float) else _escape(str(values[k])) for k in names)
-            table.add_row(*cells, outputs)
+    for entry in found.entries:
         console.print()
-        console.print(table)
+        for line in _entry_lines(entry.to_dict()):
+            console.print(line, soft_wrap=True)
     console.print(f"\nhead {found.head}", style="dim")
+
+
+def _entry_lines(values: dict[str, Any]) -> list[str]:
+    """Return an entry as a block: what it is, and below it, one to a line, what it says."""
+    head = f"[bold]entry {values['entry']}[/bold]  {_escape(values['dataset'])}  {values['state']}  {values['written']}"
+    planned = values.get("schedule")
+    said = {
+        "week": "" if planned is None else f"{planned['week']}, for the release of week {planned['release']}",
+        "charge": f"({values['epsilon']:g}, {values['delta']:g})",
+        **{name: values[name] for name in ("algorithm", "title", "owner", "note")},
+    }
+    lines = [f"  {name:<10}{_escape(text)}" for name, text in said.items() if text]
+    outputs = [each["path"] or f"SHA-256 {each['sha256'][:16]}" for each in values["outputs"]]
+    return [head, *lines, *(f"  {'output':<10}{_escape(path)}" for path in outputs)]
 
 
 def _reading() -> ForeignErrors:

@@ -7,6 +7,7 @@ take.
 from __future__ import annotations
 
 import contextlib
+import copy
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,7 +22,7 @@ from dpunion.errors import BadParameter
 if TYPE_CHECKING:
     from dpunion.plans.counts import Counts
     from dpunion.plans.ngrams import Ngrams
-    from dpunion.requests import Charge, Words
+    from dpunion.requests import Candidates, Charge, Words
 
 PRIVACY = "The privacy"
 DATA = "The data"
@@ -131,6 +132,17 @@ reading = OptionGroup(
     Option("--user -u", "Column with the user ids.", metavar="COLUMN", required=True),
     *database,
 )
+candidates = OptionGroup(
+    DATA,
+    Option(
+        "--candidates",
+        "Public list of items that people may well have, which then need fewer people: a file, or a name from "
+        "'dpunion lists' such as english. May be repeated.",
+        metavar="LIST",
+        multiple=True,
+    ),
+    Option("--candidates-error", "Chance that a candidate comes out which nobody has (0.001).", float),
+)
 items = OptionGroup(
     DATA,
     Option(
@@ -145,6 +157,7 @@ items = OptionGroup(
     normalize,
     Option("--known", "Public list of known items to leave out, to find new ones.", FILE),
     Option("--include-known", "Add the known items to the result.", bool),
+    *candidates,
 )
 texts = OptionGroup(
     DATA,
@@ -173,11 +186,21 @@ privacy = OptionGroup(
     ),
     Option("--weak-budget", "Allow epsilon above 10 or delta above 0.001, which protect almost nothing.", bool),
 )
+privacy_or_schedule = OptionGroup(PRIVACY, *map(copy.copy, privacy))
+for one in privacy_or_schedule.options[:2]:
+    one.required, one.help = False, f"{one.help} Required without --scheduled."
 ledger = OptionGroup(
     PRIVACY,
     Option("--ledger", "Ledger to charge: a file or postgresql://..."),
     Option("--dataset", "Name of the dataset in the ledger.", metavar="NAME"),
     Option("--charge-again", "Make the same release again, and charge it again.", bool),
+)
+schedule = OptionGroup(
+    PRIVACY,
+    Option("--scheduled", "Make the release that the dataset's schedule has due. It takes no epsilon and delta.", bool),
+    Option("--on", "Schedule: the day for which the release is made. Default: today, in UTC.", metavar="DAY"),
+    Option("--current", "Schedule, rows of a window: say which items of the release before are still in use.", bool),
+    Option("--earlier", "Schedule: folder with the files of earlier releases, if they were moved.", FILE),
 )
 output = OptionGroup(
     OUTPUT,
@@ -207,6 +230,9 @@ counts = OptionGroup(
         "Part of the budget for counts (0.1). A larger part makes counts more precise and releases fewer items.",
         float,
     ),
+)
+drop_doubtful = Option(
+    "--drop-doubtful", "With counts: drop candidates that may have no people at all.", bool, heading=OUTPUT
 )
 algorithm = OptionGroup(
     TUNING,
@@ -303,10 +329,27 @@ def build_items(given: Given) -> dict[str, Any]:
     from dpunion.requests import Dated, Known
 
     known = None if given.known is None else Known(given.known, include=given.include_known)
+    lists = {"known": known, "candidates": build_candidates(given)}
     if given.text is not None:
-        return {"item": build_words(given, given.ngrams), "known": known}
+        return {"item": build_words(given, given.ngrams), **lists}
     columns = list(given.item)
-    return {"item": columns if given.granularity is None else Dated(columns, given.granularity), "known": known}
+    return {"item": columns if given.granularity is None else Dated(columns, given.granularity), **lists}
+
+
+def build_candidates(given: Given) -> Candidates | None:
+    """Return the public lists of candidates, or None without one."""
+    from dpunion.requests import Candidates
+
+    settings = {} if given.candidates_error is None else {"error": given.candidates_error}
+    drop = getattr(given, "drop_doubtful", False)
+    if not given.candidates:
+        if settings or drop:
+            raise BadParameter(
+                "--candidates-error or --drop-doubtful was given without a list of candidates.",
+                "Name the list with --candidates, or leave it out.",
+            )
+        return None
+    return Candidates(*given.candidates, **settings, drop_doubtful=drop)
 
 
 def build_counts(given: Given) -> Counts | bool:
@@ -326,7 +369,12 @@ def build_charge(given: Given) -> Charge | None:
 
     if (given.ledger is None) != (given.dataset is None):
         raise BadParameter("--ledger and --dataset must be given together.", "Give both, or neither.")
-    return None if given.ledger is None else Charge(given.ledger, str(given.dataset), again=given.charge_again)
+    planned: dict[str, Any] = {str(one.name): getattr(given, str(one.name), one.initial) for one in schedule}
+    if given.ledger is None:
+        if any(planned.values()):
+            raise BadParameter("--scheduled needs --ledger and --dataset.", "Give both, or leave --scheduled out.")
+        return None
+    return Charge(given.ledger, str(given.dataset), again=given.charge_again, **planned)
 
 
 def build_algorithm(given: Given) -> dict[str, Any]:

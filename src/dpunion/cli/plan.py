@@ -22,6 +22,7 @@ PLAN_HELP = f"""Show what a budget can do, and all numbers of a release, before 
 [bold]Examples[/bold]
   dpunion plan -e 1 -d 1e-6
   dpunion plan -e 1 -d 1e-6 --counts --html budget.html
+  dpunion plan -e 1 -d 1e-6 --candidates catalogue.csv
   dpunion plan -e 3 -d 1e-5 --longest 3
   dpunion plan -e 3 -d 1e-5 -a weighted-gaussian --json
 
@@ -46,6 +47,7 @@ page = Option(
     options.algorithm,
     ngrams,
     options.counts,
+    options.candidates,
     [options.as_json, page, options.force],
 )
 def plan_command(**values: Any) -> None:
@@ -65,7 +67,9 @@ def plan_command(**values: Any) -> None:
             "Add --longest to plan n-grams, or leave out the option.",
         )
     chosen = {"algorithm": options.build_ngrams(given)} if is_ngrams else options.build_algorithm(given)
-    planned = plan(**chosen, **options.privacy.values(given), counts=options.build_counts(given))
+    candidates = options.build_candidates(given)
+    privacy = options.privacy.values(given)
+    planned = plan(**chosen, **privacy, counts=options.build_counts(given), candidates=candidates)
     if given.html is not None:
         from dpunion.report import check_page, plan_page, write_page
 
@@ -78,6 +82,8 @@ def plan_command(**values: Any) -> None:
         from dpunion.chances import find_needed
 
         needed = {"holders_needed": [one.to_dict() for one in find_needed(planned)]}
+        if planned.candidates is not None:
+            needed["holders_needed_by_candidates"] = [one.to_dict() for one in find_needed(planned, listed=True)]
         print_result(json.dumps(planned.to_dict() | needed, indent=1) + "\n")
     else:
         _print_plan(planned)
@@ -89,11 +95,15 @@ def _print_plan(planned: Planned) -> None:
 
     from dpunion.budget import guarantee
     from dpunion.chances import HEAD, find_needed
-    from dpunion.releases.statements import expected_precision
+    from dpunion.releases.statements import expected_mistakes, expected_precision
 
     console = Console(highlight=False)
     console.print(f"About this many people must have {planned.nouns.first} for it to be released:\n", style="bold")
     console.print(_table([HEAD, *(one.texts() for one in find_needed(planned))], head=True))
+    if planned.candidates is not None:
+        console.print("\nAnd this many must have a candidate:\n", style="bold")
+        console.print(_table([HEAD, *(one.texts() for one in find_needed(planned, listed=True))], head=True))
+        console.print("\n" + expected_mistakes(planned.candidates), markup=False)
     console.print(
         "\nItems each: how many items each of these people has. Their other items are assumed to be rare.", style="dim"
     )
@@ -133,6 +143,7 @@ def _rows(values: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield the numbers of a plan with their names."""
     parameters, sensitivity, rounds = values.pop("parameters"), values.pop("sensitivity"), values.pop("rounds", [])
     values.pop("counts", None)
+    values |= {f"candidates {key}": value for key, value in values.pop("candidates", {}).items()}
     for name, value in (values | {f"  {key}": value for key, value in parameters.items()}).items():
         yield name.replace("_", " "), f"{value:.6g}" if isinstance(value, float) else str(value)
     for number, one in enumerate(rounds, 1):
@@ -151,6 +162,8 @@ def _look_rows(planned: Planned) -> Iterator[tuple[str, str]]:
             f"{plan.algorithm.max_items_per_user} items per person",
             f"noise {plan.scale:.4g}, threshold {plan.threshold:.4g}, delta used {plan.delta_used:.4g}",
         )
+    if planned.candidates is not None:
+        yield "candidates", f"threshold {planned.candidates.threshold:.4g}, SHA-256 {planned.candidates.sha256}"
     parameters = planned.opening.algorithm.parameters()
     yield "parameters", ", ".join(f"{key} {value}" for key, value in parameters.items() if key != "max_items_per_user")
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpunion.addresses import SECRET, Address
 from dpunion.cli.options import ALGORITHM_OPTIONS
-from dpunion.errors import CannotWrite
+from dpunion.errors import CannotWrite, ForeignErrors
 from dpunion.releases.formats import is_utf8
 
 if TYPE_CHECKING:
@@ -79,14 +79,12 @@ def record_configuration(place: Path | None, options: dict[str, Any], plan: Plan
         values |= {"set": [f"{key}={value}" for key, value in parameters.items()]}
     # Whether to charge again is for a person to choose each time.
     lines = [_line(key, value) for key, value in values.items() if key != "charge_again"]
-    problem: CannotWrite | None = None
-    try:
-        with atomic_file(place, overwrite=True, mode=OWNER_ONLY) as file:
-            file.write((HEAD + "\n".join(lines) + "\n").encode())
-    except CannotWrite as error:
-        problem = CannotWrite(f"The release was written, but not its private record. {error.what}", error.remedy)
-    if problem is not None:
-        raise problem
+
+    def explain(error: CannotWrite) -> CannotWrite:
+        return CannotWrite(f"The release was written, but not its private record. {error.what}", error.remedy)
+
+    with ForeignErrors(explain, CannotWrite, ours_too=True), atomic_file(place, mode=OWNER_ONLY) as file:
+        file.write((HEAD + "\n".join(lines) + "\n").encode())
 
 
 def without_credentials(key: str, value: Any) -> Any:

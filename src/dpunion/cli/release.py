@@ -47,12 +47,14 @@ Parquet files; either at s3://, gs:// or abfs:// too; a Delta or Iceberg table; 
   dpunion release visits.csv -u id --item country --item device -e 1 -d 1e-6 --out keys.csv
   dpunion release posts.parquet -u author -i word -e 1 -d 1e-6 --counts --out popular.csv
   dpunion release hdfs:///logs --engine spark --master yarn -u uid -i query -e 1 -d 1e-9 --out-folder hdfs:///q
+  dpunion release orders.csv -u customer -i product -e 1 -d 1e-6 --candidates catalogue.csv --out sold.csv
   dpunion release new.csv -u id -i word -e 1 -d 1e-6 --known old.parquet --ledger budget.db --dataset posts
+  dpunion release posts.parquet -u author -i word --ledger budget.db --dataset logs --scheduled -o so-far.parquet
 
 {options.ALGORITHM_HELP}
 
 [bold]Exit codes[/bold]: 0 done, 1 a bug in dpunion, 2 a bad option, 3 bad data, 4 cannot write, 5 the ledger refused,
-6 made before (the output is in place, and nothing was charged), 130 interrupted."""
+6 made before (the output is in place, and nothing was charged), 7 no scheduled release is due, 130 interrupted."""
 
 NGRAMS_HELP = """Release n-grams of the users' texts, length by length, privately (DPNE and improvements).
 
@@ -87,6 +89,12 @@ plays the part of a person.
   dpunion sample
   dpunion release debian_depends.parquet --user user --item item -e 1 -d 1e-6"""
 
+LISTS_HELP = """Show the public lists that --candidates takes by name: words of languages, countries, currencies.
+
+[bold]Examples[/bold]
+  dpunion lists
+  dpunion release posts.jsonl -u author --text body -e 1 -d 1e-6 --candidates english --out frequent.csv"""
+
 WARM_UP_HELP = """Compile everything in advance, so that no release has to. Use it after installing and in images.
 
 The compiled code is stored in a folder of the user who runs this: $XDG_CACHE_HOME/dpunion, or ~/.cache/dpunion. In an
@@ -101,10 +109,12 @@ image, run it as the user who will make releases, and on the same kind of proces
     RELEASE_HELP,
     options.reading,
     options.items,
-    options.privacy,
+    options.privacy_or_schedule,
     options.shared,
+    options.schedule,
     options.algorithm,
     options.counts,
+    [options.drop_doubtful],
     options.engine,
     options.running,
 )
@@ -114,6 +124,8 @@ def release_command(**values: Any) -> None:
     options.check_items(given)
     own = options.items.values(given) | ({"item": given.item[0]} if len(given.item) == 1 else {})
     own |= {"unsafe_test_key": given.unsafe_test_key, "out_folder": given.out_folder}
+    own |= {"drop_doubtful": given.drop_doubtful}
+    own |= {"scheduled": given.scheduled, "current": given.current, "earlier": given.earlier}
     _make(given, own, {**options.build_algorithm(given), **options.build_items(given)})
 
 
@@ -158,6 +170,7 @@ def _make(given: Given, own: dict[str, Any], wanted: dict[str, Any]) -> None:
     if given.out_folder is None and (given.as_json or not targets):
         answers.check_standard_output()
     read = {"source": list(given.source), "known list": own.get("known"), "list of stop words": given.stop_words}
+    read["list of candidates"] = list(own.get("candidates", ()))
     check_outputs(targets, place, read | {"ledger": given.ledger, "configuration": given.config})
     source, charge = options.build_source(given), options.build_charge(given)
     about = About(given.title or "", given.owner or "", given.note or "")
@@ -195,19 +208,15 @@ def _make(given: Given, own: dict[str, Any], wanted: dict[str, Any]) -> None:
 
 @contextlib.contextmanager
 def run_with_progress(given: Given) -> Iterator[Run]:
-    """Yield how the release is run, with progress. Spark draws its own bar, so that only the stage is remembered."""
+    """Yield how the release is run, with progress; on Spark, in a log, one line for each step."""
     import pyarrow as pa
 
     from dpunion.requests import Run
 
     # Arrow would take over signals while it parses in the main thread, and lose one in some hundred.
     pa.enable_signal_handlers(False)
-    limits: dict[str, Any] = {"memory_limit": given.memory_limit, "overwrite": given.force}
-    if given.engine == "spark":
-        yield Run(**limits, shards=given.shards, progress=answers.step)
-        return
-    with answers.progress_bar() as progress:
-        yield Run(**limits, threads=given.threads, progress=progress)
+    with answers.progress_bar(in_log=given.engine == "spark") as progress:
+        yield Run(given.memory_limit, given.threads, given.shards, progress, given.force)
 
 
 @contextlib.contextmanager
@@ -272,7 +281,8 @@ def answer_again(already: AlreadyReleased, targets: Sequence[Path], *, overwrite
     say(f"This release was made before, as entry {already.entry}: {', '.join(places)}.{changed}")
     if copied:
         say(f"It was copied to {' and '.join(map(str, copied))}.")
-    say("Nothing was charged. Use --charge-again to make it again.")
+    again = " Use --charge-again to make it again." if "--charge-again" in already.remedy else ""
+    say(f"Nothing was charged.{again}")
     if as_json:
         print_json(describe_earlier(already) | {"copied": [str(target) for target in copied]})
     raise click.exceptions.Exit(MADE_BEFORE)
@@ -350,6 +360,17 @@ def sample_command(folder: Path, force: bool) -> None:
     with debian_depends().open("rb") as sample, atomic_file(target, overwrite=force) as file:
         shutil.copyfileobj(sample, file)
     say(f"Written to {target}: which Debian package (user) depends on which (item).")
+
+
+@command("lists", LISTS_HELP, [options.as_json])
+def lists_command(as_json: bool) -> None:
+    """Show the public lists that have a name."""
+    from dpunion.samples import LISTS, describe_lists
+
+    if as_json:
+        print_json({name: dataclasses.asdict(one) for name, one in LISTS.items()})
+    else:
+        print_result(describe_lists())
 
 
 @command("warm-up", WARM_UP_HELP, [options.quiet])

@@ -54,7 +54,6 @@ class Popularity:
 
     @property
     def burdens(self) -> Float64s:
-        """Return the burdens: float64[items]."""
         return self.units / BURDEN
 
 

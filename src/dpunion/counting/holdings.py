@@ -14,6 +14,7 @@ from dpunion.randomness import RunKey
 from dpunion.sets.grouping import bound_sets, compact_items, gathering_ranges
 from dpunion.threads import share_count, work_in_order
 
+LEADING_BITS = 22
 UNLISTED, KNOWN = -1, -2
 
 
@@ -71,8 +72,13 @@ def find_digests(digests: Uint64s, wanted: Uint64s) -> tuple[Int64s, Int64s]:
     digests: uint64[n, 2], distinct, rising by their first words; wanted: uint64[m, 2].
     """
     first = np.ascontiguousarray(digests[:, 0])
-    places = np.searchsorted(first, wanted[:, 0])
-    left = np.arange(len(wanted))
+    # Most digests that are not there are seen by their leading bits, which is faster than searching for them.
+    shift = np.uint64(64 - LEADING_BITS)
+    is_likely = np.zeros(1 << LEADING_BITS, np.bool_)
+    is_likely[first >> shift] = True
+    left = np.flatnonzero(is_likely[wanted[:, 0] >> shift])
+    places = np.zeros(len(wanted), np.int64)
+    places[left] = np.searchsorted(first, wanted[left, 0])
     found = [(np.zeros(0, np.int64), np.zeros(0, np.int64))]
     while len(left):
         # Nearly all need one step. Where first words are equal, the second word decides.

@@ -183,7 +183,7 @@ def add_noise(
     grid = max(1, math.floor(spread / FINENESS))
     names = np.zeros((len(sums), 2), np.uint64)
     names[:, 0] = np.arange(len(sums)) if places is None else places
-    normals = key.normals_of(Purpose.COUNT, number, names)
+    normals = key.normals(number, names, Purpose.COUNT)
     noisy = sums + np.rint(spread * normals).astype(np.int64)
     return (noisy + grid // 2) // grid * grid
 

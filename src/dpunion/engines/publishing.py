@@ -12,21 +12,23 @@ from pathlib import Path
 from typing import Any
 
 from dpunion.addresses import check_output
+from dpunion.buffers import large_texts, pc, text_array
 from dpunion.chances import least_holders
 from dpunion.checks import OrderName, as_choice
 from dpunion.engines import Chosen, Engine, Listed
 from dpunion.errors import AlreadyReleased, BadParameter
 from dpunion.files import atomic_file, claim_names
 from dpunion.kernels.compiler import cache_directory
+from dpunion.ledger.schedules import UNREADABLE, Earlier
 from dpunion.plans import Plan
 from dpunion.plans.counts import Counted
 from dpunion.plans.ngrams import NgramPlan
 from dpunion.randomness import RunKey
 from dpunion.reading.locate import refuse_overwriting
 from dpunion.releases.about import About
-from dpunion.releases.formats import check_target
-from dpunion.releases.release import Order, Release, with_items, with_ngrams
-from dpunion.requests import Charge, Folder, Known, PathLike, Request, Run, SparkSource, Words
+from dpunion.releases.formats import LISTED, SINCE, check_target
+from dpunion.releases.release import COUNTED, Numbers, Order, Release, with_gone, with_items, with_ngrams
+from dpunion.requests import Candidates, Charge, Folder, Known, PathLike, Request, Run, SparkSource, Words
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +63,26 @@ class Outputs:
             check_output(name)
         return cls(tuple(map(Path, named)), None, overwrite, order)
 
-    def check_apart(self, *, source: Any, item: Any = None, known: Any, charge: Charge | None) -> None:
-        """Refuse outputs that would replace an input or the ledger, or that the next run would read."""
+    def check_apart(
+        self, *, source: Any, item: Any = None, known: Any, candidates: Candidates | None = None, charge: Charge | None
+    ) -> None:
+        """Refuse outputs that would replace an input or the ledger, or that the next run would read.
+
+        Refuse for a schedule outputs from which its next release could not read the list and its weeks.
+        """
+        listed = [] if candidates is None else list(candidates.sources)
+        earlier = [one for one in (known, *listed) if isinstance(one, Earlier)]
+        if earlier and not any(one.suffix.lower() not in UNREADABLE for one in self.files):
+            raise BadParameter(
+                "A scheduled release needs an output file that the next one can read.",
+                "Give 'out' (--out) a file with one of the suffixes .parquet, .csv, .jsonl, .arrow and .json.",
+            )
         names = list(source.names) if isinstance(source, SparkSource) else source
-        listed = known.source if isinstance(known, Known) else known
         stopped = item.stop_words if isinstance(item, Words) else None
-        read = {"source": names, "known list": [listed], "ledger": charge and charge.ledger}
+        read = {"source": names, "known list": [known.source if isinstance(known, Known) else known]}
+        read |= {"ledger": charge and charge.ledger, "list of the release before": [one.source for one in earlier]}
         read["list of stop words"] = [stopped]
+        read["list of candidates"] = listed
         refuse_overwriting(self.files if self.folder is None else self.folder.path, read)
 
     @contextlib.contextmanager
@@ -108,10 +123,22 @@ def list_chosen(chosen: Chosen, request: Request) -> Listed:
     if chosen.levels:
         return Listed((), (), tuple(length == 1 for _, length in chosen.ngrams), chosen.levels)
     if request.known is None:
-        return Listed(tuple(sorted(chosen.items)), (), (True,) * len(chosen.items))
+        texts = sorted(chosen.items)
+        return Listed(tuple(texts), (), tuple(not one for one in find_candidates(texts, request)))
     known, selected = request.known.items, set(chosen.items)
     texts = sorted(selected.union(known) if request.include_known else selected)
-    return Listed(tuple(texts), () if request.include_known else known, tuple(text in selected for text in texts))
+    unlisted = (not one for one in find_candidates(texts, request))
+    sure = tuple(text in selected and plain for text, plain in zip(texts, unlisted, strict=True))
+    return Listed(tuple(texts), () if request.include_known else known, sure)
+
+
+def find_candidates(texts: Sequence[str], request: Request) -> list[bool]:
+    """Say which texts are on the request's list of candidates: nobody may have these."""
+    if request.candidates is None:
+        return [False] * len(texts)
+    listed = request.candidates.texts
+    found = set(listed.filter(pc.is_in(listed, value_set=large_texts(text_array(texts)))).to_pylist())
+    return [text in found for text in texts]
 
 
 def count_holders(
@@ -146,7 +173,24 @@ def publish(
     elif chosen.is_remote:
         made = draft
     else:
-        made = with_items(draft, list_chosen(chosen, request).texts, counted, outputs.order)
+        texts = list_chosen(chosen, request).texts
+        listed = None if request.candidates is None else find_candidates(texts, request)
+        if request.drop_doubtful and listed is not None and counted is not None:
+            sound = [place for place, low in enumerate(counted.low) if low > 0 or not listed[place]]
+            texts, listed = tuple(texts[place] for place in sound), [listed[place] for place in sound]
+            people, low, high = (tuple(getattr(counted, name)[place] for place in sound) for name in COUNTED)
+            counted = Counted(people, low, high, counted.totals)
+        before = request.vocabulary
+        since = None if before is None else before.weeks_of(texts)
+        numbers = () if since is None else (Numbers(SINCE, since, 32),)
+        earlier = frozenset() if before is None else before.listed
+        if listed is not None or earlier:
+            flags = listed or [False] * len(texts)
+            flags = [flag or text in earlier for flag, text in zip(flags, texts, strict=True)]
+            numbers = (*numbers, Numbers(LISTED, tuple(flags), 1))
+        made = with_items(draft, texts, counted, outputs.order, numbers)
+        if before is not None and before is request.candidates:
+            made = with_gone(made, before.since)
     made = dataclasses.replace(made, notes=(*made.notes, *request.notes_on(made.items)))
     if outputs.folder is not None:
         return dataclasses.replace(made, items=(), numbers=(), stored=engine.store(chosen, made)), []

@@ -30,7 +30,6 @@ class Stages:
         self._last: tuple[str, float | None] = (PLANNING, None)
 
     def __call__(self, stage: str, done: float | None = None) -> None:
-        """Pass the stage on, and remember it."""
         self._last = (stage, done)
         self._progress(stage, done)
 

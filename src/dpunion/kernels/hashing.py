@@ -18,9 +18,8 @@ import numpy.typing as npt
 from dpunion.contributions import Uint64s
 from dpunion.kernels.compiler import inlined, kernel, word_at
 
-U0, U1, U2, U3, U4, U5, U6, U7 = (np.uint64(i) for i in range(8))
-U8, U13, U14, U16, U17, U21, U24, U32 = (np.uint64(i) for i in (8, 13, 14, 16, 17, 21, 24, 32))
-U40, U48, U56, U63, U64, U128 = (np.uint64(i) for i in (40, 48, 56, 63, 64, 128))
+U0, U1, U2, U3, U4, U7, U8, U13, U16, U17 = (np.uint64(i) for i in (0, 1, 2, 3, 4, 7, 8, 13, 16, 17))
+U21, U24, U32, U40, U48, U64, U128 = (np.uint64(i) for i in (21, 24, 32, 40, 48, 64, 128))
 LOW_HALF = np.uint64(0xFFFFFFFF)
 ALL_ONES = np.uint64(0xFFFFFFFFFFFFFFFF)
 
@@ -29,12 +28,6 @@ ALL_ONES = np.uint64(0xFFFFFFFFFFFFFFFF)
 def rotate_left(x: np.uint64, count: np.uint64) -> np.uint64:
     """Rotate a 64-bit word by 1 to 63 bits."""
     return (x << count) | (x >> (U64 - count))
-
-
-@inlined
-def read8(data: npt.NDArray[np.uint8], at: np.uint64) -> np.uint64:
-    """Read eight bytes, little-endian."""
-    return word_at(data, at)
 
 
 @inlined
@@ -50,12 +43,11 @@ def read4(data: npt.NDArray[np.uint8], at: np.uint64) -> np.uint64:
 
 # --------------------------------------------------------------------------------------------- ChaCha20
 
-# "expand 32-byte k", little-endian (RFC 8439, section 2.3).
 CHACHA_LANES = 256
 """The number of inputs mixed side by side; the compiler maps them to the vector registers that the processor has."""
 Words = tuple[np.uint32, ...]
 """The sixteen words of a ChaCha state."""
-
+# "expand 32-byte k", little-endian (RFC 8439, section 2.3).
 CHACHA_0, CHACHA_1, CHACHA_2, CHACHA_3 = (np.uint32(w) for w in (0x61707865, 0x3320646E, 0x79622D32, 0x6B206574))
 
 
@@ -79,12 +71,6 @@ def quarter_round(
     c = np.uint32(c + d)
     b = rotate_left32(np.uint32(b ^ c), np.uint32(7))
     return a, b, c, d
-
-
-@inlined
-def join_halves(low: np.uint32, high: np.uint32, add_low: np.uint32, add_high: np.uint32) -> np.uint64:
-    """Add the first state to two adjacent words and join them, little-endian (RFC 8439, section 2.3)."""
-    return np.uint64(np.uint32(low + add_low)) | (np.uint64(np.uint32(high + add_high)) << U32)
 
 
 @inlined
@@ -141,28 +127,6 @@ def chacha20_words(key: npt.NDArray[np.uint32], inputs: Uint64s) -> Uint64s:
         for i in range(some):
             out[group + i, 0] = np.uint64(n0[i]) | (np.uint64(n1[i]) << U32)
             out[group + i, 1] = np.uint64(n2[i]) | (np.uint64(n3[i]) << U32)
-    return out
-
-
-@kernel
-def chacha20_blocks(key: npt.NDArray[np.uint32], inputs: Uint64s) -> Uint64s:
-    """Return the whole ChaCha20 block of each input: 512 pseudo-random bits.
-
-    key: uint32[8]; inputs: uint64[n, 2]; returns uint64[n, 8], whose first two columns are chacha20_words.
-
-    Guarantees: row i depends on the key and on inputs[i] alone.
-    """
-    out = np.empty((len(inputs), 8), dtype=np.uint64)
-    for i in range(len(inputs)):
-        first, second = inputs[i, 0], inputs[i, 1]
-        start = (
-            CHACHA_0, CHACHA_1, CHACHA_2, CHACHA_3, key[0], key[1], key[2], key[3], key[4], key[5], key[6], key[7],
-            np.uint32(first & LOW_HALF), np.uint32(first >> U32),
-            np.uint32(second & LOW_HALF), np.uint32(second >> U32),
-        )  # fmt: skip
-        x = ten_double_rounds(start)
-        for w in range(8):
-            out[i, w] = join_halves(x[2 * w], x[2 * w + 1], start[2 * w], start[2 * w + 1])
     return out
 
 
@@ -279,7 +243,7 @@ def load_block(
     """
     whole = size >> U3
     for w in range(whole):
-        blocks[first + np.uint64(w) * step] = read8(data, start + (np.uint64(w) << U3))
+        blocks[first + np.uint64(w) * step] = word_at(data, start + (np.uint64(w) << U3))
     for w in range(whole, U16):
         blocks[first + np.uint64(w) * step] = U0
     for i in range(whole << U3, size):
@@ -447,12 +411,12 @@ def table_hash(
     if size > U16:
         at = begin
         while end - at > U16:
-            low, high = multiply_wide(read8(data, at) ^ second, read8(data, at + U8) ^ first)
+            low, high = multiply_wide(word_at(data, at) ^ second, word_at(data, at + U8) ^ first)
             first = low ^ high
             at += U16
-        a, b = read8(data, end - U16), read8(data, end - U8)
+        a, b = word_at(data, end - U16), word_at(data, end - U8)
     elif size >= U8:
-        a, b = read8(data, begin), read8(data, end - U8)
+        a, b = word_at(data, begin), word_at(data, end - U8)
     elif size >= U4:
         a, b = read4(data, begin), read4(data, end - U4)
     elif size > U0:

@@ -281,7 +281,7 @@ def split_text(
 @kernel
 def split_words(
     data: Uint8s,
-    mended: Uint8s,
+    normalized: Uint8s,
     starts: Int64s,
     ends: Int64s,
     flags: Uint8s,
@@ -293,8 +293,8 @@ def split_words(
 ) -> tuple[Int64s, int, Int64s, Uint8s]:
     """Return (counts int64[n_texts], words, offsets, out): word w is out[offsets[w]:offsets[w + 1]].
 
-    Text t is [starts[t]:ends[t]] of `mended` where flags[t] says UNSTABLE, of `data` elsewhere. offsets, out: memory to
-    write to, of any size; returned, or larger ones where they were too small.
+    Text t is [starts[t]:ends[t]] of `normalized` where flags[t] says UNSTABLE, of `data` elsewhere. offsets, out:
+    memory to write to, of any size; returned, or larger ones where they were too small.
 
     Guarantees:
     - the words of a text depend on that text alone;
@@ -320,7 +320,7 @@ def split_words(
             longer = np.empty(out.size + out.size // 2 + size + size // 2 + 1, np.uint8)
             longer[: offsets[total]] = out[: offsets[total]]
             out = longer
-        source = mended if flags[t] & UNSTABLE else data
+        source = normalized if flags[t] & UNSTABLE else data
         before = total
         total = split_text(source, starts[t], ends[t], by_byte, classes, lower, out, offsets, total)
         counts[t] = total - before

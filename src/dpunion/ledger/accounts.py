@@ -15,15 +15,8 @@ from dpunion.calibration.gaussian import GUARD, normal_quantile_above
 from dpunion.calibration.rounding import ALL_FLOORS, COLLISION, EPSILON_SLACK
 from dpunion.checks import check_real
 from dpunion.kernels.normal import gaussian_delta
-from dpunion.ledger.amounts import (
-    DELTA_UNITS,
-    EPSILON_UNITS,
-    MU_SQUARED_UNITS,
-    Amounts,
-    Composition,
-    units_of_computed,
-    units_of_decimal,
-)
+from dpunion.ledger import amounts
+from dpunion.ledger.amounts import DELTA_UNITS, EPSILON_UNITS, Amounts, Composition, units_of_computed, units_of_decimal
 from dpunion.plans import Plan, Planned
 
 # A tight account sets aside this part of delta for items that only one person has. The Gaussian part needs little: its
@@ -55,7 +48,7 @@ def account_caps(
         return whole
     rounding = min(whole.epsilon // ROUNDING_PART, LARGEST_ROUNDING)
     novelty = math.floor(whole.delta * novelty_share)
-    low, high = 0, MU_SQUARED_UNITS
+    low, high = 0, amounts.MU_SQUARED_UNITS
     while _holds(Amounts(whole.epsilon, whole.delta, high, novelty, rounding), GUARD):
         low, high = high, 2 * high
     while high - low > 1:
@@ -75,7 +68,7 @@ def caps_hold(caps: Amounts, composition: Composition) -> bool:
 def _holds(caps: Amounts, guard: float) -> bool:
     """Check e^(rounding/2) (delta_G(epsilon - rounding; mu) + novelty) <= delta (docs/ledger.md, theorem 3)."""
     rounding = caps.rounding / EPSILON_UNITS
-    mu = math.sqrt(caps.mu_squared / MU_SQUARED_UNITS)
+    mu = math.sqrt(caps.mu_squared / amounts.MU_SQUARED_UNITS)
     gaussian = gaussian_delta(caps.epsilon / EPSILON_UNITS - rounding, mu)
     total = math.exp(rounding / 2.0) * (gaussian + caps.novelty / DELTA_UNITS)
     return total * (1.0 + guard) <= caps.delta / DELTA_UNITS
@@ -110,7 +103,7 @@ def charge_for_gaussian(budget: Budget, mu: float, novelty: float, rounding: flo
     return Amounts(
         epsilon=units_of_decimal("epsilon", budget.epsilon, EPSILON_UNITS, up=True),
         delta=units_of_decimal("delta", budget.delta, DELTA_UNITS, up=True),
-        mu_squared=units_of_computed("mu", mu * mu, MU_SQUARED_UNITS),
+        mu_squared=units_of_computed("mu", mu * mu, amounts.MU_SQUARED_UNITS),
         novelty=units_of_computed("novelty", rare, DELTA_UNITS),
         rounding=units_of_computed("rounding", rounding, EPSILON_UNITS),
     )
@@ -128,6 +121,6 @@ def charge_for_budget(budget: Budget) -> Amounts:
     return Amounts(
         epsilon=units_of_decimal("epsilon", budget.epsilon, EPSILON_UNITS, up=True),
         delta=units_of_decimal("delta", budget.delta, DELTA_UNITS, up=True),
-        mu_squared=units_of_computed("mu", mu * mu, MU_SQUARED_UNITS),
+        mu_squared=units_of_computed("mu", mu * mu, amounts.MU_SQUARED_UNITS),
         novelty=units_of_decimal("delta", budget.delta, DELTA_UNITS, up=True),
     )

@@ -61,10 +61,7 @@ class Amounts:
         return all(getattr(self, name) <= getattr(cap, name) for name in COUNTED[composition])
 
 
-COUNTED = {
-    Composition.ADDITIVE: ("epsilon", "delta"),
-    Composition.TIGHT: ("mu_squared", "novelty", "rounding"),
-}
+COUNTED = {Composition.ADDITIVE: ("epsilon", "delta"), Composition.TIGHT: ("mu_squared", "novelty", "rounding")}
 FIELDS = tuple(field.name for field in dataclasses.fields(Amounts))
 
 

@@ -16,16 +16,11 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, NoReturn, Protocol
 
+from dpunion import errors
 from dpunion.checks import nearest
-from dpunion.errors import (
-    AlreadyReleased,
-    BudgetExhausted,
-    DamagedLedger,
-    ForeignErrors,
-    LedgerError,
-    UnfinishedRelease,
-)
+from dpunion.errors import ForeignErrors, LedgerError
 from dpunion.ledger.amounts import COUNTED, DELTA_UNITS, EPSILON_UNITS, FIELDS, Amounts, Composition
+from dpunion.ledger.schedules import Schedule
 
 CHAIN = "dpunion-ledger/1"
 NO_HASH = "0" * 64
@@ -111,12 +106,16 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """A dataset's budget: how its releases add up, the most they may add up to, and what they have spent."""
+    """A dataset's budget: how its releases add up, the most they may add up to, and what they have spent.
+
+    schedule: when its releases are made, if the account was opened with one.
+    """
 
     name: str
     composition: Composition
     caps: Amounts
     spent: Amounts = field(default_factory=Amounts)
+    schedule: Schedule | None = None
 
     @property
     def remaining(self) -> Amounts:
@@ -141,8 +140,10 @@ class Account:
     def opened_by(cls, event: Event) -> Account:
         """Return the account that an opened row describes."""
         broken = BrokenChain("it opens a dataset without saying how its releases add up")
-        with ForeignErrors(lambda _: broken, KeyError, TypeError, ValueError):
-            return cls(event.dataset, Composition(json.loads(event.details)["composition"]), event.amounts)
+        with ForeignErrors(lambda _: broken, AttributeError, KeyError, TypeError, ValueError, ours_too=True):
+            details = json.loads(event.details)
+            schedule = Schedule.from_dict(details["schedule"]) if "schedule" in details else None
+            return cls(event.dataset, Composition(details["composition"]), event.amounts, schedule=schedule)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the account for people: totals, and the rest of each number that the composition adds up."""
@@ -152,7 +153,7 @@ class Account:
             "epsilon": self.caps.epsilon / EPSILON_UNITS,
             "delta": self.caps.delta / DELTA_UNITS,
             "spent_share": self.spent_share,
-        }
+        } | ({} if self.schedule is None else {"schedule": self.schedule.to_dict()})
         if self.composition is Composition.ADDITIVE:
             left = self.remaining
             return values | {"epsilon_left": left.epsilon / EPSILON_UNITS, "delta_left": left.delta / DELTA_UNITS}
@@ -184,12 +185,28 @@ class Entry:
         found = self.details.get("about")
         return found if isinstance(found, dict) else {}
 
+    @property
+    def is_settled(self) -> bool:
+        return self.state is EntryState.SETTLED
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Say whether nothing was charged."""
+        return self.state is EntryState.CANCELLED
+
+    @property
+    def release(self) -> int | None:
+        """Return the week for which a schedule planned this release; None for other releases."""
+        found = self.details.get("schedule")
+        return int(found["release"]) if isinstance(found, dict) else None
+
     def to_dict(self) -> dict[str, Any]:
         """Return the entry for people."""
         return {
             "entry": self.number,
             "dataset": self.dataset,
             "state": self.state.value,
+            **({} if self.release is None else {"schedule": self.details["schedule"]}),
             "epsilon": self.charge.epsilon / EPSILON_UNITS,
             "delta": self.charge.delta / DELTA_UNITS,
             "algorithm": self.details.get("plan", {}).get("algorithm", ""),
@@ -243,16 +260,8 @@ class Book:
             raise BrokenChain("it grants more than was left")
         details = _details(event)
         self._spend(account, event.amounts)
-        self.entries[event.sequence] = Entry(
-            number=event.sequence,
-            hash=event.hash,
-            dataset=event.dataset,
-            charge=event.amounts,
-            fingerprint=event.fingerprint,
-            state=EntryState.UNSETTLED,
-            written=event.written,
-            details=details,
-        )
+        head = event.sequence, event.hash, event.dataset, event.amounts, event.fingerprint
+        self.entries[event.sequence] = Entry(*head, EntryState.UNSETTLED, event.written, details)
 
     def _close(self, event: Event) -> None:
         entry = self.entries.get(event.entry)
@@ -305,43 +314,73 @@ class Overview:
         last = self.last_of(account.name)
         return None if last is None else account.more_like(last.charge)
 
+    def to_come(self, account: Account) -> tuple[int, ...]:
+        """Return the weeks of a schedule's releases after the last one that was charged."""
+        weeks = () if account.schedule is None else account.schedule.releases
+        made = (one.release or 0 for one in self.entries if one.dataset == account.name and not one.is_cancelled)
+        last = max(made, default=0)
+        return tuple(week for week in weeks if week > last)
+
+    def reach(self, account: Account) -> str:
+        """Say how far the rest of a budget reaches."""
+        if account.schedule is not None:
+            weeks = ", ".join(map(str, self.to_come(account)))
+            return f"weeks {weeks}" if weeks else "nothing: the schedule is complete"
+        more = self.more_like_last(account)
+        if more is None:
+            return "all of it"
+        return f"about {more:,} more like the last one" if more else "not enough for another like the last one"
+
     def datasets(self) -> list[dict[str, Any]]:
         """Return the datasets as plain values, each with the rest of its budget and how far it reaches."""
-        return [one.to_dict() | {"more_like_the_last": self.more_like_last(one)} for one in self.accounts]
+        return [
+            one.to_dict() | {"more_like_the_last": self.more_like_last(one), "weeks_to_come": list(self.to_come(one))}
+            for one in self.accounts
+        ]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain values."""
         entries = [entry.to_dict() for entry in self.entries]
         return {"datasets": self.datasets(), "entries": entries, "head": self.head}
 
 
-def reach_in_words(more: int | None) -> str:
-    """Say how far the rest of a budget reaches."""
-    if more is None:
-        return "all of it"
-    return f"about {more:,} more like the last one" if more else "not enough for another like the last one"
-
-
-def refuse_repeat(ledger: str, same: list[Entry], sources: list[dict[str, Any]] | None) -> None:
+def refuse_repeat(
+    ledger: str,
+    same: list[Entry],
+    sources: list[dict[str, Any]] | None,
+    remedy: str = "Use the files that were written then, or make and charge it again with --charge-again.",
+) -> None:
     """Refuse a release if one of the same entries is settled, or else if one is unsettled; name the last such entry."""
     last = {entry.state: entry for entry in same}
     if (entry := last.get(EntryState.SETTLED)) is not None:
         then = entry.details.get("sources")
         changed = None if not then or not sources else then != sources
         since = " The source has changed since." if changed else ""
-        problem = AlreadyReleased(
-            f"The same release was made before: entry {ledger}#{entry.number}. Nothing was charged.{since}",
-            "Use the files that were written then, or make and charge it again with --charge-again.",
+        problem = errors.AlreadyReleased(
+            f"The same release was made before: entry {ledger}#{entry.number}. Nothing was charged.{since}", remedy
         )
         problem.entry, problem.outputs = f"{ledger}#{entry.number}", entry.outputs
         problem.source_changed = changed
         raise problem
     if (entry := last.get(EntryState.UNSETTLED)) is not None:
-        raise UnfinishedRelease(
+        raise errors.UnfinishedRelease(
             f"An earlier run of the same release, entry {ledger}#{entry.number}, has not finished: it is "
             "still running, or it died. Its budget counts as spent, and nothing more was charged.",
             "Wait for it. If it died, charge again with --charge-again.",
         )
+
+
+def refuse_second(ledger: str, week: int, same: list[Entry], release_fingerprint: str, *, again: bool) -> None:
+    """Refuse a release of a schedule that was made; `again` allows it only if no earlier run of it has settled."""
+    made = [entry for entry in same if entry.is_settled]
+    for entry in made:
+        if entry.fingerprint != release_fingerprint:
+            raise LedgerError(
+                f"The release of week {week} was made with other options: entry {ledger}#{entry.number}. Nothing was "
+                "charged.",
+                "A schedule has one release for each of its weeks: use the files of that entry.",
+            )
+    if made or not again:
+        refuse_repeat(ledger, same, None, "Use the files that were written then; later rows are in the next release.")
 
 
 def refuse_dataset(ledger: str, name: str, known: list[str]) -> NoReturn:
@@ -366,7 +405,7 @@ def refuse_charge(account: Account, charge: Amounts) -> NoReturn:
     ]
     if account.composition is Composition.ADDITIVE:
         parts = [f"(epsilon, delta) = {pair(charge)}, and {pair(left)} is left"]
-    raise BudgetExhausted(
+    raise errors.BudgetExhausted(
         f"The budget of dataset {account.name!r} does not cover this release: it asks for {' and '.join(parts)}.",
         "Use a smaller epsilon or delta, or do not make this release: it would break the promise made for this data.",
     )
@@ -459,7 +498,7 @@ class ChainReader:
         """Return the state after the last row; raise DamagedLedger if a row is wrong."""
         book, problem = self.replay(session)
         if problem is not None:
-            raise DamagedLedger(problem, "Run `dpunion ledger verify`, and restore the ledger from a backup.")
+            raise errors.DamagedLedger(problem, "Run `dpunion ledger verify`, and restore the ledger from a backup.")
         return book
 
 
@@ -471,20 +510,12 @@ def append(
     amounts: Amounts,
     *,
     entry: int = 0,
-    release_fingerprint: str = "",
+    fingerprint: str = "",
     details: dict[str, Any],
 ) -> Event:
     """Append a row to the chain, which `book` has read in this transaction."""
-    event = Event(
-        sequence=book.sequence + 1,
-        kind=kind,
-        dataset=dataset,
-        entry=entry,
-        amounts=amounts,
-        fingerprint=release_fingerprint,
-        details=json.dumps(details, separators=(",", ":")),
-        written=dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
-    )
+    text, now = json.dumps(details, separators=(",", ":")), dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
+    event = Event(book.sequence + 1, kind, dataset, entry, amounts, fingerprint, text, now)
     chained = Event.from_row((*event.row()[:-1], event.hash_after(book.head)))
     session.run(APPEND, *chained.row())
     return chained

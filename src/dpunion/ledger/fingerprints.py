@@ -85,9 +85,8 @@ def sha256_of(path: Path) -> str:
     """Return a file's SHA-256 in hex."""
 
     def explain(error: OSError) -> LedgerError:
-        why = system_reason(error)
         return LedgerError(
-            f"dpunion cannot read {path} back: {why}.",
+            f"dpunion cannot read {path} back: {system_reason(error)}.",
             "The release's budget is spent, but its ledger entry is not settled.",
         )
 
@@ -110,9 +109,4 @@ def describe_earlier(already: AlreadyReleased) -> dict[str, Any]:
         for path, digest in already.outputs
         if path
     ]
-    return {
-        "already_released": True,
-        "entry": already.entry,
-        "files": files,
-        "source_changed": already.source_changed,
-    }
+    return {"already_released": True, "entry": already.entry, "files": files, "source_changed": already.source_changed}

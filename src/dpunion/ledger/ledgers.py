@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime as dt
+import json
 import os
 import re
 from collections.abc import Iterable
@@ -11,36 +13,16 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from dpunion import errors
 from dpunion.addresses import POSTGRESQL, Address
 from dpunion.checks import as_choice
-from dpunion.errors import (
-    BadParameter,
-    DpunionError,
-    ForeignErrors,
-    InternalError,
-    LedgerError,
-    LedgerNote,
-    NotPrivate,
-    ReplacedLedger,
-)
+from dpunion.errors import BadParameter, ForeignErrors, InternalError, LedgerError, ReplacedLedger
+from dpunion.ledger import events
 from dpunion.ledger.amounts import DELTA_UNITS, EPSILON_UNITS, Amounts, Composition
-from dpunion.ledger.events import (
-    Account,
-    Book,
-    ChainReader,
-    EntryState,
-    Event,
-    EventKind,
-    Overview,
-    Store,
-    append,
-    pair,
-    refuse_charge,
-    refuse_dataset,
-    refuse_repeat,
-)
+from dpunion.ledger.events import Account, Event, EventKind, Overview, Store, append, pair
 from dpunion.ledger.fingerprints import sha256_of
 from dpunion.ledger.postgres import PostgresStore
+from dpunion.ledger.schedules import Due, Schedule, find_release
 from dpunion.ledger.sqlite import SqliteStore
 from dpunion.releases.about import Charged
 
@@ -62,7 +44,6 @@ class Verification:
 
     @property
     def good(self) -> bool:
-        """Say whether there is no problem."""
         return self.problem is None
 
 
@@ -77,7 +58,7 @@ class Ledger:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._reader = ChainReader(store.name)
+        self._reader = events.ChainReader(store.name)
         self.name = store.name
         """The name of this ledger in public texts."""
 
@@ -100,16 +81,19 @@ class Ledger:
         name: str,
         epsilon: float,
         delta: float,
-        composition: str | Composition = Composition.ADDITIVE,
+        composition: str | Composition | None = None,
         *,
         novelty_share: float | None = None,
+        schedule: Schedule | None = None,
     ) -> Account:
         """Open a dataset with a budget for all its releases together, which cannot be changed later.
 
-        novelty_share: for tight composition, the part of delta that is set aside for items that only one person has.
+        composition: additive by default, and tight with a schedule. novelty_share: for tight composition, the part of
+        delta that is set aside for items that only one person has. schedule: when releases are made, and their parts.
         """
-        account = new_account(name, epsilon, delta, composition, novelty_share)
+        account = new_account(name, epsilon, delta, composition, novelty_share, schedule)
         details = {"composition": account.composition.value, "epsilon": float(epsilon), "delta": float(delta)}
+        planned = {} if schedule is None else {"schedule": schedule.to_dict()}
         with self._store.transaction(write=True) as session:
             book = self._reader.book(session)
             if name in book.accounts:
@@ -117,7 +101,7 @@ class Ledger:
                     f"The dataset {name!r} is open already in {self.name}, and a budget cannot be changed.",
                     "Use it unchanged, or choose another name for other data.",
                 )
-            append(session, book, EventKind.OPENED, name, account.caps, details=details)
+            append(session, book, EventKind.OPENED, name, account.caps, details=details | planned)
         return account
 
     def reserve(
@@ -131,6 +115,7 @@ class Ledger:
         sources: list[dict[str, Any]] | None = None,
         charge_again: bool = False,
         test_key: bool = False,
+        due: Due | None = None,
     ) -> Reservation:
         """Charge a release to the dataset's budget, before any data is read.
 
@@ -138,6 +123,7 @@ class Ledger:
         about: for people: title, owner, note; names of sources, columns, version.
         sources: sizes and times of the sources (`reading.locate`), by which a change is noticed later.
         charge_again: charge the release even if it was made or begun before.
+        due: for a release of a schedule; it is charged its share exactly.
 
         Guarantees:
         - the transaction that grants reads the whole chain, and grants nothing if it is broken;
@@ -145,12 +131,15 @@ class Ledger:
         - of several callers with one fingerprint, all but the first are refused unless they use `charge_again`.
         """
         if test_key:
-            raise NotPrivate(
+            raise errors.NotPrivate(
                 "A release with a fixed test key is not private, so a ledger cannot record it.",
                 "Leave out the test key or the ledger.",
             )
         amounts, plan = _priced(charge)
         details = {"plan": note or plan, "charge_again": charge_again, "sources": sources, "about": about or {}}
+        if due is not None:
+            amounts = due.charge(amounts)
+            details["schedule"] = {"release": due.release, "week": due.week}
         # A refusal needs no lock: it was right at the moment of this check.
         with self._store.transaction(write=False) as session:
             book = self._reader.book(session)
@@ -158,16 +147,17 @@ class Ledger:
         with self._store.transaction(write=True) as session:
             book = self._reader.book(session)
             account = self._check(book, dataset, amounts, release_fingerprint, details)
-            event = append(
-                session,
-                book,
-                EventKind.RESERVED,
-                dataset,
-                amounts.stored(account.composition),
-                release_fingerprint=release_fingerprint,
-                details=details,
-            )
+            amounts, which = amounts.stored(account.composition), release_fingerprint
+            event = append(session, book, EventKind.RESERVED, dataset, amounts, fingerprint=which, details=details)
         return Reservation(self, account, event)
+
+    def find_due(self, dataset: str, day: dt.date, folder: Path | None = None) -> Due:
+        """Return the release of a dataset's schedule that is due on a day, and the list that it continues."""
+        found = self.overview()
+        account = next((one for one in found.accounts if one.name == dataset), None)
+        if account is None:
+            events.refuse_dataset(self.name, dataset, [one.name for one in found.accounts])
+        return find_release(account, found.entries, day, folder)
 
     def overview(self) -> Overview:
         """Return every dataset and entry; raise DamagedLedger if a row is wrong."""
@@ -197,18 +187,22 @@ class Ledger:
         return Verification(problem, book.sequence, book.receipt)
 
     def _check(
-        self, book: Book, dataset: str, charge: Amounts, release_fingerprint: str, details: dict[str, Any]
+        self, book: events.Book, dataset: str, charge: Amounts, release_fingerprint: str, details: dict[str, Any]
     ) -> Account:
         """Return the dataset's account; refuse a release that cannot be granted."""
         account = book.accounts.get(dataset)
         if account is None:
-            refuse_dataset(self.name, dataset, list(book.accounts))
-        if not details["charge_again"]:
-            made = (entry for entry in book.entries.values() if entry.dataset == dataset)
+            events.refuse_dataset(self.name, dataset, list(book.accounts))
+        made = [entry for entry in book.entries.values() if entry.dataset == dataset]
+        if "schedule" in details:
+            week = details["schedule"]["release"]
+            same = [entry for entry in made if entry.release == week]
+            events.refuse_second(self.name, week, same, release_fingerprint, again=details["charge_again"])
+        elif not details["charge_again"]:
             same = [entry for entry in made if entry.fingerprint == release_fingerprint]
-            refuse_repeat(self.name, same, details["sources"])
+            events.refuse_repeat(self.name, same, details["sources"])
         if not account.covers(charge):
-            refuse_charge(account, charge)
+            events.refuse_charge(account, charge)
         return account
 
     def _close(self, kind: EventKind, own: Event, amounts: Amounts, details: dict[str, Any]) -> None:
@@ -221,7 +215,7 @@ class Ledger:
                     f"The ledger {self.name} was replaced: an entry that was made in it is missing.",
                     "Restore the ledger that contains the entry.",
                 )
-            if entry.state is not EntryState.UNSETTLED:
+            if entry.state is not events.EntryState.UNSETTLED:
                 raise LedgerError(f"Entry {self.name}#{own.sequence} is closed already.", "Settle a release once.")
             append(session, book, kind, own.dataset, amounts, entry=own.sequence, details=details)
 
@@ -278,10 +272,12 @@ class Reservation:
     @property
     def sentence(self) -> str:
         """Return the sentence about the ledger in a release's statement."""
+        due, plan = json.loads(self._event.details).get("schedule"), self.account.schedule
+        when = f" It was made in week {due['week']} of {plan.weeks}, from {plan.start}." if due and plan else ""
         return (
             f"It is entry {self.receipt} of the dataset {self.account.name!r}. The ledger limits all releases "
             f"from this dataset together to {pair(self.account.caps)}, by {self.account.composition.value} "
-            "composition."
+            f"composition.{when}"
         )
 
     def start_reading(self) -> None:
@@ -345,16 +341,22 @@ class Reservation:
                 said, charged = f"Nothing was charged: entry {self.entry} is cancelled.", False
             except ReplacedLedger:
                 said, charged = f"No data was read, but {self._uncharged}", False
-            except DpunionError as problem:
+            except errors.DpunionError as problem:
                 said = f"{said} The charge could not be cancelled: {problem.what}"
         if error is not None:
-            error.add_note(LedgerNote(said, self.facts | {"charged": charged}))
+            error.add_note(errors.LedgerNote(said, self.facts | {"charged": charged}))
 
 
 def new_account(
-    name: str, epsilon: float, delta: float, composition: str | Composition, novelty_share: float | None = None
+    name: str,
+    epsilon: float,
+    delta: float,
+    composition: str | Composition | None = None,
+    novelty_share: float | None = None,
+    schedule: Schedule | None = None,
 ) -> Account:
-    """Return the account of a new dataset; refuse a bad name or budget, before a ledger is opened."""
+    """Return the account of a new dataset; refuse a bad name, budget or schedule, before a ledger is opened."""
+    from dpunion.ledger import schedules
     from dpunion.ledger.accounts import NOVELTY_SHARE, account_caps
 
     if NAME.fullmatch(name) is None:
@@ -362,9 +364,15 @@ def new_account(
             "A dataset's name must be at most 100 letters, digits, dots, dashes and underscores.",
             "Choose a plain name such as posts-2024.",
         )
-    chosen = as_choice("composition", composition, Composition)
-    share = NOVELTY_SHARE if novelty_share is None else novelty_share
-    return Account(name, chosen, account_caps(epsilon, delta, chosen, share))
+    usual = Composition.ADDITIVE if schedule is None else Composition.TIGHT
+    chosen = usual if composition is None else as_choice("composition", composition, Composition)
+    share = (NOVELTY_SHARE if schedule is None else schedules.NOVELTY_SHARE) if novelty_share is None else novelty_share
+    account = Account(name, chosen, account_caps(epsilon, delta, chosen, share), schedule=schedule)
+    if schedule is not None and chosen is Composition.ADDITIVE:
+        raise BadParameter("A schedule needs tight composition.", "Leave 'composition' (--composition) out.")
+    if schedule is not None:
+        schedule.check_for(account.caps)
+    return account
 
 
 def _priced(charge: Planned | Amounts) -> tuple[Amounts, dict[str, Any]]:

@@ -27,16 +27,13 @@ NETWORK_FILE_SYSTEMS = frozenset({
 # fmt: on
 
 NEXT = f"SELECT COALESCE(MAX(sequence), 0) + 1 FROM {TABLE}"  # noqa: S608 - constants only
+REFUSE = "BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END"
 SCHEMA = (
     table_definition("INTEGER"),
-    f"CREATE TRIGGER {TABLE}_no_update BEFORE UPDATE ON {TABLE} "
-    "BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END",
-    f"CREATE TRIGGER {TABLE}_no_delete BEFORE DELETE ON {TABLE} "
-    "BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END",
+    f"CREATE TRIGGER {TABLE}_no_update BEFORE UPDATE ON {TABLE} {REFUSE}",
+    f"CREATE TRIGGER {TABLE}_no_delete BEFORE DELETE ON {TABLE} {REFUSE}",
     # subtle: INSERT OR REPLACE deletes without calling the trigger above.
-    f"CREATE TRIGGER {TABLE}_in_order BEFORE INSERT ON {TABLE} "
-    f"WHEN NEW.sequence IS NOT ({NEXT}) "
-    "BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END",
+    f"CREATE TRIGGER {TABLE}_in_order BEFORE INSERT ON {TABLE} WHEN NEW.sequence IS NOT ({NEXT}) {REFUSE}",
     f"PRAGMA application_id = {APPLICATION}",
     f"PRAGMA user_version = {VERSION}",
 )

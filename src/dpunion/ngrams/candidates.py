@@ -43,7 +43,7 @@ class Level:
         return (self.prefixes.astype(np.uint64) << np.uint64(32)) | self.suffixes.astype(np.uint64)
 
 
-class Candidates:
+class CandidateGrams:
     """V_k of a level of length k-1, as rectangles: all of it is public.
 
     Guarantees: `count` is exactly |V_k|, and `at` a one-to-one map from 0..count-1 onto V_k.
@@ -87,7 +87,7 @@ def _grouped(groups: Int32s, count: int) -> tuple[Int64s, Int64s]:
     return order, offsets_of(np.bincount(groups, minlength=count))
 
 
-def mark_candidates(candidates: Candidates, chance: float, key: RunKey, draw_round: int) -> Uint64s:
+def mark_candidates(candidates: CandidateGrams, chance: float, key: RunKey, draw_round: int) -> Uint64s:
     """Toss a coin of probability `chance` for every candidate; return those that come up, as rising pairs: uint64[n].
 
     A mark counts only for a candidate that nobody keeps (`unsupported`).

@@ -21,7 +21,7 @@ from dpunion.contributions import Contributions, Int32s, Int64s, ItemTable, Uint
 from dpunion.counting.holdings import UNLISTED, Holdings, find_digests, holdings_of
 from dpunion.kernels.ngrams import compact, renumber
 from dpunion.kernels.normal import upper_tail
-from dpunion.ngrams.candidates import Candidates, Level, halves, mark_candidates, places_in
+from dpunion.ngrams.candidates import CandidateGrams, Level, halves, mark_candidates, places_in
 from dpunion.plans import Plan
 from dpunion.plans.counts import MOST_COUNTED
 from dpunion.plans.ngrams import LengthPlan, LengthResult, NgramPlan
@@ -127,7 +127,7 @@ def next_level(
     - sizes and thresholds in the LengthResult follow from the released n-grams alone.
     """
     level = levels[-1]
-    candidates = Candidates(level)
+    candidates = CandidateGrams(level)
     if not candidates.count:
         nothing = np.zeros(0, np.int32)
         level = Level(plan.length, nothing, nothing, nothing, np.zeros((0, 2), np.uint64))

@@ -14,31 +14,14 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Protocol, cast
 
-from dpunion.algorithms import (
-    ALGORITHMS,
-    Algorithm,
-    Bounding,
-    Calibration,
-    CountGaussian,
-    CountLaplace,
-    DescentPolicy,
-    DpSips,
-    Funnel,
-    Norm,
-    OptimalSingleItem,
-    PolicyGaussian,
-    PolicyLaplace,
-    Sensitivity,
-    WeightedGaussian,
-    WeightedLaplace,
-    algorithm_named,
-)
+from dpunion import algorithms
+from dpunion.algorithms import Algorithm, Bounding, CountGaussian, Funnel, Norm, Sensitivity, algorithm_named
 from dpunion.budget import Budget
 from dpunion.calibration import bounds, composition, gaussian, rounding
 from dpunion.calibration.composition import ComposedNoise
 from dpunion.calibration.funnel import calibrate_with_hints
 from dpunion.calibration.gaussian import GUARD, Calibrated
-from dpunion.checks import check_real, refuse_policy
+from dpunion.checks import check_real, check_whole, refuse_policy
 from dpunion.errors import BadParameter, ForeignErrors
 from dpunion.kernels.normal import gaussian_delta
 from dpunion.plans.counts import PARTS, Counts, CountsPlan
@@ -89,10 +72,53 @@ ITEMS = Nouns("item", "an item", "rows")
 NGRAMS = Nouns("n-gram", "a single word", "texts")
 
 
+@dataclass(frozen=True, slots=True)
+class CandidatesPlan:
+    """The public numbers of a list of candidates: items that need less, and may come out although nobody has them.
+
+    listed: how many items are on the list; sha256: that of the list. error: the largest chance to come out that was
+    allowed for an item which nobody has; chance: the exact one. threshold: what a noisy weight must exceed.
+    """
+
+    listed: int
+    sha256: str
+    error: float
+    threshold: float
+    chance: float
+
+    @property
+    def expected(self) -> float:
+        """Return how many listed items come out on average, at most, although nobody has them."""
+        return self.listed * self.error
+
+    @property
+    def seldom_more(self) -> int:
+        """Return a number that these items exceed in at most one release of a hundred: a quantile of Poisson's law."""
+        mean = self.expected
+        first = max(0, math.floor(mean - 10.0 * math.sqrt(mean)))
+        total, at = 0.0, first
+        while mean > 0.0:
+            total += math.exp(at * math.log(mean) - mean - math.lgamma(at + 1.0))
+            if total >= 0.99:
+                return at
+            at += 1
+        return 0
+
+    def to_dict(self) -> dict[str, Any]:
+        return dataclasses.asdict(self) | {"expected": self.expected, "seldom_more": self.seldom_more}
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> CandidatesPlan:
+        listed = check_whole("candidates", "listed", values["listed"], 0, algorithms.MAX_ITEMS)
+        numbers = (read_real(values, "error", 0.0, 1.0), read_real(values, "threshold"))
+        return cls(listed, str(values["sha256"]), *numbers, read_real(values, "chance", 0.0, 1.0))
+
+
 class Planned(Protocol):
     """What is fixed before any data is read, for every kind of plan.
 
-    name: of the algorithm. counts: how people are counted, if they are. look: the private look before the release, if
+    name: of the algorithm. counts: how people are counted, if they are. candidates: the numbers of a public list, if
+    there is one. look: the private look before the release, if
     there is one. opening: the plan of the list that is released first; with a look, the plan that is followed when
     the look shows nothing. alternatives: every plan that may be followed; empty if the ledger must charge the whole
     budget. bounding: how many items are read of each user, for items.
@@ -108,6 +134,9 @@ class Planned(Protocol):
 
     @property
     def counts(self) -> CountsPlan | None: ...
+
+    @property
+    def candidates(self) -> CandidatesPlan | None: ...
 
     @property
     def look(self) -> SizeLook | None: ...
@@ -139,7 +168,8 @@ class Plan:
     exceed. cutoff: what a policy fills items up to (None: no policy). delta_used: the delta that the certificate
     proves, at most the budget's. rounding_slack: by how much noise and threshold were raised for float64 rounding.
     rounds: of an algorithm with several. counts: how people are counted, if they are. look: the look that chose the
-    limit of items per person, if there was one.
+    limit of items per person, if there was one. candidates: the numbers of a public list, if there is one.
+    planned_novelty: for a release of a schedule, the chance of novel items from which it was planned.
     """
 
     nouns: ClassVar[Nouns] = ITEMS
@@ -156,6 +186,8 @@ class Plan:
     rounds: tuple[Round, ...] = ()
     counts: CountsPlan | None = None
     look: SizeLook | None = None
+    candidates: CandidatesPlan | None = None
+    planned_novelty: float | None = None
 
     @property
     def name(self) -> str:
@@ -193,6 +225,8 @@ class Plan:
 
         The ledger charges a Gaussian release with this chance less than its whole budget.
         """
+        if self.planned_novelty is not None:
+            return self.planned_novelty
         bound = PLANNERS[type(self.algorithm)].novelty
         return None if bound is None else bound(self)
 
@@ -202,9 +236,10 @@ class Plan:
     def funnels(self) -> Iterator[tuple[float, float, Funnel]]:
         if isinstance(self.algorithm, Funnel):
             yield self.scale, self.threshold, self.algorithm
+            if self.candidates is not None:
+                yield self.scale, self.candidates.threshold, self.algorithm.for_listed
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the plan as plain values, for JSON and for people."""
         values: dict[str, Any] = {
             "algorithm": self.algorithm.name,
             "parameters": self.algorithm.parameters(),
@@ -224,7 +259,9 @@ class Plan:
         }
         if self.rounds:
             values["rounds"] = [dataclasses.asdict(one) for one in self.rounds]
-        parts = {"counts": self.counts, "look": self.look}
+        if self.planned_novelty is not None:
+            values["novelty"] = self.planned_novelty
+        parts = {"counts": self.counts, "look": self.look, "candidates": self.candidates}
         return values | {name: part.to_dict() for name, part in parts.items() if part is not None}
 
     @classmethod
@@ -251,6 +288,8 @@ class Plan:
                 ),
                 counts=CountsPlan.from_dict(values["counts"]) if "counts" in values else None,
                 look=SizeLook.from_dict(values["look"]) if "look" in values else None,
+                candidates=CandidatesPlan.from_dict(values["candidates"]) if "candidates" in values else None,
+                planned_novelty=read_real(values, "novelty", 0.0, 1.0) if "novelty" in values else None,
             )
 
 
@@ -271,12 +310,12 @@ def as_algorithm(algorithm: object, /, **settings: Any) -> Algorithm:
         return algorithm_named(algorithm, **settings)
     if settings:
         refuse_settings(algorithm, settings)
-    if isinstance(algorithm, tuple(ALGORITHMS.values())):
+    if isinstance(algorithm, tuple(algorithms.ALGORITHMS.values())):
         return cast("Algorithm", algorithm)
     refuse_policy(str(getattr(algorithm, "name", "")))
     raise BadParameter(
         f"The 'algorithm' parameter must be an algorithm of dpunion. Got a {type(algorithm).__name__} instead.",
-        f"Pass one of {', '.join(kind.__name__ for kind in ALGORITHMS.values())}, or its name.",
+        f"Pass one of {', '.join(kind.__name__ for kind in algorithms.ALGORITHMS.values())}, or its name.",
     )
 
 
@@ -317,7 +356,7 @@ def find_slack(algorithm: Algorithm, scale: float, threshold: float) -> float:
     bound, limit = algorithm.sensitivity.bound, algorithm.max_items_per_user
     if isinstance(algorithm, Funnel):
         return rounding.funnel_slack(scale, threshold, algorithm)
-    if isinstance(algorithm, DescentPolicy):
+    if isinstance(algorithm, algorithms.DescentPolicy):
         # The cutoff is taken 5 % higher than planned, which is more than the slack can add to it.
         visits = algorithm.visits(scale, threshold)
         slack_of = rounding.l2_descent_slack if algorithm.norm is Norm.L2 else rounding.l1_descent_slack
@@ -360,7 +399,7 @@ def compose(algorithm: Algorithm, epsilon: float, delta: float, shares: tuple[fl
     if isinstance(algorithm, Funnel):
         part = SMALL_GAUSSIAN_SHARE if shares[0] >= 0.5 else composition.FUNNEL_GAUSSIAN_SHARE
         return composition.compose_funnel(epsilon, delta, algorithm, shares, part)
-    if isinstance(algorithm, CountGaussian | WeightedGaussian | PolicyGaussian):
+    if isinstance(algorithm, CountGaussian | algorithms.WeightedGaussian | algorithms.PolicyGaussian):
         counted = isinstance(algorithm, CountGaussian)
         compose_both = composition.compose_count if counted else composition.compose_unit_norm
         return compose_both(epsilon, delta, algorithm.max_items_per_user, shares, algorithm.calibration)
@@ -394,7 +433,7 @@ def _plan_one_round(published: Calibrate, exact: Calibrate | None = None) -> Pla
     def plan(algorithm: Any, budget: Budget, epsilon: float, delta: float, counts: Counts | None) -> Plan:
         if counts is not None:
             return _plan_with_counts(algorithm, budget, epsilon, delta, counts)
-        calibrate = exact if exact and algorithm.calibration is Calibration.EXACT else published
+        calibrate = exact if exact and algorithm.calibration is algorithms.Calibration.EXACT else published
         made = finish_plan(algorithm, budget, calibrate(epsilon, delta, algorithm.max_items_per_user))
         if made.cutoff is not None and made.cutoff <= 0.0:
             raise BadParameter(
@@ -418,7 +457,9 @@ def _plan_funnel(algorithm: Funnel, budget: Budget, epsilon: float, delta: float
     return dataclasses.replace(plan, cutoff=algorithm.cutoffs(plan.scale, plan.threshold)[0])
 
 
-def _plan_sips(algorithm: DpSips, budget: Budget, epsilon: float, delta: float, counts: Counts | None) -> Plan:
+def _plan_sips(
+    algorithm: algorithms.DpSips, budget: Budget, epsilon: float, delta: float, counts: Counts | None
+) -> Plan:
     """Plan DP-SIPS: half of delta for the noise of all rounds together, half shared out for novel items."""
     half, share = delta / 2.0, 1.0 if counts is None else 1.0 - counts.share
     base = gaussian.gaussian_stddev(epsilon, half, 1.0)
@@ -447,7 +488,7 @@ def _plan_sips(algorithm: DpSips, budget: Budget, epsilon: float, delta: float, 
 
 
 def _plan_optimal(
-    algorithm: OptimalSingleItem, budget: Budget, epsilon: float, _delta: float, counts: Counts | None
+    algorithm: algorithms.OptimalSingleItem, budget: Budget, epsilon: float, _delta: float, counts: Counts | None
 ) -> Plan:
     """Plan the optimal single-item release; the threshold is the count released with probability one half."""
     if counts is not None:
@@ -502,15 +543,15 @@ class Planner:
 
 _plan_unit_norm = _plan_one_round(gaussian.published_unit_norm, gaussian.exact_unit_norm)
 PLANNERS: dict[type[Algorithm], Planner] = {
-    CountLaplace: Planner(_plan_one_round(bounds.published_count_laplace)),
+    algorithms.CountLaplace: Planner(_plan_one_round(bounds.published_count_laplace)),
     CountGaussian: Planner(_plan_one_round(gaussian.published_count_gaussian, gaussian.exact_count), certified_novelty),
-    WeightedLaplace: Planner(_plan_one_round(bounds.published_spread)),
-    WeightedGaussian: Planner(_plan_unit_norm, certified_novelty),
-    PolicyLaplace: Planner(_plan_one_round(bounds.published_spread)),
-    PolicyGaussian: Planner(_plan_unit_norm, certified_novelty),
+    algorithms.WeightedLaplace: Planner(_plan_one_round(bounds.published_spread)),
+    algorithms.WeightedGaussian: Planner(_plan_unit_norm, certified_novelty),
+    algorithms.PolicyLaplace: Planner(_plan_one_round(bounds.published_spread)),
+    algorithms.PolicyGaussian: Planner(_plan_unit_norm, certified_novelty),
     Funnel: Planner(_plan_funnel, _funnel_novelty),
     # Half of delta is shared out over the rounds for novel items; the rounds' 1/stddev^2 add up to mu^2.
-    DpSips: Planner(_plan_sips, lambda plan: plan.budget.delta / 2.0),
-    OptimalSingleItem: Planner(_plan_optimal),
+    algorithms.DpSips: Planner(_plan_sips, lambda plan: plan.budget.delta / 2.0),
+    algorithms.OptimalSingleItem: Planner(_plan_optimal),
 }
 """How each algorithm is planned. A new algorithm is one more entry."""

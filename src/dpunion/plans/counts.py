@@ -97,7 +97,6 @@ class CountsPlan:
         return Z * self.fine / math.sqrt(TOTALS)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the plan as plain values."""
         return {
             "share": self.share,
             "stddev_rough": self.rough,
@@ -111,7 +110,6 @@ class CountsPlan:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> CountsPlan:
-        """Read back what `to_dict` wrote."""
         share = check_real("a plan", "share", values["share"], 0.001, 0.9)
         names = ("stddev_rough", "stddev_marks", "stddev_fine")
         return cls(share, *(check_real("a plan", name, values[name], 0.0, 1e12) for name in names))
@@ -126,12 +124,10 @@ class Estimate:
     high: int
 
     def to_dict(self) -> dict[str, int]:
-        """Return it as plain values."""
         return dataclasses.asdict(self)
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Estimate:
-        """Read back what `to_dict` wrote."""
         return cls(*(check_whole("an estimate", name, values[name], 0, MOST_PEOPLE) for name in cls.__slots__))
 
     def __str__(self) -> str:
@@ -153,12 +149,10 @@ class Totals:
     corrected: float
 
     def to_dict(self) -> dict[str, Any]:
-        """Return them as plain values."""
         return dataclasses.asdict(self)
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Totals:
-        """Read back what `to_dict` wrote."""
         everybody, others = Estimate.from_dict(values["everybody"]), Estimate.from_dict(values["others"])
         cut = check_real("totals", "cut", values["cut"], 0.0, 1.0)
         return cls(everybody, others, cut, check_real("totals", "corrected", values["corrected"], 1.0, 1e6))

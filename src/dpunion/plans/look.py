@@ -2,7 +2,7 @@
 
 Everybody is put into a class by the size of their own set. The noisy numbers of people in the classes choose one of a
 few limits, and the plans for all limits are fixed before any data is read. docs/guarantees-funnel.md, section 10, has
-the proof. All of this is public.
+the proof. `plan_share` plans the releases of a schedule, with or without a look. All of this is public.
 """
 
 from __future__ import annotations
@@ -16,10 +16,13 @@ from typing import Any, ClassVar, cast
 from dpunion.algorithms import Bounding, Funnel, algorithm_named
 from dpunion.budget import Budget
 from dpunion.calibration import rounding
-from dpunion.calibration.look import LookCost, cost_of_look
+from dpunion.calibration.funnel import threshold_for_novelty
+from dpunion.calibration.gaussian import GUARD, Calibrated
+from dpunion.calibration.look import cost_of_look
 from dpunion.checks import check_real, check_whole
 from dpunion.errors import BadParameter
-from dpunion.plans import ITEMS, PLANNERS, STEPS, Nouns, Plan, target_steps
+from dpunion.kernels.normal import gaussian_delta
+from dpunion.plans import ITEMS, PLANNERS, STEPS, CandidatesPlan, Nouns, Plan, as_algorithm, finish_plan, target_steps
 from dpunion.plans.counts import Counts, CountsPlan
 from dpunion.threads import Threads, usable_cores
 
@@ -39,6 +42,8 @@ STRENGTH = 0.04
 # numbers below zero show that they are noise.
 POWER = 0.7
 SHRINKAGE = 0.5
+RARE = 2.0**-64
+"""Above the sum of collisions, floors of coins, and extreme normals of selecting, look and counts (5 * 2^-68)."""
 CLEAR = 2.0
 """A limit above USUAL needs people with larger sets to stand out from the noise by this many standard deviations."""
 
@@ -90,7 +95,6 @@ class SizeLook:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> SizeLook:
-        """Read back what `to_dict` wrote."""
         limits = tuple(check_whole("a look", "menu", limit, 1, 10_000) for limit in values["menu"])
         thresholds = tuple(check_real("a look", "threshold", line, 0.0, 1e12) for line in values["thresholds"])
         stddev = check_real("a look", "stddev", values["stddev"], 0.0, 1e12)
@@ -136,6 +140,11 @@ class LookPlan:
         return self.alternatives[-1].counts
 
     @property
+    def candidates(self) -> CandidatesPlan | None:
+        """Return the numbers of a public list for the usual limit."""
+        return self.opening.candidates
+
+    @property
     def opening(self) -> Plan:
         return self.plan_for(min(self.look.limits, key=lambda limit: abs(limit - USUAL)))
 
@@ -155,7 +164,6 @@ class LookPlan:
             yield from plan.funnels()
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the plan as plain values, for JSON and for people."""
         plans = [one.to_dict() for one in self.alternatives]
         for one in plans:
             del one["look"]
@@ -194,11 +202,26 @@ def plan_look(budget: Budget, counts: Counts | None, settings: dict[str, Any]) -
     epsilon, delta = rounding.calibration_target(budget.epsilon, budget.delta)
     epsilon, delta = target_steps(budget, epsilon, delta, 1 if counts is None else 1 + STEPS)
     cost = cost_of_look(epsilon, delta, STRENGTH)
+
+    def plan_one(shape: Funnel) -> Plan:
+        plan = PLANNERS[Funnel].plan(shape, budget, epsilon, cost.room, counts)
+        return dataclasses.replace(plan, delta_used=cost.whole(plan.delta_used))
+
+    return plan_limits(budget, 1.0 / cost.ratio, cost.room, settings, plan_one)
+
+
+def plan_limits(
+    budget: Budget, stddev: float, delta: float, settings: dict[str, Any], plan_one: Callable[[Funnel], Plan]
+) -> LookPlan:
+    """Plan Funnel with these settings for each limit of items per person, and the look that chooses among them.
+
+    stddev, delta: those of the look.
+    """
     shapes = [algorithm_named(Funnel.name, **settings | {"max_items_per_user": limit}) for limit in LIMITS]
     plans: list[Plan] = []
     with Threads(min(usable_cores(), len(shapes))) as threads:
         # The largest limits take longest, so they start first.
-        tasks = [threads.submit(_plan_one, cast("Funnel", one), budget, epsilon, cost, counts) for one in shapes[::-1]]
+        tasks = [threads.submit(plan_one, cast("Funnel", one)) for one in shapes[::-1]]
         for task in tasks[::-1]:
             try:
                 plans.append(task.result())
@@ -207,10 +230,39 @@ def plan_look(budget: Budget, counts: Counts | None, settings: dict[str, Any]) -
                 if not plans:
                     raise
     limits = tuple(plan.algorithm.max_items_per_user for plan in plans)
-    look = SizeLook(1.0 / cost.ratio, cost.room, limits, tuple(plan.threshold for plan in plans))
+    look = SizeLook(stddev, delta, limits, tuple(plan.threshold for plan in plans))
     return LookPlan(budget, look, tuple(dataclasses.replace(plan, look=look) for plan in plans))
 
 
-def _plan_one(shape: Funnel, budget: Budget, epsilon: float, cost: LookCost, counts: Counts | None) -> Plan:
-    plan = PLANNERS[Funnel].plan(shape, budget, epsilon, cost.room, counts)
-    return dataclasses.replace(plan, delta_used=cost.whole(plan.delta_used))
+def plan_share(
+    share: tuple[float, float], whole: Budget, algorithm: Any = None, counts: Counts | None = None, **settings: Any
+) -> Plan | LookPlan:
+    """Plan a release by Funnel from its part of an account's caps (docs/ledger.md, "A schedule"), not from an epsilon.
+
+    share: mu_squared and novelty. whole: the budget of all releases of the account together, which the plan names.
+
+    Guarantees:
+    - the squared mu of selecting, look and counting together is at most `mu_squared`;
+    - for every number of novel items, the chance that one passes is at most `novelty` less RARE.
+    """
+    if not (algorithm is None or algorithm == Funnel.name or isinstance(algorithm, Funnel)):
+        raise BadParameter("Only funnel can be planned from a schedule.", "Leave 'algorithm' (--algorithm) out.")
+    mu_squared, novelty = share[0], (share[1] - RARE) / (1.0 + 2.0 * GUARD)
+    # Given what the look shows, the release that follows is one more release of the account (theorem 3 there).
+    looks = needs_look(algorithm, settings)
+    ratio = STRENGTH * math.sqrt(mu_squared) if looks else 0.0
+    left = (mu_squared - ratio * ratio) * (1.0 - GUARD)
+    counted = None if counts is None else CountsPlan(counts.share, *(1.0 / math.sqrt(left * f) for f in counts.shares))
+    stddev = 1.0 / math.sqrt(left * (1.0 if counts is None else 1.0 - counts.share))
+    epsilon, _ = rounding.calibration_target(whole.epsilon, whole.delta)
+    used = float(gaussian_delta(epsilon, math.sqrt(mu_squared))) + novelty
+
+    def plan_one(shape: Funnel) -> Plan:
+        threshold = threshold_for_novelty(stddev, novelty, shape)
+        plan = finish_plan(shape, whole, Calibrated(stddev, threshold, used, shape.max_items_per_user))
+        cutoff = shape.cutoffs(plan.scale, plan.threshold)[0]
+        return dataclasses.replace(plan, cutoff=cutoff, counts=counted, planned_novelty=novelty)
+
+    if looks:
+        return plan_limits(whole, 1.0 / ratio, used, settings, plan_one)
+    return plan_one(cast("Funnel", as_algorithm(Funnel.name if algorithm is None else algorithm, **settings)))

@@ -7,25 +7,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from dpunion import plans
 from dpunion.algorithms import MAX_ITEMS, Bounding, Funnel, PolicyGaussian, WeightedGaussian, algorithm_named
 from dpunion.budget import Budget
 from dpunion.calibration import rounding
 from dpunion.calibration.composition import candidate_threshold, geometric_shares
 from dpunion.checks import check_real, check_whole
 from dpunion.errors import BadParameter
-from dpunion.plans import (
-    NGRAMS,
-    STEPS,
-    Nouns,
-    Plan,
-    as_algorithm,
-    compose,
-    find_slack,
-    plan_composed,
-    read_real,
-    refuse_strange,
-    target_steps,
-)
+from dpunion.plans import NGRAMS, STEPS, Nouns, Plan, as_algorithm, read_real, target_steps
 from dpunion.plans.counts import Counts, CountsPlan
 
 Gaussians = WeightedGaussian | PolicyGaussian | Funnel
@@ -87,7 +76,6 @@ class Ngrams:
         return self.later[0] if len(self.later) == 1 else self.later[length - 2]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the settings as plain values."""
         return {
             "longest": self.longest,
             "first": _described(self.first),
@@ -98,7 +86,6 @@ class Ngrams:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Ngrams:
-        """Read back what `to_dict` wrote."""
         return cls(
             longest=values["longest"],
             first=algorithm_named(values["first"]["algorithm"], **values["first"]["parameters"]),  # type: ignore[arg-type]
@@ -168,6 +155,7 @@ class NgramPlan:
 
     nouns: ClassVar[Nouns] = NGRAMS
     look: ClassVar[None] = None
+    candidates: ClassVar[None] = None
     alternatives: ClassVar[tuple[Plan, ...]] = ()
 
     settings: Ngrams
@@ -204,7 +192,6 @@ class NgramPlan:
                 yield one.stddev, 1.05 * highest_threshold(one.stddev, self.settings.spurious_rate), one.algorithm
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the plan as plain values, for JSON and for people."""
         counts = {} if self.counts is None else {"counts": self.counts.to_dict()}
         rate = self.settings.spurious_rate
         rule = f"pure noise passes with probability {rate:g} * min(1, shorter / candidates)"
@@ -231,7 +218,7 @@ class NgramPlan:
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> NgramPlan:
         """Read back what `to_dict` wrote: a record of what was done. A new release always makes a new plan."""
-        with refuse_strange("NgramPlan"):
+        with plans.refuse_strange("NgramPlan"):
             settings = Ngrams.from_dict(values["settings"])
             lengths = tuple(
                 LengthPlan(
@@ -267,12 +254,12 @@ def plan_ngrams(settings: Ngrams, budget: Budget, counts: Counts | None = None) 
     if counts is not None:
         epsilon, delta = target_steps(budget, epsilon, delta, STEPS)
         shares = (*((1.0 - counts.share) * one for one in shares), *counts.shares)
-    composed = compose(settings.first, epsilon, delta, shares)
-    opening = plan_composed(settings.first, budget, composed)
+    composed = plans.compose(settings.first, epsilon, delta, shares)
+    opening = plans.plan_composed(settings.first, budget, composed)
     lengths = [LengthPlan(1, shares[0], settings.first, opening.scale, opening.rounding_slack)]
     for length in range(2, settings.longest + 1):
         algorithm, stddev = settings.algorithm_at(length), composed.stddevs[length - 1]
-        slack = find_slack(algorithm, stddev, highest_threshold(stddev, settings.spurious_rate))
+        slack = plans.find_slack(algorithm, stddev, highest_threshold(stddev, settings.spurious_rate))
         lengths.append(LengthPlan(length, shares[length - 1], algorithm, stddev * (1.0 + slack), slack))
     steps = None if counts is None else CountsPlan(counts.share, *composed.stddevs[-STEPS:])
     return NgramPlan(settings, budget, opening, tuple(lengths), composed.delta_used, steps)

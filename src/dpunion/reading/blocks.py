@@ -47,10 +47,7 @@ class Block:
 
 
 def read_blocks(
-    file: InputFile,
-    row_end: Callable[[Block, bool], int],
-    on_fraction: OnFraction | None,
-    size: int = BLOCK_BYTES,
+    file: InputFile, row_end: Callable[[Block, bool], int], on_fraction: OnFraction | None, size: int = BLOCK_BYTES
 ) -> Iterator[Block]:
     """Yield the file in blocks of whole rows; `row_end(block, is_last)` returns the end of the last whole row.
 

@@ -82,7 +82,6 @@ class Cleaner:
         self.values.merge(other.values, where)
 
     def clean_piece(self, piece: Piece, where: str) -> Iterator[RowBatch]:
-        """Yield the rows of a piece."""
         for users, *columns in piece():
             values = columns[0]
             if len(columns) > 1:  # the columns of a key become structs, without copying them
@@ -186,7 +185,7 @@ def split_lists(lists: Any, limit: int) -> Iterator[tuple[int, Any]]:
 
 
 class Rows:
-    """An iterator of RowBatches, and a context manager that closes the files behind it (sensitive).
+    """An iterable of RowBatches, to be read once, and a context manager that closes the files behind it (sensitive).
 
     Guarantees:
     - when the block ends, no further piece is read;
@@ -198,15 +197,8 @@ class Rows:
     ) -> None:
         self._cleaner = cleaner
         self._pieces = find_pieces(parts, wanted, cleaner.rows_per_batch, on_progress)
-        self._batches = self._clean_all()
 
-    def __iter__(self) -> Self:
-        return self
-
-    def __next__(self) -> RowBatch:
-        return next(self._batches)
-
-    def _clean_all(self) -> Iterator[RowBatch]:
+    def __iter__(self) -> Iterator[RowBatch]:
         first = self._cleaner.fork()
         for piece, where in self._pieces:
             mine = first.fork()
@@ -231,10 +223,6 @@ class Rows:
         return self
 
     def __exit__(self, *failure: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Stop reading, and close the open files."""
         # When an error ends the run, a thread may still read its piece. Nobody waits for it, and it closes its files.
         self._pieces.close()
 

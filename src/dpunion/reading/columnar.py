@@ -82,10 +82,9 @@ class ParquetPart(FilePart):
         return DamagedSource(f"There are not as many rows in {self.where} as its footer says.", WRITE_AGAIN)
 
     def _types(self, file: Any) -> FileTypes:
-        """Return the columns of the file and of its folders."""
-        schema = file.schema_arrow
-        names = FileTypes(self.where, schema).names
-        return FileTypes(self.where, schema, folder_schema(one for one in self.file.partitions if one[0] not in names))
+        names = FileTypes(self.where, file.schema_arrow).names
+        folders = folder_schema(one for one in self.file.partitions if one[0] not in names)
+        return FileTypes(self.where, file.schema_arrow, folders)
 
     def _check_folder(self, name: str, value: str | None, array: Any) -> None:
         """Refuse rows whose value differs from the value of the file's folder."""
@@ -143,16 +142,9 @@ class ParquetPart(FilePart):
         # subtle: without a buffer size, Arrow reads a whole column of a row group even for one row. From an object
         # store, all wanted columns of some row groups are fetched at once.
         ahead = metadata is not None and not isinstance(self.file.path, Path)
-        options = {
-            "read_dictionary": coded,
-            "pre_buffer": ahead,
-            "buffer_size": BUFFER_BYTES,
-            "page_checksum_verification": True,
-        }
-        return attempt(
-            lambda: pq.ParquetFile(self.file.open() if source is None else source, metadata=metadata, **options),
-            self.where,
-        )
+        options = {"read_dictionary": coded, "pre_buffer": ahead, "buffer_size": BUFFER_BYTES, "metadata": metadata}
+        options["page_checksum_verification"] = True
+        return attempt(lambda: pq.ParquetFile(source or self.file.open(), **options), self.where)
 
 
 def folder_schema(partitions: Iterable[tuple[str, str | None]]) -> Any:

@@ -19,18 +19,8 @@ import pyarrow.csv
 
 from dpunion.contributions import Uint8s
 from dpunion.errors import DamagedSource, DpunionError, UnknownColumn, attempt
-from dpunion.reading.blocks import (
-    BLOCK_BYTES,
-    BYTE_ORDER_MARK,
-    Block,
-    check_text,
-    count_lines,
-    decompress,
-    parse_later,
-    read_blocks,
-    read_fully,
-    try_parse,
-)
+from dpunion.reading import blocks
+from dpunion.reading.blocks import BLOCK_BYTES, BYTE_ORDER_MARK, Block, read_blocks
 from dpunion.reading.parts import OnFraction, Piece, Wanted, find_columns
 from dpunion.reading.spelling import Column, TextKind
 from dpunion.reading.storage import FilePart, Format
@@ -63,61 +53,76 @@ class DelimitedPart(FilePart):
         subtle: a run that is refused here gets its budget back, so nobody's row may decide it. When the first line is
         not a plain header, `pieces` refuses the file.
         """
-        line = self._first_line()
+        line, following = self._first_lines()
         names: list[str] = []
         if line == b"":
             raise self._no_header()
         # A line that is not UTF-8, or has a misplaced or open quote, is no header.
         with contextlib.suppress(DamagedSource, csv.Error):
             block = Block(line or b"", 1, self.where)
-            check_text(block)
+            blocks.check_text(block)
             check_quotes(block, self.delimiter)
             names = split_fields(block.data, self.delimiter)
         if names:
-            find_in_header(names, wanted, self.where)
+            find_in_header(names, wanted, self.where, self._may_show(names, following))
         for column in columns:
             column.see(TextKind.TEXT, self.where)
 
     def pieces(self, wanted: Wanted, on_fraction: OnFraction, size: int) -> Iterator[Piece]:
-        """Yield blocks of rows to parse."""
         del size
-        blocks = read_blocks(self.file, find_row_end, on_fraction, BLOCK_BYTES)
-        for block in blocks:
+        found = read_blocks(self.file, find_row_end, on_fraction, BLOCK_BYTES)
+        for block in found:
             end = header_end(block)
             header = Block(block.data[:end], block.line, block.where)
-            rows = Block(block.data[end:], block.line + count_lines(header.data), block.where)
+            rows = Block(block.data[end:], block.line + blocks.count_lines(header.data), block.where)
             check_quotes(header, self.delimiter)
             names = attempt(functools.partial(split_fields, header.data, self.delimiter), self.where)
             if names:
                 break  # otherwise all lines of the block are blank
         else:
             raise self._no_header()
-        positions = find_in_header(names, wanted, self.where)
-        for block in itertools.chain([rows], blocks):
-            yield parse_later(parse_block, block, self.delimiter, len(names), *positions)
+        positions = find_in_header(names, wanted, self.where, may_show=False)
+        for block in itertools.chain([rows], found):
+            yield blocks.parse_later(parse_block, block, self.delimiter, len(names), *positions)
 
     def _no_header(self) -> DamagedSource:
         return DamagedSource(f"There is no header line in {self.where}.", "Write the column names as its first line.")
 
-    def _first_line(self) -> bytes | None:
-        """Return the first line that is not blank, b"" if there is none, or None if it cannot be read early."""
+    def _may_show(self, names: list[str], following: bytes | None) -> bool:
+        """Say whether an error may list the names: a header that lost its line end has fields of the row after it."""
+        if not all(map(str.isprintable, names)):
+            return False
+        try:
+            return following is None or len(split_fields(following, self.delimiter)) >= len(names)
+        except (csv.Error, UnicodeDecodeError):
+            return False
+
+    def _first_lines(self) -> tuple[bytes | None, bytes | None]:
+        """Return the first line that is not blank, b"" if there is none, None if it cannot be read early; and the next.
+
+        The next is None if there is none, or if its end is not in what was read.
+        """
         head = None
         with contextlib.suppress(DpunionError), attempt(self.file.peek, self.where) as raw:
-            head = attempt(lambda: read_fully(decompress(raw, self.file.compression), HEADER_BYTES), self.where)
+            head = attempt(
+                lambda: blocks.read_fully(blocks.decompress(raw, self.file.compression), HEADER_BYTES), self.where
+            )
         if head is None:
-            return None
+            return None, None
         lines = head.removeprefix(BYTE_ORDER_MARK).lstrip(b"\r\n").splitlines(keepends=True)
         if not lines:
-            return b"" if len(head) < HEADER_BYTES else None
-        is_whole = lines[0].endswith((b"\r", b"\n")) or len(head) < HEADER_BYTES
-        return lines[0].strip(b"\r\n") if is_whole else None
+            return b"" if len(head) < HEADER_BYTES else None, None
+        is_all = len(head) < HEADER_BYTES
+        whole = (line.strip(b"\r\n") for line in lines if is_all or line.endswith((b"\r", b"\n")))
+        return next(whole, None), next(filter(None, whole), None)
 
 
-def find_in_header(names: list[str], wanted: Wanted, where: str) -> tuple[int, ...]:
+def find_in_header(names: list[str], wanted: Wanted, where: str, may_show: bool) -> tuple[int, ...]:  # noqa: FBT001
     """Return the positions of the wanted columns in a header line.
 
     subtle: the first line of a file without a header is somebody's row. Errors list its fields as column names only
-    when one of them is a wanted name, because then it certainly is a header.
+    when one of them is a wanted name, because then it certainly is a header; and only when it may_show, because a
+    header without its line end goes on with somebody's row.
     """
     in_range = all(isinstance(column, int) and 0 <= column < len(names) for column in wanted.columns)
     if not in_range and not any(column in names for column in wanted.columns):
@@ -127,7 +132,7 @@ def find_in_header(names: list[str], wanted: Wanted, where: str) -> tuple[int, .
             f"{none} of the columns {', '.join(most)} and {last} is in the first line of {where}.",
             "Check the names, and that the file begins with a header line.",
         )
-    return find_columns(names, wanted, where)
+    return find_columns(names, wanted, where, None if may_show else "")
 
 
 def header_end(block: Block) -> int:
@@ -221,7 +226,7 @@ def parse_block(block: Block, delimiter: str, width: int, *positions: int) -> tu
         null_values=[],
         strings_can_be_null=False,
     )
-    table = try_parse(lambda: pa.csv.read_csv(pa.BufferReader(data), read, parse, convert))
+    table = blocks.try_parse(lambda: pa.csv.read_csv(pa.BufferReader(data), read, parse, convert))
     if table is None:
         raise ragged(block, delimiter, width)
     table = table.combine_chunks()

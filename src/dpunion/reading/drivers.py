@@ -215,7 +215,6 @@ class PostgreSQLSession(QuerySession):
         return self
 
     def names(self, query: str) -> list[str]:
-        """Prepare the query."""
         schema = self._schema(query)
         return ask(lambda: list(schema.names), self.where)
 
@@ -226,8 +225,12 @@ class PostgreSQLSession(QuerySession):
         have to plan the query, which may call functions that read rows: `batches` checks those types.
         """
         table = PLAIN_TABLE.fullmatch(query)
-        if table is not None and self._is_table(table[1]):
-            self._check_types(query, width, positions)
+        if table is not None:
+            name = table[1].replace("'", "''")
+            # A view has another kind.
+            asked = f"select count(*) from pg_class where oid = to_regclass('{name}') and relkind in ('r', 'p')"  # noqa: S608 - a name of the user's query
+            if self._fetch_row(asked)[0]:
+                self._check_types(query, width, positions)
         types = list(self._schema(wrap_query(query, width, positions)).types)
         for position, type_ in zip(positions, types, strict=True):
             # The driver marks types that Arrow does not have.
@@ -235,20 +238,19 @@ class PostgreSQLSession(QuerySession):
                 self._refuse_type(self.names(query)[position], type_.type_name)
         return types
 
-    def _is_table(self, name: str) -> bool:
-        """Return whether a name is the name of a table, not of a view or of something else."""
-        quoted = name.replace("'", "''")
-        asked = f"select count(*) from pg_class where oid = to_regclass('{quoted}') and relkind in ('r', 'p')"  # noqa: S608 - a name of the user's query
-        return bool(self._fetch_row(asked)[0])
-
     def _fetch_row(self, query: str) -> tuple[Any, ...]:
         with self.connection.cursor() as cursor:
             ask(lambda: cursor.execute(query), self.where)
             return tuple(ask(cursor.fetchone, self.where))
 
     def _check_types(self, query: str, width: int, positions: tuple[int, ...]) -> None:
-        """Refuse types that do not have one text for each value."""
-        for position, type_ in zip(positions, self._own_types(query, width, positions), strict=True):
+        """Refuse types that do not have one text for each value, by the server's own names of types."""
+        none = f"select * from (\n{wrap_query(query, width, positions)}\n) as s limit 0"  # noqa: S608 - it is the user's own query
+        names = [f"t{i}" for i in range(len(positions))]
+        types = ", ".join(f"pg_typeof({name})::text" for name in names)
+        # The join makes one row from zero rows of the result.
+        asked = f"select {types} from (values (1)) as one left join ({none}) as q ({', '.join(names)}) on true"  # noqa: S608 - as above
+        for position, type_ in zip(positions, self._fetch_row(asked), strict=True):
             if type_.removesuffix("[]") not in POSTGRESQL_TYPES:
                 self._refuse_type(self.names(query)[position], type_)
 
@@ -259,7 +261,6 @@ class PostgreSQLSession(QuerySession):
         )
 
     def batches(self, query: str, width: int, positions: tuple[int, ...]) -> Iterator[tuple[Any, ...]]:
-        """Check the types, and run the query."""
         self._check_types(query, width, positions)
         with self.connection.cursor() as cursor:
             ask(lambda: cursor.execute(wrap_query(query, width, positions)), self.where)
@@ -269,14 +270,6 @@ class PostgreSQLSession(QuerySession):
     def _schema(self, query: str) -> Any:
         with self.connection.cursor() as cursor:
             return ask(lambda: cursor.adbc_execute_schema(query), self.where, query)
-
-    def _own_types(self, query: str, width: int, positions: tuple[int, ...]) -> tuple[str, ...]:
-        """Return the server's names of some columns' types; the join makes one row from zero rows of the result."""
-        none = f"select * from (\n{wrap_query(query, width, positions)}\n) as s limit 0"  # noqa: S608 - it is the user's own query
-        names = [f"t{i}" for i in range(len(positions))]
-        types = ", ".join(f"pg_typeof({name})::text" for name in names)
-        asked = f"select {types} from (values (1)) as one left join ({none}) as q ({', '.join(names)}) on true"  # noqa: S608 - as above
-        return self._fetch_row(asked)
 
 
 def connect_sqlite(path: Path, where: str) -> QuerySession:
@@ -311,9 +304,8 @@ class SQLiteSession(QuerySession):
                 ask(lambda: cursor.execute("drop view temp.dpunion_query"), self.where)
 
     def types(self, query: str, width: int, positions: tuple[int, ...]) -> list[Any]:
-        """Return None for each column: only the rows tell."""
         del query, width
-        return [None for _ in positions]
+        return [None for _ in positions]  # only the rows tell
 
     def batches(self, query: str, width: int, positions: tuple[int, ...]) -> Iterator[tuple[Any, ...]]:
         """Run the query; all values of a column in a batch must have one type."""

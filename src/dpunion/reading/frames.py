@@ -59,7 +59,15 @@ def parts_of(request: SourceRequest) -> Sequence[SourcePart] | None:
     return [FramePart(source, where)] if hasattr(source, "__arrow_c_stream__") else None
 
 
-class FramePart(SourcePart):
+class ObjectPart(SourcePart):
+    """A part of a source that is an object of another library."""
+
+    def __init__(self, source: Any, where: str) -> None:
+        super().__init__(where)
+        self.source = source
+
+
+class FramePart(ObjectPart):
     """A pandas or polars frame, a pyarrow table or reader, a DuckDB relation, or the like.
 
     Guarantees:
@@ -67,10 +75,6 @@ class FramePart(SourcePart):
     - Python objects of several types in a column of pandas are refused: Arrow would infer one type for all of them;
     - the early check does not consume a reader that can be read only once.
     """
-
-    def __init__(self, source: Any, where: str) -> None:
-        super().__init__(where)
-        self.source = source
 
     def check(self, wanted: Wanted, columns: Sequence[Column]) -> None:
         """Check the wanted columns by the schema, if it is available without running a query or consuming rows."""
@@ -154,7 +158,7 @@ def schema_of(source: Any) -> Any:
     return None
 
 
-class BatchesPart(SourcePart):
+class BatchesPart(ObjectPart):
     """An iterable of record batches, or of frames.
 
     Guarantees:
@@ -163,10 +167,6 @@ class BatchesPart(SourcePart):
     """
 
     knows_types = False
-
-    def __init__(self, source: Iterable[Any], where: str) -> None:
-        super().__init__(where)
-        self.source = source
 
     def batches(self, wanted: Wanted, on_fraction: OnFraction) -> Iterator[tuple[Any, ...]]:
         del on_fraction
@@ -177,18 +177,15 @@ class BatchesPart(SourcePart):
                     f"{type(element).__name__}.",
                     BATCHES,
                 )
-            for batch in attempt_each(functools.partial(batches_in, element), self.where):
+            is_one = isinstance(element, pa.RecordBatch)
+            read = functools.partial(pa.RecordBatchReader.from_stream, element)
+            for batch in [element] if is_one else attempt_each(read, self.where):
                 yield tuple(batch.column(i) for i in FileTypes(self.where, batch.schema).find(wanted))
 
 
 def is_batch(element: object) -> bool:
     """Return whether an element of an iterable contains Arrow columns."""
     return isinstance(element, pa.RecordBatch) or hasattr(element, "__arrow_c_stream__")
-
-
-def batches_in(element: Any) -> Iterable[Any]:
-    """Return the record batches of one element."""
-    return [element] if isinstance(element, pa.RecordBatch) else pa.RecordBatchReader.from_stream(element)
 
 
 def yields_batches(source: Any) -> bool:
@@ -212,7 +209,7 @@ class LazyRows(Protocol):
         """Return pa.RecordBatches that have at least the named columns."""
 
 
-class LazyPart(SourcePart):
+class LazyPart(ObjectPart):
     """A source that another library reads on demand.
 
     Guarantees:
@@ -220,9 +217,7 @@ class LazyPart(SourcePart):
     - the other library's error messages, which quote rows, are not repeated.
     """
 
-    def __init__(self, lazy: LazyRows, where: str) -> None:
-        super().__init__(where)
-        self.lazy = lazy
+    source: LazyRows
 
     def check(self, wanted: Wanted, columns: Sequence[Column]) -> None:
         """Check the wanted columns by the types of the whole and of each file."""
@@ -230,7 +225,7 @@ class LazyPart(SourcePart):
         whole.check(wanted, columns)
         names = [whole.names[i] for i in whole.find(wanted)]
         named = Wanted(names[0], tuple(names[1:]), wanted.role)
-        for types in attempt_each(lambda: self.lazy.files(self.where, names), self.where):
+        for types in attempt_each(lambda: self.source.files(self.where, names), self.where):
             types.check(named, columns)
             for name in names:
                 own, logged = types.schema.field(name).type, whole.schema.field(name).type
@@ -246,12 +241,12 @@ class LazyPart(SourcePart):
         del on_fraction  # the number of rows is unknown
         whole = self._types()
         names = [whole.names[i] for i in whole.find(wanted)]
-        for batch in attempt_each(lambda: self.lazy.batches(names), self.where):
+        for batch in attempt_each(lambda: self.source.batches(names), self.where):
             found = FileTypes(self.where, batch.schema).names
             yield tuple(batch.column(find_column(found, name, self.where)) for name in names)
 
     def _types(self) -> FileTypes:
-        return attempt(lambda: self.lazy.types(self.where), self.where)
+        return attempt(lambda: self.source.types(self.where), self.where)
 
 
 class FragmentRows(LazyRows):
@@ -271,7 +266,6 @@ class FragmentRows(LazyRows):
         self.folders = pa.schema([schema.field(name) for name in keys if name in schema.names])
 
     def types(self, where: str) -> FileTypes:
-        """Return the columns of the file and of its folders."""
         return FileTypes(where, self.fragment.physical_schema, self.folders)
 
     def batches(self, names: list[str]) -> Iterator[Any]:
@@ -323,12 +317,10 @@ class ScannerRows(LazyRows):
         self.scanner = scanner
 
     def types(self, where: str) -> FileTypes:
-        """Return the columns that it yields."""
         return FileTypes(where, self.scanner.projected_schema)
 
     def batches(self, names: list[str]) -> Iterator[Any]:
-        """Scan the columns that the scanner was made for."""
-        del names
+        del names  # it scans the columns that it was made for
         yield from self.scanner.to_reader()
 
 

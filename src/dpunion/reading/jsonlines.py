@@ -48,7 +48,6 @@ class JsonLinesPart(FilePart):
             learner.finish()
 
     def pieces(self, wanted: Wanted, on_fraction: OnFraction, size: int) -> Iterator[Piece]:
-        """Yield blocks of lines to parse."""
         del size
         learner = Learner(key_names(wanted))
         for block in read_blocks(self.file, find_line_end, on_fraction):

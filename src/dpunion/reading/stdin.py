@@ -119,7 +119,6 @@ class TapeReader:
         return data
 
     def tell(self) -> int:
-        """Return the number of bytes read."""
         return self._done
 
     def flush(self) -> None:

@@ -198,7 +198,7 @@ def match_pattern(pattern: Path) -> list[Path]:
     - a folder that the pattern passes through must be readable, and no broken link, or it is refused;
     - a match that is a folder is returned too, unless the pattern also matches everything in it.
     """
-    start, parts = Path(pattern.anchor), pattern.parts[1 if pattern.anchor else 0 :]
+    start, parts = Path(pattern.anchor), pattern.parts[bool(pattern.anchor) :]
     found = sorted(set(_match_parts(start, parts, set())))
     return [path for path in found if not (matches_contents(parts) and is_directory(status(path)))]
 
@@ -371,11 +371,9 @@ class StoredFile:
 
     @property
     def suffixes(self) -> list[str]:
-        """The suffixes of its name."""
         return self.path.suffixes
 
     def open(self) -> Any:
-        """Open it for reading."""
         return self.store.files.open_input_file(str(self.path))
 
     def __str__(self) -> str:

@@ -86,7 +86,12 @@ def open_table(path: str | os.PathLike[str]) -> LazyPart | None:
         return open_iceberg(name, load)
     if name.endswith(METADATA_ENDS):
         return open_iceberg(name, lambda: load_static_table(name))
-    kind = kind_of_folder(name)
+    kind = None
+    if is_stored(name):
+        store = open_store(name)
+        kind = locate.table_kind(store.root, store)
+    elif name and is_directory(status(Path(name).expanduser())):
+        kind = locate.table_kind(Path(name).expanduser())
     if kind == locate.DELTA and importlib.util.find_spec("deltalake") is not None:
 
         def load_delta() -> LazyPart:
@@ -101,15 +106,6 @@ def open_table(path: str | os.PathLike[str]) -> LazyPart | None:
     if kind == locate.ICEBERG and importlib.util.find_spec("pyiceberg") is not None and has_hint:
         return open_iceberg(name, lambda: load_static_table(name))
     return None
-
-
-def kind_of_folder(name: str) -> str | None:
-    """Return the kind of table whose folder a name is, or None."""
-    if is_stored(name):
-        store = open_store(name)
-        return locate.table_kind(store.root, store)
-    path = Path(name).expanduser()
-    return locate.table_kind(path) if name and is_directory(status(path)) else None
 
 
 def open_iceberg(name: str, load: Callable[[], Any]) -> LazyPart:
@@ -168,7 +164,6 @@ class DeltaRows(LazyRows):
         self._version = functools.cache(self._load_version)
 
     def types(self, where: str) -> FileTypes:
-        """Return the columns of the log."""
         return FileTypes(where, pa.schema(self.table.schema().to_arrow()))
 
     def files(self, where: str, names: list[str]) -> Iterator[FileTypes]:
@@ -260,7 +255,6 @@ class IcebergRows(LazyRows):
         self.scan = scan
 
     def types(self, where: str) -> FileTypes:
-        """Return the columns of the scan."""
         from pyiceberg.io.pyarrow import schema_to_pyarrow
 
         return FileTypes(where, schema_to_pyarrow(self.scan.projection(), include_field_ids=False))

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from dpunion.releases.release import Release
 
 COLUMN = "item"
+LISTED = "listed"
+SINCE = "since"
+"""The column of a schedule's release that says in which week each item was released first."""
 ROWS_PER_GROUP = 1 << 16
 # The characters that begin a formula, with their full-width forms, which spreadsheets in East Asia also accept.
 SIGNS = "=+-@＝＋－＠"
@@ -95,6 +98,11 @@ def text_line(row: Sequence[Any]) -> str:
     return "\t".join(escape_controls(str(value)) for value in row)
 
 
+def show_number(number: int) -> str:
+    """Return a number of a release for people."""
+    return ("yes" if number else "no") if isinstance(number, bool) else f"{number:,}"
+
+
 def table_lines(made: Release, most: int | None = None) -> Iterator[str]:
     """Yield the rows of a release below the names of its columns: texts to the left, numbers to the right.
 
@@ -107,7 +115,7 @@ def table_lines(made: Release, most: int | None = None) -> Iterator[str]:
 
     width = len(made.columns)
     rows = itertools.islice(made.rows(), most)
-    texts = ([*map(escape_controls, row[:width]), *(f"{number:,}" for number in row[width:])] for row in rows)
+    texts = ([*map(escape_controls, row[:width]), *map(show_number, row[width:])] for row in rows)
     shown = [[*map(escape_controls, made.header)], *texts]
     if most is not None:
         shown = [[*(cut(text) for text in row[:width]), *row[width:]] for row in shown]
@@ -183,7 +191,7 @@ def text_of_csv(text: str) -> str:
 
 def _csv_line(row: Sequence[Any]) -> str:
     """Return texts and numbers as a line of CSV (RFC 4180), quoted if a reader might take them for several fields."""
-    fields = (csv_text(str(value)) for value in row)
+    fields = (csv_text(str(value).lower() if isinstance(value, bool) else str(value)) for value in row)
     return ",".join('"' + one.replace('"', '""') + '"' if not one or QUOTED.search(one) else one for one in fields)
 
 

@@ -7,7 +7,7 @@ import hashlib
 import itertools
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, overload
@@ -20,7 +20,7 @@ from dpunion.plans.counts import MOST_PEOPLE, Counted, Totals
 from dpunion.plans.ngrams import LengthResult, NgramPlan, read_length
 from dpunion.releases import formats
 from dpunion.releases.about import UNTOLD, About, draw_card
-from dpunion.releases.formats import COLUMN, check_target
+from dpunion.releases.formats import COLUMN, LISTED, SINCE, check_target
 from dpunion.releases.statements import statement
 
 FORMAT = "dpunion-release/2"
@@ -42,7 +42,7 @@ class Order(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Numbers:
-    """A column of whole numbers, one for each item; bits: its width in Parquet and Arrow."""
+    """A column of whole numbers, one for each item; bits: its width in Parquet and Arrow, 1 for truth values."""
 
     name: str
     values: tuple[int, ...]
@@ -56,9 +56,10 @@ class Release:
     items: texts, or tuples for keys of several columns; sorted by their UTF-8 bytes, or the most popular first.
     guaranteed: False if a test key was used. notes: more public sentences of the statement: the ledger entry, the known
     list. columns: the column names of the items' texts. numbers: columns of numbers: for n-grams the length, with
-    counts the people and the interval. results: for n-grams, the results of each length. stored: the folder in which
-    Spark wrote the items, which are then not here. totals: with counts, the numbers of all people together. about: its
-    title, owner, note, day and entry in a ledger.
+    candidates whether the item is listed, with counts the people and the interval. results: for n-grams, the results of
+    each length. stored: the folder in which Spark wrote the items, which are then not here. totals: with counts, the
+    numbers of all people together. about: its title, owner, note, day and entry in a ledger. gone: if the candidates
+    are the release before, its items that are not in this one.
     """
 
     items: tuple[Any, ...]
@@ -71,6 +72,7 @@ class Release:
     stored: str | None = None
     totals: Totals | None = None
     about: About = UNTOLD
+    gone: tuple[Any, ...] | None = None
     _members: list[frozenset[Any]] = field(default_factory=list, init=False, repr=False, compare=False)
 
     def __len__(self) -> int:
@@ -208,10 +210,13 @@ class Release:
         }
         if self.totals is not None:
             values["totals"] = self.totals.to_dict()
-            values["numbers"] = {one.name: list(one.values) for one in self.numbers if one.name != LENGTH}
+        if numbers := {one.name: list(one.values) for one in self.numbers if one.name != LENGTH}:
+            values["numbers"] = numbers
         if ngrams:
             rows = [list(row[:2]) for row in self.rows()]
             return values | {"results": [asdict(one) for one in self.results], "ngrams": rows}
+        if self.gone is not None:
+            values["gone"] = list(self.gone)
         items = [list(item) for item in self.items] if len(self.columns) > 1 else list(self.items)
         return values | {"columns": list(self.columns), "items": items}
 
@@ -241,16 +246,32 @@ class Release:
 
 
 def with_items(
-    draft: Release, texts: Sequence[str], counted: Counted | None = None, order: Order | None = None
+    draft: Release,
+    texts: Sequence[str],
+    counted: Counted | None = None,
+    order: Order | None = None,
+    numbers: tuple[Numbers, ...] = (),
 ) -> Release:
     """Return the release with these items, each one text: sorted, and keys of several columns in their parts.
 
-    texts: distinct. counted: how many people have each of them.
+    texts: distinct. counted: how many people have each of them. numbers: further columns, such as the week of each item
+    in a schedule, and whether it is on a list of candidates.
 
-    Guarantees: the result depends on the set of texts and their counts, not on their order.
+    Guarantees: the result depends on the set of texts and their numbers, not on their order.
     """
     items: list[Any] = list(texts) if len(draft.columns) == 1 else list(map(formats.split_key, texts))
-    return _with_rows(draft, items, (), counted, order)
+    return _with_rows(draft, items, numbers, counted, order)
+
+
+def with_gone(made: Release, before: Mapping[str, int]) -> Release:
+    """Return the release with the items of the release before that are not in it; before: since when each one was."""
+    earlier: Iterable[Any] = before if len(made.columns) == 1 else map(formats.split_key, before)
+    gone = tuple(sorted(set(earlier).difference(made.items)))
+    note = (
+        f"The candidates are the {len(before):,} items of the release before; {len(gone):,} of them are not in this "
+        f"list. {SINCE!r} says in which week of the schedule an item came onto the list."
+    )
+    return replace(made, gone=gone, notes=(*made.notes, note))
 
 
 def with_ngrams(
@@ -309,26 +330,37 @@ def _read_items(draft: Release, values: dict[str, Any]) -> Release:
     columns = tuple(_read_texts(values.get("columns", [COLUMN])))
     if not len(set(columns)) == len(columns) > 0 or not isinstance(values["items"], list):
         raise ValueError("no items, or no columns for them")
-    items: list[Any] = values["items"]
-    items = _read_texts(items) if len(columns) == 1 else [tuple(_read_texts(item)) for item in items]
-    if len(columns) > 1 and any(len(item) != len(columns) for item in items):
+    items = _read_keys(values["items"], len(columns))
+    gone = None if "gone" not in values else tuple(_read_keys(values["gone"], len(columns)))
+    numbers = _numbers_from(values, len(items))
+    return replace(draft, items=tuple(items if numbers else sorted(items)), columns=columns, gone=gone, **numbers)
+
+
+def _read_keys(items: list[Any], width: int) -> list[Any]:
+    """Return items, each of `width` texts; refuse others."""
+    keys = _read_texts(items) if width == 1 else [tuple(_read_texts(item)) for item in items]
+    if width > 1 and any(len(key) != width for key in keys):
         raise ValueError("an item with another number of texts than columns")
-    counts = _counts_from(values, len(items))
-    return replace(draft, items=tuple(items if counts else sorted(items)), columns=columns, **counts)
+    return keys
 
 
-def _counts_from(values: dict[str, Any], count: int) -> dict[str, Any]:
-    """Return the numbers of people and the totals that were written, or nothing."""
-    if "totals" not in values:
-        return {}
-    written = {name: values["numbers"][name] for name in COUNTED}
-    if any(len(one) != count for one in written.values()):
-        raise ValueError("another number of counts than of items")
-    for one in written.values():
-        for number in one:
-            check_whole("counts", "people", number, 0, MOST_PEOPLE)
-    numbers = tuple(Numbers(name, tuple(one)) for name, one in written.items())
-    return {"numbers": numbers, "totals": Totals.from_dict(values["totals"])}
+def _numbers_from(values: dict[str, Any], count: int) -> dict[str, Any]:
+    """Return the columns of numbers and the totals that were written, or nothing."""
+    written = values.get("numbers", {})
+    if ("totals" in values) != (PEOPLE in written) or not set(written) <= {SINCE, LISTED, *COUNTED}:
+        raise ValueError("counts without totals, or other numbers")
+    found: list[Numbers] = []
+    for name, numbers in written.items():
+        if len(numbers) != count:
+            raise ValueError("another number of counts than of items")
+        for number in numbers:
+            if name != LISTED:
+                check_whole("counts", "people", number, 0, MOST_PEOPLE)
+            elif not isinstance(number, bool):
+                raise ValueError("neither listed nor not")
+        found.append(Numbers(name, tuple(numbers), {SINCE: 32, LISTED: 1}.get(name, 64)))
+    totals = {"totals": Totals.from_dict(values["totals"])} if "totals" in values else {}
+    return {"numbers": tuple(found)} | totals if found else {}
 
 
 def _read_ngrams(draft: Release, values: dict[str, Any]) -> Release:
@@ -337,7 +369,7 @@ def _read_ngrams(draft: Release, values: dict[str, Any]) -> Release:
     results = tuple(LengthResult.from_dict(one) for one in values["results"])
     rows = [(ngram, read_length({"length": length})) for ngram, length in values["ngrams"]]
     texts = tuple(_read_texts([ngram for ngram, _ in rows]))
-    counts = _counts_from(values, len(rows))
+    counts = _numbers_from(values, len(rows))
     if not counts:
         return with_ngrams(draft, rows, results)
     lengths = Numbers(LENGTH, tuple(length for _, length in rows), 32)

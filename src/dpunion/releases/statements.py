@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dpunion.budget import guarantee
-from dpunion.plans import Plan
+from dpunion.plans import CandidatesPlan, Plan
 from dpunion.plans.counts import LEVEL, PLANNED_RATIOS, PLANNED_SIZES, CountsPlan, Totals
 from dpunion.plans.ngrams import LengthResult, NgramPlan
 
@@ -46,6 +46,8 @@ def statement(
 def how_it_was_made(plan: Plan | NgramPlan, results: Sequence[LengthResult], totals: Totals | None) -> list[str]:
     """Say how the items were released, and what the counts mean."""
     lines = _how_ngrams_were_made(plan, results) if isinstance(plan, NgramPlan) else [_how_items_were_made(plan)]
+    if plan.candidates is not None and plan.candidates.listed:
+        lines.append(how_candidates_come_out(plan.candidates))
     if plan.counts is None:
         return lines
     counting = (
@@ -76,6 +78,29 @@ def _how_items_were_made(plan: Plan) -> str:
         f"{text} This limit was chosen from {', '.join(limits)} or {last}, using a noisy histogram of how many items "
         "people have; the guarantee covers this choice too."
     )
+
+
+def how_candidates_come_out(listed: CandidatesPlan) -> str:
+    """Say what a public list changes, and how many of its items may be in the result by mistake."""
+    return (
+        f"A public list of candidates was used (SHA-256 {listed.sha256}). A candidate needs fewer people than other "
+        f"items. {expected_mistakes(listed)} An item that is not a candidate practically never comes out if only one "
+        "person has it; a candidate may, and it may also come out if nobody has it, so it says little about any one "
+        "person."
+    )
+
+
+def expected_mistakes(listed: CandidatesPlan) -> str:
+    """Say how many candidates come out that nobody has, from public numbers alone."""
+    return (
+        f"On average at most {about(listed.expected)} of the {listed.listed:,} candidates come out although nobody has "
+        f"them; in at most one release of a hundred it is more than {listed.seldom_more:,}. Nobody can tell which."
+    )
+
+
+def about(mean: float) -> str:
+    """Write a mean number of items for people."""
+    return f"{mean:,.0f}" if mean >= 10.0 else f"{mean:.2g}"
 
 
 def who_was_cut(totals: Totals) -> list[str]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from dpunion.budget import permitted
 from dpunion.ledger import Account, Composition, Entry, EntryState, Overview, Verification
-from dpunion.ledger.events import reach_in_words
 from dpunion.releases.formats import escape_controls
 from dpunion.report.pages import render_page
 from dpunion.report.tables import Cell, Fact, Gauge, Section, Table, number, percent
@@ -65,19 +66,48 @@ def dataset_section(overview: Overview, account: Account) -> Section:
     """Say how much a dataset may spend and how much is left, and list its entries, the last one first."""
     values = account.to_dict()
     entries = [one for one in reversed(overview.entries) if one.dataset == account.name]
-    share, reach = account.spent_share, reach_in_words(overview.more_like_last(account))
+    share, reach = account.spent_share, overview.reach(account)
     text = (
         f"All its releases together are limited to ε = {number(values['epsilon'])} and δ = "
         f"{number(values['delta'])}. {SUMS[account.composition]}. {percent(share)} is spent; what is left: "
         f"{reach}.",
         f"The worst case, once all of it is spent: {permitted(values['epsilon'], values['delta'])}.",
     )
-    parts: list[Gauge | Table] = [Gauge(f"Spent of {account.name}", (("spent", share),), "left")]
+    parts: list[Gauge | Table] = [*calendar_parts(overview, account)]
     if entries:
         columns = ("entry", "day", "what", "who", "what for", "ε, δ", "outcome")
         rows = tuple(entry_row(one) for one in entries)
         parts.append(Table(f"Releases from {account.name}", columns, rows, stacked=True))
     return Section(account.name, text, tuple(parts))
+
+
+def calendar_parts(overview: Overview, account: Account) -> Iterator[Gauge | Table]:
+    """Draw what is spent and what is left; of a schedule also the next release, and the calendar below it."""
+    schedule, caps, left = account.schedule, account.caps, account.remaining
+    title = f"Spent of {account.name}"
+    if schedule is None:
+        yield Gauge(title, (("spent", account.spent_share),), "left")
+        return
+    made = [one for one in overview.entries if one.dataset == account.name and one.release and not one.is_cancelled]
+    coming, rows, following = overview.to_come(account), [], []
+    for week in schedule.releases:
+        done = [one for one in made if one.release == week]
+        part = sum(one.charge.mu_squared for one in done)
+        if done:
+            how = "made" if done[-1].is_settled else "charged, but not settled,"
+            state = f"{how} in week {done[-1].details['schedule']['week']}: entry #{done[-1].number}"
+        elif week in coming:
+            share = schedule.share(left, week)
+            left, part, state = left - share, share.mu_squared, "to come"
+            following.append((f"next: week {week}", part / caps.mu_squared))
+        else:
+            state = "left out: nothing was charged"
+        rows.append((f"week {week}", str(schedule.first_day(week)), percent(part / caps.mu_squared), state))
+    spent = ("spent", account.spent.mu_squared / caps.mu_squared)
+    yield Gauge(title, (spent, *following[:1]), "later" if following[1:] else "left")
+    note = f"A release can be made from its day on, until the next one is due. Week 1 began on {schedule.start}."
+    columns = ("release", "from", "part of the budget", "state")
+    yield Table(f"The calendar of {account.name}", columns, tuple(rows), note, stacked=True)
 
 
 def entry_row(entry: Entry) -> tuple[Cell, ...]:

@@ -11,17 +11,11 @@ from dpunion.chances import SET_SIZES, Company, find_needed, holders_between, re
 from dpunion.errors import BadParameter
 from dpunion.plans import Plan, Planned, plan_release
 from dpunion.plans.counts import Counts
+from dpunion.releases.statements import expected_mistakes
+from dpunion.report import sections
 from dpunion.report.charts import Chart, Series
 from dpunion.report.pages import render_page
-from dpunion.report.sections import (
-    CHANCE,
-    HOLDERS,
-    meaning_section,
-    plan_facts,
-    plan_section,
-    precision_section,
-    warning,
-)
+from dpunion.report.sections import CHANCE, HOLDERS, warning
 from dpunion.report.tables import Cell, Section, Table, number
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0)
@@ -65,19 +59,19 @@ def plan_page(
     return render_page(
         title="Planning a release",
         lead="What this budget can do. No data was read: everything here follows from public numbers.",
-        facts=plan_facts(planned),
+        facts=sections.plan_facts(planned),
         warning=warning(planned.budget, guaranteed=True),
         sections=(
             needed_section(by_algorithm, set_sizes),
-            meaning_section(
+            sections.meaning_section(
                 planned.budget, "rows", subject="A list made by this plan", title="What it would mean for one person"
             ),
             budget_section(by_budget, set_sizes),
             algorithm_section(by_algorithm),
-            *(() if planned.counts is None else (precision_section(planned.counts),)),
+            *(() if planned.counts is None else (sections.precision_section(planned.counts),)),
             MODEL,
             *((look_section(plan),) if len(plan.alternatives) > 1 else ()),
-            plan_section(planned, planned.counts),
+            sections.plan_section(planned, planned.counts),
         ),
     )
 
@@ -110,30 +104,42 @@ def _replan(planned: Plan, *, epsilon: float | None = None, name: str | None = N
     return None
 
 
-def _curves(names: Iterable[str], plans: Sequence[Plan], set_size: int, company: Company) -> tuple[Series, ...]:
-    """Return the plans' curves over one range of numbers of people, which covers the slowest of them."""
+def _chart(
+    title: str, names: Iterable[str], plans: Sequence[Plan], set_size: int, company: Company, short: str, note: str = ""
+) -> Chart:
+    """Draw the plans' curves over one range of numbers of people, which covers the slowest of them."""
     most = max((saturation(plan, set_size=set_size, company=company) for plan in plans), default=10)
     grid = holders_between(1, max(10, most))
     curves = (release_curve(plan, set_size=set_size, company=company, holders=grid) for plan in plans)
     pairs = zip(names, curves, strict=True)
-    return tuple(Series(name, tuple(one.holders.tolist()), tuple(one.chances.tolist())) for name, one in pairs)
+    series = tuple(Series(name, tuple(one.holders.tolist()), tuple(one.chances.tolist())) for name, one in pairs)
+    return Chart(title, HOLDERS, CHANCE, series, note=note, short=short, smooth=True)
 
 
 def needed_section(plans: Sequence[Plan], set_sizes: Sequence[int]) -> Section:
     """Tabulate how many people must have an item for it to be released."""
     columns = ("algorithm", *(f"{_things(size)}, {chance}" for size in set_sizes for chance in ("50 %", "90 %")))
-    rows: tuple[tuple[Cell, ...], ...] = tuple(
-        (plan.algorithm.name, *(people for one in find_needed(plan, set_sizes) for people in (one.even, one.likely)))
-        for plan in plans
-    )
+    rows: list[tuple[Cell, ...]] = []
+    text = "An item of a single person is practically never released, by design."
+    for plan in plans:
+        kinds = {plan.algorithm.name: False}
+        if plan.candidates is not None:
+            kinds[f"{plan.algorithm.name}, a candidate"] = True
+            text = (
+                "An item of a single person that is not a candidate is practically never released, by design. "
+                f"{expected_mistakes(plan.candidates)}"
+            )
+        for name, listed in kinds.items():
+            needed = find_needed(plan, set_sizes, listed=listed)
+            rows.append((name, *(people for one in needed for people in (one.even, one.likely))))
     return Section(
         "How many people must have an item",
         (
             "About this many people must have an item for it to be released with a chance of 50 % or 90 %, if "
             "each of them has the stated number of items in total and the other items are rare. Fewer is better. "
-            "An item of a single person is practically never released, by design.",
+            f"{text}",
         ),
-        (Table("People needed at this budget", columns, rows),),
+        (Table("People needed at this budget", columns, tuple(rows)),),
     )
 
 
@@ -141,14 +147,7 @@ def budget_section(plans: Sequence[Plan], set_sizes: Sequence[int]) -> Section:
     """Draw the chosen algorithm under several budgets."""
     names = [f"ε = {number(plan.budget.epsilon)}" for plan in plans]
     charts = tuple(
-        Chart(
-            f"Chance of release, people with {_things(size)}",
-            HOLDERS,
-            CHANCE,
-            _curves(names, plans, size, Company.RARE),
-            short=_things(size),
-            smooth=True,
-        )
+        _chart(f"Chance of release, people with {_things(size)}", names, plans, size, Company.RARE, short=_things(size))
         for size in set_sizes
         if plans
     )
@@ -164,16 +163,9 @@ def budget_section(plans: Sequence[Plan], set_sizes: Sequence[int]) -> Section:
 def algorithm_section(plans: Sequence[Plan]) -> Section:
     """Draw several algorithms under the chosen budget, in each company."""
     names = [plan.algorithm.name for plan in plans]
+    title = f"Chance of release, {TYPICAL} items per person, the others"
     charts = tuple(
-        Chart(
-            f"Chance of release, {TYPICAL} items per person, the others {short}",
-            HOLDERS,
-            CHANCE,
-            _curves(names, plans, TYPICAL, company),
-            note=f"Here {note}.",
-            short=short,
-            smooth=True,
-        )
+        _chart(f"{title} {short}", names, plans, TYPICAL, company, note=f"Here {note}.", short=short)
         for company, (short, note) in COMPANIES.items()
         if plans
     )

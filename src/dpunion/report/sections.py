@@ -14,13 +14,13 @@ from dpunion.algorithms import DpSips
 from dpunion.budget import Budget, Strength, guarantee, sureness
 from dpunion.chances import SET_SIZES, Company, holders_between, release_curve, saturation
 from dpunion.errors import BadParameter
-from dpunion.plans import Noise, Plan
+from dpunion.plans import CandidatesPlan, Noise, Plan
 from dpunion.plans.counts import LEVEL, PLANNED_RATIOS, PLANNED_SIZES, CountsPlan, Estimate, Totals
 from dpunion.plans.ngrams import LengthResult, NgramPlan
 from dpunion.releases.about import Charged
-from dpunion.releases.formats import escape_controls
+from dpunion.releases.formats import LISTED, escape_controls, show_number
 from dpunion.releases.release import COUNTED, LENGTH, PEOPLE, Release
-from dpunion.releases.statements import LIMITS, NOT_PRIVATE, how_it_was_made, how_precise, who_was_cut
+from dpunion.releases.statements import LIMITS, NOT_PRIVATE, about, how_it_was_made, how_precise, who_was_cut
 from dpunion.report.charts import Axis, AxisScale, Chart, ChartKind, Series
 from dpunion.report.tables import Cell, Fact, Gauge, Section, Table, number, percent
 
@@ -63,7 +63,8 @@ def describe_release(release: Release) -> dict[str, Any]:
     """Return the text of a release's page: first what it means, then the list, then how it was made.
 
     symbols: None if nothing is guaranteed. items: texts, (text, number of tokens), or keys, one text for each of the
-    columns; with counts always the texts of the columns and then the numbers.
+    columns; with counts always the texts of the columns and then the numbers. With candidates, the last of the columns
+    says whether the item is listed.
     """
     count, plan, counted = len(release), release.plan, release.totals is not None
     if isinstance(plan, NgramPlan):
@@ -80,12 +81,16 @@ def describe_release(release: Release) -> dict[str, Any]:
     if counted:  # the most popular first; ties stay in the order of the release
         at = release.header.index(PEOPLE, len(release.columns))
         listed = [list(row) for row in sorted(release.rows(), key=lambda row: -row[at])]
+    columns = release.columns if counted or len(release.columns) > 1 else ()
+    if LISTED in (one.name for one in release.numbers):
+        columns = (*release.columns, LISTED)
+        listed = mark_listed(release, listed if counted else list(release.rows()))
     named = f"{count:,} {noun.removesuffix('s') if count == 1 else noun} released"
     promise = PROMISE if release.guaranteed else TESTED
     if release.guaranteed:
         statement = tuple(map(escape_controls, release.statement.splitlines()))
         sections = (making_section(release), *sections, Section(WORD_FOR_WORD, statement, folded=True))
-    numbers = [TOKENS if one.name == LENGTH else one.name for one in release.numbers] if counted else []
+    named_numbers = [TOKENS if one.name == LENGTH else one.name for one in release.numbers if one.name != LISTED]
     return {
         "title": escape_controls(release.about.title) or named,
         "lead": f"{named}. {how}{promise}." if release.about.title else f"{how}{promise}.",
@@ -94,6 +99,7 @@ def describe_release(release: Release) -> dict[str, Any]:
         "facts": (
             Fact(noun, f"{count:,}"),
             *count_facts(release.totals),
+            *candidate_facts(plan.candidates),
             *budget_facts(plan.budget, guaranteed=release.guaranteed),
         ),
         "before": first_sections(release),
@@ -110,9 +116,17 @@ def describe_release(release: Release) -> dict[str, Any]:
         "count": count,
         "sections": (*popularity_section(release), *sections),
         "warning": warning(plan.budget, guaranteed=release.guaranteed),
-        "columns": release.columns if counted or len(release.columns) > 1 else (),
-        "numbers": tuple(numbers),
+        "columns": columns,
+        "numbers": tuple(named_numbers) if counted else (),
     }
+
+
+def mark_listed(release: Release, rows: Sequence[Sequence[Any]]) -> list[Any]:
+    """Return rows with the mark of candidates, in words, behind the texts; without counts, with no other numbers."""
+    width = len(release.columns)
+    at = release.header.index(LISTED, width)
+    more = release.totals is not None
+    return [[*row[:width], show_number(row[at]), *((*row[width:at], *row[at + 1 :]) if more else ())] for row in rows]
 
 
 def budget_facts(budget: Budget, *, guaranteed: bool) -> tuple[Fact, ...]:
@@ -130,7 +144,15 @@ def plan_facts(plan: Plan) -> tuple[Fact, ...]:
         *budget_facts(plan.budget, guaranteed=True),
         Fact("algorithm", plan.algorithm.name),
         Fact("items per person, at most", number(plan.algorithm.max_items_per_user)),
+        *candidate_facts(plan.candidates),
     )
+
+
+def candidate_facts(listed: CandidatesPlan | None) -> tuple[Fact, ...]:
+    """Return how many candidates there are, and how many of them may come out by mistake."""
+    if listed is None:
+        return ()
+    return (Fact("candidates", number(listed.listed), f"at most about {about(listed.expected)} out by mistake"),)
 
 
 def spending(plan: Plan) -> Section:
@@ -212,6 +234,12 @@ def plan_section(plan: Plan, counts: CountsPlan | None, *, title: str = "The pla
         rows.append(("cutoff, up to which items are filled", plan.cutoff))
     norm = {"l1": "ℓ₁", "l2": "ℓ₂"}[plan.sensitivity.norm.value]
     rows.append((f"largest change of the weights by one person ({norm} norm)", plan.sensitivity.bound))
+    if plan.candidates is not None:
+        rows += [
+            ("threshold of candidates", plan.candidates.threshold),
+            ("chance that a candidate comes out which nobody has", plan.candidates.chance),
+            ("SHA-256 of the list of candidates", plan.candidates.sha256),
+        ]
     written = tuple((name, number(value)) for name, value in rows)
     parts: list[Chart | Table] = [Table("Every number of the release", ("what", "value"), written)]
     if plan.rounds:
@@ -316,8 +344,8 @@ def charge_section(charged: Charged | None) -> Section:
 
 def about_facts(release: Release) -> tuple[Fact, ...]:
     """Return the facts about the release itself: its owner, its purpose, its day, and its entry in a ledger."""
-    about, charged = release.about, release.about.charged
-    known = {"owner": about.owner, "what it is for": about.note, "made": about.made}
+    given, charged = release.about, release.about.charged
+    known = {"owner": given.owner, "what it is for": given.note, "made": given.made}
     if charged is not None:
         known |= {"dataset": charged.dataset, "ledger entry": charged.receipt}
     return tuple(Fact(name, escape_controls(value)) for name, value in known.items() if value)

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from dpunion.algorithms import UserOrder
-from dpunion.buffers import has_ascii_only, text_array
+from dpunion.buffers import has_ascii_only, string_buffers, text_array
 from dpunion.calibration.rounding import MAX_USERS
 from dpunion.checks import refuse_more_than
 from dpunion.contributions import Bools, Contributions, Int32s, Int64s, ItemTable, Uint8s, Uint64s, offsets_of
@@ -200,6 +200,15 @@ def mark_known(table: ItemTable, known: Sequence[str], key: RunKey) -> Bools | N
     Guarantees: the comparison is by bytes, as 128-bit keyed digests.
     """
     return is_known(table.digests, digests_of(known, key)) if known else None
+
+
+def digests_of_list(texts: pa.Array, key: RunKey, threads: int = 1) -> Uint64s:
+    """Return the digests of a public list, an Arrow array of texts, computed in some threads: uint64[texts, 2].
+
+    Guarantees: as RunKey.digests; the texts are public.
+    """
+    offsets, data = string_buffers(texts)
+    return digests_in_threads(key, Purpose.ITEM, offsets.astype(np.int64), data, threads)
 
 
 def digests_of(texts: Sequence[str], key: RunKey) -> Uint64s:

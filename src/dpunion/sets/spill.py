@@ -168,7 +168,10 @@ class RowStore(WaitingStore[Chunk]):
         """
         with self._turn:
             if self._room is None:
-                self._room = reserve(self.most_bytes // NUMBER_BYTES)
+                self._room = NO_NUMBERS
+                # Some systems do not promise memory that may stay unused.
+                with contextlib.suppress(MemoryError):
+                    self._room = np.empty(self.most_bytes // NUMBER_BYTES, np.int32)
             if self.files:
                 self._room, self._used = NO_NUMBERS, 0  # freed when its rows are written
             start, stop = self._used, self._used + size
@@ -189,9 +192,8 @@ class RowStore(WaitingStore[Chunk]):
         return (np.repeat(users, lengths) if len(lengths) else users), items
 
     def chunks_of(self, rows: Rows) -> list[Chunk]:
-        """Return several chunks, for threads to share."""
         users, items = rows
-        cuts = [slice(at, at + ROWS_PER_CHUNK) for at in range(0, len(users), ROWS_PER_CHUNK)]
+        cuts = [slice(at, at + ROWS_PER_CHUNK) for at in range(0, len(users), ROWS_PER_CHUNK)]  # for threads to share
         return [(*runs_of(users[cut]), items[cut]) for cut in cuts]
 
 
@@ -202,14 +204,6 @@ def runs_of(users: Int32s) -> tuple[Int32s, Int32s]:
     runs = find_runs(users, owners, lengths)
     # A copy frees the memory that is not used.
     return (owners[:runs].copy(), lengths[:runs].copy()) if runs > 0 else (users, NO_NUMBERS)
-
-
-def reserve(size: int) -> Int32s:
-    """Return memory for int32[size], or none if the system does not promise memory that may stay unused."""
-    try:
-        return np.empty(size, np.int32)
-    except MemoryError:
-        return NO_NUMBERS
 
 
 class TextStore(WaitingStore[Documents]):

@@ -13,20 +13,8 @@ from dpunion.algorithms import MAX_ITEMS, Bounding, UserOrder
 from dpunion.buffers import join_buffers
 from dpunion.checks import refuse_more_than
 from dpunion.contributions import Bools, Contributions, Int32s, Int64s, ItemTable, Uint8s, Uint64s, offsets_of
+from dpunion.kernels import ngrams
 from dpunion.kernels.bounding import gather_users
-from dpunion.kernels.ngrams import (
-    END,
-    FREE,
-    collect,
-    count_documents,
-    join_texts,
-    lay_beside,
-    number_pairs,
-    refill_pairs,
-    renumber,
-    scatter_documents,
-    sort_unique,
-)
 from dpunion.randomness import Purpose, RunKey
 from dpunion.sets.encoding import Batches, canonical_table, digests_of_users, number_rows, table_of
 from dpunion.sets.grouping import bound_sets, even_ranges, heavy_ranges, lay_out_users
@@ -116,12 +104,12 @@ def lay_out_texts(
                 chunks[number] = np.diff(offsets_of(kept)[offsets_of(counts)]), writers, tokens[kept]
         sizes.append(np.zeros(len(digests[-1]), np.int64))
         for counts, writers, _ in chunks:
-            count_documents(counts, writers, sizes[-1])
+            ngrams.count_documents(counts, writers, sizes[-1])
         heads = placed + offsets_of(sizes[-1])
         placed = int(heads[-1])
         while chunks:
             counts, writers, tokens = chunks.pop()
-            scatter_documents(counts, writers, tokens, renumbered, heads, stream)
+            ngrams.scatter_documents(counts, writers, tokens, renumbered, heads, stream)
     stream.resize(placed, refcheck=False)
     return offsets_of(np.concatenate(sizes)), stream, digests[0] if len(digests) == 1 else np.concatenate(digests)
 
@@ -138,15 +126,15 @@ def pair_grams(grams: Int32s, key: RunKey, threads: int | None = None) -> Uint64
     shares = even_ranges(len(grams), threads or usable_cores())
     ends = [share.start for share in shares]
     # subtle: a share's first position may be overwritten before the previous share reads it.
-    beyond = [END if share.stop == len(grams) else int(grams[share.stop]) for share in shares]
-    slots, count = np.full(SMALLEST_TABLE, FREE), np.zeros(1, np.uint64)
+    beyond = [ngrams.END if share.stop == len(grams) else int(grams[share.stop]) for share in shares]
+    slots, count = np.full(SMALLEST_TABLE, ngrams.FREE), np.zeros(1, np.uint64)
 
     def number(share: int) -> None:
-        ends[share] = number_pairs(grams, ends[share], shares[share].stop, beyond[share], slots, count, seed)
+        ends[share] = ngrams.number_pairs(grams, ends[share], shares[share].stop, beyond[share], slots, count, seed)
 
     def rename(names: Int32s) -> None:
         done = [slice(share.start, end) for share, end in zip(shares, ends, strict=True)]
-        work_in_threads(lambda part: renumber(grams[part], names), done, len(done))
+        work_in_threads(lambda part: ngrams.renumber(grams[part], names), done, len(done))
 
     while True:
         work_in_threads(number, range(len(shares)), len(shares))
@@ -154,13 +142,13 @@ def pair_grams(grams: Int32s, key: RunKey, threads: int | None = None) -> Uint64
             break
         if 2 * len(slots) > MOST_PLACES:
             refuse_more_than(len(slots) // 2, "distinct n-grams of one length")
-        old, slots, moved = slots, np.full(2 * len(slots), FREE), np.empty(len(slots), np.int32)
-        refill_pairs(old, slots, moved, seed)
+        old, slots, moved = slots, np.full(2 * len(slots), ngrams.FREE), np.empty(len(slots), np.int32)
+        ngrams.refill_pairs(old, slots, moved, seed)
         del old
         rename(moved)
         del moved
     # subtle: tables of all n-grams are the largest arrays of all; each is freed as soon as possible.
-    places, size = np.flatnonzero(slots != FREE), len(slots)
+    places, size = np.flatnonzero(slots != ngrams.FREE), len(slots)
     pairs, slots = slots[places], np.empty(0, np.uint64)
     order = np.argsort(pairs)
     names = np.empty(size, np.int32)
@@ -199,7 +187,7 @@ def bound_stream(
     for some in heavy_ranges(offsets[1:], 1 + len(codes) // CODES_AT_ONCE):
         mine, grouped = slice(some.start, some.stop), kept[placed:]
         ends, own = np.empty(len(some) + 1, np.int64), sizes[mine]
-        collect(offsets[some.start : some.stop + 1], codes, ends, grouped)
+        ngrams.collect(offsets[some.start : some.stop + 1], codes, ends, grouped)
         _sort_sets(ends, grouped, own, count)
         digests = user_digests[mine]
         bound_sets(ends[:-1], grouped, own, digests, table.digests, key, bounding.limit, count, bound_round)
@@ -214,7 +202,7 @@ def bound_stream(
 def _sort_sets(ends: Int64s, grouped: Int32s, sizes: Int64s, threads: int) -> None:
     """Call `sort_unique` for all users, in some threads."""
     shares = heavy_ranges(ends[1:], share_count(threads))
-    work_in_threads(lambda some: sort_unique(ends, grouped, sizes, some.start, some.stop), shares, threads)
+    work_in_threads(lambda some: ngrams.sort_unique(ends, grouped, sizes, some.start, some.stop), shares, threads)
 
 
 def encode_ngrams(
@@ -243,7 +231,7 @@ def encode_ngrams(
     del stream
     table, ranks = table_of(*texts, key, threads or usable_cores())
     del texts
-    renumber(codes, ranks)
+    ngrams.renumber(codes, ranks)
     bounding = Bounding(max_items_per_user, user_order)
     return bound_stream(user_digests, offsets, codes, table, key, bounding, threads=threads, used_up=True)
 
@@ -271,12 +259,12 @@ def lay_out_lengths(
             last = last[suffixes]
             ends = offsets_of(np.diff(offsets)[prefixes] + 1 + np.diff(tokens.offsets)[last])
             joined = np.empty(int(ends[-1]), np.uint8)
-            join_texts(offsets, data, tokens.offsets, tokens.data, prefixes, last, ends, joined)
+            ngrams.join_texts(offsets, data, tokens.offsets, tokens.data, prefixes, last, ends, joined)
             offsets, data = ends, joined
         if length >= shortest:
             before = sum(len(starts) - 1 for starts, _ in texts)
             if before + len(offsets) - 1 > MAX_ITEMS:
                 refuse_more_than(MAX_ITEMS, "distinct n-grams")
-            lay_beside(stream.offsets, grams, before, length - shortest, lengths, codes)
+            ngrams.lay_beside(stream.offsets, grams, before, length - shortest, lengths, codes)
             texts.append((offsets, data))
     return codes, join_buffers(texts)

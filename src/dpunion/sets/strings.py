@@ -55,10 +55,6 @@ class DictionaryCache(Generic[T]):
             last = self._last.pair = (dictionary, make(dictionary))
         return last[1]
 
-    def forget(self) -> None:
-        """Clear the caches of all threads."""
-        self._last = threading.local()
-
 
 class StringTable:
     """Distinct strings, numbered in the order in which they come to the table; exact, growing, seeded by the run key.
@@ -87,7 +83,6 @@ class StringTable:
 
     @property
     def count(self) -> int:
-        """The number of strings."""
         return int(self._state[int(COUNT)])
 
     def number(self, strings: pa.Array, codes: Int32s | None = None) -> Int32s:
@@ -170,7 +165,7 @@ class StringTable:
     def close(self) -> None:
         """Free the memory that only numbering needs; the strings stay."""
         self.slots = np.zeros(0, np.uint64)
-        self._dictionaries.forget()
+        self._dictionaries = DictionaryCache()
 
     def buffers(self) -> tuple[Int64s, Uint8s]:
         """Return the offsets and bytes of the distinct strings, without a copy."""

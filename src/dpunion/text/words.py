@@ -35,15 +35,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dpunion.buffers import (
-    FIRST_BEYOND_ASCII,
-    array_of,
-    as_texts,
-    has_ascii_only,
-    join_buffers,
-    read_only,
-    string_buffers,
-)
+from dpunion import buffers
 from dpunion.contributions import Int64s, Uint8s, offsets_of
 from dpunion.errors import BadParameter, DamagedSource, ForeignErrors, UnsupportedType
 from dpunion.kernels.words import (
@@ -59,7 +51,7 @@ from dpunion.kernels.words import (
     tables,
 )
 
-MENDED_AT_ONCE = 1 << 22  # bytes: limits how much is Python text at a time, changes no result
+NORMALIZED_AT_ONCE = 1 << 22  # bytes: limits how much is Python text at a time, changes no result
 MOST_KEPT = 1 << 24  # bytes: memory for longer texts is not kept for the next ones
 NOT_TEXT = "The text column is not valid UTF-8 text."
 SPACE = np.uint32(ord(" "))
@@ -130,7 +122,9 @@ def words(
     - text that is not UTF-8 raises DamagedSource, whose message quotes nothing of it.
     """
     counts, offsets, data = word_buffers(texts, normalization)
-    return pa.LargeListArray.from_arrays(pa.array(offsets_of(counts)), array_of(offsets, data, pa.large_string()))
+    return pa.LargeListArray.from_arrays(
+        pa.array(offsets_of(counts)), buffers.array_of(offsets, data, pa.large_string())
+    )
 
 
 def word_buffers(
@@ -141,8 +135,7 @@ def word_buffers(
     """Return what `words` returns as bare arrays; room: memory to use, if not new memory."""
     if not isinstance(texts, pa.Array | pa.ChunkedArray):
         raise BadParameter(
-            f"Texts must be an Arrow array. Got {type(texts).__name__} instead.",
-            "Convert them with pyarrow.array.",
+            f"Texts must be an Arrow array. Got {type(texts).__name__} instead.", "Convert them with pyarrow.array."
         )
     if isinstance(texts, pa.Array):
         return split_texts(plain_texts(texts), 0, normalization, room or WordRoom())
@@ -152,14 +145,14 @@ def word_buffers(
         parts.append(split_texts(plain_texts(chunk), done, normalization, WordRoom()))
         done += len(chunk)
     counts = np.concatenate([np.zeros(0, np.int64), *(part.counts for part in parts)])
-    return WordBuffers(counts, *join_buffers([(part.offsets, part.data) for part in parts]))
+    return WordBuffers(counts, *buffers.join_buffers([(part.offsets, part.data) for part in parts]))
 
 
 def plain_texts(chunk: pa.Array) -> TextSpans:
     """Return the bytes and bounds of an Arrow text array, without copying the text if its layout allows."""
     if pa.types.is_null(chunk.type):
         nothing = np.zeros(len(chunk), np.int64)
-        return TextSpans(read_only(np.zeros(0, np.uint8)), nothing, nothing)
+        return TextSpans(buffers.read_only(np.zeros(0, np.uint8)), nothing, nothing)
     kind = chunk.type.value_type if pa.types.is_dictionary(chunk.type) else chunk.type
     if not (pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)):
         raise UnsupportedType(
@@ -168,7 +161,7 @@ def plain_texts(chunk: pa.Array) -> TextSpans:
         )
     if kind != chunk.type or pa.types.is_string_view(kind):
         chunk = flat_text(chunk)
-    offsets, data = string_buffers(chunk)
+    offsets, data = buffers.string_buffers(chunk)
     bounds = offsets.astype(np.int64)
     starts, ends = bounds[:-1], bounds[1:].copy()
     # subtle: the kernels read memory by these numbers, so a damaged array must stop here.
@@ -177,7 +170,7 @@ def plain_texts(chunk: pa.Array) -> TextSpans:
     if chunk.null_count:
         absent = chunk.is_null().to_numpy(zero_copy_only=False)
         ends[absent] = starts[absent]
-    return TextSpans(read_only(data), starts, ends)
+    return TextSpans(buffers.read_only(data), starts, ends)
 
 
 def flat_text(chunk: pa.Array) -> pa.Array:
@@ -202,13 +195,13 @@ def split_texts(texts: TextSpans, first: int, normalization: Normalization, room
         flags[:] = 0  # no text needs NFC
     unstable = np.flatnonzero(flags & UNSTABLE)
     pieces = [piece for t in unstable.tolist() for piece in cut_text(data, t, int(starts[t]), int(ends[t]))]
-    mended = [done for some in groups(pieces) for done in mend(data, flags, some, lowers=lowers)]
+    normalized = [done for some in groups(pieces) for done in normalize_pieces(data, flags, some, lowers=lowers)]
     sizes = np.zeros(starts.size, np.int64)
-    np.add.at(sizes, [piece.text for piece in pieces], [len(done) for done in mended])
+    np.add.at(sizes, [piece.text for piece in pieces], [len(done) for done in normalized])
     starts, ends = starts.copy(), ends.copy()
     ends[unstable] = np.cumsum(sizes[unstable])
     starts[unstable] = ends[unstable] - sizes[unstable]
-    other = np.frombuffer(b"".join(mended), np.uint8)
+    other = np.frombuffer(b"".join(normalized), np.uint8)
     counts, total, offsets, out = split_words(data, other, starts, ends, flags, *known, room.offsets, room.data)
     if out.size <= MOST_KEPT:
         room.offsets, room.data = offsets, out
@@ -224,28 +217,28 @@ class TextPiece(NamedTuple):
 
 
 def cut_text(data: Uint8s, text: int, start: int, end: int) -> list[TextPiece]:
-    """Cut a text into pieces of a few times MENDED_AT_ONCE bytes at most, if it has ASCII characters everywhere.
+    """Cut a text into pieces of a few times NORMALIZED_AT_ONCE bytes at most, if it has ASCII characters everywhere.
 
     NFC never changes an ASCII character, nor joins it to the one before: so a piece has the same NFC as in its text.
     """
-    if end - start <= MENDED_AT_ONCE:
+    if end - start <= NORMALIZED_AT_ONCE:
         return [TextPiece(text, start, end)]
     cuts = [start]
-    for at in range(start + MENDED_AT_ONCE, end, MENDED_AT_ONCE):
-        is_ascii = data[at : min(at + MENDED_AT_ONCE, end)] < FIRST_BEYOND_ASCII
+    for at in range(start + NORMALIZED_AT_ONCE, end, NORMALIZED_AT_ONCE):
+        is_ascii = data[at : min(at + NORMALIZED_AT_ONCE, end)] < buffers.FIRST_BEYOND_ASCII
         if is_ascii.any():
             cuts.append(at + int(is_ascii.argmax()))
     return [TextPiece(text, first, last) for first, last in itertools.pairwise([*cuts, end])]
 
 
 def groups(pieces: list[TextPiece]) -> Iterator[list[TextPiece]]:
-    """Yield the pieces in lists of about MENDED_AT_ONCE bytes, in their order."""
+    """Yield the pieces in lists of about NORMALIZED_AT_ONCE bytes, in their order."""
     ends = itertools.accumulate(piece.end - piece.start for piece in pieces)
-    for _, some in itertools.groupby(zip(pieces, ends, strict=True), lambda each: each[1] // MENDED_AT_ONCE):
+    for _, some in itertools.groupby(zip(pieces, ends, strict=True), lambda each: each[1] // NORMALIZED_AT_ONCE):
         yield [piece for piece, _ in some]
 
 
-def mend(data: Uint8s, flags: Uint8s, pieces: list[TextPiece], *, lowers: bool) -> list[bytes]:
+def normalize_pieces(data: Uint8s, flags: Uint8s, pieces: list[TextPiece], *, lowers: bool) -> list[bytes]:
     """Return the pieces as UTF-8 in NFC; lowers: also lower-case all but Σ, and put them in NFC again.
 
     Guarantees: what becomes of a piece depends on that piece alone.
@@ -265,12 +258,12 @@ def mend(data: Uint8s, flags: Uint8s, pieces: list[TextPiece], *, lowers: bool) 
     if not lowers:
         return [text.encode() for text in normal]
     lowered = from_codes(tables().lower[to_codes("".join(normal))])
-    mended: list[bytes] = []
+    normalized: list[bytes] = []
     at = 0
     for text in normal:
-        mended.append(unicodedata.normalize("NFC", lowered[at : at + len(text)]).encode())
+        normalized.append(unicodedata.normalize("NFC", lowered[at : at + len(text)]).encode())
         at += len(text)
-    return mended
+    return normalized
 
 
 def blank_unassigned(text: str) -> str:
@@ -293,20 +286,33 @@ def normalize_texts(offsets: Int64s, data: Uint8s, normalization: Normalization)
     A text with more than MOST_MARKS marks in a row becomes empty, which no item is: so it is left out.
     """
     if normalization is Normalization.EXACT:
-        return list(as_texts(offsets, data))
+        return list(buffers.as_texts(offsets, data))
     lowers = normalization is Normalization.NFC_LOWER
 
     def spell(text: str) -> str:
         composed = unicodedata.normalize("NFC", text)
         return unicodedata.normalize("NFC", composed.lower()) if lowers else composed
 
-    if has_ascii_only(data):
-        return list(map(spell, as_texts(offsets, data)))
+    if buffers.has_ascii_only(data):
+        return list(map(spell, buffers.as_texts(offsets, data)))
     bounds = offsets.astype(np.int64)
     flags = np.zeros(len(bounds) - 1, np.uint8)
-    survey(read_only(data), bounds[:-1], bounds[1:], tables().classes, flags)
-    checked = zip(as_texts(offsets, data), (flags & LONG).tolist(), strict=True)
+    survey(buffers.read_only(data), bounds[:-1], bounds[1:], tables().classes, flags)
+    checked = zip(buffers.as_texts(offsets, data), (flags & LONG).tolist(), strict=True)
     return ["" if may_be_long and find_long_runs(text)[1] else spell(text) for text, may_be_long in checked]
+
+
+def normalize_array(texts: pa.Array, normalization: Normalization) -> pa.Array:
+    """Return the texts as the normalization spells them: large_string[texts]; Arrow does those in ASCII."""
+    if normalization is Normalization.EXACT:
+        return texts
+    is_plain = buffers.pc.string_is_ascii(texts)
+    spelled = buffers.pc.ascii_lower(texts) if normalization is Normalization.NFC_LOWER else texts
+    others = texts.filter(buffers.pc.invert(is_plain))
+    if not len(others):
+        return spelled
+    changed = buffers.large_texts(buffers.text_array(normalize_texts(*buffers.string_buffers(others), normalization)))
+    return buffers.pc.replace_with_mask(spelled, buffers.pc.invert(is_plain), changed)
 
 
 # --- long runs of marks -------------------------------------------------------------------------------------

@@ -192,7 +192,7 @@ def test_a_key_has_no_column_of_counts(name):
     keys = ("-u", "user", "-i", name, "-i", "item")
     result = run("release", "none.csv", *keys, *BUDGET, "--counts")
     assert (result.exit_code, result.stdout) == (2, "")
-    assert f"name of a column of counts: {name}" in result.stderr
+    assert f"name of a column of the result: {name}" in result.stderr
     assert run("release", "none.csv", *keys, *BUDGET).exit_code == 3  # without counts it is a name like others
 
 

@@ -452,6 +452,6 @@ def test_rows_can_be_left_early(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("dpunion.reading.delimited.BLOCK_BYTES", 1024)
     path = write(pa.table({"u": [str(i) for i in range(9999)], "v": ["x"] * 9999}), tmp_path / "d.csv")
     with open_rows(path, user="u", value="v", kind=ValueKind.ITEM) as batches:
-        next(batches)
+        next(iter(batches))
     with pytest.raises(StopIteration):
-        next(batches)
+        next(iter(batches))

@@ -18,6 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import dpunion
 from dpunion.errors import DamagedSource, DpunionError, UnknownColumn, UnsupportedType
 from dpunion.reading import ValueKind, blocks
 from dpunion.reading.blocks import Block, read_blocks
@@ -291,3 +292,16 @@ def test_json_round_trip(tmp_path_factory: Any, pairs: list, ascii_only: bool) -
             read(path)
     else:
         assert read(path) == [(u, v) for u, v in pairs if v]
+
+
+@pytest.mark.parametrize("end", ["\x02", "\x08", "x", " "], ids=["control", "backspace", "letter", "space"])
+def test_a_header_without_its_line_end_is_not_listed(tmp_path, end):
+    """The rows after it are in the same line then, and an error that lists the columns would print them."""
+    path = tmp_path / "people.csv"
+    path.write_text(f"who,what{end}CanaryUser,CanaryItem\nann,apple\nbob,berry\n")
+    with pytest.raises(UnknownColumn) as caught:
+        dpunion.release(path, user="who", item="what", epsilon=1.0, delta=1e-6)
+    assert "Canary" not in str(caught.value)
+    path.write_text("who,thing\nann,apple\n")
+    with pytest.raises(UnknownColumn, match="'who', 'thing'"):
+        dpunion.release(path, user="who", item="what", epsilon=1.0, delta=1e-6)

@@ -3,6 +3,9 @@
 For a fixed order of the users, a release of one round tosses one independent coin per item, and DP-SIPS is a tree of
 such coins. In a Funnel of two rounds, the scores after round 1 are independent normals; the second round is integrated
 over them numerically. There is no bounding: no user of these databases has more items than the limit.
+
+With a public list of candidates, `listed` says which items are on it, bool[items]. One that nobody has comes out with
+the chance of its mark.
 """
 
 from __future__ import annotations
@@ -31,8 +34,10 @@ from dpunion.contributions import Bools, Contributions, Float64s, ItemTable, Uin
 from dpunion.errors import BadParameter
 from dpunion.mechanisms import State, mechanism_for
 from dpunion.plans import Plan, plan_release
+from dpunion.plans.candidates import WITHOUT_LISTS, add_candidates, plan_for_listed
 from dpunion.plans.counts import Counts
 from dpunion.randomness import KEY_BYTES, RunKey
+from dpunion.requests import Candidates
 from dpunion.sets.narrowing import Sets
 from dpunion_lab.audit.examples import table
 from dpunion_lab.audit.runs import User
@@ -44,6 +49,8 @@ POINTS = 6
 PIECES_PER_STDDEV = 2.0
 # No score is further from its mean than this many standard deviations (probability 1e-18).
 REACH = 9.0
+# The chance that a candidate comes out which nobody has: large, so that mistakes with it show.
+LISTED_ERROR = 0.05
 
 
 def hockey_stick(one: Float64s, other: Float64s, epsilon: float, mu: float = 0.0) -> float:
@@ -75,14 +82,19 @@ def gaussian_parts_delta(plan: Plan) -> float:
     return hockey_stick(np.ones(1), np.ones(1), plan.budget.epsilon, mu)
 
 
-def database(users: tuple[User, ...], size: int, limit: int) -> Contributions:
-    """Return the contributions of these users in this order, with only the parts that weighing uses."""
+def database(users: tuple[User, ...], size: int, limit: int, copies: int = 1) -> Contributions:
+    """Return the contributions of these users in this order, with only the parts that weighing uses.
+
+    copies: of the database, one after the other; each has its own items.
+    """
     if any(len(items) > limit or len(set(items)) < len(items) for items in users):
         raise BadParameter("A user of an exact audit holds too many items, or one twice.", "Use smaller users.")
-    offsets = offsets_of(np.array([len(items) for items in users], np.int64))
+    offsets = offsets_of(np.tile(np.array([len(items) for items in users], np.int64), copies))
     items = np.array([item for items in users for item in sorted(items)], np.int32)
-    nameless = ItemTable(np.zeros(size + 1, np.int64), np.empty(0, np.uint8), np.zeros((size, 2), np.uint64))
-    return Contributions(offsets, items, nameless, np.zeros((len(users), 2), np.uint64), limit)
+    items = (items + size * np.arange(copies, dtype=np.int32)[:, None]).ravel()
+    total = size * copies
+    nameless = ItemTable(np.zeros(total + 1, np.int64), np.empty(0, np.uint8), np.zeros((total, 2), np.uint64))
+    return Contributions(offsets, items, nameless, np.zeros((len(users) * copies, 2), np.uint64), limit)
 
 
 def coin_laws(chances: Float64s) -> Float64s:
@@ -143,29 +155,35 @@ class NotingKey(RunKey):
         return np.ones(len(chances), np.bool_)
 
 
-def release_chances(plan: Plan, users: tuple[User, ...], size: int, number: int = 0) -> Float64s:
+def release_chances(
+    plan: Plan, users: tuple[User, ...], size: int, number: int = 0, listed: Bools | None = None
+) -> Float64s:
     """Return the probability that a round releases each item, for algorithms that toss coins: float64[size].
 
-    The mechanism itself weighs and decides; only the key tosses no coins.
+    The mechanism itself weighs, decides and marks; only the key tosses no coins.
     """
-    key, mechanism, state = NotingKey(bytes(KEY_BYTES), is_test=True), mechanism_for(plan), State.start(size)
+    key, mechanism, state = NotingKey(bytes(KEY_BYTES), is_test=True), mechanism_for(plan), State.start(size, listed)
     sets = Sets(database(users, size, plan.algorithm.max_items_per_user))
     weights = mechanism.weigh(sets, state, number, key)
     passed = mechanism.decide(weights, state, number, sets.digests, key).released
-    return np.where(passed, key.chances, 0.0)
+    chances = np.where(passed, key.chances, 0.0)
+    if listed is None:
+        return chances
+    mechanism.mark(sets.digests, key)
+    return np.where(listed & ~weights.held, key.chances, chances)
 
 
-def output_law(plan: Plan, users: tuple[User, ...], size: int) -> Float64s:
+def output_law(plan: Plan, users: tuple[User, ...], size: int, listed: Bools | None = None) -> Float64s:
     """Return the probability of every output, for users in this order: float64[2^size]."""
     match plan.algorithm:
         case Funnel():
-            return funnel_law(plan, users, size)
+            return funnel_law(plan, users, size, listed)
         case DpSips():
             law = np.zeros(2**size)
             _sips_branch(plan, users, size, 0, 0, 1.0, law)
             return law
         case _:
-            laws: Float64s = coin_laws(release_chances(plan, users, size)[None, :])[0]
+            laws: Float64s = coin_laws(release_chances(plan, users, size, 0, listed)[None, :])[0]
             return laws
 
 
@@ -183,59 +201,65 @@ def _sips_branch(
             _sips_branch(plan, users, size, number + 1, released | subset, chance * part, law)
 
 
-def funnel_law(plan: Plan, users: tuple[User, ...], size: int) -> Float64s:
+def funnel_law(plan: Plan, users: tuple[User, ...], size: int, listed: Bools | None = None) -> Float64s:
     """Return the law of the output of a Funnel of one or two rounds: float64[2^size]."""
     if len(plan.rounds) > 2 or size > 3:
         raise BadParameter("An exact law of Funnel needs at most 2 rounds and 3 items.", "Use a smaller Funnel.")
     mechanism, limit = mechanism_for(plan), plan.algorithm.max_items_per_user
     key = RunKey(bytes(KEY_BYTES), is_test=True)
-    first, state = plan.rounds[0], State.start(size)
+    first, state = plan.rounds[0], State.start(size, listed)
+    on_list = np.zeros(size, np.bool_) if listed is None else listed
+    # What an item's score must exceed after each round.
+    lines = [
+        np.where(on_list, lower.threshold, one.threshold)
+        for one, lower in zip(plan.rounds, plan_for_listed(plan).rounds, strict=True)
+    ]
     weights = mechanism.weigh(Sets(database(users, size, limit)), state, 0, key)
     held, means, stddev = weights.held, first.budget * weights.values, first.budget * first.stddev
+    unkept = 0.0 if plan.candidates is None else np.where(on_list & ~held, plan.candidates.chance, 0.0)
     if len(plan.rounds) == 1:
-        chances = np.where(held, gaussian_chances(means, first.threshold, stddev), 0.0)
+        chances = np.where(held, gaussian_chances(means - lines[0], 0.0, stddev), unkept)
         return np.asarray(coin_laws(chances[None, :])[0])
-    scores, masses, alive = _score_grid(plan, means, stddev, held)
+    scores, masses, alive = _score_grid(lines, means, stddev, held)
     second = plan.rounds[1]
     # Every point of the grid is a copy of the database with other items, so one call of the kernels does them all.
     points = len(scores)
-    copied = tuple(tuple(item + point * size for item in items) for point in range(points) for items in users)
-    sets = Sets(database(copied, points * size, limit))
+    sets = Sets(database(users, size, limit, points))
     sets.narrow(alive.ravel())
-    state = State(scores.ravel(), alive.ravel(), np.zeros(points * size, np.bool_))
+    copied_list = None if listed is None else np.tile(listed, points)
+    state = State(scores.ravel(), alive.ravel(), np.zeros(points * size, np.bool_), copied_list)
     more = mechanism.weigh(sets, state, 1, key).values
     totals = scores + second.budget * more.reshape(points, size)
-    chances = np.where(alive, gaussian_chances(totals, second.threshold, second.budget * second.stddev), 0.0)
-    chances[alive & (scores > second.threshold)] = 1.0  # passed in round 1
+    chances = np.where(alive, gaussian_chances(totals - lines[1], 0.0, second.budget * second.stddev), unkept)
+    chances[alive & (scores > lines[1])] = 1.0  # passed in round 1
     return np.asarray(masses @ coin_laws(chances))
 
 
-def _score_grid(plan: Plan, means: Float64s, stddev: float, held: Bools) -> tuple[Float64s, Float64s, Bools]:
+def _score_grid(
+    lines: Sequence[Float64s], means: Float64s, stddev: float, held: Bools
+) -> tuple[Float64s, Float64s, Bools]:
     """Return scores float64[points, items], their masses float64[points] and which are alive bool[points, items].
 
     Each item is below the keep line, which is one point with all of that mass, or at a Gauss-Legendre point above it.
     A piece ends at the threshold: the second round is not continuous there, as an item above it has passed.
     """
-    line = plan.rounds[0].threshold
-    top = max(line, float(means.max(initial=0.0)) + REACH * stddev)
-    edges = [line, top]
-    if line < plan.threshold < top:
-        edges.insert(1, plan.threshold)
     nodes, widths = np.polynomial.legendre.leggauss(POINTS)
-    places: list[float] = []
-    lengths: list[float] = []
-    for low, high in itertools.pairwise(edges):
-        pieces = max(1, math.ceil(PIECES_PER_STDDEV * (high - low) / stddev))
-        half = 0.5 * (high - low) / pieces
-        for piece in range(pieces):
-            places += (low + (2 * piece + 1 + nodes) * half).tolist()
-            lengths += (widths * half).tolist()
     each: list[tuple[Float64s, Float64s]] = []
-    for mean, is_held in zip(means.tolist(), held.tolist(), strict=True):
+    for line, threshold, mean, is_held in zip(*(row.tolist() for row in (*lines, means, held)), strict=True):
         # The first point of an item means "not alive".
         if not is_held:
             each.append((np.zeros(1), np.ones(1)))
             continue
+        top = max(line, mean + REACH * stddev)
+        edges = [line, threshold, top] if line < threshold < top else [line, top]
+        places: list[float] = []
+        lengths: list[float] = []
+        for low, high in itertools.pairwise(edges):
+            pieces = max(1, math.ceil(PIECES_PER_STDDEV * (high - low) / stddev))
+            half = 0.5 * (high - low) / pieces
+            for piece in range(pieces):
+                places += (low + (2 * piece + 1 + nodes) * half).tolist()
+                lengths += (widths * half).tolist()
         scaled = (np.array(places) - mean) / stddev
         below = gaussian_chances(np.array([-mean]), -line, stddev)
         density = np.exp(-0.5 * scaled**2) / (math.sqrt(2.0 * math.pi) * stddev) * np.array(lengths)
@@ -247,10 +271,12 @@ def _score_grid(plan: Plan, means: Float64s, stddev: float, held: Bools) -> tupl
     return scores, masses, index > 0
 
 
-def divergence(plan: Plan, rest: tuple[User, ...], extra: User, place: int, size: int) -> float:
+def divergence(
+    plan: Plan, rest: tuple[User, ...], extra: User, place: int, size: int, listed: Bools | None = None
+) -> float:
     """Return the exact delta of the extra user at `place` among the others, at the plan's epsilon."""
-    with_extra = output_law(plan, (*rest[:place], extra, *rest[place:]), size)
-    return _either_way(with_extra, output_law(plan, rest, size), plan)
+    with_extra = output_law(plan, (*rest[:place], extra, *rest[place:]), size, listed)
+    return _either_way(with_extra, output_law(plan, rest, size, listed), plan)
 
 
 def _either_way(one: Float64s, other: Float64s, plan: Plan) -> float:
@@ -262,27 +288,33 @@ def _either_way(one: Float64s, other: Float64s, plan: Plan) -> float:
 def supported_databases(plan: Plan, size: int) -> Iterator[tuple[User, ...]]:
     """Yield small databases with items of no, few and enough users.
 
-    Each item has 0, 1 or about a threshold of users without any other item; up to two users have all items.
+    Each item has 0, 1 or about a threshold of users without any other item; up to two users have all items. With a list
+    of candidates, an item may have a few users, and it matters which item has how many.
     """
     near = max(2, round(plan.threshold - plan.scale))
-    levels = sorted({0, 1, near, near + max(1, round(plan.scale))})
+    levels = [0, 1, 4, near] if plan.candidates else sorted({0, 1, near, near + max(1, round(plan.scale))})
     everything = tuple(range(min(size, plan.algorithm.max_items_per_user)))
-    for counts in itertools.combinations_with_replacement(levels, size):
+    pick = itertools.combinations_with_replacement(levels, size)
+    for counts in itertools.product(levels, repeat=size) if plan.candidates else pick:
         alone = tuple((item,) for item, count in enumerate(counts) for _ in range(count))
-        for wide in range(3):
+        for wide in range(2 if plan.candidates else 3):
             yield alone + (everything,) * wide
 
 
 def largest_divergence(plan: Plan, size: int) -> tuple[float, int]:
-    """Return the largest exact delta over small databases and extra users, first or last, and the number of cases."""
+    """Return the largest exact delta over small databases and extra users, first or last, and the number of cases.
+
+    With candidates, the first item or all items are listed.
+    """
     worst, tried = 0.0, 0
     most = min(size, plan.algorithm.max_items_per_user)
     extras = [items for count in range(1, most + 1) for items in itertools.combinations(range(size), count)]
-    for rest in supported_databases(plan, size):
-        without = output_law(plan, rest, size)
+    lists = [None] if plan.candidates is None else [np.arange(size) < count for count in (1, size)]
+    for rest, listed in itertools.product(supported_databases(plan, size), lists):
+        without = output_law(plan, rest, size, listed)
         for extra in extras:
             for users in {(extra, *rest), (*rest, extra)}:
-                worst = max(worst, _either_way(output_law(plan, users, size), without, plan))
+                worst = max(worst, _either_way(output_law(plan, users, size, listed), without, plan))
                 tried += 1
     return worst, tried
 
@@ -336,20 +368,28 @@ def audit_exactly(
     deltas: Sequence[float] = (0.02, 1e-3, 1e-6, 1e-9),
     counts: Counts | None = None,
 ) -> ExactReport:
-    """Compute the largest exact delta over the tiny databases, for each algorithm.
+    """Compute the largest exact delta over the tiny databases, for each algorithm, with and without candidates.
 
     counts: audit releases with these counts.
     """
     found: dict[str, tuple[float, ...]] = {}
     tried = 0
-    for algorithm in exact_algorithms(counts=counts is not None):
+    cases = itertools.product(exact_algorithms(counts=counts is not None), (False, True))
+    for algorithm, has_list in cases:
+        if has_list and algorithm.name in WITHOUT_LISTS:
+            continue
         parts = []
         for delta in deltas:
-            budget = Budget(epsilon, delta)
-            plan = plan_release(algorithm, budget, counts)
-            worst, count = largest_divergence(plan, 2)
+            plan = plan_release(algorithm, Budget(epsilon, delta), counts)
+            worst, count = largest_divergence(with_list(plan) if has_list else plan, 2)
             worst = worst if counts is None else max(worst, gaussian_parts_delta(plan))
             parts.append(worst / delta)
             tried += count
-        found[algorithm.name + (" (2 rounds)" if isinstance(algorithm, Funnel) else "")] = tuple(parts)
+        name = algorithm.name + (" (2 rounds)" if isinstance(algorithm, Funnel) else "")
+        found[name + (", candidates" if has_list else "")] = tuple(parts)
     return ExactReport(epsilon, tuple(deltas), found, tried)
+
+
+def with_list(plan: Plan, error: float = LISTED_ERROR) -> Plan:
+    """Return the plan with the numbers for a public list of a few candidates."""
+    return add_candidates(plan, Candidates(["a", "b"]).read(), error)

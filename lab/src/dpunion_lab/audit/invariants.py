@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
+from unittest import mock
 
 import numpy as np
 import pyarrow as pa
@@ -19,15 +20,24 @@ import pyarrow as pa
 from dpunion.algorithms import Algorithm, DpSips, Funnel, Sensitivity
 from dpunion.budget import Budget
 from dpunion.calibration.funnel import certificate
-from dpunion.errors import BudgetExhausted, SensitivityMismatch
+from dpunion.errors import BudgetExhausted, InternalError, SensitivityMismatch
 from dpunion.ledger import Ledger
+from dpunion.mechanisms import FunnelMechanism, mechanism_for
 from dpunion.pipeline import release
-from dpunion.plans import Plan
+from dpunion.plans import Plan, plan_release
+from dpunion.plans.candidates import WITHOUT_LISTS
 from dpunion.randomness import RunKey
 from dpunion.requests import Charge
 from dpunion_lab.audit.counting import counts_odds_hold
 from dpunion_lab.audit.empirical import ERROR, AlgorithmResult, audit_pair
-from dpunion_lab.audit.exact import counts_mu, gaussian_parts_delta, largest_divergence, lone_user_delta
+from dpunion_lab.audit.exact import (
+    counts_mu,
+    divergence,
+    gaussian_parts_delta,
+    largest_divergence,
+    lone_user_delta,
+    with_list,
+)
 from dpunion_lab.audit.noise import counts_take_noise, look_is_paid_for, look_takes_noise
 from dpunion_lab.audit.reach import STEPS, search_reach
 from dpunion_lab.audit.runs import Batch, System, chosen_names, copies, neighbour_pairs, singles
@@ -39,6 +49,9 @@ CANARIES = 600
 REACHES = 400
 # Known items of a user for each item that bounding keeps: it hardly ever keeps a new one among them by chance.
 KNOWN_PER_KEPT = 100
+# Candidates that one person has, of which a release keeps three; candidates that nobody has.
+HELD, FREE = 40, 10
+ERROR_OF_LISTS = 1e-3
 SUFFIXES = (".parquet", ".arrow", ".csv", ".json", ".jsonl", ".txt")
 
 Check = Callable[[System, Algorithm, Budget, int], str | None]
@@ -251,6 +264,54 @@ def one_person_counts_once(_system: System, _algorithm: Algorithm, _budget: Budg
     return f"one person moves the {STEPS[worst.step.number]} step by {worst.distance:.7f}"
 
 
+def candidates_aim_no_higher(_system: System, _algorithm: Algorithm, _budget: Budget, _trials: int) -> str | None:
+    """In the first round a candidate aims no higher than other items, which the proof assumes (Theorem L).
+
+    The numbers of this budget and limit would break it, if nobody saw to it.
+    """
+    mechanism = mechanism_for(with_list(plan_release(Funnel(max_items_per_user=3), Budget(1.0, 1e-5)), ERROR_OF_LISTS))
+    if not isinstance(mechanism, FunnelMechanism):
+        raise InternalError("another mechanism than Funnel's")
+    listed, other = mechanism.targets(np.zeros(2), 0, np.array([True, False]))
+    return f"a candidate aims {listed / other:.3f} times as high" if listed > other else None
+
+
+def candidates_are_certified(system: System, algorithm: Algorithm, budget: Budget, _trials: int) -> str | None:
+    """The exact delta of a person with a candidate and another item is within the budget, whoever has the candidate.
+
+    Algorithms that take no list, and funnels of more than two rounds, have no such law.
+    """
+    if algorithm.name in WITHOUT_LISTS or (isinstance(algorithm, Funnel) and algorithm.rounds > 2):
+        return None
+    plan = with_list(system.plan(algorithm, budget), ERROR_OF_LISTS)
+    listed = np.array([True, False])
+    exact = max(divergence(plan, ((0,),) * others, (0, 1), 0, 2, listed) for others in (0, 1, 4, 6))
+    return f"the exact delta is {exact:.6f}" if exact > budget.delta else None
+
+
+def unkept_candidates_are_tossed(_system: System, _algorithm: Algorithm, budget: Budget, _trials: int) -> str | None:
+    """Just the candidates that nobody keeps come out by their marks: here all are marked.
+
+    Reading for counts takes all items of the one person, the release keeps three of them. That noise releases all three
+    has a chance below 1e-5.
+    """
+    held = [f"held{number}" for number in range(HELD)]
+    listed = [*held, *(f"free{number}" for number in range(FREE))]
+    with mock.patch.object(RunKey, "marks", lambda _key, _draw, digests, _chance: np.ones(len(digests), np.bool_)):
+        made = release(
+            {"somebody": held},
+            epsilon=budget.epsilon,
+            delta=1e-6,
+            algorithm=Funnel(max_items_per_user=3),
+            counts=True,
+            candidates=listed,
+        )
+    missing = set(listed).difference(made.items)
+    if not missing:
+        return "a candidate that is kept and dropped is tossed as one that nobody keeps"
+    return f"{len(missing)} of {len(listed)} candidates cannot come out; 3 are kept" if len(missing) > 3 else None
+
+
 CHECKS: dict[str, Check] = {
     "numbers are certified": numbers_are_certified,
     "sensitivity is compared": sensitivity_is_compared,
@@ -261,6 +322,9 @@ CHECKS: dict[str, Check] = {
     "files hold the release only": files_hold_the_release_only,
     "budget is charged first": budget_is_charged_first,
     "known items are set aside first": known_items_are_set_aside_first,
+    "candidates aim no higher": candidates_aim_no_higher,
+    "candidates are certified": candidates_are_certified,
+    "unkept candidates are tossed": unkept_candidates_are_tossed,
     "one person counts once": one_person_counts_once,
     "counts take noise": counts_take_noise,
     "odds of counts hold": counts_odds_hold,

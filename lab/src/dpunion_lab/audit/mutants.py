@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -38,9 +39,9 @@ from dpunion.charging import Entry, charged
 from dpunion.contributions import Bools, Contributions, Float64s, Int32s, Int64s, ItemTable, Uint64s, offsets_of
 from dpunion.counting import Measure, steps
 from dpunion.counting.steps import ONE, LookStep, RoughStep, Step
-from dpunion.engines.local import engine
+from dpunion.engines.local import engine, find_listed, run_rounds
 from dpunion.ledger import Reservation
-from dpunion.mechanisms import FunnelMechanism, Weights
+from dpunion.mechanisms import FunnelMechanism, Mechanism, Weights
 from dpunion.plans import Plan, look, plan_release
 from dpunion.plans.counts import PARTS, Counted, CountsPlan
 from dpunion.plans.look import CLASSES
@@ -110,7 +111,7 @@ def add_up_items(self: LookStep, sizes: Int64s) -> Int64s:
 
 
 BUDGET = Budget(1.0, 0.01)
-VISIT = FunnelMechanism.visit
+VISIT, TARGETS = FunnelMechanism.visit, FunnelMechanism.targets
 # The exact check finds mistakes in numbers, and so do, independently, the outcomes.
 NUMBERS = ("numbers are certified", "odds hold")
 
@@ -283,6 +284,36 @@ def drop_known_last(batches: Iterable[Batch], key: RunKey, *, known: Sequence[st
     return dataclasses.replace(bounded, offsets=left.offsets, items=left.items, user_digests=left.user_digests)
 
 
+def release_kept_only(mechanism: Mechanism, contributions: Contributions, *rest: Any) -> Int64s:
+    """Release a candidate only if somebody keeps it, so that whoever sees it knows of a person."""
+    chosen = run_rounds(mechanism, contributions, *rest)
+    return chosen[chosen < len(contributions.table)]
+
+
+def take_read_for_kept(mechanism: Mechanism, contributions: Contributions, *rest: Any) -> Int64s:
+    """Toss the mark of a candidate only if nobody has it; one that somebody has and nobody keeps never comes out."""
+    chosen, size = run_rounds(mechanism, contributions, *rest), len(contributions.table)
+    return chosen[(chosen < size) | ~np.isin(chosen - size, find_listed(contributions.table.digests, rest[-1]))]
+
+
+def mark_in_last_round(mechanism: Mechanism, contributions: Contributions, key: RunKey, *rest: Any) -> Int64s:
+    """Toss the marks of candidates after the rounds, of kept ones too if they were dropped."""
+    chosen, size, listed = run_rounds(mechanism, contributions, key, *rest), len(contributions.table), rest[-1]
+    places = find_listed(contributions.table.digests, listed)
+    marked = np.flatnonzero((places >= 0) & mechanism.mark(listed, key)[places])
+    return np.union1d(chosen, marked[~np.isin(size + places[marked], chosen)])
+
+
+def forget_minimum(
+    mechanism: FunnelMechanism, scores: Float64s, number: int, listed: Bools | None = None, *, times: float = 1.0
+) -> Float64s:
+    """Let candidates aim at their own cutoff in the first round, even if it is above that of the others."""
+    targets = TARGETS(mechanism, scores, number, listed)
+    if number == 0 and mechanism.listed is not None and listed is not None:
+        targets[listed] = times * mechanism.listed.cutoffs[0] * mechanism.listed.aims[0]
+    return targets
+
+
 def patch_system(owner: Any, name: str, mistake: Any) -> System:
     """Return the real system with one name of the shipped code replaced."""
     return System(patches=(Patch(owner, name, mistake),))
@@ -320,6 +351,7 @@ def mutants() -> list[Mutant]:
         Mutant("redrawn noise, funnel", System(select=redraw_noise), funnel, keyed),
         *count_mutants(),
         *look_mutants(),
+        *candidate_mutants(),
     ]
 
 
@@ -352,6 +384,24 @@ def look_mutants() -> list[Mutant]:
         Mutant("noise of a look x 0.7", patch_system(steps, "add_noise", count_with_less_noise), funnel, noisy),
         Mutant("a look counts items", patch_system(LookStep, "add_up", add_up_items), funnel, noisy),
         Mutant("a look for free", patch_system(look, "cost_of_look", look_for_free), funnel, paid),
+    ]
+
+
+def candidate_mutants() -> list[Mutant]:
+    """Return the mutants of releases with a public list of candidates."""
+    funnel, tossed = Funnel(max_items_per_user=3), ("unkept candidates are tossed",)
+    two_rounds = Funnel(max_items_per_user=2, rounds=2, first_share=0.8, keep_margin=0.5)
+    wrong = {
+        "candidates only if kept": release_kept_only,
+        "candidates kept by reading": take_read_for_kept,
+        "marks in the last round": mark_in_last_round,
+    }
+    higher = patch_system(FunnelMechanism, "targets", functools.partialmethod(forget_minimum, times=10.0))
+    no_minimum = patch_system(FunnelMechanism, "targets", forget_minimum)
+    return [
+        *(Mutant(name, patch_system(engine, "run_rounds", one), funnel, tossed) for name, one in wrong.items()),
+        Mutant("candidates without the minimum", no_minimum, funnel, ("candidates aim no higher",)),
+        Mutant("candidates aim higher", higher, two_rounds, ("candidates are certified",), Budget(0.3, 1e-3)),
     ]
 
 

@@ -77,7 +77,8 @@ WORLDS_HELP = """Compare dpunion's estimates and choices with the best in hindsi
 A world is generated data with random size, shape and budget. [cyan]counts[/cyan] compares the numbers of
 people with the best weights in hindsight, and checks intervals and sums; [cyan]bound[/cyan] compares the items per
 person that dpunion chooses privately with all its other choices; [cyan]funnel[/cyan] compares Funnel with the other
-algorithms. The same seed gives the same worlds and figures.
+algorithms; [cyan]candidates[/cyan] compares a release with a random list of candidates with one without. The same seed
+gives the same worlds and figures.
 
 [bold]Examples[/bold]
   dpunion lab worlds --seed 1 --count 100 --out worlds.json
@@ -276,7 +277,7 @@ def rounds_command(**values: Any) -> None:
         Option("--seed", "The same seed gives the same worlds.", int, default=0),
         Option("--count", "Number of worlds.", int, default=100),
         Option("--only", "Only this world.", int),
-        Option("--of", "What to compare.", metavar="LIST", multiple=True, show_default="counts,bound,funnel"),
+        Option("--of", "What to compare.", metavar="LIST", multiple=True, show_default="all four"),
         Option("--threads", "Number of worlds in parallel.", int, default=1),
     ),
     [Option("--out -o", "Output file (.json) with all figures.", FILE, heading=OUTPUT)],

@@ -8,7 +8,8 @@ import numpy as np
 
 from dpunion.calibration.rounding import MAX_USERS
 from dpunion.checks import refuse_more_than
-from dpunion.contributions import Contributions, Int64s
+from dpunion.contributions import Contributions, Int64s, Uint64s
+from dpunion.counting.holdings import find_digests
 from dpunion.errors import InternalError
 from dpunion.mechanisms import Mechanism, State
 from dpunion.randomness import RunKey
@@ -16,10 +17,18 @@ from dpunion.sets.narrowing import Sets
 from dpunion.threads import Threads, usable_cores
 
 
-def run_rounds(mechanism: Mechanism, contributions: Contributions, key: RunKey, threads: int | None = None) -> Int64s:
+def run_rounds(
+    mechanism: Mechanism,
+    contributions: Contributions,
+    key: RunKey,
+    threads: int | None = None,
+    listed: Uint64s | None = None,
+) -> Int64s:
     """Run the rounds, each one call of weigh and one of decide: return the numbers of the items to release.
 
-    threads: at most this many, and no more than the usable cores, as they never wait for input.
+    threads: at most this many, and no more than the usable cores, as they never wait for input. listed: the digests of
+    a public list, uint64[n, 2]; then the numbers from len(contributions.table) on are places on this list, of items
+    that nobody keeps.
 
     Guarantees:
     - the number of threads changes nothing;
@@ -32,11 +41,32 @@ def run_rounds(mechanism: Mechanism, contributions: Contributions, key: RunKey, 
     if contributions.users > MAX_USERS:
         refuse_more_than(MAX_USERS, "users")
     count = min(threads or usable_cores(), usable_cores())
+    table = contributions.table
+    places = None if listed is None else find_listed(table.digests, listed)
     with contextlib.nullcontext() if count == 1 else Threads(count) as pool:
-        sets, state = Sets(contributions, pool), State.start(len(contributions.table))
+        sets, state = Sets(contributions, pool), State.start(len(table), None if places is None else places >= 0)
         for number in range(mechanism.rounds):
             if number:
                 sets.narrow(state.alive & ~state.released, may_wait=mechanism.skips_gone)
             weights = mechanism.weigh(sets, state, number, key)
             state = mechanism.decide(weights, state, number, sets.digests, key)
-    return np.flatnonzero(state.released)
+        released = np.flatnonzero(state.released)
+        if listed is None or places is None:
+            return released
+        # subtle: kept by the plan that runs, before the first round dropped anything; an item that somebody has but
+        # nobody keeps is decided as one that nobody has (docs/guarantees-funnel.md, section 11).
+        marked = np.flatnonzero(mechanism.mark(listed, key))
+        unkept = np.ones(len(listed), np.bool_)
+        unkept[places[(places >= 0) & sets.held]] = False
+        return np.concatenate([released, len(table) + marked[unkept[marked]]])
+
+
+def find_listed(digests: Uint64s, listed: Uint64s) -> Int64s:
+    """Return each digest's place on a list, or -1: int64[n].
+
+    digests: uint64[n, 2], rising by their first words; listed: uint64[m, 2].
+    """
+    there, found = find_digests(digests, listed)
+    places = np.full(len(digests), -1, np.int64)
+    places[there] = found
+    return places

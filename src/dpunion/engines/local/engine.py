@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
+import pyarrow as pa
 
 from dpunion.addresses import public_address
 from dpunion.algorithms import Bounding, UserOrder
@@ -27,7 +28,7 @@ from dpunion.randomness import RunKey
 from dpunion.reading import Rows, ValueKind, check_addresses, open_source
 from dpunion.releases.release import Release
 from dpunion.requests import Folder, Request, Run
-from dpunion.sets.encoding import digests_of, encode, mark_known
+from dpunion.sets.encoding import digests_of, digests_of_list, encode, mark_known
 from dpunion.sets.grouping import bound_further, copy_heavy_users
 from dpunion.sets.spill import as_bytes
 from dpunion.sets.strings import select_strings
@@ -97,7 +98,13 @@ class LocalEngine:
         used_up = plan.counts is None or held.copy_heavy(plan.algorithm.bounding)
         bounded = tighten_sets(held.whole, held.request, plan, key, self.run.threads, in_place=used_up)
         self.run.tell("selecting")
-        return Chosen(items=texts_of(bounded.table, run_rounds(mechanism_for(plan), bounded, key, self.run.threads)))
+        mechanism, candidates, table = mechanism_for(plan), held.request.candidates, bounded.table
+        if candidates is None:
+            return Chosen(items=texts_of(table, run_rounds(mechanism, bounded, key, self.run.threads)))
+        listed = digests_of_list(candidates.texts, key, self.run.threads or usable_cores())
+        chosen = run_rounds(mechanism, bounded, key, self.run.threads, listed)
+        unkept = candidates.texts.take(pa.array(chosen[chosen >= len(table)] - len(table))).to_pylist()
+        return Chosen(items=(*texts_of(table, chosen[chosen < len(table)]), *unkept))
 
     def count(self, held: Any, listed: Listed, plan: CountsPlan, key: RunKey) -> Counted:
         from dpunion.counting.holdings import holdings_in_shares, number_items

@@ -54,13 +54,12 @@ class LocalTexts:
         return "LocalTexts(<sensitive>)"
 
     def holdings(self, levels: tuple[Level, ...]) -> Holdings:
-        """Return who wrote which of the released n-grams. Guarantees: those of `ngram_holdings`."""
+        """Return who wrote which of the released n-grams."""
         if self.used_up:
             raise InternalError("counts were asked for of texts that are used up")
         return ngram_holdings(self.stream, levels, self.key, self.memory_limit)
 
     def first(self, plan: Plan) -> tuple[Level, tuple[str, ...]]:
-        """Release single tokens. Guarantees: those of `run_rounds`."""
         kept = kept_tokens(plan.algorithm.bounding, self.stream, self.key, self.threads)
         chosen = run_rounds(mechanism_for(plan), kept, self.key, self.threads)
         level, self.positions, words = first_level(self.stream, chosen, used_up=self.used_up)
@@ -69,7 +68,6 @@ class LocalTexts:
         return level, words
 
     def later(self, plan: LengthPlan, threshold: float, marks: Uint64s, levels: tuple[Level, ...]) -> Uint64s:
-        """Release n-grams one longer than the last of the levels. Guarantees: those of Texts and of `run_rounds`."""
         if self.positions is None:
             raise InternalError("longer n-grams were asked for before single tokens")
         positions, pairs = longer(self.positions, self.key, self.threads)

@@ -1,7 +1,7 @@
 """Counting on Apache Spark: the workers add up what people give, and add noise before anybody sees a sum.
 
-    pieces or streams ── who has which items of the list ── sums by place ──┐
-    every place of the step ── 0 ───────────────────────────────────────────┴── sum ── + noise ── noisy sums ── driver
+    pieces or streams ── who has which items of the list, found once ── sums by place ──┐
+    every place of the step ── 0 ───────────────────────────────────────────────────────┴── sum ── + noise ── driver
 
 The list and the steps are public: both travel to the tasks in closures.
 """
@@ -19,19 +19,32 @@ from dpunion.contributions import Int64s, Uint64s
 from dpunion.counting.holdings import Holdings, holdings_of, number_items
 from dpunion.counting.steps import AnyStep, add_noise, set_sizes
 from dpunion.engines.spark.rounds import sum_units
-from dpunion.engines.spark.sessions import Batches, call_spark, guard_task
-from dpunion.engines.spark.tasks import Secret, read_sensitivity, read_units, sensitivity_number, slice_rows
-from dpunion.engines.spark.wire import Piece
+from dpunion.engines.spark.sessions import Batches, Spread, call_spark, guard_task
+from dpunion.engines.spark.tasks import Secret
+from dpunion.engines.spark.wire import (
+    Piece,
+    pack_arrays,
+    read_sensitivity,
+    read_units,
+    sensitivity_number,
+    slice_rows,
+    unpack_arrays,
+)
 from dpunion.errors import InternalError
 from dpunion.plans.counts import MOST_COUNTED
 from dpunion.randomness import RunKey
 from dpunion.sets.encoding import is_known
+from dpunion.sets.grouping import gathering_ranges
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 GIVEN_TO_PLACES = "place long, units long, sensitivity double"
 NOISY = "place long, units long"
+FOUND = "payload binary"
+HOLDINGS = ("<i8", "<i4", "?", "?")
+PLACES_PER_TASK = 1 << 20
+PAIRS_PER_ROW = 1 << 22
 
 
 Shown = TypeVar("Shown")
@@ -39,7 +52,9 @@ Find = Callable[[Batches, RunKey], Iterator[Shown]]
 """Yields what the people of one partition have, as a step takes it, in parts; each person is in one of the parts."""
 
 
-def measure_on(people: DataFrame, find: Find[Shown], key: RunKey) -> Callable[[AnyStep[Shown], float], Int64s]:
+def measure_on(
+    people: DataFrame, find: Find[Shown], key: RunKey, spread: Spread
+) -> Callable[[AnyStep[Shown], float], Int64s]:
     """Return the function that takes a step; people: a frame of the rows that `find` reads.
 
     Guarantees:
@@ -55,7 +70,8 @@ def measure_on(people: DataFrame, find: Find[Shown], key: RunKey) -> Callable[[A
         number = sensitivity_number(step.sensitivity)
         places = people.sparkSession.range(0, step.length, 1, 1)
         zeros = places.selectExpr("id as place", "0L as units", f"cast({number!r} as double) as sensitivity")
-        sums = sum_units(given.unionByName(zeros), "place")
+        width = min(spread.rows, 1 + step.length // PLACES_PER_TASK)
+        sums = sum_units(given.unionByName(zeros), "place", width)
         noisy = sums.mapInArrow(guard_task(AddNoise(step.number, stddev, secret)), NOISY)
         return order_by_place(call_spark(noisy.toArrow), step.length)
 
@@ -99,6 +115,33 @@ class FindSizes:
             for payload in batch.column("payload"):
                 sets = Piece.from_bytes(payload.as_py()).sets(MOST_COUNTED)
                 yield set_sizes(sets, is_known(sets.table.digests, self.known))
+
+
+@dataclass(frozen=True)
+class KeepHoldings:
+    """Rows that `find` reads -> (payload): each user's listed items, packed, in parts of about four million.
+
+    Guarantees: those of `find`; every user is in one part.
+    """
+
+    find: Find[Holdings]
+    secret: Secret
+
+    def __call__(self, batches: Batches) -> Batches:
+        for held in self.find(batches, self.secret.key):
+            for some in gathering_ranges(held.offsets, 1 + len(held.items) // PAIRS_PER_ROW):
+                offsets = held.offsets[some.start : some.stop + 1]
+                users, items = slice(some.start, some.stop), held.items[offsets[0] : offsets[-1]]
+                flags = (held.anything[users], held.others[users])
+                packed = pack_arrays(HOLDINGS, offsets - offsets[0], items, *flags)
+                yield pa.record_batch({"payload": pa.array([packed], pa.binary())})
+
+
+def read_holdings(batches: Batches, _key: RunKey) -> Iterator[Holdings]:
+    """Read back what KeepHoldings wrote. Guarantees: those of Holdings."""
+    for batch in batches:
+        for payload in batch.column("payload"):
+            yield Holdings(*unpack_arrays(HOLDINGS, payload.as_buffer()))
 
 
 @dataclass(frozen=True)

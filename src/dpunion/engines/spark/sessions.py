@@ -1,7 +1,8 @@
-"""A Spark session and the Java it needs; errors of Spark, on both sides, without a value of the data."""
+"""A Spark session: the Java and the workers' Python it needs, how far work is spread over it, and Spark's errors."""
 
 from __future__ import annotations
 
+import atexit
 import base64
 import contextlib
 import importlib.util
@@ -11,16 +12,18 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from dpunion import errors
+from dpunion import __version__, errors
 from dpunion.errors import BadParameter, BadSource, ForeignErrors, name_shortages
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 T = TypeVar("T")
 Batches = Iterator["pa.RecordBatch"]
@@ -40,6 +43,12 @@ MARK = "dpunion-error:"
 DIFFERENT_TYPES = re.compile(r"\[CANNOT_MERGE_(SCHEMAS|INCOMPATIBLE_DATA_TYPE)\]|COLUMN_DATA_TYPE_MISMATCH\]")
 WITHOUT_DPUNION = re.compile(r"ModuleNotFoundError: No module named 'dpunion['.]")
 LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+# A partition of rows has at most this many bytes of the input, and no fewer than this if cores would idle otherwise.
+MOST_BYTES, FEWEST_BYTES = 32 << 20, 4 << 20
+UNKNOWN_SIZE = 1 << 60  # Spark's estimate for what it cannot estimate is larger
+# Pieces take a task four times their size. This is for Spark's smallest memory outside Java, 384 MiB.
+LEAST_ROOM, MOST_ROOM = 96 << 20, 1 << 30
+MOST_ASKED = 32
 
 
 def open_session(master: str | None = None, settings: dict[str, str] | None = None) -> SparkSession:
@@ -131,8 +140,8 @@ def _defaults(master: str) -> dict[str, str]:
         LARGEST_CLOSURE: "1g",
         # Spark's log of a failed task can quote a row; dpunion says itself what went wrong.
         "spark.log.level": "OFF",
-        # A progress bar is for people: in a file, each of its steps would be a line.
-        "spark.ui.showConsoleProgress": "true" if sys.stderr is not None and sys.stderr.isatty() else "false",
+        # dpunion shows its own progress, in rounds instead of stages.
+        "spark.ui.showConsoleProgress": "false",
     }
     if master.startswith("local"):
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -140,8 +149,6 @@ def _defaults(master: str) -> dict[str, str]:
             # The JVM gets a third; the Python workers, which have the shards in memory, share the rest.
             "spark.driver.memory": f"{max(1024, memory // 3 // 2**20)}m",
             "spark.ui.enabled": "false",
-            # Spark's default is 200 tasks for each stage, which take longer to start than a laptop's data to read.
-            "spark.sql.shuffle.partitions": "16",
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.driver.host": "127.0.0.1",
         }
@@ -160,17 +167,169 @@ def change_setting(settings: Any, name: str, value: str, *default: str) -> Itera
 
 
 @contextlib.contextmanager
-def closures_in_memory(session: SparkSession) -> Iterator[None]:
-    """Let Spark send closures of every size from memory; by default it writes those above a megabyte to a file.
+def prepare_session(session: SparkSession) -> Iterator[None]:
+    """Prepare a session for a release, and put it back as it was on leaving.
 
-    Spark Connect, and platforms that protect their context, keep their own setting.
+    Closures of every size go from memory: by default Spark writes those above a megabyte to a file. Workers on this
+    machine run the driver's Python, unless PYSPARK_PYTHON names another. Spark Connect, and platforms that protect
+    their context, keep their own settings.
     """
+    context: Any = None
     settings: Any = None
     with contextlib.suppress(Exception):
-        settings = session.sparkContext._jsc.sc().conf()  # noqa: SLF001 - a running context has no other way in
+        context = session.sparkContext
+        settings = context._jsc.sc().conf()  # noqa: SLF001 - a running context has no other way in
     missing = contextlib.nullcontext()
-    with missing if settings is None else change_setting(settings, LARGEST_CLOSURE, "1g", "1m"):
-        yield
+    python = getattr(context, "pythonExec", None)
+    if python is not None and is_local(context.master) and "PYSPARK_PYTHON" not in os.environ:
+        context.pythonExec = sys.executable
+    try:
+        with missing if settings is None else change_setting(settings, LARGEST_CLOSURE, "1g", "1m"):
+            yield
+    finally:
+        if python is not None:
+            context.pythonExec = python
+
+
+def is_local(master: str) -> bool:
+    """Say whether all workers are on this machine, in the driver's own Java."""
+    return re.match(r"local(\[|$)", master) is not None
+
+
+# --- how far work is spread -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Over how many tasks work is spread: all numbers of partitions are chosen here, whatever the session's are.
+
+    cores: how many tasks run at once. rows: into how many partitions rows are grouped by user. room: how many bytes of
+    pieces a Python task may have.
+    """
+
+    cores: int
+    rows: int
+    room: int
+
+    @classmethod
+    def of(cls, frame: DataFrame) -> Spread:
+        """Choose for the rows of a frame, by Spark's estimate of their size; this reads no row."""
+        session, size = frame.sparkSession, UNKNOWN_SIZE
+        with contextlib.suppress(Exception):  # Spark Connect does not tell
+            size = int(frame._jdf.queryExecution().optimizedPlan().stats().sizeInBytes().toString())  # noqa: SLF001
+        cores = count_cores(session)
+        rows = max(-(-size // MOST_BYTES), min(cores, -(-size // FEWEST_BYTES)), 1)
+        return cls(cores, 2 * cores if size >= UNKNOWN_SIZE else rows, python_room(session))
+
+    def width(self, load: int) -> int:
+        """Return the number of tasks for data that fills the room of `load` tasks."""
+        return max(load, min(self.cores, 4 * load), 1)
+
+
+def count_cores(session: SparkSession) -> int:
+    """Return how many tasks the session runs at once."""
+    with contextlib.suppress(Exception):
+        return int(session.sparkContext.defaultParallelism)
+    # Spark Connect has no context, but cuts a range into as many partitions.
+    numbers = session.range(1 << 12).selectExpr("spark_partition_id() as number")
+    return int(call_spark(numbers.selectExpr("max(number) + 1 as cores").toArrow).column(0)[0].as_py())
+
+
+def python_room(session: SparkSession) -> int:
+    """Return how many bytes of pieces a Python task may have, by the memory that Spark's settings leave to Python."""
+    if is_local(session.conf.get("spark.master", "") or ""):
+        return min(max(LEAST_ROOM, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 16), MOST_ROOM)
+    tasks = int(session.conf.get("spark.executor.cores", "1") or 1)
+    names = ("spark.executor.pyspark.memory", "spark.executor.memoryOverhead")
+    given = next((value for name in names if (value := session.conf.get(name, ""))), "")
+    found = re.fullmatch(r"(\d+)([kmgt]?)b?", given.lower())
+    if found is None:
+        return LEAST_ROOM
+    memory = int(found[1]) << 10 * (1 + "kmgt".index(found[2] or "m"))
+    return min(max(LEAST_ROOM // 4, memory // 4 // tasks), MOST_ROOM)
+
+
+# --- the workers' Python ----------------------------------------------------------------------------------------
+
+
+def check_workers(session: SparkSession) -> None:
+    """Refuse workers that cannot run this dpunion; send dpunion to workers that only lack it.
+
+    Guarantees: this reads no data.
+    """
+    told = ask_workers(session)
+    if any(one.get("lacks") == "dpunion" for one in told):
+        send_package(session)
+        told = ask_workers(session)
+    lacking = sorted({one["lacks"] for one in told if "lacks" in one})
+    if lacking:
+        raise without_package(lacking[0], told[0]["python"])
+    import numpy as np
+
+    for name, ours in (("dpunion", __version__), ("numpy", np.__version__)):
+        for theirs in sorted({one[name] for one in told} - {ours}):
+            raise BadSource(
+                f"A worker of Spark has {name} {theirs}, and the driver has {name} {ours}.",
+                f"Install one version everywhere, or {NAME_PYTHON}",
+            )
+    processors = sorted({one["processor"] for one in told})
+    if len(processors) > 1:
+        raise BadSource(
+            f"The workers of Spark have different processors ({', '.join(processors)}).",
+            "Use machines of one kind: on others, an item's decision could change when Spark computes a part again.",
+        )
+
+
+def ask_workers(session: SparkSession) -> list[dict[str, str]]:
+    """Return what workers say of their Python: one if all are on this machine, or else one task for each core."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    def answer(_number: int) -> str:
+        # subtle: workers without dpunion run this function, so it travels by value and uses no name of this module.
+        import importlib.util
+        import json
+        import platform
+        import sys
+
+        told = {"processor": platform.machine(), "python": sys.executable}
+        for name in ("numpy", "pyarrow", "numba", "dpunion"):
+            if importlib.util.find_spec(name) is None:
+                return json.dumps(told | {"lacks": name})
+        for name in ("numpy", "dpunion"):
+            told[name] = importlib.import_module(name).__version__
+        return json.dumps(told)
+
+    local = is_local(session.conf.get("spark.master", "") or "")
+    tasks = 1 if local else min(count_cores(session), MOST_ASKED)
+    answers = session.range(0, tasks, 1, tasks).select(F.udf(answer, "string", useArrow=False)("id").alias("answer"))
+    return [json.loads(one) for one in call_spark(answers.toArrow).column(0).to_pylist()]
+
+
+def send_package(session: SparkSession) -> None:
+    """Send dpunion's own code to the workers, as a zip; for the rest of the session they can import it."""
+    package = Path(__file__).parents[2]
+    folder = tempfile.mkdtemp(prefix="dpunion-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)  # Spark serves the file until the session ends
+    archive = shutil.make_archive(f"{folder}/dpunion-{__version__}", "zip", package.parent, package.name)
+    try:
+        context = session.sparkContext
+    except Exception:  # noqa: BLE001 - Spark Connect has none
+        call_spark(lambda: session.addArtifacts(archive, pyfile=True))
+    else:
+        call_spark(lambda: context.addPyFile(archive))
+
+
+NAME_PYTHON = (
+    f"name one Python that has it before the session starts: PYSPARK_PYTHON={sys.executable} on this machine; on a "
+    "cluster --archives with spark.pyspark.python, or an image (docs/spark.md)."
+)
+
+
+def without_package(name: str, python: str) -> BadSource:
+    """Return the error for workers whose Python lacks dpunion, or a library that dpunion needs."""
+    needed = "" if name == "dpunion" else ", which dpunion needs"
+    what = f"{name} is not installed in the workers' Python ({python}){needed}."
+    return BadSource(what, f"Install it there, or {NAME_PYTHON}")
 
 
 # --- errors -----------------------------------------------------------------------------------------------------
@@ -214,9 +373,11 @@ def _translate_error(error: Exception) -> errors.DpunionError:
         raised: Any = getattr(errors, kind, BadSource)
         return raised(what, remedy) if issubclass(raised, errors.DpunionError) else BadSource(what, remedy)
     if WITHOUT_DPUNION.search(text):
+        return without_package("dpunion", "of some")
+    if "PYTHON_VERSION_MISMATCH" in text or "Cannot run program" in text:
         return BadSource(
-            "dpunion is not installed in the workers' Python.",
-            f"Set PYSPARK_PYTHON to a Python that has dpunion, here {sys.executable}, before the session starts.",
+            f"The workers do not run Python {sys.version_info[0]}.{sys.version_info[1]}, as the driver does.",
+            f"For all of them, {NAME_PYTHON}",
         )
     if "PATH_NOT_FOUND" in text:
         return errors.SourceNotFound("Spark found no file for a source.", "Check the paths and patterns.")

@@ -1,6 +1,7 @@
 """What Spark reads by name: checked by name before the charge, opened after it, complete, columns matched by name.
 
-text files     CSV, TSV, JSON Lines, also together: whole files go to the workers, where dpunion's own readers read them
+text files     CSV, TSV, JSON Lines, also together: they go to the workers, where dpunion's own readers read them: whole
+               files, and of large JSON Lines files, which Spark cuts at line ends, parts
 columnar       Parquet or ORC files and folders, read by Spark; values in folder names stay text
 tables         of Spark's catalog
 
@@ -13,26 +14,19 @@ from __future__ import annotations
 import functools
 import re
 import urllib.parse
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, NamedTuple
-
-import pyarrow as pa
 
 from dpunion.addresses import check_address
 from dpunion.checks import refuse_choice
-from dpunion.engines.spark.sessions import Batches, call_spark, change_setting, guard_task, open_session
-from dpunion.errors import BadParameter, BadSource, DamagedSource, SourceNotFound, UnsupportedType
+from dpunion.engines.spark.sessions import call_spark, change_setting, open_session
+from dpunion.errors import BadParameter, BadSource, SourceNotFound, UnsupportedType
 from dpunion.reading import SourceRequest, open_source
-from dpunion.reading.cleaning import Cleaner
 from dpunion.reading.databases import warn_of_mixing
-from dpunion.reading.delimited import DelimitedPart
-from dpunion.reading.jsonlines import JsonLinesPart
 from dpunion.reading.locate import COMPRESSIONS, partitions_of
-from dpunion.reading.parts import SourcePart, Wanted, find_columns
-from dpunion.reading.spelling import TextKind
-from dpunion.reading.storage import Compression, Format, InputFile, Partitions, hide_values, is_hidden
+from dpunion.reading.parts import Wanted, find_columns
+from dpunion.reading.storage import Format, Partitions, is_hidden
 from dpunion.requests import Request, SparkSource
 
 if TYPE_CHECKING:
@@ -46,7 +40,6 @@ SUFFIXES = {name: name for name in (*COLUMNAR_FORMATS, *TEXT_FORMATS)}
 SUFFIXES |= {"pq": "parquet", "json": "jsonl", "ndjson": "jsonl"}
 UNREAD_SUFFIXES = ("arrow", "arrows", "ipc", "feather")
 TEXT_PROVIDERS = {"csv", "json", "text", "xml"}
-LARGEST_FILE = 512 << 20  # one task has a whole text file in memory, compressed as it is
 TO_PARQUET = (
     "Convert it to Parquet, for example: duckdb -c \"copy (from read_csv('posts.csv', all_varchar=true))"
     " to 'posts.parquet'\"."
@@ -171,7 +164,21 @@ def input_files(frame: DataFrame) -> list[str]:
 # --- open a source ----------------------------------------------------------------------------------------------
 
 
-def open_frame(request: Request) -> OpenedFrame:
+def session_of(source: Any) -> SparkSession:
+    """Return the session of a DataFrame, or open the one that a SparkSource names."""
+    if not isinstance(source, SparkSource):
+        return source.sparkSession
+    session = open_session(source.master, dict(source.settings))
+    if type(session).__module__.startswith("pyspark.sql.connect"):
+        # subtle: it opens files late, when the settings that switch type inference off no longer hold.
+        raise BadParameter(
+            "On Spark Connect dpunion cannot open files or tables itself.",
+            "Read them with Spark, and pass the DataFrame.",
+        )
+    return session
+
+
+def open_frame(request: Request, session: SparkSession) -> OpenedFrame:
     """Open the source as a DataFrame of the wanted columns, and check their types.
 
     Guarantees:
@@ -181,14 +188,16 @@ def open_frame(request: Request) -> OpenedFrame:
     user, values = column_names(request.user, request.value)
     # Text files have no dates, so the workers that read them need no granularity.
     rows = SourceRequest(None, user, request.kind, values, null_users=request.null_users)
-    opened = _open_source(request.source, rows, request.input_format, request.query)
+    opened = _open_source(request.source, session, rows, request.input_format, request.query)
     frame = select_columns(opened.frame, names_in(rows))
     empty = call_spark(lambda: frame.limit(0).toArrow())
     open_source(request.of_rows(empty))  # checks the types
     return OpenedFrame(frame, opened.check_rows)
 
 
-def _open_source(source: Any, rows: SourceRequest, input_format: str | None, query: str | None) -> OpenedFrame:
+def _open_source(
+    source: Any, session: SparkSession, rows: SourceRequest, input_format: str | None, query: str | None
+) -> OpenedFrame:
     """Open a source, or return the DataFrame that is one."""
     if not isinstance(source, SparkSource):
         if query is not None or input_format is not None:
@@ -197,17 +206,12 @@ def _open_source(source: Any, rows: SourceRequest, input_format: str | None, que
                 "Leave them out, and select from the DataFrame first.",
             )
         return OpenedFrame(source, lambda: None)
-    session = open_session(source.master, dict(source.settings))
-    if type(session).__module__.startswith("pyspark.sql.connect"):
-        # subtle: it opens files late, when the settings that switch type inference off no longer hold.
-        raise BadParameter(
-            "On Spark Connect dpunion cannot open files or tables itself.",
-            "Read them with Spark, and pass the DataFrame.",
-        )
     formats = {name: format_of(name, input_format) for name in source.names}
     first = next(iter(formats.values()))
     if first in TEXT_FORMATS:
-        return _open_text_files(session, formats, rows)
+        from dpunion.engines.spark.files import open_text_files
+
+        return open_text_files(session, formats, rows)
     if first == TABLE:
         opened = OpenedFrame(_open_tables(session, source.names, rows if query is None else None), lambda: None)
     else:
@@ -311,6 +315,11 @@ def partitions_above(file: str) -> Partitions:
     return partitions_of(PurePosixPath(urllib.parse.unquote(file)).parts[:-1], "a file")
 
 
+def exact_path(path: str) -> str:
+    """Return the pattern that means this path alone."""
+    return re.sub(r"([\\*?\[\]{}])", r"\\\1", path)
+
+
 def check_complete(frame: DataFrame, format_: str, names: Sequence[str]) -> None:
     """Refuse a frame if one of its files lacks one of the columns: Spark would read nulls.
 
@@ -324,7 +333,7 @@ def check_complete(frame: DataFrame, format_: str, names: Sequence[str]) -> None
     complete = " and ".join(f"has{place}" for place in range(len(names)))
     suspects = call_spark(found.filter(f"not ({complete})").select("file").collect)
     for (file,) in suspects:
-        exact = re.sub(r"([\\*?\[\]{}])", r"\\\1", urllib.parse.unquote(file))
+        exact = exact_path(urllib.parse.unquote(file))
         reader = frame.sparkSession.read.format(format_)
         own = call_spark(lambda reader=reader, exact=exact: reader.load(exact).columns)  # type: ignore[misc]
         own += [name for name, _ in partitions_above(file)]
@@ -363,150 +372,3 @@ def _open_tables(session: SparkSession, names: Sequence[str], rows: SourceReques
             "Cast them to one type (text is always possible) in everything that is read together.",
         )
     return call_spark(lambda: functools.reduce(lambda one, other: one.unionByName(other), frames))
-
-
-# --- text files: the driver -------------------------------------------------------------------------------------
-
-
-def _open_text_files(session: SparkSession, formats: dict[str, str], rows: SourceRequest) -> OpenedFrame:
-    for name, format_ in formats.items():
-        list_files(session, name, format_)
-    groups = [
-        (whole_files(session, [name for name, one in formats.items() if one == format_]), TEXT_FORMATS[format_])
-        for format_ in sorted(set(formats.values()))
-    ]
-    count = check_sizes(groups)
-    frames = [read_text_files(files, format_, rows) for files, format_ in groups]
-    frame = call_spark(lambda: functools.reduce(lambda one, other: one.unionByName(other), frames))
-
-    def check_rows() -> None:
-        if count > 1 and any(format_ is Format.JSON_LINES for _, format_ in groups):
-            check_kinds(groups, rows)
-
-    return OpenedFrame(frame, check_rows)
-
-
-def read_text_files(files: DataFrame, format_: Format, rows: SourceRequest) -> DataFrame:
-    """Return the rows of text files, all columns text."""
-    schema = ", ".join(f"column{place} string" for place in range(len(names_in(rows))))
-    task = guard_task(ReadFiles(format_, rows))
-    return call_spark(lambda: files.select("path", "content").mapInArrow(task, schema).toDF(*names_in(rows)))
-
-
-def check_sizes(groups: list[tuple[DataFrame, Format]]) -> int:
-    """Return the number of files; refuse a file that is too large for a task or too small for a header.
-
-    subtle: Spark lists files of 0 bytes, but gives them to no task.
-    """
-    from pyspark.sql import functions as F  # noqa: N812
-
-    total = 0
-    for files, format_ in groups:
-        sizes = files.select("path", "length").agg(F.count("length"), F.max("length"), F.count_distinct("path"))
-        count, largest, different = call_spark(sizes.collect)[0]
-        if different < len(input_files(files)) and format_ is not Format.JSON_LINES:
-            raise DamagedSource(
-                "A text file has 0 bytes, and so no header line.",
-                "Write the column names as its first line, or remove it.",
-            )
-        if (largest or 0) > LARGEST_FILE:
-            raise BadSource(
-                f"A text file has more than {LARGEST_FILE >> 20} MiB, the most that Spark reads in one task.",
-                f"Split it, each part with the header. {TO_PARQUET}",
-            )
-        total += count
-    return total
-
-
-def check_kinds(groups: list[tuple[DataFrame, Format]], rows: SourceRequest) -> None:
-    """Refuse files whose columns have different kinds, such as numbers in one and texts in another."""
-    columns = Cleaner(rows).columns
-    for files, format_ in groups:
-        task = guard_task(FindKinds(format_, rows))
-        found = files.select("path", "content").mapInArrow(task, "kinds array<string>").distinct()
-        for (kinds,) in sorted(call_spark(found.collect), key=repr):
-            for column, kind in zip(columns, kinds, strict=True):
-                column.see(None if kind is None else TextKind(kind), "one of the files")
-
-
-# --- text files: the workers ------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class FileInWorker(InputFile):
-    """A whole text file in the memory of a task (sensitive)."""
-
-    content: Any
-
-    def open(self) -> Any:
-        """Open it for reading."""
-        return pa.BufferReader(self.content)
-
-
-@dataclass(frozen=True)
-class ReadFiles:
-    """(path, content) of text files -> rows of text columns: the user, then the value or the parts of the key.
-
-    Guarantees:
-    - the rows of a file depend on this file alone, and are those that one machine reads;
-    - a file that one machine refuses is refused.
-    """
-
-    format: Format
-    rows: SourceRequest
-
-    def __call__(self, batches: Batches) -> Batches:
-        for file in files_in(batches, self.format):
-            yield from read_file(file, Wanted.of(self.rows), Cleaner(self.rows))
-
-
-@dataclass(frozen=True)
-class FindKinds:
-    """(path, content) of text files -> (kinds,): the kinds of each file's columns, null for a column of nulls.
-
-    Guarantees: a kind is text, integer, date or boolean, and depends on its file alone.
-    """
-
-    format: Format
-    rows: SourceRequest
-
-    def __call__(self, batches: Batches) -> Batches:
-        for file in files_in(batches, self.format):
-            cleaner = Cleaner(self.rows)
-            for _ in read_file(file, Wanted.of(self.rows), cleaner):
-                if all(column.kind is not None for column in cleaner.columns):
-                    break
-            kinds = [None if column.kind is None else column.kind.value for column in cleaner.columns]
-            yield pa.record_batch({"kinds": pa.array([kinds], pa.list_(pa.string()))})
-
-
-def files_in(batches: Batches, format_: Format) -> Iterator[FileInWorker]:
-    """Yield the files of a task, one after the other."""
-    for batch in batches:
-        for place, text in enumerate(batch.column("path").to_pylist()):
-            path = Path(text)
-            # subtle: errors show this name, and folders such as user=somebody are data.
-            where = f"file {hide_values(path)!r}"
-            compression = COMPRESSIONS.get(path.suffix.lower(), Compression.NONE)
-            content = batch.column("content")[place].as_buffer()
-            yield FileInWorker(where, format_, compression, content.size, content)
-
-
-def read_file(file: FileInWorker, wanted: Wanted, cleaner: Cleaner) -> Batches:
-    """Yield the wanted columns of a file as text, numbered; lists are flattened, rows without an item dropped.
-
-    Guarantees: those of the readers of one machine, and of `Cleaner`; the parts of a key are cleaned later, together.
-    """
-    part: SourcePart = JsonLinesPart(file) if file.format is Format.JSON_LINES else DelimitedPart(file)
-    part.check(wanted, cleaner.columns)
-    for users, *values in part.batches(wanted, lambda _: None):
-        if len(values) > 1:
-            columns = zip(cleaner.columns, (users, *values), strict=True)
-            yield _number_columns(*(column.text(array, file.where) for column, array in columns))
-            continue
-        for rows in cleaner.clean(users, values[0], file.where):
-            yield _number_columns(rows.users, rows.values)
-
-
-def _number_columns(*texts: Any) -> pa.RecordBatch:
-    return pa.record_batch({f"column{place}": one.cast(pa.string()) for place, one in enumerate(texts)})

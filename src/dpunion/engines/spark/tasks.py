@@ -6,18 +6,19 @@ machine, or twice at once. `mapInArrow` gets every task through `guard_task`, so
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpunion.algorithms import MAX_ITEMS, Bounding, Funnel, Norm, Sensitivity
+from dpunion.algorithms import MAX_ITEMS, Bounding, Funnel
 from dpunion.calibration.rounding import LARGEST_SCORE_SPREAD, score_spread
-from dpunion.contributions import Bools, Contributions, Float64s, Int64s, ItemTable, Uint64s
-from dpunion.counting.holdings import bound_to_counted
+from dpunion.contributions import Bools, Contributions, Float64s, Int64s, Uint64s
+from dpunion.counting.holdings import bound_to_counted, find_digests
 from dpunion.engines.spark.sessions import Batches
 from dpunion.engines.spark.wire import (
     MAX_ITEMS_PER_SHARD,
@@ -30,19 +31,24 @@ from dpunion.engines.spark.wire import (
     drop_unused_items,
     join_parts,
     match_digests,
+    number_digests,
+    read_sensitivity,
+    read_units,
+    sensitivity_number,
+    slice_rows,
     unite_pieces,
 )
-from dpunion.errors import BadParameter, BadSource, SensitivityMismatch
+from dpunion.errors import BadParameter
 from dpunion.mechanisms import SHARE_UNIT, Mechanism, State, Weights
 from dpunion.randomness import ClosureKey, Purpose, RunKey
 from dpunion.releases.formats import split_key
 from dpunion.sets.narrowing import Sets
 
-ROWS_PER_BATCH = 1 << 17
 ROWS_PER_READ = 1 << 20
 ROWS_PER_PART = 1 << 23
 PARTS_AT_ONCE = 8
 SHARDS_PER_MASK = 62
+MARKS_SHARD = -1  # rows of this shard are marks: public candidates, released if nobody keeps them
 # A shard fills more than its equal part of an item's need, as the item's users are spread unevenly over the shards.
 # This factor was chosen on public data.
 UNEVEN = 0.55
@@ -50,8 +56,8 @@ UNEVEN = 0.55
 Reader = Callable[[pa.RecordBatchReader, RunKey], Contributions]
 """Reads Arrow batches of (user, values) rows into bounded contributions, in a worker."""
 
-Tighten = Callable[[Contributions, RunKey], Contributions]
-"""Bounds sets that were read for counting as selecting needs them."""
+Tighten = Callable[..., Contributions]
+"""Bounds sets that were read for counting as selecting needs them: (sets, key=run key)."""
 
 Naming = Callable[[pa.RecordBatch, RunKey], tuple[pa.Array, Uint64s]]
 """Finds the items of rows of sums: the column that names them, and their digests, uint64[rows, 2]."""
@@ -75,6 +81,32 @@ class Secret:
 
     def __repr__(self) -> str:
         return "Secret()"
+
+
+@dataclass(frozen=True, eq=False)
+class PublicDigests:
+    """The digests of a public list, in a task's closure: uint64[n, 2], rising by their first words."""
+
+    digests: Uint64s
+
+    @classmethod
+    def of(cls, digests: Uint64s) -> PublicDigests:
+        """Sort the digests of a list."""
+        return cls(digests[np.argsort(digests[:, 0])])
+
+    def find(self, digests: Uint64s) -> Bools:
+        """Say which digests are on the list: bool[n]."""
+        is_listed = np.zeros(len(digests), np.bool_)
+        is_listed[find_digests(self.digests, digests)[1]] = True
+        return is_listed
+
+    def __repr__(self) -> str:
+        return f"PublicDigests({len(self.digests)})"
+
+
+def start_state(digests: Uint64s, listed: PublicDigests | None) -> State:
+    """Return the state of these items before the first round."""
+    return State.start(len(digests), None if listed is None else listed.find(digests))
 
 
 # --- read a partition -------------------------------------------------------------------------------------------
@@ -179,9 +211,10 @@ class CutIntoPieces:
     """Rows of whole users -> pieces by shard (shard, payload), and item names (payload: digest, name).
 
     tighten: with counts, it bounds the sets of these pieces; the whole sets follow as pieces without a shard (payload).
+    shards: 0 before a look, when nothing is selected yet: then only whole sets and item names follow.
 
-    Guarantees: every user of the partition is in one piece, bounded, in the shard that the key decides; with counts
-    also in one piece without a shard, with at most MOST_COUNTED items.
+    Guarantees: every user of the partition is in one piece, bounded, in the shard that the key decides; with counts or
+    before a look also in one piece without a shard, with at most MOST_COUNTED items. No name says whose item it is.
     """
 
     read: Reader
@@ -195,30 +228,15 @@ class CutIntoPieces:
         whole = read_partition(batches, self.read, key, self.bounding)
         if whole is None:
             return
-        selected = whole if self.tighten is None else drop_unused_items(self.tighten(whole, key))
-        yield from pack_pieces(selected, self.shards, key)
-        yield from pack_names(selected.table)
-        if self.tighten is not None:
-            yield from pack_whole_sets(whole, key)
-
-
-@dataclass(frozen=True)
-class KeepWhole:
-    """Rows of whole users -> their sets as pieces without a shard (payload), and item names, as CutIntoPieces has.
-
-    Guarantees: every user of the partition is in one piece, with at most MOST_COUNTED items.
-    """
-
-    read: Reader
-    bounding: Bounding
-    secret: Secret
-
-    def __call__(self, batches: Batches) -> Batches:
-        key = self.secret.key
-        whole = read_partition(batches, self.read, key, self.bounding)
-        if whole is not None:
-            yield from pack_whole_sets(whole, key)
-            yield from pack_names(drop_unused_items(whole).table)
+        selected = whole if self.tighten is None else drop_unused_items(self.tighten(whole, key=key))
+        if self.shards:
+            yield from pack_pieces(selected, self.shards, key)
+        table = selected.table
+        for some in slice_rows(len(table)):
+            yield _rows(payload=digests_to_arrow(table.digests[some]), name=arrow_names(table, some))
+        if self.tighten is not None or not self.shards:
+            for _, piece in cut_by_shard(bound_to_counted(whole, key), 1, key):
+                yield _rows(payload=pa.array([piece.to_bytes()], pa.binary()))
 
 
 @dataclass(frozen=True)
@@ -235,28 +253,13 @@ class CutWhole:
         for batch in batches:
             for payload in batch.column("payload"):
                 whole = Piece.from_bytes(payload.as_py()).sets(self.limit)
-                yield from pack_pieces(drop_unused_items(self.tighten(whole, key)), self.shards, key)
+                yield from pack_pieces(drop_unused_items(self.tighten(whole, key=key)), self.shards, key)
 
 
 def pack_pieces(contributions: Contributions, shards: int, key: RunKey) -> Batches:
     """Yield the pieces of all shards, without names, as rows (shard, payload). Guarantees: those of `cut_by_shard`."""
     for shard, piece in cut_by_shard(contributions, shards, key):
         yield _rows(shard=pa.array([shard], pa.int32()), payload=pa.array([piece.to_bytes()], pa.binary()))
-
-
-def pack_whole_sets(whole: Contributions, key: RunKey) -> Batches:
-    """Yield sets to count as pieces without a shard. Guarantees: those of `cut_by_shard` and `bound_to_counted`."""
-    for _, piece in cut_by_shard(bound_to_counted(whole, key), 1, key):
-        yield _rows(payload=pa.array([piece.to_bytes()], pa.binary()))
-
-
-def pack_names(table: ItemTable) -> Batches:
-    """Yield the names of all items with their digests, as rows (shard, payload, name).
-
-    Guarantees: nothing says which users have the items.
-    """
-    for some in slice_rows(len(table)):
-        yield _rows(payload=digests_to_arrow(table.digests[some]), name=arrow_names(table, some))
 
 
 def _rows(**columns: pa.Array) -> pa.RecordBatch:
@@ -296,19 +299,18 @@ class Weigh:
     secret: Secret
     number: int
     shards: int
+    listed: PublicDigests | None = None
 
     def __call__(self, batches: Batches) -> Batches:
-        share = shard_share(self.shards, self.mechanism.cutoff)
-        unit = round_unit(self.mechanism, self.number, self.shards)
-        for shard, message in sort_messages(batches, self.mechanism.bounding):
-            sets, state = Sets(message.contributions), State.start(len(message.scores))
+        for shard, contributions, replied, scores in sort_messages(batches, self.mechanism.bounding):
+            sets = Sets(contributions)
+            state = start_state(sets.digests, self.listed)
             if self.number:
-                state.scores = message.scores
-                state.alive = ~message.replied if self.mechanism.tells_released else message.replied
-                sets.narrow(state.alive)
-            weights = self.mechanism.weigh(sets, state, self.number, self.secret.key, share=share)
-            units, held = to_units(weights, unit)[weights.held], weights.held
-            digests, scores = sets.digests[held], state.scores[held]
+                state.scores = scores
+                state.alive = ~replied if self.mechanism.tells_released else replied
+            weights = weigh_shard(self.mechanism, sets, state, self.number, self.shards, self.secret.key)
+            units, held = weights.units[weights.held], weights.held
+            digests, before = sets.digests[held], state.scores[held]
             number = sensitivity_number(weights.sensitivity)
             for some in slice_rows(len(digests)):
                 count = len(units[some])
@@ -316,10 +318,112 @@ class Weigh:
                     "digest": digests_to_arrow(digests[some]),
                     "shard": pa.array(np.full(count, shard, np.int32)),
                     "units": pa.array(units[some]),
-                    "score": pa.array(scores[some]),
+                    "score": pa.array(before[some]),
                     "sensitivity": pa.array(np.full(count, number)),
                 }
                 yield pa.record_batch(columns)
+
+
+def weigh_shard(mechanism: Mechanism, sets: Sets, state: State, number: int, shards: int, key: RunKey) -> Weights:
+    """Let the users of one shard weigh in a round; narrow their sets first. Return the weights in whole units.
+
+    Guarantees: those of the mechanism's `weigh`, and of `to_units`.
+    """
+    if number:
+        sets.narrow(state.alive, may_wait=mechanism.skips_gone)
+    weights = mechanism.weigh(sets, state, number, key, share=shard_share(shards, mechanism.cutoff))
+    unit = round_unit(mechanism, number, shards)
+    return dataclasses.replace(weights, units=to_units(weights, unit), unit=unit)
+
+
+@dataclass(frozen=True)
+class RunRounds:
+    """All pieces, all names and the marks (shard, payload, name) -> the released names (payload): all rounds, here.
+
+    Guarantees: the released items are those of `Weigh` and `Decide` in rounds on Spark, with as many shards.
+    """
+
+    mechanism: Mechanism
+    secret: Secret
+    shards: int
+    listed: PublicDigests | None = None
+
+    def __call__(self, batches: Batches) -> Batches:
+        pieces: dict[int, list[Piece]] = {}
+        empty = _rows(payload=pa.array([], pa.binary()))
+        named, marks = [empty], [empty]
+        for sent in batches:
+            batch = sent.cast(empty.schema)
+            is_name = batch.column("name").is_valid()
+            for row in batch.filter(pc.invert(is_name)).to_pylist():
+                pieces.setdefault(row["shard"], []).append(Piece.from_bytes(row["payload"]))
+            is_mark = pc.equal(batch.column("shard").fill_null(0), MARKS_SHARD)
+            named.append(batch.filter(pc.and_not(is_name, is_mark)))
+            marks.append(batch.filter(is_mark))
+        bounding, key = self.mechanism.bounding, self.secret.key
+        united = [unite_pieces(pieces.pop(shard), bounding.order, bounding.limit) for shard in sorted(pieces)]
+        names, candidates = (pa.Table.from_batches(some).combine_chunks() for some in (named, marks))
+        held, marked = (digests_from_arrow(one.column("payload").combine_chunks()) for one in (names, candidates))
+        # subtle: the pieces have what users keep by the plan that runs. The names that were read may have more.
+        unkept = np.ones(len(marked), np.bool_)
+        for one in united if len(marked) else ():
+            unkept[match_digests(marked, one.table.digests)[0]] = False
+        released = run_shards(united, self.mechanism, self.shards, key, self.listed)
+        for table, places in ((names, match_digests(held, released)[0]), (candidates, np.flatnonzero(unkept))):
+            for some in slice_rows(len(places)):
+                yield pa.record_batch({"payload": table.column("name").take(pa.array(places[some])).combine_chunks()})
+
+
+def run_shards(
+    united: Sequence[Contributions],
+    mechanism: Mechanism,
+    shards: int,
+    key: RunKey,
+    listed: PublicDigests | None = None,
+) -> Uint64s:
+    """Run all rounds on the sets of all shards that have users; return the released digests: uint64[n, 2].
+
+    Guarantees: the sums of a round are exact and those of `Weigh`, so the decisions are those of `Decide`.
+    """
+    digests, numbers = number_digests([one.table.digests for one in united])
+    state, everybody = start_state(digests, listed), [Sets(one) for one in united]
+    for number in range(mechanism.rounds if everybody else 0):
+        units, held = np.zeros(len(digests), np.int64), np.zeros(len(digests), np.bool_)
+        for sets, mine in zip(everybody, numbers, strict=True):
+            flags = None if state.listed is None else state.listed[mine]
+            own = State(state.scores[mine], state.alive[mine], state.released[mine], flags)
+            weights = weigh_shard(mechanism, sets, own, number, shards, key)
+            units[mine] += np.where(weights.held, weights.units, 0)
+            held[mine] |= weights.held
+        state = mechanism.decide(dataclasses.replace(weights, units=units, held=held), state, number, digests, key)
+    return digests[state.released]
+
+
+@dataclass(frozen=True)
+class FindKept:
+    """Pieces (payload) -> the marked digests that somebody keeps there (payload: digest).
+
+    Guarantees: pieces have the items that users keep by the plan that runs, and no others.
+    """
+
+    marks: PublicDigests
+
+    def __call__(self, batches: Batches) -> Batches:
+        for batch in batches:
+            for payload in batch.column("payload"):
+                digests = Piece.from_bytes(payload.as_py()).digests
+                yield pa.record_batch({"payload": digests_to_arrow(digests[self.marks.find(digests)])})
+
+
+@dataclass(frozen=True)
+class EmitRows:
+    """One row, ignored -> these rows, which travel in the closure. Guarantees: nothing but these rows, all public."""
+
+    rows: pa.RecordBatch
+
+    def __call__(self, batches: Batches) -> Batches:
+        for _ in batches:
+            yield self.rows
 
 
 def by_digest(batch: pa.RecordBatch, _key: RunKey) -> tuple[pa.Array, Uint64s]:
@@ -356,6 +460,7 @@ class Decide:
     naming: Naming = by_digest
     replies: bool = False
     marked: bool = False
+    listed: PublicDigests | None = None
 
     def __call__(self, batches: Batches) -> Batches:
         key, unit = self.secret.key, round_unit(self.mechanism, self.number, self.shards)
@@ -363,7 +468,7 @@ class Decide:
             if not batch.num_rows:
                 continue
             names, digests = self.naming(batch, key)
-            units, state = read_units(batch), State.start(batch.num_rows)
+            units, state = read_units(batch), start_state(digests, self.listed)
             if "score" in batch.schema.names:
                 state.scores = np.array(batch.column("score"), np.float64)
             held = units > 0 if self.marked else np.ones(len(units), np.bool_)
@@ -387,20 +492,11 @@ class Decide:
                 yield pa.record_batch({"shard": shards, "payload": payload, "score": scores})
 
 
-@dataclass(frozen=True)
-class Message:
-    """The input of a shard in a round: its users' sets; for each item, whether a reply names it, and its score."""
+def sort_messages(batches: Batches, bounding: Bounding) -> Iterator[tuple[int, Contributions, Bools, Float64s]]:
+    """Sort a partition's rows (shard, payload, score) by shard; a row with a score is a reply.
 
-    contributions: Contributions
-    replied: Bools
-    scores: Float64s
-
-    def __repr__(self) -> str:
-        return "Message(<sensitive>)"
-
-
-def sort_messages(batches: Batches, bounding: Bounding) -> Iterator[tuple[int, Message]]:
-    """Sort a partition's rows (shard, payload, score) by shard; a row with a score is a reply."""
+    Yield of each shard: its number, its users' sets, and for each item whether a reply names it, and its score.
+    """
     pieces: dict[int, list[Piece]] = {}
     replies: dict[int, list[tuple[Uint64s, Float64s]]] = {}
     for batch in batches:
@@ -421,10 +517,10 @@ def sort_messages(batches: Batches, bounding: Bounding) -> Iterator[tuple[int, M
             places, found = match_digests(contributions.table.digests, np.concatenate([one for one, _ in mine]))
             replied[places] = True
             scores[places] = np.concatenate([score for _, score in mine])[found]
-        yield shard, Message(contributions, replied, scores)
+        yield shard, contributions, replied, scores
 
 
-# --- units, sensitivities and the part that one shard fills -----------------------------------------------------
+# --- units, and the part that one shard fills -------------------------------------------------------------------
 
 
 def round_unit(mechanism: Mechanism, number: int, shards: int) -> float:
@@ -481,40 +577,3 @@ def check_scores(stddev: float, threshold: float, shape: Funnel, shards: int) ->
         raise BadParameter(
             f"Rounding does not allow {shards} shards for this funnel.", "Use fewer 'shards' (--shards) or rounds."
         )
-
-
-def read_units(batch: pa.RecordBatch) -> Int64s:
-    """Return the sums of all partitions or shards: int64[rows].
-
-    Guarantees: sums are exact; a sum beyond 63 bits, which takes 2^31 people with the same item, ends the run.
-    """
-    column = batch.column("units")
-    if column.null_count:
-        raise BadSource(
-            "More than 2^31 people have the same item, more than one run supports.",
-            "Split the people into disjoint groups and release each group on its own.",
-        )
-    return np.asarray(column, np.int64)
-
-
-def sensitivity_number(sensitivity: Sensitivity) -> float:
-    """Return a sensitivity as one number, which travels with the weights: that of l1 is negative."""
-    return -sensitivity.bound if sensitivity.norm is Norm.L1 else sensitivity.bound
-
-
-def read_sensitivity(batch: pa.RecordBatch) -> Sensitivity:
-    """Return the common sensitivity of all summed weights; marks weigh nothing and have none.
-
-    Guarantees: weights of different sensitivities are refused.
-    """
-    low = pc.min(batch.column("least_sensitivity")).as_py()
-    high = pc.max(batch.column("most_sensitivity")).as_py()
-    if low is None or low != high:
-        raise SensitivityMismatch("weights of different sensitivities were added up")
-    return Sensitivity(Norm.L1 if low < 0.0 else Norm.L2, abs(low))
-
-
-def slice_rows(rows: int) -> Iterator[slice]:
-    """Yield slices that are small enough for batches below Arrow's two gigabytes, however long the items are."""
-    for first in range(0, rows, ROWS_PER_BATCH):
-        yield slice(first, min(first + ROWS_PER_BATCH, rows))

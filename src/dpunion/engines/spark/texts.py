@@ -11,10 +11,11 @@ n-grams in its own texts again: only the streams are kept between lengths.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -25,9 +26,9 @@ from dpunion.counting.holdings import Holdings
 from dpunion.engines import Listed
 from dpunion.engines.spark import rounds
 from dpunion.engines.spark.rounds import collect_items, drop_afterwards, group_by_user, materialize
-from dpunion.engines.spark.sessions import Batches, closures_in_memory, guard_task
-from dpunion.engines.spark.tasks import CutIntoPieces, Decide, Secret, WeighRows, rename_columns
-from dpunion.engines.spark.wire import arrow_names, digests_to_arrow
+from dpunion.engines.spark.sessions import Batches, Spread, guard_task
+from dpunion.engines.spark.tasks import Secret, rename_columns
+from dpunion.engines.spark.wire import arrow_names, digests_to_arrow, pack_arrays, unpack_arrays
 from dpunion.errors import InternalError
 from dpunion.mechanisms import Mechanism, mechanism_for, mechanism_on_candidates
 from dpunion.ngrams.candidates import Level
@@ -50,36 +51,37 @@ from dpunion.sets.streams import TokenStream, read_tokens
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+STREAM = ("<u8", "<i8", "<u8", "<i8", "<i4", "u1")
 STREAMS = "part int, payload binary"
-MARKS = "payload binary, name binary"
 BYTES_PER_PART = 1 << 25
-KEPT, PASSED, MARKED = 1, 2, 4
+
+Select = Callable[[Mechanism], rounds.Selecting]
 
 
 @contextlib.contextmanager
-def read_texts(frame: DataFrame, request: Request, key: RunKey, shards: int) -> Iterator[SparkTexts]:
+def read_texts(frame: DataFrame, request: Request, key: RunKey, spread: Spread, select: Select) -> Iterator[SparkTexts]:
     """Split the texts of a DataFrame into token streams that stay on the executors; drop them on leaving.
 
     Guarantees: every user's texts meet in one stream, and Spark reads them once: all lengths see the same texts.
     """
     task = ReadStreams(request.of_rows(None), tuple(frame.columns), Secret.of(key))
-    streams = group_by_user(frame).mapInArrow(guard_task(task), STREAMS).persist()
-    with closures_in_memory(frame.sparkSession), drop_afterwards(streams):
+    streams = group_by_user(frame, spread).mapInArrow(guard_task(task), STREAMS).persist()
+    with drop_afterwards(streams):
         materialize(streams)
-        yield SparkTexts(streams, key, shards)
+        yield SparkTexts(streams, key, spread, select)
 
 
+@dataclass(frozen=True, slots=True, repr=False)
 class SparkTexts:
-    """The texts as token streams on Spark's executors.
+    """The texts as token streams on Spark's executors; select: returns what the rounds of a mechanism need.
 
     Guarantees: nothing but released tokens and n-grams comes to the driver.
     """
 
-    def __init__(self, streams: DataFrame, key: RunKey, shards: int) -> None:
-        self.streams = streams
-        self._key = key
-        self._secret = Secret.of(key)
-        self._shards = shards
+    streams: DataFrame
+    key: RunKey
+    spread: Spread
+    select: Select
 
     def __repr__(self) -> str:
         return "SparkTexts(<sensitive>)"
@@ -93,11 +95,10 @@ class SparkTexts:
 
     def first(self, plan: Plan) -> tuple[Level, tuple[str, ...]]:
         """Release single tokens. Guarantees: those of `rounds.select_items`."""
-        read = TokenReader(plan.algorithm.bounding)
-        selecting = rounds.select_items(self.streams, mechanism_for(plan), read, self._key, self._shards, grouped=True)
-        with selecting as chosen:
+        read, selecting = TokenReader(plan.algorithm.bounding), self.select(mechanism_for(plan))
+        with rounds.select_items(self.streams, selecting, read, grouped=True) as chosen:
             words = collect_items(chosen)
-        return level_of_tokens(words, self._key), tuple(word.decode() for word in words)
+        return level_of_tokens(words, self.key), tuple(word.decode() for word in words)
 
     def later(self, plan: LengthPlan, threshold: float, marks: Uint64s, levels: tuple[Level, ...]) -> Uint64s:
         """Release n-grams one longer than the last of the levels.
@@ -106,41 +107,13 @@ class SparkTexts:
         - a released n-gram was kept by somebody and passed, or is marked and was kept by nobody;
         - given the levels, one user moves the sums by at most 1 in l2 norm.
         """
-        mechanism = mechanism_on_candidates(plan, threshold)
-        with self._select_pairs(PairReader(plan, levels), mechanism, marks) as chosen:
+        digests = pair_digests(marks, levels[0], levels[-1], self.key)
+        marked = {"payload": digests_to_arrow(digests), "name": arrow_names(pair_table(marks, digests))}
+        selecting = self.select(mechanism_on_candidates(plan, threshold))
+        selecting = dataclasses.replace(selecting, marks=pa.record_batch(marked))
+        read, naming = PairReader(plan, levels), PairNames(levels)
+        with rounds.select_items(self.streams, selecting, read, grouped=True, naming=naming) as chosen:
             return np.sort(pairs_of(collect_items(chosen)))
-
-    @contextlib.contextmanager
-    def _select_pairs(self, read: PairReader, mechanism: Mechanism, marks: Uint64s) -> Iterator[DataFrame]:
-        """Give the pairs of released n-grams as one column, `item`; drop on leaving what was kept for them."""
-        spark = self.streams.sparkSession
-        marked = spark.range(0, 1, 1, 1).mapInArrow(guard_task(EmitMarks(marks, read.levels, self._secret)), MARKS)
-        if rounds.is_order_free(mechanism):
-            given = self.streams.mapInArrow(guard_task(WeighRows(read, mechanism, self._secret)), rounds.GIVEN)
-            # subtle: a mark weighs nothing, and every user's share is positive: a sum of 0 is a mark nobody keeps.
-            zeros = marked.selectExpr("name as item", "0L as units", "cast(null as double) as sensitivity")
-            decide = Decide(mechanism, self._secret, 0, 1, naming=PairNames(read.levels), marked=True)
-            sums = rounds.sum_units(given.unionByName(zeros), "item")
-            yield sums.mapInArrow(guard_task(decide), rounds.RELEASED).toDF("item")
-            return
-        task = CutIntoPieces(read, mechanism.bounding, self._secret, self._shards)
-        with rounds.cut_into_pieces(self.streams, task) as pieces, drop_afterwards() as kept:
-            passed = rounds.run_rounds(pieces, mechanism, self._secret, self._shards, kept)
-            yield join_marks(pieces, passed, marked)
-
-
-def join_marks(pieces: DataFrame, passed: DataFrame, marked: DataFrame) -> DataFrame:
-    """Return the names of the items that passed, and of the marks that nobody keeps, as one column, `item`.
-
-    Guarantees: a shuffle joins the digests; a join could send its smaller side to the driver.
-    """
-    from pyspark.sql import functions as F  # noqa: N812
-
-    kept = pieces.filter("name is not null").selectExpr("payload", "name", f"{KEPT} as what")
-    chosen = passed.selectExpr("payload", "cast(null as binary) as name", f"{PASSED} as what")
-    everything = kept.unionByName(chosen).unionByName(marked.selectExpr("payload", "name", f"{MARKED} as what"))
-    known = everything.groupBy("payload").agg(F.max("name").alias("item"), F.bit_or("what").alias("what"))
-    return known.filter(f"what & {PASSED} != 0 or what = {MARKED}").select("item")
 
 
 def pairs_of(names: list[bytes]) -> Uint64s:
@@ -187,40 +160,10 @@ class ReadStreams:
 
 
 def pack_stream(stream: TokenStream) -> bytes:
-    """Pack a token stream, little-endian: four lengths, then users' digests and offsets, tokens, and the table.
-
-    Guarantees: users are keyed digests only.
-    """
+    """Pack a token stream and its table. Guarantees: users are keyed digests only."""
     table = stream.table
-    lengths = np.array([len(stream.user_digests), len(stream.tokens), len(table), len(table.data)], "<i8")
-    arrays = [
-        (stream.user_digests, "<u8"),
-        (stream.offsets, "<i8"),
-        (table.digests, "<u8"),
-        (table.offsets, "<i8"),
-        (stream.tokens, "<i4"),
-        (table.data, "u1"),
-    ]
-    return b"".join([lengths.tobytes(), *(np.ascontiguousarray(array, kind).tobytes() for array, kind in arrays)])
-
-
-def unpack_stream(packed: bytes) -> TokenStream:
-    """Read back what `pack_stream` wrote."""
-    users, tokens, words, data = np.frombuffer(packed, "<i8", 4).tolist()
-    at = 32
-
-    def take(kind: str, count: int) -> Any:
-        nonlocal at
-        array = np.frombuffer(packed, kind, count, at)
-        at += array.nbytes
-        return array
-
-    if len(packed) != at + 16 * users + 8 * (users + 1) + 16 * words + 8 * (words + 1) + 4 * tokens + data:
-        raise InternalError("a token stream that is cut short")
-    user_digests, offsets = take("<u8", 2 * users).reshape(-1, 2), take("<i8", users + 1)
-    digests, starts = take("<u8", 2 * words).reshape(-1, 2), take("<i8", words + 1)
-    codes = take("<i4", tokens)
-    return TokenStream(offsets, codes, ItemTable(starts, take("u1", data), digests), user_digests)
+    users = (stream.user_digests, stream.offsets)
+    return pack_arrays(STREAM, *users, table.digests, table.offsets, stream.tokens, table.data)
 
 
 def join_stream(source: Iterable[pa.RecordBatch]) -> TokenStream:
@@ -231,7 +174,10 @@ def join_stream(source: Iterable[pa.RecordBatch]) -> TokenStream:
             if part in parts:
                 raise InternalError("two token streams in one partition")
             parts[part] = payload.as_py()
-    return unpack_stream(b"".join(parts[part] for part in sorted(parts)))
+    whole = unpack_arrays(STREAM, b"".join(parts[part] for part in sorted(parts)))
+    user_digests, offsets, digests, starts, tokens, data = whole
+    table = ItemTable(starts, data, digests.reshape(-1, 2))
+    return TokenStream(offsets, tokens, table, user_digests.reshape(-1, 2))
 
 
 @dataclass(frozen=True)
@@ -268,24 +214,6 @@ class FindNgrams:
         first = next(batches, None)
         if first is not None:
             yield ngram_holdings(join_stream(itertools.chain([first], batches)), self.levels, key)
-
-
-@dataclass(frozen=True)
-class EmitMarks:
-    """One row, ignored -> the marked candidates (payload: digest, name: pair), which travel in the closure.
-
-    Guarantees: the batches are not read; marks are drawn from public candidates by the run key.
-    """
-
-    marks: Uint64s
-    levels: tuple[Level, ...]
-    secret: Secret
-
-    def __call__(self, batches: Batches) -> Batches:
-        for _ in batches:
-            digests = pair_digests(self.marks, self.levels[0], self.levels[-1], self.secret.key)
-            names = arrow_names(pair_table(self.marks, digests))
-            yield pa.record_batch({"payload": digests_to_arrow(digests), "name": names})
 
 
 @dataclass(frozen=True)

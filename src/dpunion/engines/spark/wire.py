@@ -9,15 +9,17 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from dpunion.algorithms import UserOrder
+from dpunion.algorithms import Norm, Sensitivity, UserOrder
 from dpunion.buffers import array_of, string_buffers
 from dpunion.calibration.rounding import MAX_USERS
 from dpunion.contributions import Contributions, Int32s, Int64s, ItemTable, Uint8s, Uint64s, offsets_of
-from dpunion.errors import BadSource, InternalError
+from dpunion.errors import BadSource, InternalError, SensitivityMismatch
 from dpunion.kernels.bounding import gather_users
 from dpunion.randomness import Purpose, RunKey
 from dpunion.sets.grouping import digest_order, group_rows, visiting_order
@@ -25,9 +27,30 @@ from dpunion.sets.spill import RowStore
 from dpunion.sets.strings import select_strings
 
 PAIRS_PER_PIECE = 1 << 22
+ROWS_PER_BATCH = 1 << 17
 # The noise pays for the rounding of MAX_USERS: half for the users of a shard, half for flooring to whole units.
 MAX_USERS_PER_SHARD = MAX_USERS // 2
 MAX_ITEMS_PER_SHARD = 2**28
+
+
+PIECE = ("<u8", "<i4", "<u8", "<i4")
+
+
+def pack_arrays(kinds: Sequence[str], *arrays: Any) -> bytes:
+    """Pack arrays of these kinds: how many values each has, then their values."""
+    lengths = np.array([array.size for array in arrays], "<i8")
+    packed = (np.ascontiguousarray(array, kind).tobytes() for kind, array in zip(kinds, arrays, strict=True))
+    return b"".join([lengths.tobytes(), *packed])
+
+
+def unpack_arrays(kinds: Sequence[str], packed: Any) -> list[Any]:
+    """Read back what `pack_arrays` wrote, without a copy; the arrays have one dimension."""
+    lengths = np.frombuffer(packed, "<i8", len(kinds))
+    ends = lengths.nbytes + np.cumsum(lengths * [np.dtype(kind).itemsize for kind in kinds])
+    if len(packed) != ends[-1]:
+        raise InternalError("packed arrays that are cut short")
+    starts = [lengths.nbytes, *ends[:-1].tolist()]
+    return [np.frombuffer(packed, *one) for one in zip(kinds, lengths.tolist(), starts, strict=True)]
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
@@ -47,23 +70,14 @@ class Piece:
         return "Piece(<sensitive>)"
 
     def to_bytes(self) -> bytes:
-        """Pack the piece, little-endian: the three lengths, then the four arrays."""
-        lengths = np.array([len(self.sizes), len(self.digests), len(self.codes)], "<i8")
-        arrays = (self.user_digests, self.sizes, self.digests, self.codes)
-        return b"".join([lengths.tobytes(), *(np.ascontiguousarray(array).tobytes() for array in arrays)])
+        """Pack the piece."""
+        return pack_arrays(PIECE, self.user_digests, self.sizes, self.digests, self.codes)
 
     @classmethod
     def from_bytes(cls, packed: bytes | memoryview) -> Piece:
         """Read back what `to_bytes` wrote."""
-        users, items, pairs = np.frombuffer(packed, "<i8", 3).tolist()
-        if len(packed) != 24 + 20 * users + 16 * items + 4 * pairs:
-            raise InternalError("a piece that is cut short")
-        at = 24
-        user_digests = np.frombuffer(packed, "<u8", 2 * users, at).reshape(-1, 2)
-        sizes = np.frombuffer(packed, "<i4", users, at + 16 * users)
-        digests = np.frombuffer(packed, "<u8", 2 * items, at + 20 * users).reshape(-1, 2)
-        codes = np.frombuffer(packed, "<i4", pairs, at + 20 * users + 16 * items)
-        return cls(user_digests, sizes, digests, codes)
+        user_digests, sizes, digests, codes = unpack_arrays(PIECE, packed)
+        return cls(user_digests.reshape(-1, 2), sizes, digests.reshape(-1, 2), codes)
 
     def sets(self, max_items: int) -> Contributions:
         """Return the users' sets; max_items: their bound.
@@ -177,7 +191,7 @@ def unite_pieces(pieces: Sequence[Piece], user_order: UserOrder, max_items: int)
     - the result does not depend on the order or the number of the pieces;
     - the order of users, and of the items within a user, is that of the whole data on one machine.
     """
-    digests, numbers = _number_digests([piece.digests for piece in pieces])
+    digests, numbers = number_digests([piece.digests for piece in pieces])
     user_digests = np.concatenate([np.zeros((0, 2), np.uint64), *(piece.user_digests for piece in pieces)])
     if len(user_digests) > MAX_USERS_PER_SHARD:
         raise BadSource(f"A shard has more than {MAX_USERS_PER_SHARD} users.", "Use more 'shards' (--shards).")
@@ -197,7 +211,7 @@ def _nameless_table(digests: Uint64s) -> ItemTable:
     return ItemTable(np.zeros(len(digests) + 1, np.int64), np.zeros(0, np.uint8), digests)
 
 
-def _number_digests(lists: Sequence[Uint64s]) -> tuple[Uint64s, list[Int32s]]:
+def number_digests(lists: Sequence[Uint64s]) -> tuple[Uint64s, list[Int32s]]:
     """Return the distinct digests of all lists, rising, and for each list the numbers of its digests: int32[n]."""
     everything = np.concatenate([np.zeros((0, 2), np.uint64), *lists])
     order = digest_order(everything)
@@ -216,13 +230,15 @@ def _number_digests(lists: Sequence[Uint64s]) -> tuple[Uint64s, list[Int32s]]:
 
 
 def match_digests(digests: Uint64s, wanted: Uint64s) -> tuple[Int64s, Int64s]:
-    """Return the places of the wanted digests that `digests` has, and which of the wanted these are: int64[found] each.
+    """Return the first places of the wanted digests in `digests`, and which of the wanted these are: int64[found] each.
 
-    digests: uint64[n, 2], distinct; wanted: uint64[m, 2], distinct.
+    digests: uint64[n, 2]; wanted: uint64[m, 2].
+
+    Guarantees: a wanted digest that `digests` does not have has no place.
     """
-    _, (numbers, asked) = _number_digests([digests, wanted])
+    _, (numbers, asked) = number_digests([digests, wanted])
     place = np.full(len(numbers) + len(asked), -1, np.int64)
-    place[numbers] = np.arange(len(numbers))
+    place[numbers[::-1]] = np.arange(len(numbers))[::-1]
     found = np.flatnonzero(place[asked] >= 0)
     return place[asked][found], found
 
@@ -237,8 +253,8 @@ def join_parts(
     - a user keeps the same items as if all were read at once: bounding keeps the items with the smallest keyed hashes,
       and these are among the smallest of their part.
     """
-    _, numbers = _number_digests([part.table.digests for part in parts])
-    owners_digests, owners = _number_digests([part.user_digests for part in parts])
+    _, numbers = number_digests([part.table.digests for part in parts])
+    owners_digests, owners = number_digests([part.user_digests for part in parts])
     items = 1 + max((int(number.max(initial=-1)) for number in numbers), default=-1)
     table = _merged_table([part.table for part in parts], numbers, items)
     with RowStore() as rows:
@@ -262,3 +278,43 @@ def _merged_table(tables: Sequence[ItemTable], numbers: Sequence[Int32s], items:
     # Byte i of the new data comes from the start of its item, plus the distance of i from the item's new start.
     sources = np.repeat(starts[place] - offsets[:-1], lengths[place]) + np.arange(int(offsets[-1]))
     return ItemTable(offsets, data[sources], digests[place])
+
+
+# --- sums of what partitions or shards report -------------------------------------------------------------------
+
+
+def read_units(batch: pa.RecordBatch) -> Int64s:
+    """Return the sums of all partitions or shards: int64[rows].
+
+    Guarantees: sums are exact; a sum beyond 63 bits, which takes 2^31 people with the same item, ends the run.
+    """
+    column = batch.column("units")
+    if column.null_count:
+        raise BadSource(
+            "More than 2^31 people have the same item, more than one run supports.",
+            "Split the people into disjoint groups and release each group on its own.",
+        )
+    return np.asarray(column, np.int64)
+
+
+def sensitivity_number(sensitivity: Sensitivity) -> float:
+    """Return a sensitivity as one number, which travels with the weights: that of l1 is negative."""
+    return -sensitivity.bound if sensitivity.norm is Norm.L1 else sensitivity.bound
+
+
+def read_sensitivity(batch: pa.RecordBatch) -> Sensitivity:
+    """Return the common sensitivity of all summed weights; marks weigh nothing and have none.
+
+    Guarantees: weights of different sensitivities are refused.
+    """
+    low = pc.min(batch.column("least_sensitivity")).as_py()
+    high = pc.max(batch.column("most_sensitivity")).as_py()
+    if low is None or low != high:
+        raise SensitivityMismatch("weights of different sensitivities were added up")
+    return Sensitivity(Norm.L1 if low < 0.0 else Norm.L2, abs(low))
+
+
+def slice_rows(rows: int) -> Iterator[slice]:
+    """Yield slices that are small enough for batches below Arrow's two gigabytes, however long the items are."""
+    for first in range(0, rows, ROWS_PER_BATCH):
+        yield slice(first, min(first + ROWS_PER_BATCH, rows))

@@ -1,0 +1,297 @@
+"""Text files on Spark: CSV, TSV and JSON Lines, read in the workers by dpunion's own strict readers.
+
+Whole files go to the workers, one to a task. Of large JSON Lines files parts do, which Spark cuts at line ends.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import operator
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from dpunion.engines.spark.sessions import Batches, Task, call_spark, guard_task
+from dpunion.engines.spark.sources import (
+    TEXT_FORMATS,
+    TO_PARQUET,
+    OpenedFrame,
+    exact_path,
+    input_files,
+    list_files,
+    names_in,
+    whole_files,
+)
+from dpunion.errors import BadSource, DamagedSource, UnknownColumn
+from dpunion.reading import SourceRequest
+from dpunion.reading.blocks import LONG_ROW, LONGEST_ROW, Block, check_text
+from dpunion.reading.cleaning import Cleaner
+from dpunion.reading.delimited import DelimitedPart
+from dpunion.reading.jsonlines import JsonLinesPart, Learner, key_names, parse_lines
+from dpunion.reading.locate import COMPRESSIONS
+from dpunion.reading.parts import SourcePart, Wanted
+from dpunion.reading.spelling import TextKind
+from dpunion.reading.storage import Compression, Format, InputFile, hide_values
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+LARGEST_FILE = 512 << 20  # one task has a whole text file in memory, compressed as it is
+LARGEST_WHOLE = 64 << 20  # JSON Lines files above this are cut, unless they are compressed
+A_PART = "a part of a large JSON Lines file"
+
+
+# --- the driver -------------------------------------------------------------------------------------------------
+
+
+def open_text_files(session: SparkSession, formats: dict[str, str], rows: SourceRequest) -> OpenedFrame:
+    """Open text files of one or several formats: name -> format."""
+    for name, format_ in formats.items():
+        list_files(session, name, format_)
+    groups = [
+        (whole_files(session, [name for name, one in formats.items() if one == format_]), TEXT_FORMATS[format_])
+        for format_ in sorted(set(formats.values()))
+    ]
+    large: list[str] = []
+    for place, (files, kind) in enumerate(groups):
+        if kind is Format.JSON_LINES:
+            paths = call_spark(files.filter(f"length > {LARGEST_WHOLE}").select("path").toArrow).column(0).to_pylist()
+            packed = [path for path in paths if Path(path).suffix.lower() in COMPRESSIONS]
+            large = [path for path in paths if path not in packed]
+            # subtle: Spark opens only files of this length; it would fail to open the largest ones whole.
+            whole = files.filter(f"length <= {LARGEST_WHOLE}")
+            more = whole_files(session, list(map(exact_path, packed))) if packed else None
+            groups[place] = (whole if more is None else whole.unionByName(more), kind)
+    count = check_sizes(groups)
+    frames = [
+        map_to_texts(files.select("path", "content"), ReadFiles(format_, rows), rows) for files, format_ in groups
+    ]
+    lines = cut_lines(session, large) if large else None
+    if lines is not None:
+        frames.append(map_to_texts(lines, ReadLines(rows), rows))
+    frame = call_spark(lambda: functools.reduce(lambda one, other: one.unionByName(other), frames))
+
+    def check_rows() -> None:
+        if lines is not None or (count > 1 and any(format_ is Format.JSON_LINES for _, format_ in groups)):
+            check_kinds(groups, lines, rows)
+
+    return OpenedFrame(frame, check_rows)
+
+
+def cut_lines(session: SparkSession, paths: list[str]) -> DataFrame:
+    """Return the lines of JSON Lines files, which Spark cuts at line ends alone: (file, line), bytes as they are."""
+    reader = session.read.format("text").option("lineSep", "\n").option("recursiveFileLookup", True)
+    reader = reader.option("ignoreCorruptFiles", False).option("ignoreMissingFiles", False)
+    columns = ("xxhash64(_metadata.file_path) as file", "cast(value as binary) as line")
+    return call_spark(lambda: reader.load(list(map(exact_path, paths))).selectExpr(*columns))
+
+
+def map_to_texts(source: DataFrame, task: Task, rows: SourceRequest) -> DataFrame:
+    """Return what a task reads, as text columns of the wanted names."""
+    schema = ", ".join(f"column{place} string" for place in range(len(names_in(rows))))
+    return call_spark(lambda: source.mapInArrow(guard_task(task), schema).toDF(*names_in(rows)))
+
+
+def check_sizes(groups: list[tuple[DataFrame, Format]]) -> int:
+    """Return the number of files; refuse a file that is too large for a task or too small for a header.
+
+    subtle: Spark lists files of 0 bytes, but gives them to no task.
+    """
+    from pyspark.sql import functions as F  # noqa: N812
+
+    total = 0
+    for files, format_ in groups:
+        sizes = files.select("path", "length").agg(F.count("length"), F.max("length"), F.count_distinct("path"))
+        count, largest, different = call_spark(sizes.collect)[0]
+        if different < len(input_files(files)) and format_ is not Format.JSON_LINES:
+            raise DamagedSource(
+                "A text file has 0 bytes, and so no header line.",
+                "Write the column names as its first line, or remove it.",
+            )
+        if (largest or 0) > LARGEST_FILE:
+            raise BadSource(
+                f"A text file has more than {LARGEST_FILE >> 20} MiB, the most that Spark reads in one task.",
+                f"Split it, each part with the header. {TO_PARQUET}",
+            )
+        total += count
+    return total
+
+
+def check_kinds(groups: list[tuple[DataFrame, Format]], lines: DataFrame | None, rows: SourceRequest) -> None:
+    """Refuse files whose columns have different kinds, such as numbers in one and texts in another.
+
+    lines: those of large files; a large file without one of the keys is refused too.
+    """
+    columns, names = Cleaner(rows).columns, names_in(rows)
+    searches: list[tuple[DataFrame, Task]]
+    searches = [(files.select("path", "content"), FindKinds(format_, rows)) for files, format_ in groups]
+    searches += [] if lines is None else [(lines, FindLineKinds(rows))]
+    held: dict[int, set[str]] = {}
+    for source, task in searches:
+        found = source.mapInArrow(guard_task(task), "file long, kinds array<string>, has array<boolean>").distinct()
+        for file, kinds, has in sorted(call_spark(found.collect), key=repr):
+            held.setdefault(file, set()).update(itertools.compress(names, has))
+            for column, kind in zip(columns, kinds, strict=True):
+                column.see(None if kind is None else TextKind(kind), "one of the files")
+    for name in names:
+        if any(name not in one for one in held.values()):
+            raise UnknownColumn(f"No row of a large JSON Lines file has the key {name!r}.", "Check the name.")
+
+
+# --- the workers ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class FileInWorker(InputFile):
+    """A whole text file in the memory of a task (sensitive)."""
+
+    content: Any
+
+    def open(self) -> Any:
+        """Open it for reading."""
+        return pa.BufferReader(self.content)
+
+
+@dataclass(frozen=True)
+class ReadFiles:
+    """(path, content) of text files -> rows of text columns: the user, then the value or the parts of the key.
+
+    Guarantees:
+    - the rows of a file depend on this file alone, and are those that one machine reads;
+    - a file that one machine refuses is refused.
+    """
+
+    format: Format
+    rows: SourceRequest
+
+    def __call__(self, batches: Batches) -> Batches:
+        for file in files_in(batches, self.format):
+            yield from read_file(file, Wanted.of(self.rows), Cleaner(self.rows))
+
+
+@dataclass(frozen=True)
+class FindKinds:
+    """(path, content) of text files -> (file, kinds, has): the kinds of each file's columns, null for one of nulls.
+
+    Guarantees: a kind is text, integer, date or boolean, and depends on its file alone.
+    """
+
+    format: Format
+    rows: SourceRequest
+
+    def __call__(self, batches: Batches) -> Batches:
+        for file in files_in(batches, self.format):
+            cleaner = Cleaner(self.rows)
+            for _ in read_file(file, Wanted.of(self.rows), cleaner):
+                if all(column.kind is not None for column in cleaner.columns):
+                    break
+            yield _kinds_of(cleaner, 0, [True] * len(cleaner.columns))
+
+
+@dataclass(frozen=True)
+class ReadLines:
+    """(file, line) of large JSON Lines files -> rows of text columns, as ReadFiles gives them.
+
+    Guarantees: those of ReadFiles; types are those of the first values of this part, and others are refused.
+    """
+
+    rows: SourceRequest
+
+    def __call__(self, batches: Batches) -> Batches:
+        for _, blocks in blocks_in(batches):
+            learner, cleaner = Learner(key_names(Wanted.of(self.rows))), Cleaner(self.rows)
+            for block in blocks:
+                yield from clean_columns(parse_lines(block, learner.names, learner.types_for(block)), cleaner, A_PART)
+
+
+@dataclass(frozen=True)
+class FindLineKinds:
+    """(file, line) of large JSON Lines files -> (file, kinds, has): of each part, and whether a row has the keys.
+
+    Guarantees: those of FindKinds.
+    """
+
+    rows: SourceRequest
+
+    def __call__(self, batches: Batches) -> Batches:
+        for file, blocks in blocks_in(batches):
+            learner, cleaner = Learner(key_names(Wanted.of(self.rows))), Cleaner(self.rows)
+            for block in blocks:
+                if None in learner.types:
+                    learner.types_for(block)
+            for column, type_ in zip(cleaner.columns, learner.types, strict=True):
+                if type_ is not None:
+                    column.expect(type_, A_PART)
+            if learner.first is not None:
+                yield _kinds_of(cleaner, file, learner.found)
+
+
+def _kinds_of(cleaner: Cleaner, file: int, has: list[bool]) -> pa.RecordBatch:
+    kinds = [None if column.kind is None else column.kind.value for column in cleaner.columns]
+    rows = {"file": pa.array([file]), "kinds": pa.array([kinds], pa.list_(pa.string())), "has": pa.array([has])}
+    return pa.record_batch(rows)
+
+
+def blocks_in(batches: Batches) -> Iterator[tuple[int, Iterator[Block]]]:
+    """Yield the parts of large files in a task, each as blocks of whole lines.
+
+    Guarantees: those of `read_blocks`; a line is in one block, unchanged.
+    """
+
+    def cut() -> Iterator[tuple[int, Block]]:
+        for batch in batches:
+            files = np.asarray(batch.column("file"))
+            ends = [*(np.flatnonzero(np.diff(files)) + 1).tolist(), len(files)]
+            for start, end in zip([0, *ends], ends, strict=False):
+                lines = batch.column("line").slice(start, end - start).to_pylist()
+                block = Block(b"\n".join(lines) + b"\n", 1, A_PART)
+                if len(block.data) > LONGEST_ROW and max(map(len, lines)) > LONGEST_ROW:
+                    raise block.damaged(f"a row is longer than {LONGEST_ROW >> 20} MiB", remedy=LONG_ROW)
+                check_text(block)
+                yield int(files[start]), block
+
+    for file, found in itertools.groupby(cut(), key=operator.itemgetter(0)):
+        yield file, (block for _, block in found)
+
+
+def files_in(batches: Batches, format_: Format) -> Iterator[FileInWorker]:
+    """Yield the files of a task, one after the other."""
+    for batch in batches:
+        for place, text in enumerate(batch.column("path").to_pylist()):
+            path = Path(text)
+            # subtle: errors show this name, and folders such as user=somebody are data.
+            where = f"file {hide_values(path)!r}"
+            compression = COMPRESSIONS.get(path.suffix.lower(), Compression.NONE)
+            content = batch.column("content")[place].as_buffer()
+            yield FileInWorker(where, format_, compression, content.size, content)
+
+
+def read_file(file: FileInWorker, wanted: Wanted, cleaner: Cleaner) -> Batches:
+    """Yield the wanted columns of a file as text, numbered; lists are flattened, rows without an item dropped.
+
+    Guarantees: those of the readers of one machine, and of `Cleaner`; the parts of a key are cleaned later, together.
+    """
+    part: SourcePart = JsonLinesPart(file) if file.format is Format.JSON_LINES else DelimitedPart(file)
+    part.check(wanted, cleaner.columns)
+    for columns in part.batches(wanted, lambda _: None):
+        yield from clean_columns(columns, cleaner, file.where)
+
+
+def clean_columns(columns: tuple[pa.Array, ...], cleaner: Cleaner, where: str) -> Batches:
+    """Yield some rows as `read_file` does. Guarantees: those of `read_file`."""
+    users, *values = columns
+    if len(values) > 1:
+        pairs = zip(cleaner.columns, columns, strict=True)
+        yield _number_columns(*(column.text(array, where) for column, array in pairs))
+        return
+    for rows in cleaner.clean(users, values[0], where):
+        yield _number_columns(rows.users, rows.values)
+
+
+def _number_columns(*texts: Any) -> pa.RecordBatch:
+    return pa.record_batch({f"column{place}": one.cast(pa.string()) for place, one in enumerate(texts)})

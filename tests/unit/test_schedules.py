@@ -1,0 +1,502 @@
+"""Schedules: plans from shares of an account, the calendar, and the releases that it has due."""
+
+import datetime as dt
+import json
+import math
+
+import dp_accounting
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import dpunion
+from dpunion.algorithms import Funnel
+from dpunion.budget import Budget
+from dpunion.calibration.funnel import threshold_for_novelty
+from dpunion.calibration.novelty import novelty_bounds
+from dpunion.calibration.rounding import EPSILON_SLACK
+from dpunion.errors import (
+    AlreadyReleased,
+    BadParameter,
+    DamagedLedger,
+    DamagedSource,
+    LedgerError,
+    NotDue,
+    NotPrivate,
+    UnfinishedRelease,
+)
+from dpunion.ledger import Amounts, Composition, EntryState, Ledger, Schedule
+from dpunion.ledger.accounts import account_caps, charge_for, charge_for_plan
+from dpunion.ledger.amounts import DELTA_UNITS, EPSILON_UNITS, MU_SQUARED_UNITS
+from dpunion.ledger.schedules import NOVELTY_SHARE, epsilon_alone, share_of
+from dpunion.plans import Plan, plan_release
+from dpunion.plans.counts import Counts
+from dpunion.plans.look import RARE, LookPlan, plan_share
+from dpunion.releases.release import Release
+
+START = dt.date(2026, 1, 5)
+WHOLE = Budget(3.0, math.exp(-10))
+
+
+def day(week):
+    return START + dt.timedelta(weeks=week - 1)
+
+
+# Plans from shares
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(3.0, math.exp(-10)), (1.0, 1e-5), (0.3, 1e-8)])
+@pytest.mark.parametrize("items", [3, 300])
+def test_a_certified_plans_own_share_gives_no_higher_threshold(epsilon, delta, items):
+    certified = plan_release(Funnel(max_items_per_user=items), Budget(epsilon, delta))
+    charge = charge_for_plan(certified)
+    plan = plan_share(share_of(charge), Budget(epsilon, delta), max_items_per_user=items)
+    assert plan.scale == pytest.approx(certified.scale, rel=1e-6)
+    assert plan.threshold <= certified.threshold * (1 + 1e-6)
+    assert charge_for(plan).fits(charge, Composition.TIGHT)
+
+
+@pytest.mark.parametrize("counts", [None, Counts(share=0.2)])
+def test_every_plan_of_the_menu_keeps_the_share(counts):
+    mu_squared, novelty = 0.05, 1e-6
+    planned = plan_share((mu_squared, novelty), WHOLE, counts=counts)
+    assert isinstance(planned, LookPlan)
+    assert len(planned.alternatives) == 7
+    for plan in planned.alternatives:
+        slack = 1.0 + plan.rounding_slack
+        passing = novelty_bounds(plan.scale / slack, plan.threshold / slack, plan.algorithm)
+        assert passing.max() <= (novelty - RARE) * (1 + 1e-9)
+        assert passing.max() >= 0.998 * novelty, "the threshold is the smallest"
+        spent = plan.selecting + sum(stddev**-2 for stddev in plan.extra_stddevs)
+        assert mu_squared * (1 - 1e-6) <= spent <= mu_squared
+        assert len(plan.extra_stddevs) == (1 if counts is None else 4)
+        assert Plan.from_dict(json.loads(json.dumps(plan.to_dict()))) == plan
+
+
+@pytest.mark.parametrize("items", [1, 40])
+def test_the_threshold_is_the_smallest_for_its_chance(items):
+    shape = Funnel(max_items_per_user=items)
+    line = threshold_for_novelty(5.0, 1e-6, shape)
+    assert novelty_bounds(5.0, line, shape).max() <= 1e-6
+    assert novelty_bounds(5.0, line * (1 - 1e-3), shape).max() > 1e-6
+
+
+@pytest.mark.parametrize("algorithm", ["policy-gaussian", dpunion.Ngrams(), dpunion.CountLaplace()])
+def test_only_funnel_is_planned_from_a_share(algorithm):
+    with pytest.raises(BadParameter, match="Only funnel"):
+        plan_share((0.05, 1e-6), WHOLE, algorithm)
+
+
+# The calendar and the shares
+
+
+@pytest.mark.parametrize(
+    ("weeks", "releases"),
+    [
+        (1, (1,)),
+        (2, (1, 2)),
+        (3, (1, 2, 3)),
+        (12, (1, 2, 4, 8, 12)),
+        (16, (1, 2, 4, 8, 16)),
+        (52, (1, 2, 4, 8, 16, 32, 52)),
+    ],
+)
+def test_the_weeks_of_releases(weeks, releases):
+    assert Schedule(weeks).releases == releases
+
+
+def test_weeks_begin_with_the_start():
+    schedule = Schedule(12, start="2026-01-07")
+    assert [schedule.week_on(dt.date(2026, 1, one)) for one in (6, 7, 13, 14)] == [0, 1, 1, 2]
+    assert [schedule.due_in(week) for week in (0, 1, 3, 4, 11, 12, 90)] == [None, 1, 2, 4, 8, 12, 12]
+    assert Schedule.from_dict(schedule.to_dict()) == schedule
+
+
+SCHEDULES = st.builds(Schedule, st.integers(1, 300), st.floats(0.5, 3.0), st.just("2026-01-05"))
+BUDGETS = st.tuples(st.floats(0.5, 10.0), st.floats(1e-9, 1e-3))
+
+
+@given(SCHEDULES, BUDGETS)
+def test_the_shares_reach_the_caps_exactly(schedule, budget):
+    caps = account_caps(*budget, Composition.TIGHT, NOVELTY_SHARE)
+    shares = schedule.shares(caps)
+    total = sum(shares, Amounts())
+    assert (total.mu_squared, total.novelty) == (caps.mu_squared, caps.novelty)
+    weights = [schedule.grow**power for power in range(len(shares))]
+    for share, weight in zip(shares, weights, strict=True):
+        assert share.mu_squared == pytest.approx(caps.mu_squared * weight / sum(weights), rel=1e-9, abs=20)
+
+
+@given(SCHEDULES, BUDGETS, st.data())
+def test_whatever_is_left_out_or_dies_the_caps_hold(schedule, budget, data):
+    """Weeks may be left out, and a release that died takes its share twice: nothing ever exceeds the caps."""
+    caps = account_caps(*budget, Composition.TIGHT, NOVELTY_SHARE)
+    spent = Amounts()
+    for week in schedule.releases:
+        for _ in range(data.draw(st.integers(0, 2))):
+            share = schedule.share(caps - spent, week)
+            assert min(share.values()) >= 0
+            spent += share
+    assert spent.mu_squared <= caps.mu_squared
+    assert spent.novelty <= caps.novelty
+
+
+@settings(max_examples=8, deadline=None)
+@given(st.builds(Schedule, st.integers(1, 60), st.floats(0.8, 2.0)), st.floats(0.5, 8.0), st.floats(1e-8, 1e-4))
+def test_an_independent_accountant_confirms_the_total(schedule, epsilon, delta):
+    """dp-accounting composes the noise of all plans; with their chances of novel items, the total is kept."""
+    caps = account_caps(epsilon, delta, Composition.TIGHT, NOVELTY_SHARE)
+    losses, novelty, rounding = [], 0.0, 0.0
+    for share in schedule.shares(caps):
+        plan = plan_share(share_of(share), Budget(epsilon, delta), counts=Counts(), max_items_per_user=3)
+        sigma = plan.scale / (1.0 + plan.rounding_slack)
+        losses += [sigma, *plan.extra_stddevs]
+        novelty += float(novelty_bounds(sigma, plan.threshold / (1.0 + plan.rounding_slack), plan.algorithm).max())
+        rounding += EPSILON_SLACK * (1 + len(plan.extra_stddevs))
+        charge = charge_for(plan)
+        assert charge.mu_squared <= share.mu_squared
+        assert charge.novelty <= share.novelty
+    combined = 1.0 / math.sqrt(sum(sigma**-2 for sigma in losses))
+    left = delta * math.exp(-rounding / 2) - novelty
+    assert dp_accounting.get_epsilon_gaussian(combined, left) <= epsilon - rounding
+    assert novelty >= 0.29 * delta, "what was set aside for novel items is used"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [{"weeks": 0}, {"weeks": 2000}, {"grow": math.nan}, {"start": "soon"}, {"start": "2026-1-5"}],
+)
+def test_bad_schedules_are_refused(arguments):
+    with pytest.raises(BadParameter):
+        Schedule(**({"weeks": 12} | arguments))
+
+
+# Accounts with a schedule
+
+
+@pytest.fixture
+def ledger(tmp_path):
+    book = Ledger.open(tmp_path / "budget.db", create=True)
+    book.create_dataset("posts", 3, 1e-5, schedule=Schedule(12, start=START))
+    return book
+
+
+def test_a_schedule_is_part_of_the_opening(ledger, tmp_path):
+    (account,) = Ledger.open(tmp_path / "budget.db").overview().accounts
+    assert account.schedule == Schedule(12, 1.5, "2026-01-05")
+    assert account.composition is Composition.TIGHT
+    assert account.caps == account_caps(3, 1e-5, Composition.TIGHT, 0.3)
+    assert account.to_dict()["schedule"] == {"weeks": 12, "grow": 1.5, "start": "2026-01-05"}
+    assert ledger.verify().good
+
+
+def test_a_changed_schedule_breaks_the_chain(ledger, tmp_path):
+    import sqlite3
+
+    with sqlite3.connect(tmp_path / "budget.db") as connection:
+        connection.execute("DROP TRIGGER dpunion_ledger_no_update")
+        connection.execute("UPDATE dpunion_ledger SET details = replace(details, '2026-01-05', '2025-01-05')")
+    with pytest.raises(DamagedLedger):
+        Ledger.open(tmp_path / "budget.db").overview()
+
+
+@pytest.mark.parametrize(("epsilon", "composition"), [(3, "additive"), (0.01, None), (50, None)])
+def test_accounts_that_cannot_keep_a_schedule_are_refused(ledger, epsilon, composition):
+    with pytest.raises(BadParameter):
+        ledger.create_dataset("other", epsilon, 1e-5, composition, schedule=Schedule(52))
+    assert len(ledger.overview().accounts) == 1
+
+
+# Releases
+
+
+@pytest.fixture
+def rows():
+    """Return all rows of the weeks so far: each week adds words that many have."""
+
+    def so_far(week):
+        held = [(f"u{u}", f"w{(u + k) % (4 * week)}") for u in range(3_000) for k in range(2)]
+        return pa.table({"user": [u for u, _ in held], "item": [w for _, w in held]})
+
+    return so_far
+
+
+@pytest.fixture
+def make(ledger, rows, tmp_path):
+    def release(week, *, out="list.parquet", data=None, charge=None, **options):
+        asked = {"scheduled": True, "on": day(week)} | (charge or {})
+        return dpunion.release(
+            rows(week) if data is None else data,
+            user="user",
+            item="item",
+            out=tmp_path / out.replace("list", f"list-{week}"),
+            charge=dpunion.Charge(tmp_path / "budget.db", "posts", **asked),
+            **options,
+        )
+
+    return release
+
+
+def spent(ledger):
+    return ledger.overview().accounts[0].spent
+
+
+def test_a_schedule_from_the_first_week_to_the_last(ledger, make, tmp_path):
+    caps = ledger.overview().accounts[0].caps
+    sizes = []
+    for week in range(1, 14):
+        if week in (1, 2, 4, 8, 12):
+            made = make(week)
+            sizes.append(len(made))
+            assert "(3, 1e-05)-differentially private" in made.statement
+            assert f"It was made in week {week} of 12, from 2026-01-05." in made.statement
+        else:
+            before = spent(ledger)
+            with pytest.raises(NotDue, match="Nothing was charged"):
+                make(week)
+            assert spent(ledger) == before
+    assert (spent(ledger).mu_squared, spent(ledger).novelty) == (caps.mu_squared, caps.novelty), "exactly all of it"
+    assert sizes == [4, 8, 16, 32, 48]
+    table = pq.read_table(tmp_path / "list-12.parquet")
+    since = dict(zip(*(column.to_pylist() for column in table.columns), strict=True))
+    first = {f"w{number}": next(w for w in (1, 2, 4, 8, 12) if number < 4 * w) for number in range(48)}
+    assert since == first
+    assert [entry.release for entry in ledger.overview().entries] == [1, 2, 4, 8, 12]
+    assert ledger.verify().good
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "csv", "jsonl", "arrow", "json"])
+def test_every_format_is_read_back(make, suffix, tmp_path):
+    make(1, out=f"list.{suffix}")
+    made = make(2, out="list.json")
+    assert made.numbers[0].values == tuple(1 if int(item[1:]) < 4 else 2 for item in made.items)
+    assert made.header == ("item", "since")
+    back = Release.from_json((tmp_path / "list-2.json").read_text())
+    assert (back.items, back.numbers) == (made.items, made.numbers)
+
+
+def test_keys_of_several_columns_and_counts(make, tmp_path):
+    held = [(f"u{u}", "a\tb", f"=x{(u + k) % 5}") for u in range(3_000) for k in range(2)]
+    table = pa.table(dict(zip(("user", "x", "y"), zip(*held, strict=True), strict=True)))
+
+    def release(week):
+        return dpunion.release(
+            table,
+            user="user",
+            item=["x", "y"],
+            counts=True,
+            out=tmp_path / f"{week}.csv",
+            charge=dpunion.Charge(tmp_path / "budget.db", "posts", scheduled=True, on=day(week)),
+        )
+
+    assert release(1).header == ("x", "y", "since", "people", "low", "high")
+    made = release(2)
+    assert len(made) == 5
+    assert set(made.numbers[0].values) == {1}
+    assert all(abs(people - 1_200) < 300 for people in made.people.values())
+
+
+def test_a_texts_words(make, tmp_path):
+    texts = {f"u{u}": [f"Hello, World! {u % 3}"] for u in range(2_000)}
+    for week in (1, 2):
+        made = dpunion.release(
+            texts,
+            item=dpunion.Words(),
+            out=tmp_path / f"{week}.parquet",
+            charge=dpunion.Charge(tmp_path / "budget.db", "posts", scheduled=True, on=day(week)),
+        )
+    assert set(made.items) == {"hello", "world", "0", "1", "2"}
+    assert set(made.numbers[0].values) == {1}
+
+
+def test_the_same_week_again_is_answered_from_the_ledger(ledger, make):
+    make(1)
+    before = spent(ledger)
+    with pytest.raises(AlreadyReleased) as caught:
+        make(1, charge={"on": day(1) + dt.timedelta(days=3)}, out="another-list.parquet")
+    assert caught.value.entry == "budget.db#2"
+    with pytest.raises(AlreadyReleased):
+        make(1, charge={"again": True}, out="third-list.parquet")
+    with pytest.raises(LedgerError, match="made with other options"):
+        make(1, max_items_per_user=10, out="fourth-list.parquet")
+    with pytest.raises(LedgerError, match="made with other options"):
+        make(1, counts=True, charge={"again": True}, out="fifth-list.parquet")
+    assert spent(ledger) == before
+
+
+def test_a_left_out_release_costs_nothing_and_its_share_goes_to_later_ones(ledger, make):
+    caps = ledger.overview().accounts[0].caps
+    schedule = Schedule(12, start=START)
+    make(1)
+    make(8)  # neither 2 nor 4
+    first, second = ledger.overview().entries
+    assert first.charge.mu_squared == schedule.shares(caps)[0].mu_squared
+    assert second.charge.mu_squared == schedule.share(caps - first.charge, 8).mu_squared
+    assert second.charge.mu_squared > schedule.shares(caps)[3].mu_squared
+    with pytest.raises(NotDue):
+        make(4)
+    assert set(make(12).numbers[0].values) == {1, 8, 12}
+    assert spent(ledger).mu_squared == caps.mu_squared
+
+
+def test_a_late_release_is_made_until_the_next_is_due(ledger, make):
+    make(1)
+    make(3)
+    entry = ledger.overview().entries[-1]
+    assert entry.details["schedule"] == {"release": 2, "week": 3}
+    with pytest.raises(AlreadyReleased):
+        make(3, out="again-list.parquet")
+    with pytest.raises(NotDue):
+        make(2, out="again-list.parquet")
+
+
+def test_a_release_that_died_is_paid_once_more(ledger, make, monkeypatch):
+    from dpunion.engines.local import engine
+
+    make(1)
+    with monkeypatch.context() as patched:
+        patched.setattr(engine, "encode", lambda *_, **__: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            make(2)
+    assert ledger.overview().entries[-1].state is EntryState.UNSETTLED
+    with pytest.raises(UnfinishedRelease):
+        make(2)
+    with pytest.raises(UnfinishedRelease):
+        make(2, max_items_per_user=10)
+    make(2, charge={"again": True})
+    for week in (4, 8, 12):
+        make(week)
+    account = ledger.overview().accounts[0]
+    assert account.spent.mu_squared == account.caps.mu_squared
+    assert account.spent.novelty == account.caps.novelty
+
+
+def test_a_lost_or_changed_list_is_refused_before_any_charge(ledger, make, tmp_path):
+    make(1)
+    before, path = spent(ledger), tmp_path / "list-1.parquet"
+    content = path.read_bytes()
+    path.write_bytes(content + b"\0")
+    with pytest.raises(LedgerError, match="was changed"):
+        make(2)
+    folder = tmp_path / "moved"
+    folder.mkdir()
+    (folder / "renamed.parquet").write_bytes(content)
+    (folder / "other.parquet").write_bytes(b"nothing")
+    path.unlink()
+    with pytest.raises(LedgerError, match="not where it was written"):
+        make(2)
+    with pytest.raises(BadParameter, match="no such folder"):
+        make(2, charge={"earlier": tmp_path / "nowhere"})
+    assert spent(ledger) == before
+    assert set(make(2, charge={"earlier": folder}).numbers[0].values) == {1, 2}
+
+
+def test_a_list_that_is_not_one_is_refused(make, tmp_path):
+    from dpunion.ledger.fingerprints import sha256_of
+    from dpunion.reading.known import read_vocabulary
+
+    for text in ("item,since\na,0\n", "item,since\na,9\n", "item,since\na,b\n", "item,since\na,1\na,2\n"):
+        path = tmp_path / "list.csv"
+        path.write_text(text)
+        with pytest.raises(DamagedSource):
+            read_vocabulary(path, sha256_of(path), 4)
+    path.write_text("item,since\na,1\n")
+    assert read_vocabulary(path, sha256_of(path), 4).weeks_of(["a", "b"]) == (1, 4)
+    with pytest.raises(DamagedSource, match="not as dpunion wrote it"):
+        read_vocabulary(path, "0" * 64, 4)
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ({"epsilon": 1.0, "delta": 1e-6}, "from the account"),
+        ({"known": ["a"]}, "from the account"),
+        ({"out": "list.txt"}, "needs an output file"),
+        ({"algorithm": "policy-gaussian"}, "Only funnel"),
+        ({"charge": {"on": "monday"}}, "must be a day"),
+        ({"charge": {"scheduled": False}}, "needs an 'epsilon'"),
+    ],
+)
+def test_options_that_do_not_go_with_a_schedule_are_refused(ledger, make, options, match):
+    with pytest.raises(BadParameter, match=match):
+        make(1, **options)
+    assert ledger.overview().entries == ()
+
+
+def test_a_key_that_is_used_twice_is_refused(ledger, make):
+    with pytest.raises(NotPrivate):
+        make(1, unsafe_test_key=1)
+    assert ledger.overview().entries == ()
+
+
+def test_the_list_of_the_release_before_is_not_overwritten(make, tmp_path):
+    make(1)
+    with pytest.raises(dpunion.DpunionError):
+        dpunion.release(
+            {"u": ["a"]},
+            out=tmp_path / "list-1.parquet",
+            run=dpunion.Run(overwrite=True),
+            charge=dpunion.Charge(tmp_path / "budget.db", "posts", scheduled=True, on=day(2)),
+        )
+
+
+def test_an_account_without_a_schedule_has_nothing_due(ledger, make):
+    ledger.create_dataset("plain", 3, 1e-5)
+    with pytest.raises(LedgerError, match="no schedule"):
+        ledger.find_due("plain", START)
+    with pytest.raises(LedgerError, match="no dataset"):
+        ledger.find_due("plian", START)
+    with pytest.raises(NotDue, match="has not begun"):
+        ledger.find_due("posts", START - dt.timedelta(days=1))
+
+
+def test_what_a_release_costs_alone(ledger):
+    """The (epsilon, delta) of an entry is what its charge proves by itself."""
+    caps = ledger.overview().accounts[0].caps
+    for share in Schedule(12).shares(caps):
+        epsilon = epsilon_alone(share, 7_630, caps) / EPSILON_UNITS
+        left = 1e-5 * math.exp(-7.63e-6 / 2) - share.novelty / DELTA_UNITS
+        exact = dp_accounting.get_epsilon_gaussian(math.sqrt(MU_SQUARED_UNITS / share.mu_squared), left) + 7.63e-6
+        assert exact <= epsilon <= exact + 2e-4
+    assert np.isclose(epsilon_alone(caps, caps.rounding, caps), caps.epsilon, rtol=1e-6)
+
+
+# Other ledgers and engines
+
+
+def test_a_schedule_in_postgresql(postgres_url, rows, tmp_path):
+    book = Ledger.open(postgres_url, create=True)
+    book.create_dataset("years", 3, 1e-5, schedule=Schedule(12, start=START))
+    book.close()
+    for week in (1, 2):
+        made = dpunion.release(
+            rows(week),
+            user="user",
+            item="item",
+            out=tmp_path / f"{week}.parquet",
+            charge=dpunion.Charge(postgres_url, "years", scheduled=True, on=day(week)),
+        )
+    assert set(made.numbers[0].values) == {1, 2}
+    book = Ledger.open(postgres_url)
+    assert [one.release for one in book.overview().entries if one.dataset == "years"] == [1, 2]
+    assert book.verify().good
+    book.close()
+
+
+def test_a_schedule_on_spark(spark, ledger, rows, make, tmp_path):
+    make(1)
+    frame = spark.createDataFrame(rows(2).to_pandas())
+    made = make(2, data=frame)
+    assert set(zip(made.items, made.numbers[0].values, strict=True)) == {(f"w{n}", 1 if n < 4 else 2) for n in range(8)}
+    with pytest.raises(BadParameter, match="needs an output file"):
+        dpunion.release(
+            frame,
+            user="user",
+            item="item",
+            out=dpunion.Folder(str(tmp_path / "folder")),
+            charge=dpunion.Charge(tmp_path / "budget.db", "posts", scheduled=True, on=day(4)),
+        )
+    assert len(ledger.overview().entries) == 2
