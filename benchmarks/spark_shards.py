@@ -32,7 +32,8 @@ from dpunion.engines.spark.wire import cut_by_shard, digests_from_arrow, digests
 from dpunion.mechanisms import mechanism_for
 from dpunion.plans import Plan
 from dpunion.randomness import RunKey
-from dpunion.reading import NullUserPolicy, ValueKind
+from dpunion.reading import ValueKind
+from dpunion.reading.parts import NullUserPolicy
 from dpunion.requests import Request, Run
 from dpunion.sets.encoding import Normalization
 from dpunion_lab.generators import AskRedditLike

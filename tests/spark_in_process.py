@@ -9,7 +9,7 @@ import pyarrow as pa
 from dpunion.engines.local.engine import choose_reading, tighten_sets
 from dpunion.engines.spark import rounds
 from dpunion.engines.spark.counting import AddNoise, AddUp, order_by_place
-from dpunion.engines.spark.engine import ReadSets
+from dpunion.engines.spark.engine import read_in_worker
 from dpunion.engines.spark.sessions import guard_task
 from dpunion.engines.spark.tasks import (
     SHARDS_PER_MASK,
@@ -22,7 +22,8 @@ from dpunion.engines.spark.tasks import (
     by_name,
 )
 from dpunion.mechanisms import mechanism_for
-from dpunion.reading import NullUserPolicy, ValueKind
+from dpunion.reading import ValueKind
+from dpunion.reading.parts import NullUserPolicy
 from dpunion.requests import Request
 from dpunion.sets.encoding import Normalization
 
@@ -42,7 +43,7 @@ READING = Request(
 
 def reader(plan, **changes):
     """Return what reads a partition, as the pipeline makes it."""
-    return ReadSets(dataclasses.replace(READING, **changes), plan.algorithm.bounding)
+    return functools.partial(read_in_worker, dataclasses.replace(READING, **changes), plan.algorithm.bounding)
 
 
 def partitions(database, count):
@@ -98,7 +99,8 @@ def cut_for_counts(plan, lists, key, shards, **changes):
     request = dataclasses.replace(READING, **changes)
     asked, bounding = choose_reading(request, plan)
     tighten = functools.partial(tighten_sets, request=request, plan=plan)
-    task = CutIntoPieces(ReadSets(asked, bounding), bounding, Secret.of(key), shards, tighten)
+    read = functools.partial(read_in_worker, asked, bounding)
+    task = CutIntoPieces(read, bounding, Secret.of(key), shards, tighten)
     rows = each(task, lists)
     whole = [row for row in rows if row["shard"] is None and row["name"] is None]
     return [row for row in rows if row["shard"] is not None], [row for row in rows if row["name"] is not None], whole

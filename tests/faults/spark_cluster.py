@@ -259,13 +259,13 @@ def killed(master, folder, phase):
     executors = session.sparkContext._jsc.sc().getExecutorMemoryStatus
     before = executors().size()
     if phase == "store":
-        store, wait = engine.write_folder, waiting(folder, lambda _: True)
+        store, wait = rounds.write_folder, waiting(folder, lambda _: True)
 
         def write_later(*given, **more):
             list(wait(lambda _: iter(()))(None))
             store(*given, **more)
 
-        engine.write_folder = write_later
+        rounds.write_folder = write_later
         dpunion.release(frame, unsafe_test_key=KEY, out=Folder(f"{folder}/out"), **options, **BUDGET)
         found = [[item] for item in pq.read_table(f"{folder}/out")["item"].to_pylist()]
     else:
@@ -359,7 +359,7 @@ def watched(folder):
         dpunion.release(frame, out=Folder(f"{folder}/out"), **FUNNEL, **options)
         found["written"] = pq.read_table(f"{folder}/out")["item"].to_pylist()
     holes = frame.selectExpr(f"case when item like '{RARE[:4]}%7' then null else user end as user", "item")
-    for source, changed in ((holes, {}), (frame, {"ReadSets": Broken})):
+    for source, changed in ((holes, {}), (frame, {"read_in_worker": quote_rows})):
         before = {name: getattr(engine, name) for name in changed}
         vars(engine).update(changed)
         try:
@@ -375,20 +375,15 @@ def watched(folder):
     tell(folder, found)
 
 
-class Broken:
-    """A reader that quotes what it reads."""
-
-    def __init__(self, *_given):
-        pass
-
-    def __call__(self, source, _key):
-        raise ValueError(f"{RARE} {OWNER} {source.read_all().to_pylist()[:3]}")
+def quote_rows(_request, _bounding, source, _key):
+    """Read rows, and quote what was read."""
+    raise ValueError(f"{RARE} {OWNER} {source.read_all().to_pylist()[:3]}")
 
 
 @contextlib.contextmanager
 def explained(path):
     """Write down every plan whose rows are collected or stored."""
-    actions = [(engine, "collect_items"), (engine, "write_folder"), (rounds, "materialize")]
+    actions = [(rounds, "collect_items"), (rounds, "write_folder"), (rounds, "materialize")]
     before = [getattr(module, name) for module, name in actions]
 
     def told(real):

@@ -393,7 +393,7 @@ def test_a_folder_that_exists_is_kept_unless_overwriting_is_allowed(on_spark, tm
 def test_what_can_be_refused_is_refused_before_reading(on_spark, tmp_path, monkeypatch):
     (tmp_path / "taken").mkdir()
     frame = on_spark.frame(pa.table({"user": ["a"], "item": ["b"]}))
-    monkeypatch.setattr("dpunion.engines.spark.engine.select_items", lambda *_, **__: pytest.fail("the data was read"))
+    monkeypatch.setattr("dpunion.engines.spark.rounds.select_items", lambda *_, **__: pytest.fail("the data was read"))
     columns = {"user": "user", "item": "item", "epsilon": 3.0, "delta": 1e-5}
     with pytest.raises(dpunion.CannotWrite, match="exists"):
         dpunion.release(frame, out=Folder(tmp_path / "taken"), **columns)

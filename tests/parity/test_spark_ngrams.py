@@ -21,10 +21,11 @@ from dpunion.engines.spark import texts as tasks
 from dpunion.engines.spark.tasks import Secret
 from dpunion.errors import AlreadyReleased, BadParameter, CannotWrite, InternalError, UnknownColumn
 from dpunion.ledger import Ledger
-from dpunion.ngrams.lengths import next_level
+from dpunion.ngrams.lengths import next_level, positions_in
 from dpunion.plans.ngrams import Ngrams, plan_ngrams
 from dpunion.randomness import RunKey
-from dpunion.reading import NullUserPolicy, ValueKind
+from dpunion.reading import ValueKind
+from dpunion.reading.parts import NullUserPolicy
 from dpunion.requests import Charge, Folder, Request, Run, Words
 from dpunion.samples import debian_depends
 from dpunion.sets.encoding import Normalization
@@ -358,7 +359,7 @@ TEXTS = pa.table({"who": ["u", "v", "u"], "body": ["é b a b", "a b", "b"]})
 def test_streams_are_cut_into_parts_and_put_together_again(monkeypatch):
     monkeypatch.setattr(tasks, "BYTES_PER_PART", 50)
     numbered = TEXTS.rename_columns(["column0", "column1"])
-    parts = list(tasks.ReadStreams(reading(), ("who", "body"), Secret.of(KEY))(iter(numbered.to_batches())))
+    parts = list(tasks.read_streams(reading(), ("who", "body"), Secret.of(KEY), iter(numbered.to_batches())))
     assert len(parts) > 3
     stream = read_tokens([(TEXTS["who"].combine_chunks(), TEXTS["body"].combine_chunks())], KEY, *splitting())
     again = tasks.join_stream(reader(parts[::-1]))
@@ -392,13 +393,13 @@ def test_places_are_found_again_from_the_levels_alone():
     """In a stream of other people's texts, whose own numbers differ, the levels' n-grams have the levels' numbers."""
     users, texts = pa.array(["u"] * 3), pa.array(["a b c d", "c d a b", "b c"])
     stream = read_tokens([(users, texts)], KEY, *splitting())
-    level = tasks.level_of_tokens([b"a", b"b", b"c", b"x"], KEY)
+    level = tasks.level_of_tokens(("a", "b", "c", "x"), KEY)
     bigrams = np.array([0 << 32 | 1, 1 << 32 | 2, 3 << 32 | 0], np.uint64)
     above = tasks.Level(
         2, (bigrams >> np.uint64(32)).astype(np.int32), bigrams.astype(np.int32), bigrams.astype(np.int32), bigrams
     )
     assert above.pairs.tolist() == bigrams.tolist()
-    *_, found = tasks.positions_in(stream, (level, above), KEY)
+    *_, found = positions_in(stream, (level, above), KEY)
     names = ["a b", "b c", "x a"]
     assert sorted(names[code] for code in found.codes if code >= 0) == ["a b", "a b", "b c", "b c"]
 
@@ -406,7 +407,7 @@ def test_places_are_found_again_from_the_levels_alone():
 def test_longer_ngrams_before_tokens_are_our_mistake():
     plan = plan_ngrams(ORDER_FREE, Budget(3.0, 1e-4))
     stream = read_tokens([(pa.array(["u"]), pa.array(["a b"]))], KEY, *splitting())
-    level = tasks.level_of_tokens([b"a", b"b"], KEY)
+    level = tasks.level_of_tokens(("a", "b"), KEY)
     with pytest.raises(InternalError):
         next_level(plan.lengths[1], 0.1, LocalTexts(stream, KEY), (level,), KEY)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gzip
 import json
 import os
@@ -22,8 +23,9 @@ from dpunion.engines.spark.sessions import call_spark, guard_task
 from dpunion.engines.spark.sources import open_frame, session_of
 from dpunion.errors import AlreadyReleased, BadSource, DamagedSource, DpunionError, UnknownColumn, UnsupportedType
 from dpunion.ledger import Ledger
-from dpunion.reading import NullUserPolicy, SourceRequest, ValueKind
+from dpunion.reading import SourceRequest, ValueKind
 from dpunion.reading.locate import data_file
+from dpunion.reading.parts import NullUserPolicy
 from dpunion.requests import Charge, Request, SparkSource
 from dpunion.sets.encoding import Normalization
 from opening import open_rows
@@ -214,7 +216,7 @@ def test_the_task_of_the_workers_reads_what_one_machine_reads(tmp_path):
         for name, lines in contents.items():
             path = in_file(tmp_path / f"{number}{name}", *lines)
             batch = pa.record_batch({"path": [f"file:{path}"], "content": pa.array([path.read_bytes()], pa.binary())})
-            task = files.ReadFiles(data_file(path).format, wanted)
+            task = functools.partial(files.read_files, data_file(path).format, wanted)
 
             def there(task=task, batch=batch):
                 try:

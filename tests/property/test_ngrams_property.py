@@ -1,5 +1,6 @@
 """N-grams on random small texts: kernels and candidates equal their readable twins, and neighbours stay near."""
 
+import functools
 import math
 from unittest import mock
 
@@ -13,7 +14,7 @@ from strategies import names
 from dpunion.algorithms import Bounding, Funnel, PolicyGaussian, UserOrder, WeightedGaussian
 from dpunion.budget import Budget
 from dpunion.engines.spark.tasks import Secret, WeighRows
-from dpunion.engines.spark.texts import PairReader, level_of_tokens, pack_stream
+from dpunion.engines.spark.texts import level_of_tokens, pack_stream, read_pairs
 from dpunion.kernels.ngrams import compact
 from dpunion.mechanisms import mechanism_on_candidates
 from dpunion.ngrams.candidates import CandidateGrams, Level, halves, places_in, unsupported
@@ -216,7 +217,7 @@ def test_partitions_of_users_add_up_to_all_of_them(database, released, length, l
 def units_of(database, released, length, limit):
     """Run the tasks on one packed stream: return the units of each n-gram, as a tuple of tokens."""
     _, grams = levels_of(released, length - 1)
-    tokens = level_of_tokens(["".join(gram).encode() for gram in grams[0]], KEY)
+    tokens = level_of_tokens(tuple("".join(gram) for gram in grams[0]), KEY)
     levels = (tokens,)
     for above, below in zip(grams[1:], grams[:-1], strict=True):
         pairs = [below.index(gram[:-1]) << 32 | below.index(gram[1:]) for gram in above]
@@ -224,7 +225,8 @@ def units_of(database, released, length, limit):
     packed = pa.table({"part": pa.array([0], pa.int32()), "payload": [pack_stream(stream_of(database))]})
     algorithm = WeightedGaussian(max_items_per_user=limit)
     plan = LengthPlan(length, 0.5, algorithm, 1.0, 0.0)
-    add = WeighRows(PairReader(plan, levels), mechanism_on_candidates(plan, 2.0), Secret.of(KEY))
+    read = functools.partial(read_pairs, plan, levels)
+    add = WeighRows(read, mechanism_on_candidates(plan, 2.0), Secret.of(KEY))
     given = pa.schema({"item": pa.binary(), "units": pa.int64(), "sensitivity": pa.float64()})
     found = pa.Table.from_batches(list(add(iter(packed.to_batches()))), given)
     names = np.frombuffer(b"".join(found["item"].to_pylist()), np.uint64)

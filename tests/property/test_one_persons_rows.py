@@ -30,7 +30,8 @@ import pytest
 from dpunion.engines.spark.sessions import call_spark
 from dpunion.engines.spark.sources import open_frame, session_of
 from dpunion.errors import DpunionError
-from dpunion.reading import NullUserPolicy, ValueKind
+from dpunion.reading import ValueKind
+from dpunion.reading.parts import NullUserPolicy
 from dpunion.reading.spelling import Granularity
 from dpunion.requests import Request, SparkSource
 from dpunion.sets.encoding import Normalization

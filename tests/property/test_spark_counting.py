@@ -1,6 +1,7 @@
 """What Spark's workers do to count, without Spark: the numbers of one machine, whatever the partitions."""
 
 import dataclasses
+import functools
 
 import numpy as np
 import pyarrow as pa
@@ -18,14 +19,15 @@ from dpunion.engines.local.texts import LocalTexts
 from dpunion.engines.publishing import list_chosen
 from dpunion.engines.spark.counting import AddNoise, AddUp, FindItems, order_by_place
 from dpunion.engines.spark.tasks import Secret
-from dpunion.engines.spark.texts import FindNgrams, ReadStreams, level_of_tokens
+from dpunion.engines.spark.texts import find_ngrams, level_of_tokens, read_streams
 from dpunion.engines.spark.wire import Piece
 from dpunion.errors import InternalError, SensitivityMismatch
 from dpunion.ngrams.lengths import select_ngrams
 from dpunion.plans.ngrams import Ngrams
 from dpunion.randomness import RunKey
-from dpunion.reading import NullUserPolicy, ValueKind
+from dpunion.reading import ValueKind
 from dpunion.reading.known import read_known
+from dpunion.reading.parts import NullUserPolicy
 from dpunion.requests import Request, Run
 from dpunion.sets.encoding import Normalization, digests_of
 from dpunion.sets.streams import read_tokens
@@ -249,7 +251,7 @@ def streams(rows, count):
     """Return the token streams of rows in so many partitions, as they are kept on Spark."""
     how = Splitting(), Normalization.NFC_LOWER
     request = Request(None, "who", ValueKind.TEXT, "body", None, None, NullUserPolicy.REFUSE, how[1])
-    task, found = ReadStreams(request, ("who", "body"), Secret.of(KEY)), []
+    task, found = functools.partial(read_streams, request, ("who", "body"), Secret.of(KEY)), []
     for part in range(count):
         users, texts = zip(*rows[part::count], strict=True)
         found.append(list(task(iter([pa.record_batch({"a": list(users), "b": list(texts)})]))))
@@ -266,14 +268,15 @@ def test_ngrams_are_counted_as_on_one_machine(count):
     listed = Listed((), (), tuple(length == 1 for _, length in found), levels)
     wanted = LocalEngine.for_run(Run(), None).count(texts, listed, NGRAMS.counts, KEY)
     noisy = []
-    assert count_listed(listed, NGRAMS.counts, measure_here([*lists, []], FindNgrams(levels), KEY, noisy)) == wanted
+    find = functools.partial(find_ngrams, levels)
+    assert count_listed(listed, NGRAMS.counts, measure_here([*lists, []], find, KEY, noisy)) == wanted
     rough, _, fine = (len(one) for one in noisy)
     assert (rough, fine) == (len(found), len(found) + 2)
 
 
 def test_people_who_wrote_nothing_listed_are_counted_among_all():
     lists, texts = streams([("u", "a b"), ("v", "x"), ("w", "")], 1)
-    levels = (level_of_tokens([b"a", b"b"], KEY),)
-    [held] = FindNgrams(levels)(iter(lists[0]), KEY)
+    levels = (level_of_tokens(("a", "b"), KEY),)
+    [held] = find_ngrams(levels, iter(lists[0]), KEY)
     assert (int(held.anything.sum()), int(held.others.sum()), len(held.items)) == (2, 1, 2)
     assert int(texts.holdings(levels).others.sum()) == 1

@@ -11,8 +11,8 @@ import dpunion
 from dpunion.counting.steps import LookStep, people_in_classes
 from dpunion.engines.local.engine import LocalEngine, choose_reading, tighten_sets
 from dpunion.engines.spark.counting import FindSizes
-from dpunion.engines.spark.engine import ReadSets
-from dpunion.engines.spark.tasks import CutIntoPieces, CutWhole, Secret
+from dpunion.engines.spark.engine import read_in_worker
+from dpunion.engines.spark.tasks import CutIntoPieces, Secret, cut_whole
 from dpunion.randomness import RunKey
 from dpunion.reading import ValueKind
 from dpunion.reading.known import read_known
@@ -28,7 +28,8 @@ COUNTED = dpunion.plan(epsilon=2.0, delta=0.001, counts=True)
 def kept_whole(plan, database, key, count, known):
     """Return the rows of pieces of no shard, and those of names."""
     asked, bounding = choose_reading(dataclasses.replace(READING, known=known), plan)
-    rows = each(CutIntoPieces(ReadSets(asked, bounding), bounding, Secret.of(key), 0), partitions(database, count))
+    read = functools.partial(read_in_worker, asked, bounding)
+    rows = each(CutIntoPieces(read, bounding, Secret.of(key), 0), partitions(database, count))
     assert all(row["shard"] is None for row in rows)
     return [row for row in rows if row["name"] is None], [row for row in rows if row["name"] is not None]
 
@@ -55,7 +56,7 @@ def test_sets_are_cut_as_if_read_so(database, key, count, bound):
     rows = each(CutIntoPieces(reader(plan), plan.algorithm.bounding, Secret.of(key), 2), partitions(database, count))
     whole, names = kept_whole(LOOK, database, key, count, None)
     tighten = functools.partial(tighten_sets, request=READING, plan=plan)
-    task = CutWhole(tighten, LOOK.algorithm.max_items_per_user, Secret.of(key), 2)
+    task = functools.partial(cut_whole, tighten, LOOK.algorithm.max_items_per_user, Secret.of(key), 2)
     cut = each(task, spread_out(whole, count))
 
     def pieces(some):

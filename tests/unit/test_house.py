@@ -209,7 +209,7 @@ def test_guarantees_are_asked_of_the_right_functions():
     assert found >= {
         "engines.spark.tasks.WeighRows",
         "engines.spark.tasks.Decide",
-        "engines.spark.texts.PairReader",
+        "engines.spark.texts.read_pairs",
     }
     assert found >= {"sets.encoding.encode", "sets.grouping.group_rows", "sets.narrowing.Sets", "sets.spill.RowStore"}
     assert found >= {"reading.columnar.ParquetPart", "reading.delimited.DelimitedPart", "reading.pairs.PairsPart"}
@@ -548,7 +548,9 @@ ENGINE_FUNCTIONS = [
 ENGINES_TESTED_THROUGH = {
     "engines.publishing.draft_release": "golden/test_recorded.py::test_releases_and_plans_are_those_recorded",
     "engines.local.texts.read_texts": "golden/test_recorded.py::test_releases_and_plans_are_those_recorded",
+    "engines.spark.counting.keep_holdings": "parity/test_spark_counts.py::test_one_shard_counts_as_one_machine",
     "engines.spark.counting.read_holdings": "parity/test_spark_counts.py::test_one_shard_counts_as_one_machine",
+    "engines.spark.tasks.read_renamed": "parity/test_engines_agree.py::test_the_sample_by_policies_in_one_shard",
     "engines.spark.tasks.run_shards": "property/test_spark_tasks.py::test_one_task_releases_what_rounds_on_spark_do",
     "engines.spark.tasks.weigh_shard": "property/test_spark_tasks.py::test_one_shard_is_one_machine",
     "engines.spark.counting.measure_on": "parity/test_spark_counts.py::test_one_shard_counts_as_one_machine",
@@ -560,6 +562,8 @@ ENGINES_TESTED_THROUGH = {
     ),
     "engines.spark.rounds.select_items": "parity/test_engines_agree.py::test_the_sample_by_policies_in_one_shard",
     "engines.spark.tasks.by_digest": "property/test_spark_tasks.py::test_one_shard_is_one_machine",
+    "engines.spark.texts.name_pairs": "parity/test_spark_ngrams.py::test_one_shard_gives_what_one_machine_gives",
+    "engines.spark.texts.read_kept_tokens": "parity/test_spark_ngrams.py::test_one_shard_gives_what_one_machine_gives",
     "engines.spark.texts.read_texts": "parity/test_spark_ngrams.py::test_one_shard_gives_what_one_machine_gives",
 }
 

@@ -25,7 +25,8 @@ from dpunion.engines.spark.engine import DEFAULT_SHARDS, MOST_SHARDS, check_shar
 from dpunion.engines.spark.sessions import LARGEST_CLOSURE, MARK, call_spark, prepare_session
 from dpunion.mechanisms import Weights, mechanism_for
 from dpunion.randomness import Purpose, RunKey
-from dpunion.reading import QueryMixesPeople, ValueKind
+from dpunion.reading import ValueKind
+from dpunion.reading.databases import QueryMixesPeople
 from dpunion.requests import Folder, Request, Run, SparkSource, is_on_spark
 
 SECRET = "CanarySecret"

@@ -18,18 +18,10 @@ import pyarrow as pa
 from dpunion.contributions import Int64s, Uint64s
 from dpunion.counting.holdings import Holdings, holdings_of, number_items
 from dpunion.counting.steps import AnyStep, add_noise, set_sizes
+from dpunion.engines.spark import wire
 from dpunion.engines.spark.rounds import sum_units
 from dpunion.engines.spark.sessions import Batches, Spread, call_spark, guard_task
 from dpunion.engines.spark.tasks import Secret
-from dpunion.engines.spark.wire import (
-    Piece,
-    pack_arrays,
-    read_sensitivity,
-    read_units,
-    sensitivity_number,
-    slice_rows,
-    unpack_arrays,
-)
 from dpunion.errors import InternalError
 from dpunion.plans.counts import MOST_COUNTED
 from dpunion.randomness import RunKey
@@ -67,7 +59,7 @@ def measure_on(
     def measure(step: AnyStep[Shown], stddev: float) -> Int64s:
         given = people.mapInArrow(guard_task(AddUp(find, step, secret)), GIVEN_TO_PLACES)
         # Every place gets a 0, so that nobody sees which places got nothing.
-        number = sensitivity_number(step.sensitivity)
+        number = wire.sensitivity_number(step.sensitivity)
         places = people.sparkSession.range(0, step.length, 1, 1)
         zeros = places.selectExpr("id as place", "0L as units", f"cast({number!r} as double) as sensitivity")
         width = min(spread.rows, 1 + step.length // PLACES_PER_TASK)
@@ -100,7 +92,7 @@ class FindItems:
     def __call__(self, batches: Batches, key: RunKey) -> Iterator[Holdings]:
         for batch in batches:
             for payload in batch.column("payload"):
-                sets = Piece.from_bytes(payload.as_py()).sets(MOST_COUNTED)
+                sets = wire.Piece.from_bytes(payload.as_py()).sets(MOST_COUNTED)
                 yield holdings_of(sets, number_items(sets.table.digests, self.listed, self.known), key)
 
 
@@ -113,35 +105,29 @@ class FindSizes:
     def __call__(self, batches: Batches, key: RunKey) -> Iterator[Int64s]:  # noqa: ARG002 - as in Find
         for batch in batches:
             for payload in batch.column("payload"):
-                sets = Piece.from_bytes(payload.as_py()).sets(MOST_COUNTED)
+                sets = wire.Piece.from_bytes(payload.as_py()).sets(MOST_COUNTED)
                 yield set_sizes(sets, is_known(sets.table.digests, self.known))
 
 
-@dataclass(frozen=True)
-class KeepHoldings:
+def keep_holdings(find: Find[Holdings], secret: Secret, batches: Batches) -> Batches:
     """Rows that `find` reads -> (payload): each user's listed items, packed, in parts of about four million.
 
     Guarantees: those of `find`; every user is in one part.
     """
-
-    find: Find[Holdings]
-    secret: Secret
-
-    def __call__(self, batches: Batches) -> Batches:
-        for held in self.find(batches, self.secret.key):
-            for some in gathering_ranges(held.offsets, 1 + len(held.items) // PAIRS_PER_ROW):
-                offsets = held.offsets[some.start : some.stop + 1]
-                users, items = slice(some.start, some.stop), held.items[offsets[0] : offsets[-1]]
-                flags = (held.anything[users], held.others[users])
-                packed = pack_arrays(HOLDINGS, offsets - offsets[0], items, *flags)
-                yield pa.record_batch({"payload": pa.array([packed], pa.binary())})
+    for held in find(batches, secret.key):
+        for some in gathering_ranges(held.offsets, 1 + len(held.items) // PAIRS_PER_ROW):
+            offsets = held.offsets[some.start : some.stop + 1]
+            users, items = slice(some.start, some.stop), held.items[offsets[0] : offsets[-1]]
+            flags = (held.anything[users], held.others[users])
+            packed = wire.pack_arrays(HOLDINGS, offsets - offsets[0], items, *flags)
+            yield pa.record_batch({"payload": pa.array([packed], pa.binary())})
 
 
 def read_holdings(batches: Batches, _key: RunKey) -> Iterator[Holdings]:
-    """Read back what KeepHoldings wrote. Guarantees: those of Holdings."""
+    """Read back what `keep_holdings` wrote. Guarantees: those of Holdings."""
     for batch in batches:
         for payload in batch.column("payload"):
-            yield Holdings(*unpack_arrays(HOLDINGS, payload.as_buffer()))
+            yield Holdings(*wire.unpack_arrays(HOLDINGS, payload.as_buffer()))
 
 
 @dataclass(frozen=True)
@@ -159,8 +145,8 @@ class AddUp(Generic[Shown]):
         sums = np.zeros(self.step.length, np.int64)
         for held in self.find(batches, self.secret.key):
             sums += self.step.add_up(held)
-        places, number = np.flatnonzero(sums), sensitivity_number(self.step.sensitivity)
-        for some in slice_rows(len(places)):
+        places, number = np.flatnonzero(sums), wire.sensitivity_number(self.step.sensitivity)
+        for some in wire.slice_rows(len(places)):
             mine = places[some]
             sensitivity = pa.array(np.full(len(mine), number))
             yield pa.record_batch({"place": pa.array(mine), "units": pa.array(sums[mine]), "sensitivity": sensitivity})
@@ -181,6 +167,6 @@ class AddNoise:
         for batch in batches:
             if batch.num_rows:
                 places = np.asarray(batch.column("place"), np.int64)
-                sums, sensitivity = read_units(batch), read_sensitivity(batch)
+                sums, sensitivity = wire.read_units(batch), wire.read_sensitivity(batch)
                 noisy = add_noise(sums, sensitivity, self.stddev, self.number, self.secret.key, places)
                 yield pa.record_batch({"place": pa.array(places), "units": pa.array(noisy)})

@@ -19,33 +19,12 @@ from dpunion.contributions import Contributions
 from dpunion.counting.steps import LookStep, people_in_classes
 from dpunion.engines import Chosen, Listed, choose_ngrams, count_listed
 from dpunion.engines.local.engine import choose_reading, read_sets, tighten_sets
-from dpunion.engines.spark.counting import FOUND, FindItems, FindSizes, KeepHoldings, measure_on, read_holdings
-from dpunion.engines.spark.rounds import (
-    PIECES,
-    Pieces,
-    Selecting,
-    check_folder,
-    collect_items,
-    cut_into_pieces,
-    drop_afterwards,
-    group_by_user,
-    is_order_free,
-    select_from_pieces,
-    select_items,
-    send_rows,
-    sort_items,
-    write_folder,
-)
+from dpunion.engines.spark import rounds
+from dpunion.engines.spark.counting import FOUND, FindItems, FindSizes, keep_holdings, measure_on, read_holdings
+from dpunion.engines.spark.rounds import PIECES, Pieces, Selecting, drop_afterwards, group_by_user, is_order_free
 from dpunion.engines.spark.sessions import Spread, check_workers, guard_task, prepare_session
 from dpunion.engines.spark.sources import check_names, input_files, open_frame, session_of
-from dpunion.engines.spark.tasks import (
-    CutIntoPieces,
-    CutWhole,
-    PublicDigests,
-    ReadRenamed,
-    Secret,
-    check_scores,
-)
+from dpunion.engines.spark.tasks import CutIntoPieces, PublicDigests, Secret, check_scores, cut_whole, read_renamed
 from dpunion.engines.spark.texts import read_texts
 from dpunion.engines.spark.wire import digests_to_arrow
 from dpunion.errors import BadParameter, InternalError
@@ -79,12 +58,10 @@ class SparkEngine:
 
     @classmethod
     def for_run(cls, run: Run, folder: Folder | None) -> SparkEngine:
-        """Return the engine for a run."""
         return cls(run, check_shards(run.shards), None if folder is None else check_path(folder))
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Say where the release was computed."""
         return (f"It was computed on Apache Spark, with the users split into {self.shards} shards.",)
 
     def check(self, request: Request, plan: Planned) -> None:
@@ -120,7 +97,7 @@ class SparkEngine:
             until_left.enter_context(prepare_session(session))
             frame, check_rows = open_frame(request, session)
             if self.folder is not None and not self.run.overwrite:
-                check_folder(frame, self.folder)
+                rounds.check_folder(frame, self.folder)
             self.run.tell("asking Spark's workers")
             check_workers(session)
             spread = Spread.of(frame)
@@ -145,14 +122,15 @@ class SparkEngine:
         """Read a DataFrame's rows once, before a look or for counts. Guarantees: those of CutIntoPieces."""
         rows, shards = request.of_rows(None), self.shards
         asked, bounding = choose_reading(rows, plan)
-        read, secret = ReadRenamed(ReadSets(asked, bounding), tuple(frame.columns)), Secret.of(key)
+        read_here, secret = partial(read_in_worker, asked, bounding), Secret.of(key)
+        read = partial(read_renamed, read_here, tuple(frame.columns))
         if plan.look is not None:
             task = CutIntoPieces(read, bounding, secret, 0)
         else:
             # If shards make no difference, there is one, and users stay where they are.
             shards = 1 if is_order_free(mechanism_for(plan.opening)) else shards
             task = CutIntoPieces(read, bounding, secret, shards, partial(tighten_sets, request=rows, plan=plan.opening))
-        pieces = until_left.enter_context(cut_into_pieces(group_by_user(frame, spread), task, spread))
+        pieces = until_left.enter_context(rounds.cut_into_pieces(group_by_user(frame, spread), task, spread))
         return SparkPieces(pieces, rows, shards, until_left, bounding.limit, spread, request.candidates)
 
     def look(self, held: Any, look: SizeLook, key: RunKey) -> list[float]:
@@ -175,7 +153,8 @@ class SparkEngine:
             return dataclasses.replace(choose_ngrams(plan, held, key, self.run), frame=held.streams)
         selecting = Selecting(mechanism_for(plan), Secret.of(key), self.shards, held.spread, self.run.tell)
         if isinstance(held, SparkSets):
-            choosing = select_items(held.frame, selecting, ReadSets(held.request, plan.algorithm.bounding))
+            read = partial(read_in_worker, held.request, plan.algorithm.bounding)
+            choosing = rounds.select_items(held.frame, selecting, read)
         else:
             pieces = held.pieces if plan.look is None else held.cut_for(plan, key)
             selecting = dataclasses.replace(selecting, shards=held.shards)
@@ -185,18 +164,18 @@ class SparkEngine:
                 marks = {"payload": digests_to_arrow(digests).filter(on), "name": texts.filter(on).cast(pa.binary())}
                 listed = PublicDigests.of(digests)
                 selecting = dataclasses.replace(selecting, listed=listed, marks=pa.record_batch(marks))
-            choosing = select_from_pieces(pieces, selecting)
+            choosing = rounds.select_from_pieces(pieces, selecting)
         chosen = held.until_left.enter_context(choosing)
         needs_items = plan.counts is not None or held.request.include_known or selecting.marks is not None
         if self.folder is not None and not needs_items:
             return Chosen(frame=chosen, is_remote=True)
-        return Chosen(items=tuple(name.decode() for name in collect_items(chosen)), frame=chosen)
+        return Chosen(items=tuple(name.decode() for name in rounds.collect_items(chosen)), frame=chosen)
 
     def count(self, held: Any, listed: Listed, plan: CountsPlan, key: RunKey) -> Counted:
         """Count on the executors. Guarantees: those of `measure_on`."""
         self.run.tell("counting on Spark")
         people, find = held.to_count(listed, key)
-        found = people.mapInArrow(guard_task(KeepHoldings(find, Secret.of(key))), FOUND).persist()
+        found = people.mapInArrow(guard_task(partial(keep_holdings, find, Secret.of(key))), FOUND).persist()
         with drop_afterwards(found):
             return count_listed(listed, plan, measure_on(found, read_holdings, key, held.spread))
 
@@ -205,10 +184,10 @@ class SparkEngine:
         if self.folder is None:
             raise InternalError("a release without a folder was to be stored in one")
         if chosen.is_remote:
-            rows = sort_items(chosen.frame, made.columns)
+            rows = rounds.sort_items(chosen.frame, made.columns)
         else:
-            rows = send_rows(chosen.frame.sparkSession, made.table())
-        write_folder(rows, self.folder, overwrite=self.run.overwrite)
+            rows = rounds.send_rows(chosen.frame.sparkSession, made.table())
+        rounds.write_folder(rows, self.folder, overwrite=self.run.overwrite)
         return self.folder
 
 
@@ -245,9 +224,9 @@ class SparkPieces:
         return "SparkPieces(<sensitive>)"
 
     def cut_for(self, plan: Plan, key: RunKey) -> Pieces:
-        """Return pieces to select from, bounded as the look decided. Guarantees: those of CutWhole."""
+        """Return pieces to select from, bounded as the look decided. Guarantees: those of `cut_whole`."""
         tighten = partial(tighten_sets, request=self.request, plan=plan)
-        task = CutWhole(tighten, self.limit, Secret.of(key), self.shards)
+        task = partial(cut_whole, tighten, self.limit, Secret.of(key), self.shards)
         whole, names = (self.pieces.frame.filter(f"name is {what}") for what in ("null", "not null"))
         cut = whole.select("payload").mapInArrow(guard_task(task), PIECES)
         if self.pieces.load <= 1:
@@ -264,17 +243,11 @@ class SparkPieces:
         return people, FindItems(digests_of(listed.texts, key), digests_of(listed.known, key))
 
 
-@dataclass(frozen=True, slots=True)
-class ReadSets:
-    """Reads one partition's rows in a worker of Spark, as one machine does. Guarantees: those of `read_sets`."""
-
-    request: Request
-    bounding: Bounding
-
-    def __call__(self, source: Any, key: RunKey) -> Contributions:
-        request = self.request.of_rows(source)
-        with open_source(request) as rows:
-            return read_sets(request, rows, self.bounding, key)
+def read_in_worker(request: Request, bounding: Bounding, source: Any, key: RunKey) -> Contributions:
+    """Read one partition's rows in a worker of Spark, as one machine does. Guarantees: those of `read_sets`."""
+    request = request.of_rows(source)
+    with open_source(request) as rows:
+        return read_sets(request, rows, bounding, key)
 
 
 def check_shards(shards: int | None) -> int:

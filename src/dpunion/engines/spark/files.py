@@ -16,17 +16,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from dpunion.engines.spark import sources
 from dpunion.engines.spark.sessions import Batches, Task, call_spark, guard_task
-from dpunion.engines.spark.sources import (
-    TEXT_FORMATS,
-    TO_PARQUET,
-    OpenedFrame,
-    exact_path,
-    input_files,
-    list_files,
-    names_in,
-    whole_files,
-)
+from dpunion.engines.spark.sources import OpenedFrame, exact_path, names_in, whole_files
 from dpunion.errors import BadSource, DamagedSource, UnknownColumn
 from dpunion.reading import SourceRequest
 from dpunion.reading.blocks import LONG_ROW, LONGEST_ROW, Block, check_text
@@ -52,9 +44,9 @@ A_PART = "a part of a large JSON Lines file"
 def open_text_files(session: SparkSession, formats: dict[str, str], rows: SourceRequest) -> OpenedFrame:
     """Open text files of one or several formats: name -> format."""
     for name, format_ in formats.items():
-        list_files(session, name, format_)
+        sources.list_files(session, name, format_)
     groups = [
-        (whole_files(session, [name for name, one in formats.items() if one == format_]), TEXT_FORMATS[format_])
+        (whole_files(session, [name for name, one in formats.items() if one == format_]), sources.TEXT_FORMATS[format_])
         for format_ in sorted(set(formats.values()))
     ]
     large: list[str] = []
@@ -69,11 +61,12 @@ def open_text_files(session: SparkSession, formats: dict[str, str], rows: Source
             groups[place] = (whole if more is None else whole.unionByName(more), kind)
     count = check_sizes(groups)
     frames = [
-        map_to_texts(files.select("path", "content"), ReadFiles(format_, rows), rows) for files, format_ in groups
+        map_to_texts(files.select("path", "content"), functools.partial(read_files, kind, rows), rows)
+        for files, kind in groups
     ]
     lines = cut_lines(session, large) if large else None
     if lines is not None:
-        frames.append(map_to_texts(lines, ReadLines(rows), rows))
+        frames.append(map_to_texts(lines, functools.partial(read_lines, rows), rows))
     frame = call_spark(lambda: functools.reduce(lambda one, other: one.unionByName(other), frames))
 
     def check_rows() -> None:
@@ -108,7 +101,7 @@ def check_sizes(groups: list[tuple[DataFrame, Format]]) -> int:
     for files, format_ in groups:
         sizes = files.select("path", "length").agg(F.count("length"), F.max("length"), F.count_distinct("path"))
         count, largest, different = call_spark(sizes.collect)[0]
-        if different < len(input_files(files)) and format_ is not Format.JSON_LINES:
+        if different < len(sources.input_files(files)) and format_ is not Format.JSON_LINES:
             raise DamagedSource(
                 "A text file has 0 bytes, and so no header line.",
                 "Write the column names as its first line, or remove it.",
@@ -116,7 +109,7 @@ def check_sizes(groups: list[tuple[DataFrame, Format]]) -> int:
         if (largest or 0) > LARGEST_FILE:
             raise BadSource(
                 f"A text file has more than {LARGEST_FILE >> 20} MiB, the most that Spark reads in one task.",
-                f"Split it, each part with the header. {TO_PARQUET}",
+                f"Split it, each part with the header. {sources.TO_PARQUET}",
             )
         total += count
     return total
@@ -129,8 +122,10 @@ def check_kinds(groups: list[tuple[DataFrame, Format]], lines: DataFrame | None,
     """
     columns, names = Cleaner(rows).columns, names_in(rows)
     searches: list[tuple[DataFrame, Task]]
-    searches = [(files.select("path", "content"), FindKinds(format_, rows)) for files, format_ in groups]
-    searches += [] if lines is None else [(lines, FindLineKinds(rows))]
+    searches = [
+        (files.select("path", "content"), functools.partial(find_kinds, format_, rows)) for files, format_ in groups
+    ]
+    searches += [] if lines is None else [(lines, functools.partial(find_line_kinds, rows))]
     held: dict[int, set[str]] = {}
     for source, task in searches:
         found = source.mapInArrow(guard_task(task), "file long, kinds array<string>, has array<boolean>").distinct()
@@ -153,82 +148,59 @@ class FileInWorker(InputFile):
     content: Any
 
     def open(self) -> Any:
-        """Open it for reading."""
         return pa.BufferReader(self.content)
 
 
-@dataclass(frozen=True)
-class ReadFiles:
+def read_files(format_: Format, rows: SourceRequest, batches: Batches) -> Batches:
     """(path, content) of text files -> rows of text columns: the user, then the value or the parts of the key.
 
     Guarantees:
     - the rows of a file depend on this file alone, and are those that one machine reads;
     - a file that one machine refuses is refused.
     """
-
-    format: Format
-    rows: SourceRequest
-
-    def __call__(self, batches: Batches) -> Batches:
-        for file in files_in(batches, self.format):
-            yield from read_file(file, Wanted.of(self.rows), Cleaner(self.rows))
+    for file in files_in(batches, format_):
+        yield from read_file(file, Wanted.of(rows), Cleaner(rows))
 
 
-@dataclass(frozen=True)
-class FindKinds:
+def find_kinds(format_: Format, rows: SourceRequest, batches: Batches) -> Batches:
     """(path, content) of text files -> (file, kinds, has): the kinds of each file's columns, null for one of nulls.
 
     Guarantees: a kind is text, integer, date or boolean, and depends on its file alone.
     """
-
-    format: Format
-    rows: SourceRequest
-
-    def __call__(self, batches: Batches) -> Batches:
-        for file in files_in(batches, self.format):
-            cleaner = Cleaner(self.rows)
-            for _ in read_file(file, Wanted.of(self.rows), cleaner):
-                if all(column.kind is not None for column in cleaner.columns):
-                    break
-            yield _kinds_of(cleaner, 0, [True] * len(cleaner.columns))
+    for file in files_in(batches, format_):
+        cleaner = Cleaner(rows)
+        for _ in read_file(file, Wanted.of(rows), cleaner):
+            if all(column.kind is not None for column in cleaner.columns):
+                break
+        yield _kinds_of(cleaner, 0, [True] * len(cleaner.columns))
 
 
-@dataclass(frozen=True)
-class ReadLines:
-    """(file, line) of large JSON Lines files -> rows of text columns, as ReadFiles gives them.
+def read_lines(rows: SourceRequest, batches: Batches) -> Batches:
+    """(file, line) of large JSON Lines files -> rows of text columns, as `read_files` gives them.
 
-    Guarantees: those of ReadFiles; types are those of the first values of this part, and others are refused.
+    Guarantees: those of `read_files`; types are those of the first values of this part, and others are refused.
     """
-
-    rows: SourceRequest
-
-    def __call__(self, batches: Batches) -> Batches:
-        for _, blocks in blocks_in(batches):
-            learner, cleaner = Learner(key_names(Wanted.of(self.rows))), Cleaner(self.rows)
-            for block in blocks:
-                yield from clean_columns(parse_lines(block, learner.names, learner.types_for(block)), cleaner, A_PART)
+    for _, blocks in blocks_in(batches):
+        learner, cleaner = Learner(key_names(Wanted.of(rows))), Cleaner(rows)
+        for block in blocks:
+            yield from clean_columns(parse_lines(block, learner.names, learner.types_for(block)), cleaner, A_PART)
 
 
-@dataclass(frozen=True)
-class FindLineKinds:
+def find_line_kinds(rows: SourceRequest, batches: Batches) -> Batches:
     """(file, line) of large JSON Lines files -> (file, kinds, has): of each part, and whether a row has the keys.
 
-    Guarantees: those of FindKinds.
+    Guarantees: those of `find_kinds`.
     """
-
-    rows: SourceRequest
-
-    def __call__(self, batches: Batches) -> Batches:
-        for file, blocks in blocks_in(batches):
-            learner, cleaner = Learner(key_names(Wanted.of(self.rows))), Cleaner(self.rows)
-            for block in blocks:
-                if None in learner.types:
-                    learner.types_for(block)
-            for column, type_ in zip(cleaner.columns, learner.types, strict=True):
-                if type_ is not None:
-                    column.expect(type_, A_PART)
-            if learner.first is not None:
-                yield _kinds_of(cleaner, file, learner.found)
+    for file, blocks in blocks_in(batches):
+        learner, cleaner = Learner(key_names(Wanted.of(rows))), Cleaner(rows)
+        for block in blocks:
+            if None in learner.types:
+                learner.types_for(block)
+        for column, type_ in zip(cleaner.columns, learner.types, strict=True):
+            if type_ is not None:
+                column.expect(type_, A_PART)
+        if learner.first is not None:
+            yield _kinds_of(cleaner, file, learner.found)
 
 
 def _kinds_of(cleaner: Cleaner, file: int, has: list[bool]) -> pa.RecordBatch:

@@ -15,25 +15,17 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from dpunion.engines.spark import tasks
 from dpunion.engines.spark.sessions import Spread, call_spark, guard_task
 from dpunion.engines.spark.sources import column_named
 from dpunion.engines.spark.tasks import (
     MARKS_SHARD,
     SHARDS_PER_MASK,
     CutIntoPieces,
-    Decide,
-    EmitRows,
-    FindKept,
     Naming,
     PublicDigests,
     Reader,
-    ReadRenamed,
-    RunRounds,
     Secret,
-    SplitKeys,
-    Weigh,
-    WeighRows,
-    by_name,
 )
 from dpunion.engines.spark.wire import digests_from_arrow
 from dpunion.errors import CannotWrite, InternalError
@@ -83,7 +75,7 @@ class Pieces:
 
 @contextlib.contextmanager
 def select_items(
-    frame: DataFrame, selecting: Selecting, read: Reader, *, grouped: bool = False, naming: Naming = by_name
+    frame: DataFrame, selecting: Selecting, read: Reader, *, grouped: bool = False, naming: Naming = tasks.by_name
 ) -> Iterator[DataFrame]:
     """Run the rounds on rows whose first column is the user; give the released items as one column, `item` (binary).
 
@@ -98,15 +90,15 @@ def select_items(
     mechanism, secret = selecting.mechanism, selecting.secret
     rows = frame
     if not grouped:
-        read = ReadRenamed(read, tuple(frame.columns))
+        read = functools.partial(tasks.read_renamed, read, tuple(frame.columns))
         rows = group_by_user(frame, selecting.spread)
     if is_order_free(mechanism):
-        given = rows.mapInArrow(guard_task(WeighRows(read, mechanism, secret)), GIVEN)
+        given = rows.mapInArrow(guard_task(tasks.WeighRows(read, mechanism, secret)), GIVEN)
         if selecting.marks is not None:
             # subtle: a mark weighs nothing, and every user's share is positive: a sum of 0 is a mark nobody keeps.
             zeros = ("name as item", "0L as units", "cast(null as double) as sensitivity")
             given = given.unionByName(send_marks(frame.sparkSession, selecting.marks).selectExpr(*zeros))
-        decide = Decide(mechanism, secret, 0, 1, naming=naming, marked=selecting.marks is not None)
+        decide = tasks.Decide(mechanism, secret, 0, 1, naming=naming, marked=selecting.marks is not None)
         sums = sum_units(given, "item", selecting.spread.rows)
         yield sums.mapInArrow(guard_task(decide), RELEASED).toDF("item")
         return
@@ -130,7 +122,7 @@ def select_from_pieces(pieces: Pieces, selecting: Selecting) -> Iterator[DataFra
             marked = send_marks(wanted.sparkSession, marks)
             wanted = wanted.unionByName(marked.selectExpr(f"{MARKS_SHARD} as shard", "payload", "name"))
         together = wanted.coalesce(1) if selecting.spread.rows == 1 else wanted.repartition(1)
-        here = RunRounds(selecting.mechanism, selecting.secret, selecting.shards, selecting.listed)
+        here = tasks.RunRounds(selecting.mechanism, selecting.secret, selecting.shards, selecting.listed)
         selecting.tell("selecting on Spark, all rounds in one task", None)
         yield together.mapInArrow(guard_task(here), RELEASED).toDF("item")
         return
@@ -144,7 +136,7 @@ def select_from_pieces(pieces: Pieces, selecting: Selecting) -> Iterator[DataFra
 
 
 def group_by_user(frame: DataFrame, spread: Spread) -> DataFrame:
-    """Bring the rows of each user together; the first column is the user. Columns get numbers (see `ReadRenamed`)."""
+    """Bring the rows of each user together; the first column is the user. Columns get numbers (see `read_renamed`)."""
     numbered = frame.toDF(*(f"column{place}" for place in range(len(frame.columns))))
     return numbered.repartition(spread.rows, "column0")
 
@@ -180,13 +172,14 @@ def run_rounds(pieces: Pieces, selecting: Selecting, kept: list[DataFrame]) -> D
     for number in range(mechanism.rounds):
         selecting.tell(f"selecting on Spark, round {number + 1} of {mechanism.rounds}", number / mechanism.rounds)
         inputs = state if replies is None else state.unionByName(replies)
-        tasks = min(shards, width)
+        count = min(shards, width)
         # If a user's weights depend on that user's set alone, they are added where they are.
         alone = is_order_free(mechanism)
-        together = inputs if alone else inputs.repartitionById(tasks, F.expr(f"shard % {tasks}"))
-        parts = together.mapInArrow(guard_task(Weigh(mechanism, secret, number, shards, selecting.listed)), SUMS)
+        together = inputs if alone else inputs.repartitionById(count, F.expr(f"shard % {count}"))
+        weigh = guard_task(tasks.Weigh(mechanism, secret, number, shards, selecting.listed))
+        parts = together.mapInArrow(weigh, SUMS)
         goes_on = number + 1 < mechanism.rounds and not mechanism.tells_released
-        decide = guard_task(Decide(mechanism, secret, number, shards, replies=goes_on, listed=selecting.listed))
+        decide = guard_task(tasks.Decide(mechanism, secret, number, shards, replies=goes_on, listed=selecting.listed))
         masks = []  # a column `shards0`, `shards1`, ... is a bit mask: which of 62 shards have the item
         for block, first in enumerate(range(0, shards if goes_on else 0, SHARDS_PER_MASK)):
             bit = f"case when shard div {SHARDS_PER_MASK} = {block} then shiftleft(1L, shard - {first}) else 0L end"
@@ -210,7 +203,7 @@ def run_rounds(pieces: Pieces, selecting: Selecting, kept: list[DataFrame]) -> D
 
 def send_marks(session: SparkSession, marks: pa.RecordBatch) -> DataFrame:
     """Send marks, which are public, to Spark in a closure, in one partition."""
-    return session.range(0, 1, 1, 1).mapInArrow(guard_task(EmitRows(marks)), MARKS)
+    return session.range(0, 1, 1, 1).mapInArrow(guard_task(functools.partial(tasks.emit_rows, marks)), MARKS)
 
 
 def find_unkept(pieces: Pieces, marks: pa.RecordBatch, width: int) -> DataFrame:
@@ -221,7 +214,8 @@ def find_unkept(pieces: Pieces, marks: pa.RecordBatch, width: int) -> DataFrame:
     from pyspark.sql import functions as F  # noqa: N812
 
     sets = pieces.frame.filter("shard is not null").select("payload")
-    find = FindKept(PublicDigests.of(digests_from_arrow(marks.column("payload"))))
+    marked = PublicDigests.of(digests_from_arrow(marks.column("payload")))
+    find = functools.partial(tasks.find_kept, marked)
     kept = sets.mapInArrow(guard_task(find), RELEASED).selectExpr("payload", "cast(null as binary) as name")
     both = send_marks(sets.sparkSession, marks).unionByName(kept).repartition(width, "payload")
     found = both.groupBy("payload").agg(F.max("name").alias("item"), F.expr("bool_or(name is null)").alias("is_kept"))
@@ -281,7 +275,7 @@ def sort_items(items: DataFrame, columns: tuple[str, ...]) -> DataFrame:
         texts = items.selectExpr("cast(item as string) as item")
     else:
         schema = ", ".join(f"`{name.replace('`', '``')}` string" for name in columns)
-        texts = items.mapInArrow(guard_task(SplitKeys(columns)), schema)
+        texts = items.mapInArrow(guard_task(functools.partial(tasks.split_items, columns)), schema)
     return texts.repartition(1).sortWithinPartitions(*map(column_named, texts.columns))
 
 

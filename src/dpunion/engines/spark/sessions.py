@@ -115,10 +115,8 @@ def find_java() -> str:
 
 def install_command() -> str:
     """Return the one command that installs Java here."""
-    for tool, command in INSTALL_JAVA.items():
-        if shutil.which(tool):
-            return command
-    return "see your system's packages (openjdk), then set JAVA_HOME"
+    known = (command for tool, command in INSTALL_JAVA.items() if shutil.which(tool))
+    return next(known, "see your system's packages (openjdk), then set JAVA_HOME")
 
 
 def java_version(java: str) -> int:
@@ -179,12 +177,11 @@ def prepare_session(session: SparkSession) -> Iterator[None]:
     with contextlib.suppress(Exception):
         context = session.sparkContext
         settings = context._jsc.sc().conf()  # noqa: SLF001 - a running context has no other way in
-    missing = contextlib.nullcontext()
     python = getattr(context, "pythonExec", None)
     if python is not None and is_local(context.master) and "PYSPARK_PYTHON" not in os.environ:
         context.pythonExec = sys.executable
     try:
-        with missing if settings is None else change_setting(settings, LARGEST_CLOSURE, "1g", "1m"):
+        with contextlib.nullcontext() if settings is None else change_setting(settings, LARGEST_CLOSURE, "1g", "1m"):
             yield
     finally:
         if python is not None:

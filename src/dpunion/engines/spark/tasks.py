@@ -19,29 +19,14 @@ from dpunion.algorithms import MAX_ITEMS, Bounding, Funnel
 from dpunion.calibration.rounding import LARGEST_SCORE_SPREAD, score_spread
 from dpunion.contributions import Bools, Contributions, Float64s, Int64s, Uint64s
 from dpunion.counting.holdings import bound_to_counted, find_digests
+from dpunion.engines.spark import wire
 from dpunion.engines.spark.sessions import Batches
-from dpunion.engines.spark.wire import (
-    MAX_ITEMS_PER_SHARD,
-    Piece,
-    arrow_names,
-    binary_buffers,
-    cut_by_shard,
-    digests_from_arrow,
-    digests_to_arrow,
-    drop_unused_items,
-    join_parts,
-    match_digests,
-    number_digests,
-    read_sensitivity,
-    read_units,
-    sensitivity_number,
-    slice_rows,
-    unite_pieces,
-)
+from dpunion.engines.spark.wire import MAX_ITEMS_PER_SHARD, Piece, digests_from_arrow, digests_to_arrow, match_digests
 from dpunion.errors import BadParameter
 from dpunion.mechanisms import SHARE_UNIT, Mechanism, State, Weights
-from dpunion.randomness import ClosureKey, Purpose, RunKey
+from dpunion.randomness import ClosureKey, RunKey
 from dpunion.releases.formats import split_key
+from dpunion.sets.encoding import digests_of_list
 from dpunion.sets.narrowing import Sets
 
 ROWS_PER_READ = 1 << 20
@@ -76,7 +61,6 @@ class Secret:
 
     @property
     def key(self) -> RunKey:
-        """Return the key."""
         return RunKey.from_closure(self.exported)
 
     def __repr__(self) -> str:
@@ -91,7 +75,6 @@ class PublicDigests:
 
     @classmethod
     def of(cls, digests: Uint64s) -> PublicDigests:
-        """Sort the digests of a list."""
         return cls(digests[np.argsort(digests[:, 0])])
 
     def find(self, digests: Uint64s) -> Bools:
@@ -112,18 +95,12 @@ def start_state(digests: Uint64s, listed: PublicDigests | None) -> State:
 # --- read a partition -------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class ReadRenamed:
-    """Reads rows whose columns have numbers instead of names: `mapInArrow` does not accept every name.
+def read_renamed(read: Reader, names: tuple[str, ...], source: pa.RecordBatchReader, key: RunKey) -> Contributions:
+    """Read rows whose columns have numbers instead of names: `mapInArrow` does not accept every name.
 
     Guarantees: those of the reader; the order and the values of the columns do not change.
     """
-
-    read: Reader
-    names: tuple[str, ...]
-
-    def __call__(self, source: pa.RecordBatchReader, key: RunKey) -> Contributions:
-        return self.read(rename_columns(source, source.schema, self.names), key)
+    return read(rename_columns(source, source.schema, names), key)
 
 
 def rename_columns(
@@ -145,12 +122,12 @@ def read_partition(batches: Batches, read: Reader, key: RunKey, bounding: Boundi
     """
     parts: list[Contributions] = []
     while (source := _take_rows(batches)) is not None:
-        parts.append(drop_unused_items(read(source, key)))
+        parts.append(wire.drop_unused_items(read(source, key)))
         if len(parts) == PARTS_AT_ONCE:
-            parts = [join_parts(parts, key, bounding.limit)]
+            parts = [wire.join_parts(parts, key, bounding.limit)]
     if not parts:
         return None
-    return parts[0] if len(parts) == 1 else join_parts(parts, key, bounding.limit)
+    return parts[0] if len(parts) == 1 else wire.join_parts(parts, key, bounding.limit)
 
 
 def _take_rows(batches: Batches) -> pa.RecordBatchReader | None:
@@ -199,11 +176,11 @@ class WeighRows:
             return
         table = contributions.table
         weights = self.mechanism.weigh(Sets(contributions), State.start(len(table)), 0, key)
-        number = sensitivity_number(weights.sensitivity)
-        for some in slice_rows(len(table)):
+        number = wire.sensitivity_number(weights.sensitivity)
+        for some in wire.slice_rows(len(table)):
             units = pa.array(weights.units[some])
             sensitivity = pa.array(np.full(len(units), number))
-            yield pa.record_batch({"item": arrow_names(table, some), "units": units, "sensitivity": sensitivity})
+            yield pa.record_batch({"item": wire.arrow_names(table, some), "units": units, "sensitivity": sensitivity})
 
 
 @dataclass(frozen=True)
@@ -228,37 +205,29 @@ class CutIntoPieces:
         whole = read_partition(batches, self.read, key, self.bounding)
         if whole is None:
             return
-        selected = whole if self.tighten is None else drop_unused_items(self.tighten(whole, key=key))
+        selected = whole if self.tighten is None else wire.drop_unused_items(self.tighten(whole, key=key))
         if self.shards:
             yield from pack_pieces(selected, self.shards, key)
         table = selected.table
-        for some in slice_rows(len(table)):
-            yield _rows(payload=digests_to_arrow(table.digests[some]), name=arrow_names(table, some))
+        for some in wire.slice_rows(len(table)):
+            yield _rows(payload=digests_to_arrow(table.digests[some]), name=wire.arrow_names(table, some))
         if self.tighten is not None or not self.shards:
-            for _, piece in cut_by_shard(bound_to_counted(whole, key), 1, key):
+            for _, piece in wire.cut_by_shard(bound_to_counted(whole, key), 1, key):
                 yield _rows(payload=pa.array([piece.to_bytes()], pa.binary()))
 
 
-@dataclass(frozen=True)
-class CutWhole:
+def cut_whole(tighten: Tighten, limit: int, secret: Secret, shards: int, batches: Batches) -> Batches:
     """Whole pieces (payload), of at most `limit` items, -> (shard, payload). Guarantees: those of CutIntoPieces."""
-
-    tighten: Tighten
-    limit: int
-    secret: Secret
-    shards: int
-
-    def __call__(self, batches: Batches) -> Batches:
-        key = self.secret.key
-        for batch in batches:
-            for payload in batch.column("payload"):
-                whole = Piece.from_bytes(payload.as_py()).sets(self.limit)
-                yield from pack_pieces(drop_unused_items(self.tighten(whole, key=key)), self.shards, key)
+    key = secret.key
+    for batch in batches:
+        for payload in batch.column("payload"):
+            whole = Piece.from_bytes(payload.as_py()).sets(limit)
+            yield from pack_pieces(wire.drop_unused_items(tighten(whole, key=key)), shards, key)
 
 
 def pack_pieces(contributions: Contributions, shards: int, key: RunKey) -> Batches:
     """Yield the pieces of all shards, without names, as rows (shard, payload). Guarantees: those of `cut_by_shard`."""
-    for shard, piece in cut_by_shard(contributions, shards, key):
+    for shard, piece in wire.cut_by_shard(contributions, shards, key):
         yield _rows(shard=pa.array([shard], pa.int32()), payload=pa.array([piece.to_bytes()], pa.binary()))
 
 
@@ -269,20 +238,12 @@ def _rows(**columns: pa.Array) -> pa.RecordBatch:
     return pa.record_batch({name: columns.get(name, pa.nulls(count, kind)) for name, kind in kinds.items()})
 
 
-@dataclass(frozen=True)
-class SplitKeys:
-    """(item,) of keys of several columns -> these columns.
-
-    Guarantees: the rows are the parts of released items and nothing else.
-    """
-
-    columns: tuple[str, ...]
-
-    def __call__(self, batches: Batches) -> Batches:
-        for batch in batches:
-            rows = [split_key(name.decode()) for name in batch.column("item").to_pylist()]
-            parts = [pa.array([key[place] for key in rows], pa.string()) for place in range(len(self.columns))]
-            yield pa.RecordBatch.from_arrays(parts, list(self.columns))
+def split_items(columns: tuple[str, ...], batches: Batches) -> Batches:
+    """(item,) of keys of several columns -> these columns: the parts of released items and nothing else."""
+    for batch in batches:
+        rows = [split_key(name.decode()) for name in batch.column("item").to_pylist()]
+        parts = [pa.array([key[place] for key in rows], pa.string()) for place in range(len(columns))]
+        yield pa.RecordBatch.from_arrays(parts, list(columns))
 
 
 # --- tasks of a round -------------------------------------------------------------------------------------------
@@ -311,8 +272,8 @@ class Weigh:
             weights = weigh_shard(self.mechanism, sets, state, self.number, self.shards, self.secret.key)
             units, held = weights.units[weights.held], weights.held
             digests, before = sets.digests[held], state.scores[held]
-            number = sensitivity_number(weights.sensitivity)
-            for some in slice_rows(len(digests)):
+            number = wire.sensitivity_number(weights.sensitivity)
+            for some in wire.slice_rows(len(digests)):
                 count = len(units[some])
                 columns = {
                     "digest": digests_to_arrow(digests[some]),
@@ -361,7 +322,7 @@ class RunRounds:
             named.append(batch.filter(pc.and_not(is_name, is_mark)))
             marks.append(batch.filter(is_mark))
         bounding, key = self.mechanism.bounding, self.secret.key
-        united = [unite_pieces(pieces.pop(shard), bounding.order, bounding.limit) for shard in sorted(pieces)]
+        united = [wire.unite_pieces(pieces.pop(shard), bounding.order, bounding.limit) for shard in sorted(pieces)]
         names, candidates = (pa.Table.from_batches(some).combine_chunks() for some in (named, marks))
         held, marked = (digests_from_arrow(one.column("payload").combine_chunks()) for one in (names, candidates))
         # subtle: the pieces have what users keep by the plan that runs. The names that were read may have more.
@@ -370,22 +331,18 @@ class RunRounds:
             unkept[match_digests(marked, one.table.digests)[0]] = False
         released = run_shards(united, self.mechanism, self.shards, key, self.listed)
         for table, places in ((names, match_digests(held, released)[0]), (candidates, np.flatnonzero(unkept))):
-            for some in slice_rows(len(places)):
+            for some in wire.slice_rows(len(places)):
                 yield pa.record_batch({"payload": table.column("name").take(pa.array(places[some])).combine_chunks()})
 
 
 def run_shards(
-    united: Sequence[Contributions],
-    mechanism: Mechanism,
-    shards: int,
-    key: RunKey,
-    listed: PublicDigests | None = None,
+    united: Sequence[Contributions], mechanism: Mechanism, shards: int, key: RunKey, listed: PublicDigests | None = None
 ) -> Uint64s:
     """Run all rounds on the sets of all shards that have users; return the released digests: uint64[n, 2].
 
     Guarantees: the sums of a round are exact and those of `Weigh`, so the decisions are those of `Decide`.
     """
-    digests, numbers = number_digests([one.table.digests for one in united])
+    digests, numbers = wire.number_digests([one.table.digests for one in united])
     state, everybody = start_state(digests, listed), [Sets(one) for one in united]
     for number in range(mechanism.rounds if everybody else 0):
         units, held = np.zeros(len(digests), np.int64), np.zeros(len(digests), np.bool_)
@@ -399,31 +356,21 @@ def run_shards(
     return digests[state.released]
 
 
-@dataclass(frozen=True)
-class FindKept:
+def find_kept(marks: PublicDigests, batches: Batches) -> Batches:
     """Pieces (payload) -> the marked digests that somebody keeps there (payload: digest).
 
     Guarantees: pieces have the items that users keep by the plan that runs, and no others.
     """
-
-    marks: PublicDigests
-
-    def __call__(self, batches: Batches) -> Batches:
-        for batch in batches:
-            for payload in batch.column("payload"):
-                digests = Piece.from_bytes(payload.as_py()).digests
-                yield pa.record_batch({"payload": digests_to_arrow(digests[self.marks.find(digests)])})
+    for batch in batches:
+        for payload in batch.column("payload"):
+            digests = Piece.from_bytes(payload.as_py()).digests
+            yield pa.record_batch({"payload": digests_to_arrow(digests[marks.find(digests)])})
 
 
-@dataclass(frozen=True)
-class EmitRows:
+def emit_rows(rows: pa.RecordBatch, batches: Batches) -> Batches:
     """One row, ignored -> these rows, which travel in the closure. Guarantees: nothing but these rows, all public."""
-
-    rows: pa.RecordBatch
-
-    def __call__(self, batches: Batches) -> Batches:
-        for _ in batches:
-            yield self.rows
+    for _ in batches:
+        yield rows
 
 
 def by_digest(batch: pa.RecordBatch, _key: RunKey) -> tuple[pa.Array, Uint64s]:
@@ -440,7 +387,7 @@ def by_name(batch: pa.RecordBatch, key: RunKey) -> tuple[pa.Array, Uint64s]:
     Guarantees: a digest is a function of the run key and of the name alone.
     """
     names = batch.column("item").cast(pa.binary())
-    return names, key.digests(Purpose.ITEM, *binary_buffers(names))
+    return names, digests_of_list(names, key)
 
 
 @dataclass(frozen=True)
@@ -468,12 +415,12 @@ class Decide:
             if not batch.num_rows:
                 continue
             names, digests = self.naming(batch, key)
-            units, state = read_units(batch), start_state(digests, self.listed)
+            units, state = wire.read_units(batch), start_state(digests, self.listed)
             if "score" in batch.schema.names:
                 state.scores = np.array(batch.column("score"), np.float64)
             held = units > 0 if self.marked else np.ones(len(units), np.bool_)
             if held.any():
-                weights = Weights(units, unit, held, read_sensitivity(batch))
+                weights = Weights(units, unit, held, wire.read_sensitivity(batch))
                 state = self.mechanism.decide(weights, state, self.number, digests, key)
             if self.replies:
                 yield from self._replies(batch, digests, state)
@@ -510,7 +457,7 @@ def sort_messages(batches: Batches, bounding: Bounding) -> Iterator[tuple[int, C
             scores = np.asarray(batch.column("score").filter(mine), np.float64)
             replies.setdefault(shard, []).append((digests_from_arrow(payload.filter(mine)), scores))
     for shard in sorted(pieces):
-        contributions = unite_pieces(pieces.pop(shard), bounding.order, bounding.limit)
+        contributions = wire.unite_pieces(pieces.pop(shard), bounding.order, bounding.limit)
         mine = replies.pop(shard, [])
         replied, scores = np.zeros(len(contributions.table), np.bool_), np.zeros(len(contributions.table))
         if mine:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import itertools
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -21,31 +22,25 @@ import numpy as np
 import pyarrow as pa
 
 from dpunion.algorithms import Bounding
-from dpunion.contributions import Contributions, ItemTable, Uint64s, offsets_of
+from dpunion.contributions import Contributions, ItemTable, Uint64s
 from dpunion.counting.holdings import Holdings
 from dpunion.engines import Listed
 from dpunion.engines.spark import rounds
+from dpunion.engines.spark.counting import Find
 from dpunion.engines.spark.rounds import collect_items, drop_afterwards, group_by_user, materialize
 from dpunion.engines.spark.sessions import Batches, Spread, guard_task
 from dpunion.engines.spark.tasks import Secret, rename_columns
 from dpunion.engines.spark.wire import arrow_names, digests_to_arrow, pack_arrays, unpack_arrays
 from dpunion.errors import InternalError
 from dpunion.mechanisms import Mechanism, mechanism_for, mechanism_on_candidates
+from dpunion.ngrams import lengths
 from dpunion.ngrams.candidates import Level
-from dpunion.ngrams.lengths import (
-    kept_ngrams,
-    kept_tokens,
-    longer,
-    ngram_holdings,
-    pair_digests,
-    pair_table,
-    positions_in,
-)
 from dpunion.plans import Plan
 from dpunion.plans.ngrams import LengthPlan
-from dpunion.randomness import Purpose, RunKey
+from dpunion.randomness import RunKey
 from dpunion.reading import open_source
 from dpunion.requests import Request
+from dpunion.sets.encoding import digests_of
 from dpunion.sets.streams import TokenStream, read_tokens
 
 if TYPE_CHECKING:
@@ -64,7 +59,7 @@ def read_texts(frame: DataFrame, request: Request, key: RunKey, spread: Spread, 
 
     Guarantees: every user's texts meet in one stream, and Spark reads them once: all lengths see the same texts.
     """
-    task = ReadStreams(request.of_rows(None), tuple(frame.columns), Secret.of(key))
+    task = functools.partial(read_streams, request.of_rows(None), tuple(frame.columns), Secret.of(key))
     streams = group_by_user(frame, spread).mapInArrow(guard_task(task), STREAMS).persist()
     with drop_afterwards(streams):
         materialize(streams)
@@ -86,19 +81,19 @@ class SparkTexts:
     def __repr__(self) -> str:
         return "SparkTexts(<sensitive>)"
 
-    def to_count(self, listed: Listed, key: RunKey) -> tuple[DataFrame, FindNgrams]:  # noqa: ARG002 - as for sets
+    def to_count(self, listed: Listed, key: RunKey) -> tuple[DataFrame, Find[Holdings]]:  # noqa: ARG002 - as for sets
         """Return the people whose n-grams are counted, and the task that finds the listed n-grams in their texts.
 
         Guarantees: nothing is computed yet.
         """
-        return self.streams, FindNgrams(listed.levels)
+        return self.streams, functools.partial(find_ngrams, listed.levels)
 
     def first(self, plan: Plan) -> tuple[Level, tuple[str, ...]]:
         """Release single tokens. Guarantees: those of `rounds.select_items`."""
-        read, selecting = TokenReader(plan.algorithm.bounding), self.select(mechanism_for(plan))
-        with rounds.select_items(self.streams, selecting, read, grouped=True) as chosen:
-            words = collect_items(chosen)
-        return level_of_tokens(words, self.key), tuple(word.decode() for word in words)
+        read = functools.partial(read_kept_tokens, plan.algorithm.bounding)
+        with rounds.select_items(self.streams, self.select(mechanism_for(plan)), read, grouped=True) as chosen:
+            words = tuple(word.decode() for word in collect_items(chosen))
+        return level_of_tokens(words, self.key), words
 
     def later(self, plan: LengthPlan, threshold: float, marks: Uint64s, levels: tuple[Level, ...]) -> Uint64s:
         """Release n-grams one longer than the last of the levels.
@@ -107,11 +102,11 @@ class SparkTexts:
         - a released n-gram was kept by somebody and passed, or is marked and was kept by nobody;
         - given the levels, one user moves the sums by at most 1 in l2 norm.
         """
-        digests = pair_digests(marks, levels[0], levels[-1], self.key)
-        marked = {"payload": digests_to_arrow(digests), "name": arrow_names(pair_table(marks, digests))}
+        digests = lengths.pair_digests(marks, levels[0], levels[-1], self.key)
+        marked = {"payload": digests_to_arrow(digests), "name": arrow_names(lengths.pair_table(marks, digests))}
         selecting = self.select(mechanism_on_candidates(plan, threshold))
         selecting = dataclasses.replace(selecting, marks=pa.record_batch(marked))
-        read, naming = PairReader(plan, levels), PairNames(levels)
+        read, naming = functools.partial(read_pairs, plan, levels), functools.partial(name_pairs, levels)
         with rounds.select_items(self.streams, selecting, read, grouped=True, naming=naming) as chosen:
             return np.sort(pairs_of(collect_items(chosen)))
 
@@ -121,42 +116,33 @@ def pairs_of(names: list[bytes]) -> Uint64s:
     return np.frombuffer(b"".join(names), "<u8").astype(np.uint64)
 
 
-def level_of_tokens(words: list[bytes], key: RunKey) -> Level:
+def level_of_tokens(words: tuple[str, ...], key: RunKey) -> Level:
     """Return the released tokens, sorted by their bytes, as a level; as `first_level` does on one machine.
 
     Guarantees: nothing but released tokens is used.
     """
-    offsets = offsets_of(np.fromiter(map(len, words), np.int64, len(words)))
-    digests = key.digests(Purpose.ITEM, offsets, np.frombuffer(b"".join(words) or b"\0", np.uint8))
     nothing = np.zeros(len(words), np.int32)
-    return Level(1, nothing, nothing, np.arange(len(words), dtype=np.int32), digests)
+    return Level(1, nothing, nothing, np.arange(len(words), dtype=np.int32), digests_of(words, key))
 
 
 # --- in the workers ---------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class ReadStreams:
+def read_streams(request: Request, names: tuple[str, ...], secret: Secret, batches: Batches) -> Batches:
     """Rows of whole users -> one token stream, packed and cut: (part, payload); names: those of the columns.
 
     Guarantees: those of `read_tokens`; no user id leaves the task, only keyed digests.
     """
-
-    request: Request
-    names: tuple[str, ...]
-    secret: Secret
-
-    def __call__(self, batches: Batches) -> Batches:
-        first = next(batches, None)
-        if first is None:
-            return
-        source = rename_columns(itertools.chain([first], batches), first.schema, self.names)
-        with open_source(self.request.of_rows(source)) as rows:
-            stream = read_tokens(rows, self.secret.key, self.request.splitting, self.request.normalization)
-        packed = memoryview(pack_stream(stream))
-        for part, start in enumerate(range(0, len(packed), BYTES_PER_PART)):
-            payload = pa.array([packed[start : start + BYTES_PER_PART]], pa.binary())
-            yield pa.record_batch({"part": pa.array([part], pa.int32()), "payload": payload})
+    first = next(batches, None)
+    if first is None:
+        return
+    source = rename_columns(itertools.chain([first], batches), first.schema, names)
+    with open_source(request.of_rows(source)) as rows:
+        stream = read_tokens(rows, secret.key, request.splitting, request.normalization)
+    packed = memoryview(pack_stream(stream))
+    for part, start in enumerate(range(0, len(packed), BYTES_PER_PART)):
+        payload = pa.array([packed[start : start + BYTES_PER_PART]], pa.binary())
+        yield pa.record_batch({"part": pa.array([part], pa.int32()), "payload": payload})
 
 
 def pack_stream(stream: TokenStream) -> bytes:
@@ -180,49 +166,30 @@ def join_stream(source: Iterable[pa.RecordBatch]) -> TokenStream:
     return TokenStream(offsets, tokens, table, user_digests.reshape(-1, 2))
 
 
-@dataclass(frozen=True)
-class TokenReader:
-    """Reads the stream of one partition -> the bounded tokens of each user. Guarantees: those of `kept_tokens`."""
-
-    bounding: Bounding
-
-    def __call__(self, source: pa.RecordBatchReader, key: RunKey) -> Contributions:
-        return kept_tokens(self.bounding, join_stream(source), key)
+def read_kept_tokens(bounding: Bounding, source: pa.RecordBatchReader, key: RunKey) -> Contributions:
+    """Read the stream of one partition -> the bounded tokens of each user. Guarantees: those of `kept_tokens`."""
+    return lengths.kept_tokens(bounding, join_stream(source), key)
 
 
-@dataclass(frozen=True)
-class PairReader:
-    """Reads the stream of one partition -> each user's n-grams as pairs. Guarantees: those of `kept_ngrams`."""
-
-    plan: LengthPlan
-    levels: tuple[Level, ...]
-
-    def __call__(self, source: pa.RecordBatchReader, key: RunKey) -> Contributions:
-        stream = join_stream(source)
-        *_, last = positions_in(stream, self.levels, key)
-        positions, pairs = longer(last, key)
-        return kept_ngrams(self.plan, stream, positions, pairs, self.levels, key)
+def read_pairs(plan: LengthPlan, levels: tuple[Level, ...], source: pa.RecordBatchReader, key: RunKey) -> Contributions:
+    """Read the stream of one partition -> each user's n-grams as pairs. Guarantees: those of `kept_ngrams`."""
+    stream = join_stream(source)
+    *_, last = lengths.positions_in(stream, levels, key)
+    positions, pairs = lengths.longer(last, key)
+    return lengths.kept_ngrams(plan, stream, positions, pairs, levels, key)
 
 
-@dataclass(frozen=True)
-class FindNgrams:
-    """Reads the stream of one partition -> who has the public n-grams. Guarantees: those of `ngram_holdings`."""
-
-    levels: tuple[Level, ...]
-
-    def __call__(self, batches: Batches, key: RunKey) -> Iterator[Holdings]:
-        first = next(batches, None)
-        if first is not None:
-            yield ngram_holdings(join_stream(itertools.chain([first], batches)), self.levels, key)
+def find_ngrams(levels: tuple[Level, ...], batches: Batches, key: RunKey) -> Iterator[Holdings]:
+    """Read the stream of one partition -> who has the public n-grams. Guarantees: those of `ngram_holdings`."""
+    first = next(batches, None)
+    if first is not None:
+        yield lengths.ngram_holdings(join_stream(itertools.chain([first], batches)), levels, key)
 
 
-@dataclass(frozen=True)
-class PairNames:
-    """Finds the n-grams of sums over partitions, which know n-grams by the eight bytes of their pairs."""
+def name_pairs(levels: tuple[Level, ...], batch: pa.RecordBatch, key: RunKey) -> tuple[pa.Array, Uint64s]:
+    """Return the eight bytes by which sums over partitions know n-grams, and the n-grams' digests: uint64[rows, 2].
 
-    levels: tuple[Level, ...]
-
-    def __call__(self, batch: pa.RecordBatch, key: RunKey) -> tuple[pa.Array, Uint64s]:
-        """Return the pairs' bytes, and their digests: uint64[rows, 2]. Guarantees: those of `pair_digests`."""
-        names = batch.column("item").cast(pa.binary())
-        return names, pair_digests(pairs_of(names.to_pylist()), self.levels[0], self.levels[-1], key)
+    Guarantees: those of `pair_digests`.
+    """
+    names = batch.column("item").cast(pa.binary())
+    return names, lengths.pair_digests(pairs_of(names.to_pylist()), levels[0], levels[-1], key)

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from dpunion.algorithms import Norm, Sensitivity, UserOrder
 from dpunion.buffers import array_of, string_buffers
 from dpunion.calibration.rounding import MAX_USERS
-from dpunion.contributions import Contributions, Int32s, Int64s, ItemTable, Uint8s, Uint64s, offsets_of
+from dpunion.contributions import Contributions, Int32s, Int64s, ItemTable, Uint64s, offsets_of
 from dpunion.errors import BadSource, InternalError, SensitivityMismatch
 from dpunion.kernels.bounding import gather_users
 from dpunion.randomness import Purpose, RunKey
@@ -70,12 +70,10 @@ class Piece:
         return "Piece(<sensitive>)"
 
     def to_bytes(self) -> bytes:
-        """Pack the piece."""
         return pack_arrays(PIECE, self.user_digests, self.sizes, self.digests, self.codes)
 
     @classmethod
     def from_bytes(cls, packed: bytes | memoryview) -> Piece:
-        """Read back what `to_bytes` wrote."""
         user_digests, sizes, digests, codes = unpack_arrays(PIECE, packed)
         return cls(user_digests.reshape(-1, 2), sizes, digests.reshape(-1, 2), codes)
 
@@ -84,13 +82,8 @@ class Piece:
 
         Guarantees: the sets are those of the piece; items have no texts.
         """
-        return Contributions(
-            offsets_of(self.sizes.astype(np.int64)),
-            self.codes,
-            _nameless_table(self.digests),
-            self.user_digests,
-            max_items,
-        )
+        offsets, table = offsets_of(self.sizes.astype(np.int64)), _nameless_table(self.digests)
+        return Contributions(offsets, self.codes, table, self.user_digests, max_items)
 
 
 def shard_of(user_digests: Uint64s, shards: int, key: RunKey) -> Int64s:
@@ -110,7 +103,7 @@ def cut_by_shard(contributions: Contributions, shards: int, key: RunKey) -> Iter
     shard = shard_of(contributions.user_digests, shards, key)
     order = np.argsort(shard, kind="stable")
     ends = np.searchsorted(shard[order], np.arange(shards + 1))
-    sizes = np.diff(contributions.offsets)
+    sizes, digests = np.diff(contributions.offsets), contributions.table.digests
     for number in range(shards):
         users = order[ends[number] : ends[number + 1]]
         total = np.cumsum(sizes[users])
@@ -118,17 +111,13 @@ def cut_by_shard(contributions: Contributions, shards: int, key: RunKey) -> Iter
         while first < len(users):
             begin = int(total[first - 1]) if first else 0
             last = max(first + 1, int(np.searchsorted(total, begin + PAIRS_PER_PIECE, side="right")))
-            yield number, _piece(contributions, users[first:last])
+            some = users[first:last]
+            offsets = offsets_of(sizes[some])
+            items = np.empty(int(offsets[-1]), np.int32)
+            gather_users(contributions.offsets[:-1], contributions.items, some, offsets, items)
+            held, codes = _number_used(items, len(digests))
+            yield number, Piece(contributions.user_digests[some], sizes[some].astype(np.int32), digests[held], codes)
             first = last
-
-
-def _piece(contributions: Contributions, users: Int64s) -> Piece:
-    sizes = np.diff(contributions.offsets)[users]
-    offsets = offsets_of(sizes)
-    items = np.empty(int(offsets[-1]), np.int32)
-    gather_users(contributions.offsets[:-1], contributions.items, users, offsets, items)
-    held, codes = _number_used(items, len(contributions.table))
-    return Piece(contributions.user_digests[users], sizes.astype(np.int32), contributions.table.digests[held], codes)
 
 
 def _number_used(items: Int32s, count: int) -> tuple[Int64s, Int32s]:
@@ -159,12 +148,6 @@ def arrow_names(table: ItemTable, some: slice = slice(None)) -> pa.Array:
     offsets = table.offsets[first : last + 1]
     data = np.ascontiguousarray(table.data[offsets[0] : offsets[-1]])
     return array_of(offsets - offsets[0], data, pa.large_binary()).cast(pa.binary())
-
-
-def binary_buffers(names: pa.Array) -> tuple[Int64s, Uint8s]:
-    """Return the bytes of Arrow binary values as int64 offsets and data: name i is data[offsets[i]:offsets[i+1]]."""
-    offsets, data = string_buffers(names)
-    return offsets.astype(np.int64), data
 
 
 def digests_to_arrow(digests: Uint64s) -> pa.Array:
@@ -220,8 +203,7 @@ def number_digests(lists: Sequence[Uint64s]) -> tuple[Uint64s, list[Int32s]]:
     new[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
     if np.count_nonzero(new) > MAX_ITEMS_PER_SHARD:
         raise BadSource(
-            f"A shard has more than {MAX_ITEMS_PER_SHARD} distinct items.",
-            "Use more 'shards' or partitions.",
+            f"A shard has more than {MAX_ITEMS_PER_SHARD} distinct items.", "Use more 'shards' or partitions."
         )
     number = np.empty(len(ordered), np.int32)
     number[order] = (np.cumsum(new) - 1).astype(np.int32)
@@ -256,28 +238,24 @@ def join_parts(
     _, numbers = number_digests([part.table.digests for part in parts])
     owners_digests, owners = number_digests([part.user_digests for part in parts])
     items = 1 + max((int(number.max(initial=-1)) for number in numbers), default=-1)
-    table = _merged_table([part.table for part in parts], numbers, items)
+    tables = [part.table for part in parts]
+    shifts = np.cumsum([0, *(len(table.data) for table in tables)])
+    starts = np.concatenate([table.offsets[:-1] + shift for table, shift in zip(tables, shifts, strict=False)])
+    lengths = np.concatenate([np.diff(table.offsets) for table in tables])
+    data, digests = (np.concatenate(some) for some in zip(*((one.data, one.digests) for one in tables), strict=True))
+    # Each item comes from the first table that has it.
+    place = np.empty(items, np.int64)
+    everything = np.concatenate(numbers).astype(np.int64)
+    place[everything[::-1]] = np.arange(len(everything))[::-1]
+    offsets = offsets_of(lengths[place])
+    # Byte i of the new data comes from the start of its item, plus the distance of i from the item's new start.
+    sources = np.repeat(starts[place] - offsets[:-1], lengths[place]) + np.arange(int(offsets[-1]))
+    table = ItemTable(offsets, data[sources], digests[place])
     with RowStore() as rows:
         for part, number, owner in zip(parts, numbers, owners, strict=True):
             rows.append(owner, number[part.items], np.diff(part.offsets))
         same = np.arange(items, dtype=np.int32)
         return drop_unused_items(group_rows(rows, same, owners_digests, table, key, max_items, user_order))
-
-
-def _merged_table(tables: Sequence[ItemTable], numbers: Sequence[Int32s], items: int) -> ItemTable:
-    """Return the table of all items, each from the first table that has it."""
-    shifts = np.cumsum([0, *(len(table.data) for table in tables)])
-    starts = np.concatenate([table.offsets[:-1] + shift for table, shift in zip(tables, shifts, strict=False)])
-    lengths = np.concatenate([np.diff(table.offsets) for table in tables])
-    data = np.concatenate([table.data for table in tables])
-    digests = np.concatenate([table.digests for table in tables])
-    place = np.empty(items, np.int64)
-    everything = np.concatenate(list(numbers)).astype(np.int64)
-    place[everything[::-1]] = np.arange(len(everything))[::-1]
-    offsets = offsets_of(lengths[place])
-    # Byte i of the new data comes from the start of its item, plus the distance of i from the item's new start.
-    sources = np.repeat(starts[place] - offsets[:-1], lengths[place]) + np.arange(int(offsets[-1]))
-    return ItemTable(offsets, data[sources], digests[place])
 
 
 # --- sums of what partitions or shards report -------------------------------------------------------------------
