@@ -1,5 +1,8 @@
-"""One round of a planned algorithm on contributions, for tests that look at weights."""
+"""One round of a planned algorithm on contributions, for tests that look at weights; and Funnel's novelty bounds."""
 
+import numpy as np
+
+from dpunion.calibration.novelty import FINE, WalkNovelty, largest_gifts
 from dpunion.mechanisms import State, mechanism_for
 from dpunion.randomness import RunKey
 from dpunion.sets.narrowing import Sets
@@ -17,3 +20,13 @@ def weigh_by(mechanism, data, key=KEY, number=0, scores=None):
     if scores is not None:
         state.scores = scores
     return mechanism.weigh(Sets(data), state, number, key)
+
+
+def novelty_bounds(stddev, threshold, shape, *, cells=FINE):
+    """Return p_t for t = 0..max_items_per_user: a bound on the chance that one of t novel items is released.
+
+    float64[max_items_per_user + 1], p_0 = 0 (docs/guarantees-funnel.md, Theorem B).
+    """
+    novel = np.arange(1, shape.max_items_per_user + 1)
+    bound = WalkNovelty(stddev, threshold, shape, cells)
+    return np.concatenate(([0.0], bound.at(novel, largest_gifts(stddev, threshold, shape))))

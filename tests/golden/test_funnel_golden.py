@@ -9,7 +9,7 @@ import pytest
 from dpunion.algorithms import Funnel
 from dpunion.calibration.funnel import calibrate_funnel, certificate
 from dpunion.calibration.gaussian import exact_unit_norm
-from dpunion.calibration.novelty import novelty_bounds
+from weighing import novelty_bounds
 
 # The shape whose constants were published first; the default has since been tuned.
 FIRST = Funnel(rounds=4, first_share=0.2, keep_fraction=0.85, keep_margin=1.0, cutoff_margin=3.0, haste=1.0)

@@ -14,7 +14,6 @@ import pytest
 
 from dpunion.algorithms import Funnel
 from dpunion.budget import Budget
-from dpunion.calibration.novelty import novelty_bounds
 from dpunion.contributions import Contributions, ItemTable
 from dpunion.engines.local import run_rounds
 from dpunion.kernels.normal import gaussian_delta
@@ -22,6 +21,7 @@ from dpunion.mechanisms import mechanism_for
 from dpunion.plans import plan_release
 from dpunion.randomness import RunKey
 from dpunion_lab.audit.empirical import lower_bound, upper_bound
+from weighing import novelty_bounds
 
 FUNNEL = Funnel()
 PLAN = plan_release(FUNNEL, Budget(1.0, 0.02))

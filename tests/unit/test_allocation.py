@@ -14,11 +14,10 @@ from dpunion.cli.commands import run
 from dpunion.engines.local import run_rounds
 from dpunion.mechanisms import mechanism_for
 from dpunion.plans import plan_release
-from dpunion.sets.grouping import bound_again
 from dpunion_lab.data import load
 from dpunion_lab.funnel import all_knowing_size, find_reachable, measure_reach, watch_plan, weigh
 from dpunion_lab.generators import AskRedditLike
-from dpunion_lab.trials import trial_key
+from dpunion_lab.trials import bound_again, trial_key
 
 
 def data_of(sets):

@@ -22,18 +22,16 @@ from dpunion.algorithms import (
     WeightedGaussian,
 )
 from dpunion.budget import Budget
-from dpunion.calibration.bounds import ceiling
 from dpunion.errors import BadParameter, CannotWrite
 from dpunion.report.tables import Table, write_cell
 from dpunion.requests import Words
-from dpunion.sets.grouping import bound_again
 from dpunion_lab import trials as lab_trials
 from dpunion_lab.comparison import grid, journal_of
 from dpunion_lab.data import NOT_PRIVATE, load
-from dpunion_lab.measuring import Figure, Line, deviation
+from dpunion_lab.measuring import Figure, Line, ceiling, deviation
 from dpunion_lab.results import open_journal
 from dpunion_lab.study import Greedy, GreedyByOwnCounts, L1DescentL2Budget
-from dpunion_lab.trials import Setting, identity, plan_setting, run_trial, trial_key
+from dpunion_lab.trials import Setting, bound_again, identity, plan_setting, run_trial, trial_key
 
 E10 = math.exp(-10)
 USERS = 4_000

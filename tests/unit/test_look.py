@@ -17,7 +17,6 @@ from dpunion.budget import Budget
 from dpunion.calibration.funnel import certificate
 from dpunion.calibration.gaussian import gaussian_stddev
 from dpunion.calibration.look import cost_of_look
-from dpunion.calibration.novelty import novelty_bounds
 from dpunion.counting.steps import ONE, LookStep, add_noise, people_in_classes, set_sizes
 from dpunion.engines.local.engine import LocalEngine, open_request, read_sets, texts_of
 from dpunion.engines.publishing import Outputs
@@ -32,6 +31,7 @@ from dpunion.plans.look import CLASSES, LIMITS, STRENGTH, USUAL, SizeLook, class
 from dpunion.randomness import RunKey
 from dpunion.requests import Request, Run
 from dpunion.sets.grouping import bound_further, copy_heavy_users
+from weighing import novelty_bounds
 
 BUDGETS = [(3.0, math.exp(-10)), (1.0, 1e-6), (0.1, 1e-9), (8.0, 1e-5)]
 

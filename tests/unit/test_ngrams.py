@@ -15,6 +15,7 @@ from dpunion.algorithms import Calibration, Funnel, PolicyGaussian, WeightedGaus
 from dpunion.budget import Budget
 from dpunion.calibration import gaussian
 from dpunion.calibration.composition import (
+    FUNNEL_GAUSSIAN_SHARE,
     compose_funnel,
     compose_unit_norm,
     geometric_shares,
@@ -343,11 +344,11 @@ def test_a_composition_stays_within_delta(ratio, longest):
 
 def test_the_funnel_composition_gives_each_length_its_share():
     shares = geometric_shares(3, 2.0)
-    found = compose_funnel(3.0, E10, Funnel(max_items_per_user=50), shares)
+    found = compose_funnel(3.0, E10, Funnel(max_items_per_user=50), shares, FUNNEL_GAUSSIAN_SHARE)
     parts = [1.0 / stddev**2 for stddev in found.stddevs]
     assert [part / sum(parts) for part in parts] == pytest.approx(shares, rel=1e-6)
     assert gaussian_delta(3.0, math.sqrt(sum(parts))) < found.delta_used <= E10
-    alone = compose_funnel(3.0, E10, Funnel(max_items_per_user=50), (1.0,))
+    alone = compose_funnel(3.0, E10, Funnel(max_items_per_user=50), (1.0,), FUNNEL_GAUSSIAN_SHARE)
     assert alone.threshold < found.threshold
 
 

@@ -16,7 +16,6 @@ import dpunion
 from dpunion.algorithms import Funnel
 from dpunion.budget import Budget
 from dpunion.calibration.funnel import threshold_for_novelty
-from dpunion.calibration.novelty import novelty_bounds
 from dpunion.calibration.rounding import EPSILON_SLACK
 from dpunion.errors import (
     AlreadyReleased,
@@ -36,6 +35,7 @@ from dpunion.plans import Plan, plan_release
 from dpunion.plans.counts import Counts
 from dpunion.plans.look import RARE, LookPlan, plan_share
 from dpunion.releases.release import Release
+from weighing import novelty_bounds
 
 START = dt.date(2026, 1, 5)
 WHOLE = Budget(3.0, math.exp(-10))

@@ -371,7 +371,7 @@ def test_without_memory_for_a_larger_table_no_thread_waits_for_ever(failing, mon
         raise MemoryError
 
     table = StringTable(np.uint64(7), capacity=2, threads=4)
-    monkeypatch.setattr(strings, failing, fail)
+    monkeypatch.setattr(strings.interning, failing, fail)
     arrays = [pa.array([f"{start} {number}" for number in range(1000)]) for start in range(8)]
     with Threads(4) as threads:
         for task in [threads.submit(table.number, array) for array in arrays]:

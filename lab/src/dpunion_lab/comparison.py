@@ -14,13 +14,12 @@ from typing import Any
 
 from dpunion.algorithms import ALGORITHMS, Algorithm, Funnel, OptimalSingleItem
 from dpunion.budget import Budget
-from dpunion.calibration.bounds import ceiling
 from dpunion.checks import refuse_choice
 from dpunion.errors import BadParameter, CannotWrite
 from dpunion.report.tables import Table
 from dpunion.requests import Progress
 from dpunion_lab.data import NOT_PRIVATE, LabData, load
-from dpunion_lab.measuring import share
+from dpunion_lab.measuring import ceiling, share
 from dpunion_lab.results import Journal, check_results, open_journal, refuse_replacing, write_results
 from dpunion_lab.study import RESEARCH_POLICIES, ResearchPolicy
 from dpunion_lab.trials import Setting, Trial, check_counts, plan_all, run_all

@@ -20,10 +20,9 @@ from dpunion.mechanisms import State, mechanism_for
 from dpunion.plans import Plan, plan_release
 from dpunion.report.tables import Cell, Table
 from dpunion.requests import Progress
-from dpunion.sets.grouping import bound_again
 from dpunion.sets.narrowing import Sets
 from dpunion_lab.data import NOT_PRIVATE, LabData, load
-from dpunion_lab.trials import Setting, plan_setting, run_all, trial_key
+from dpunion_lab.trials import Setting, bound_again, plan_setting, run_all, trial_key
 
 WIDTH = 30
 

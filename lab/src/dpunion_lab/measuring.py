@@ -9,13 +9,23 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpunion.calibration.bounds import ceiling
+from dpunion.calibration.bounds import release_odds, released_with
+from dpunion.contributions import Float64s
 from dpunion.report.tables import Cell, Table
 from dpunion_lab.data import COVERAGE, LabData
 from dpunion_lab.rows import DELTA
 from dpunion_lab.trials import Setting, Trial
 
 FEW_LINES = 3
+
+
+def ceiling(epsilon: float, delta: float, holders: Float64s) -> float:
+    """Return Pi(D): no (epsilon, delta)-private algorithm releases more items in expectation.
+
+    holders: the number of users of each item, any shape. For study only: the result is not private.
+    """
+    odds = released_with(release_odds(epsilon, delta))
+    return float(odds[np.minimum(holders, len(odds) - 1).astype(np.int64)].sum())
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,12 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from dpunion.calibration.bounds import ceiling
 from dpunion.errors import BadParameter
 from dpunion.report.tables import Cell, Table
 from dpunion.requests import Progress, Words
 from dpunion_lab.data import load
-from dpunion_lab.measuring import Figure, Line, sort_by_setting
+from dpunion_lab.measuring import Figure, Line, ceiling, sort_by_setting
 from dpunion_lab.results import Journal
 from dpunion_lab.rows import BY_NAME, DELTA, EPSILON, FUNNEL, FUNNEL_ITEMS, ICML_MARGIN, ITEMS, JPC_MARGIN, L1, Row
 from dpunion_lab.trials import Setting, Trial, plan_all, run_all

@@ -27,8 +27,8 @@ from dpunion.mechanisms import mechanism_for
 from dpunion.plans import Plan, plan_release
 from dpunion.plans.candidates import add_candidates
 from dpunion.plans.look import LookPlan
-from dpunion.randomness import RunKey
-from dpunion.sets.grouping import bound_again
+from dpunion.randomness import Purpose, RunKey
+from dpunion.sets.grouping import bound_further
 from dpunion.threads import Threads
 from dpunion_lab.data import COVERAGE, LabData
 from dpunion_lab.results import Journal
@@ -115,6 +115,16 @@ def plan_setting(setting: Setting) -> Plan:
     if isinstance(algorithm, ResearchPolicy):
         return plan_study(algorithm, setting.budget)
     return plan_release(algorithm, setting.budget)
+
+
+def bound_again(everything: Contributions, bounding: Bounding, key: RunKey) -> Contributions:
+    """Return whole sets as a release with this key would bound and order them, without changing them.
+
+    Guarantees: what a user keeps depends on that user's own set and the key alone.
+    """
+    # subtle: words of a digest under this key are as random as digests of the name under this key.
+    user_digests = key.words(Purpose.USER, 0, everything.user_digests)
+    return bound_further(dataclasses.replace(everything, user_digests=user_digests), bounding, key)
 
 
 def trial_key(number: int) -> RunKey:

@@ -80,12 +80,3 @@ def release_odds(epsilon: float, delta: float) -> list[tuple[float, bool]]:
         odds.append((quiet, True) if quiet < 0.5 else (grow * small + delta, False))
         if len(odds) > LONGEST:
             raise InternalError("the release probabilities do not reach 1")
-
-
-def ceiling(epsilon: float, delta: float, holders: Float64s) -> float:
-    """Return Pi(D): no (epsilon, delta)-private algorithm releases more items in expectation.
-
-    holders: the number of users of each item, any shape. For study only: the result is not private.
-    """
-    odds = released_with(release_odds(epsilon, delta))
-    return float(odds[np.minimum(holders, len(odds) - 1).astype(np.int64)].sum())

@@ -102,11 +102,7 @@ def _smallest(passes: Callable[[float], bool], low: float, high: float) -> float
 
 @functools.lru_cache(maxsize=64)
 def compose_funnel(
-    epsilon: float,
-    delta: float,
-    shape: Funnel,
-    shares: tuple[float, ...],
-    gaussian_share: float = FUNNEL_GAUSSIAN_SHARE,
+    epsilon: float, delta: float, shape: Funnel, shares: tuple[float, ...], gaussian_share: float
 ) -> ComposedNoise:
     """Compose Funnel at length 1 with Gaussian releases on public candidates.
 

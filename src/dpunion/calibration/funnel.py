@@ -83,7 +83,6 @@ class _Task:
     delta: float
     shape: Funnel
     extra_mu_squared: float
-    plain_sum: bool
 
     @property
     def allowed(self) -> float:
@@ -100,18 +99,16 @@ def calibrate_funnel(
     shape: Funnel,
     *,
     extra_mu_squared: float = 0.0,
-    plain_sum: bool = False,
     gaussian_share: float | None = None,
     hints: FunnelHints | None = None,
 ) -> FunnelCalibration:
     """Return the noise and the smallest threshold certified by Theorem A (docs/guarantees-funnel.md).
 
-    extra_mu_squared: the sum of 1/stddev^2 of further Gaussian releases composed with this one. plain_sum: bound
-    delta by delta_G(1/stddev) + p_t, without the relief that novel items bring to the shared ones. gaussian_share: the
+    extra_mu_squared: the sum of 1/stddev^2 of further Gaussian releases composed with this one. gaussian_share: the
     part of delta that delta_G without novel items gets; by default, the part with the lowest threshold. All arguments
     are public.
     """
-    task = _task(epsilon, delta, shape, extra_mu_squared, plain_sum=plain_sum)
+    task = _task(epsilon, delta, shape, extra_mu_squared)
     if gaussian_share is not None:
         check_real("", "gaussian_share", gaussian_share, 0.01, 0.999, "Leave it out to let dpunion choose it.")
     if hints is not None:
@@ -126,20 +123,13 @@ def calibrate_funnel(
 
 
 def certificate(
-    epsilon: float,
-    delta: float,
-    stddev: float,
-    threshold: float,
-    shape: Funnel,
-    *,
-    extra_mu_squared: float = 0.0,
-    plain_sum: bool = False,
+    epsilon: float, delta: float, stddev: float, threshold: float, shape: Funnel, *, extra_mu_squared: float = 0.0
 ) -> tuple[float, int]:
     """Return the delta that this noise and threshold really use, over every t, and the t that uses it.
 
     They may be released under `delta` only when the first number is at most delta * (1 - GUARD).
     """
-    task = _task(epsilon, delta, shape, extra_mu_squared, plain_sum=plain_sum)
+    task = _task(epsilon, delta, shape, extra_mu_squared)
     if not (stddev > 0.0 and threshold > 0.0 and math.isfinite(stddev) and math.isfinite(threshold)):
         raise BadParameter(
             f"A funnel needs a positive stddev and threshold. Got {stddev!r} and {threshold!r} instead.",
@@ -162,7 +152,7 @@ def _worst(
     items = shape.max_items_per_user
     novel = np.arange(1, items + 1)
     gifts = largest_gifts(stddev, novelty.threshold, shape)
-    kept = np.ones(items) if task.plain_sum else 1.0 - shape.squared_shares[0] * ROUNDED * novel / items
+    kept = 1.0 - shape.squared_shares[0] * ROUNDED * novel / items
     deltas = task.gaussian_deltas(stddev, kept)
     none = combine(task.gaussian_deltas(stddev, np.ones(1)), np.zeros(1))
     worst, at = float(none[0]), 0
@@ -174,9 +164,7 @@ def _worst(
             if plain[index] <= worst:
                 return
             t = int(some[index])
-            value = float(plain[index])
-            if not task.plain_sum:
-                value = min(value, _joint(task, stddev, novelty, combine, t, float(gifts[t - 1])))
+            value = min(float(plain[index]), _joint(task, stddev, novelty, combine, t, float(gifts[t - 1])))
             if value > worst:
                 worst, at = value, t
 
@@ -338,14 +326,13 @@ def _from_hints(task: _Task, hints: FunnelHints, wanted: float | None) -> Funnel
     return FunnelCalibration(hints.stddev, hints.threshold, used, worst, share)
 
 
-def _task(epsilon: float, delta: float, shape: Funnel, extra_mu_squared: float, *, plain_sum: bool) -> _Task:
+def _task(epsilon: float, delta: float, shape: Funnel, extra_mu_squared: float) -> _Task:
     extra_is = "It is the sum of 1/stddev^2 of the releases composed with this one."
     return _Task(
         check_real("", "epsilon", epsilon, 5e-4, 100.0, "Choose 'epsilon' in this range."),
         check_real("", "delta", delta, 1e-18, 0.5, "Choose 'delta' in this range."),
         shape,
         check_real("", "extra_mu_squared", extra_mu_squared, 0.0, LARGEST_MU_SQUARED, extra_is),
-        plain_sum,
     )
 
 
@@ -353,8 +340,12 @@ def calibrate_with_hints(
     epsilon: float, delta: float, shape: Funnel, *, extra_mu_squared: float = 0.0, gaussian_share: float | None = None
 ) -> FunnelCalibration:
     """Return the calibration of a funnel, starting from what an earlier process found."""
-    path = _hint_path(epsilon, delta, shape, extra_mu_squared, gaussian_share)
-    known = _read_hints(path)
+    path, known = _hint_path(epsilon, delta, shape, extra_mu_squared, gaussian_share), None
+    if path is not None:
+        # A file that is unreadable or odd is no hint.
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+            values = json.loads(path.read_text())
+            known = FunnelHints(float(values["stddev"]), float(values["threshold"]))
     found = calibrate_funnel(
         epsilon, delta, shape, extra_mu_squared=extra_mu_squared, gaussian_share=gaussian_share, hints=known
     )
@@ -371,14 +362,3 @@ def _hint_path(epsilon: float, delta: float, shape: Funnel, extra: float, share:
     composed = () if share is None else (extra, share)
     digest = hashlib.sha256(repr((epsilon, delta, astuple(shape), *composed)).encode()).hexdigest()[:32]
     return directory / f"funnel-{digest}.json"
-
-
-def _read_hints(path: Path | None) -> FunnelHints | None:
-    """Read a hint; a file that is unreadable or odd is no hint."""
-    if path is None:
-        return None
-    try:
-        values = json.loads(path.read_text())
-        return FunnelHints(float(values["stddev"]), float(values["threshold"]))
-    except (OSError, ValueError, KeyError, TypeError):
-        return None

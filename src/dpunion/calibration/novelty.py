@@ -150,16 +150,6 @@ def interpolate_gifts(passing: Callable[[Float64s], Float64s], gifts: Float64s, 
     return np.where(positions < nodes - 1, found, values[-1])
 
 
-def novelty_bounds(stddev: float, threshold: float, shape: Funnel, *, cells: int = FINE) -> Float64s:
-    """Return p_t for t = 0..max_items_per_user: a bound on the chance that one of t novel items is released.
-
-    Deterministic; float64[max_items_per_user + 1], p_0 = 0 (docs/guarantees-funnel.md, Theorem B).
-    """
-    novel = np.arange(1, shape.max_items_per_user + 1)
-    bound = WalkNovelty(stddev, threshold, shape, cells)
-    return np.concatenate(([0.0], bound.at(novel, largest_gifts(stddev, threshold, shape))))
-
-
 @dataclass(frozen=True, slots=True)
 class _Crowd:
     """The companions before rounds 2..R.

@@ -6,7 +6,7 @@ Only this module sees user ids, and nothing that it returns contains one.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Protocol, TypeVar, runtime_checkable
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -30,23 +30,15 @@ Batches = Iterable[tuple[pa.Array, pa.Array]]
 """Batches of (users, items or texts)."""
 
 
-@runtime_checkable
-class DividedRows(Protocol):
-    """Batches that several threads can read in pieces, as `reading.Rows`."""
-
-    def work_off(self, work: Callable[[Batches], R], threads: int) -> Iterator[R]:
-        """Yield work(piece) for each piece, in order."""
-        ...
-
-
 def work_off(batches: Batches, work: Callable[[Batches], R], threads: int) -> Iterator[R]:
     """Yield work(piece) for the pieces of these batches, in some threads; if they have no pieces, each batch is one.
 
+    Batches that several threads can read in pieces have `work_off`, as `reading.Rows`.
+
     Guarantees: the results are in the order of the pieces, and the first error in that order is raised.
     """
-    if isinstance(batches, DividedRows):
-        return batches.work_off(work, threads)
-    return work_in_order(lambda batch: work((batch,)), batches, threads)
+    divided: Callable[..., Iterator[R]] | None = getattr(batches, "work_off", None)
+    return work_in_order(lambda batch: work((batch,)), batches, threads) if divided is None else divided(work, threads)
 
 
 def encode(
@@ -212,10 +204,7 @@ def digests_of_list(texts: pa.Array, key: RunKey, threads: int = 1) -> Uint64s:
 
 
 def digests_of(texts: Sequence[str], key: RunKey) -> Uint64s:
-    """Return the digests of public texts: uint64[texts, 2].
-
-    Guarantees: as RunKey.digests; the texts are public.
-    """
+    """Return the digests of public texts: uint64[texts, 2]. Guarantees: as RunKey.digests; the texts are public."""
     encoded = [text.encode() for text in texts]
     offsets = offsets_of(np.fromiter(map(len, encoded), np.int64, len(encoded)))
     return key.digests(Purpose.ITEM, offsets, np.frombuffer(b"".join(encoded) or b"\0", np.uint8))

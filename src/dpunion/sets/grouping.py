@@ -143,16 +143,6 @@ def bound_rows(
     return starts, sizes, np.concatenate(pieces)
 
 
-def bound_again(everything: Contributions, bounding: Bounding, key: RunKey) -> Contributions:
-    """Return whole sets as a release with this key would bound and order them, without changing them.
-
-    Guarantees: what a user keeps depends on that user's own set and the key alone.
-    """
-    # subtle: words of a digest under this key are as random as digests of the name under this key.
-    user_digests = key.words(Purpose.USER, 0, everything.user_digests)
-    return bound_further(dataclasses.replace(everything, user_digests=user_digests), bounding, key)
-
-
 def bound_further(
     looser: Contributions,
     bounding: Bounding,

@@ -16,16 +16,8 @@ from dpunion.buffers import index_values, read_only, same_memory, string_buffers
 from dpunion.checks import refuse_more_than
 from dpunion.contributions import Int32s, Int64s, Uint8s, Uint64s, offsets_of
 from dpunion.errors import InternalError
-from dpunion.kernels.interning import (
-    COUNT,
-    FULL,
-    FULL_UP,
-    STATE_WORDS,
-    intern_rows,
-    refill_slots,
-    take_numbers,
-    take_strings,
-)
+from dpunion.kernels import interning
+from dpunion.kernels.interning import COUNT, FULL, FULL_UP, STATE_WORDS
 from dpunion.sets.grouping import even_ranges
 from dpunion.threads import share_count, work_in_threads
 
@@ -96,7 +88,7 @@ class StringTable:
             )
             places = index_values(strings.indices)
             taken = np.empty(len(places), np.int32) if codes is None else codes
-            if not take_numbers(numbers, places, taken):
+            if not interning.take_numbers(numbers, places, taken):
                 raise InternalError("a row without an entry in its dictionary")
             return taken
         return self.number_buffers(*string_buffers(strings), codes)
@@ -111,7 +103,7 @@ class StringTable:
         while True:
             self._tokens.get()
             try:
-                done = intern_rows(
+                done = interning.intern_rows(
                     offsets, data, done, codes, self.slots, self.offsets, self.data, self._state, self.seed
                 )
             finally:
@@ -157,7 +149,7 @@ class StringTable:
         threads = self._token_count if len(old) >= MANY_SLOTS else 1
 
         def refill(some: range) -> None:
-            refill_slots(old[2 * some.start : 2 * some.stop], new, self.seed)
+            interning.refill_slots(old[2 * some.start : 2 * some.stop], new, self.seed)
 
         work_in_threads(refill, even_ranges(len(old) // 2, share_count(threads)), threads)
         self.slots = new
@@ -180,5 +172,5 @@ def select_strings(offsets: Int64s, data: Uint8s, places: Int64s) -> tuple[Int64
     """
     taken = offsets_of(offsets[places + 1] - offsets[places])
     copied = np.empty(int(taken[-1]), np.uint8)
-    take_strings(read_only(offsets), read_only(data), places, taken, copied)
+    interning.take_strings(read_only(offsets), read_only(data), places, taken, copied)
     return taken, copied
