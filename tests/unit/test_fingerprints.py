@@ -16,9 +16,10 @@ from dpunion.engines.local.engine import LocalEngine
 from dpunion.errors import AlreadyReleased, BadParameter, InternalError
 from dpunion.ledger import Ledger, fingerprint
 from dpunion.ledger.fingerprints import json_value
-from dpunion.reading import NullUserPolicy, ValueKind
+from dpunion.reading import ValueKind
 from dpunion.reading.known import read_known
 from dpunion.reading.locate import source_states
+from dpunion.reading.parts import NullUserPolicy
 from dpunion.reading.spelling import Granularity
 from dpunion.requests import Charge, Known, Request, Run, Stdin, Words
 from dpunion.sets.encoding import Normalization

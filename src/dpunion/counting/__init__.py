@@ -9,8 +9,6 @@ from dpunion.counting.estimates import Popularity, choose_allowance, estimate_pe
 from dpunion.counting.steps import FineStep, MarksStep, RoughStep, Step
 from dpunion.plans.counts import Counted, CountsPlan
 
-__all__ = ["Measure", "count_people"]
-
 Measure = Callable[[Step, float], Int64s]
 """Adds up a step over all people and adds noise of this stddev: nothing else about people comes out of it."""
 

@@ -41,15 +41,8 @@ class Holdings:
 
     def divide(self, threads: int) -> list[Holdings]:
         """Return the same users in shares for threads to work on, without copying."""
-        return [
-            Holdings(
-                self.offsets[some.start : some.stop + 1],
-                self.items,
-                self.anything[some.start : some.stop],
-                self.others[some.start : some.stop],
-            )
-            for some in gathering_ranges(self.offsets, share_count(threads))
-        ]
+        shares = [(some.start, some.stop) for some in gathering_ranges(self.offsets, share_count(threads))]
+        return [Holdings(self.offsets[a : b + 1], self.items, self.anything[a:b], self.others[a:b]) for a, b in shares]
 
 
 def number_items(digests: Uint64s, listed: Uint64s, known: Uint64s) -> Int32s:

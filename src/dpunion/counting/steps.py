@@ -74,10 +74,7 @@ class RoughStep:
     length: int
 
     def add_up(self, holdings: Holdings) -> Int64s:
-        """Add up the shares.
-
-        Guarantees: k shares of at most 1/sqrt(k), rounded down, have norm at most 1.
-        """
+        """Add up the shares. Guarantees: k shares of at most 1/sqrt(k), rounded down, have norm at most 1."""
         # Roots of whole numbers below 2^52 are right when rounded down.
         shares = np.zeros(MOST_COUNTED + 1, np.int64)
         shares[1:] = np.sqrt(ONE * ONE // np.arange(1, MOST_COUNTED + 1))
@@ -136,7 +133,6 @@ class FineStep:
 
     @property
     def length(self) -> int:
-        """Return one sum for each item, and two."""
         return len(self.weights) + 2
 
     @property
@@ -219,10 +215,7 @@ def set_sizes(sets: Contributions, unwanted: Bools | None = None) -> Int64s:
 
 
 def look_at_sizes(sizes: Int64s, look: SizeLook, key: RunKey) -> list[float]:
-    """Return the noisy numbers of people of each class; sizes: int64[users].
-
-    Guarantees: those of add_noise.
-    """
+    """Return the noisy numbers of people of each class; sizes: int64[users]. Guarantees: those of add_noise."""
     step = LookStep()
     return people_in_classes(add_noise(step.add_up(sizes), step.sensitivity, look.stddev, step.number, key))
 

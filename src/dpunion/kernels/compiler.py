@@ -43,32 +43,24 @@ F = TypeVar("F", bound=Callable[..., Any])
 LOADS_ALONE = numba.__version__.startswith("0.68.")
 
 
-class _Depth(threading.local):
-    """How many kernels a thread is compiling: one, and inside it those that it needs."""
-
-    value = 0
-
-
-class CompileListener(numba.core.event.Listener):  # type: ignore[misc]
+class CompileListener(numba.core.event.Listener, threading.local):  # type: ignore[misc]
     """Calls the hook of `kernels` when this thread begins to compile a kernel, and when it is done.
 
-    numba sends these events for what it compiles, not for what it loads.
+    numba sends these events for what it compiles, not for what it loads. depth: how many kernels a thread is compiling:
+    one, and inside it those that it needs.
     """
 
-    def __init__(self) -> None:
-        self._depth = _Depth()
+    depth = 0
 
     def on_start(self, event: Any) -> None:  # noqa: ARG002 - numba's interface
-        """Call the hook once for a kernel and all kernels that it needs."""
         # subtle: the hook may raise an interrupt; numba then stops compiling, and sends no event that it ended.
-        if self._depth.value == 0:
+        if self.depth == 0:
             call_hook(True)
-        self._depth.value += 1
+        self.depth += 1
 
     def on_end(self, event: Any) -> None:  # noqa: ARG002 - numba's interface
-        """Call the hook when the outermost kernel is done."""
-        self._depth.value -= 1
-        if self._depth.value == 0:
+        self.depth -= 1
+        if self.depth == 0:
             call_hook(False)
 
 
@@ -112,59 +104,51 @@ def _cached(compiled: Any, function: F) -> F:
     return cast("F", compiled)
 
 
+def _at_place(emit: Callable[..., Any]) -> Callable[..., Any]:
+    """Return what numba calls to compile an access to an array: it gives `emit` the place and the other values."""
+
+    def emit_access(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        array = context.make_array(signature.args[0])(context, builder, values[0])
+        found = emit(builder, builder.gep(array.data, [values[1]]), *values[2:])
+        return context.get_dummy_value() if signature.return_type == numba.types.void else found
+
+    return emit_access
+
+
 def _word_at(_typing: Any, data: Any, at: Any) -> Any:
     """Compile `word_at` to one load, which need not be aligned."""
 
-    def emit(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        array = context.make_array(signature.args[0])(context, builder, values[0])
-        place = builder.gep(array.data, [values[1]])
+    def emit(builder: Any, place: Any) -> Any:
         word = builder.load(builder.bitcast(place, llvmlite.ir.IntType(64).as_pointer()), align=1)
         return word if sys.byteorder == "little" else builder.bswap(word)
 
-    return numba.types.uint64(data, at), emit
+    return numba.types.uint64(data, at), _at_place(emit)
 
 
 def _load_word(_typing: Any, words: Any, at: Any) -> Any:
     """Compile `load_word` to an atomic load."""
-
-    def emit(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        array = context.make_array(signature.args[0])(context, builder, values[0])
-        return builder.load_atomic(builder.gep(array.data, [values[1]]), "acquire", 8)
-
-    return numba.types.uint64(words, at), emit
+    return numba.types.uint64(words, at), _at_place(lambda builder, place: builder.load_atomic(place, "acquire", 8))
 
 
 def _store_word(_typing: Any, words: Any, at: Any, value: Any) -> Any:
     """Compile `store_word` to an atomic store."""
-
-    def emit(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        array = context.make_array(signature.args[0])(context, builder, values[0])
-        builder.store_atomic(values[2], builder.gep(array.data, [values[1]]), "release", 8)
-        return context.get_dummy_value()
-
-    return numba.types.void(words, at, value), emit
+    store = _at_place(lambda builder, place, word: builder.store_atomic(word, place, "release", 8))
+    return numba.types.void(words, at, value), store
 
 
 def _swap_word(_typing: Any, words: Any, at: Any, old: Any, new: Any) -> Any:
     """Compile `swap_word` to an atomic compare and exchange."""
 
-    def emit(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        array = context.make_array(signature.args[0])(context, builder, values[0])
-        place = builder.gep(array.data, [values[1]])
-        found = builder.cmpxchg(place, values[2], values[3], "acq_rel", "monotonic")
-        return builder.extract_value(found, 1)
+    def emit(builder: Any, place: Any, before: Any, after: Any) -> Any:
+        return builder.extract_value(builder.cmpxchg(place, before, after, "acq_rel", "monotonic"), 1)
 
-    return numba.types.boolean(words, at, old, new), emit
+    return numba.types.boolean(words, at, old, new), _at_place(emit)
 
 
 def _add_word(_typing: Any, words: Any, at: Any, value: Any) -> Any:
     """Compile `add_word` to an atomic addition."""
-
-    def emit(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        array = context.make_array(signature.args[0])(context, builder, values[0])
-        return builder.atomic_rmw("add", builder.gep(array.data, [values[1]]), values[2], "acq_rel")
-
-    return numba.types.uint64(words, at, value), emit
+    add = _at_place(lambda builder, place, more: builder.atomic_rmw("add", place, more, "acq_rel"))
+    return numba.types.uint64(words, at, value), add
 
 
 word_at: Callable[[npt.NDArray[np.uint8], np.uint64], np.uint64] = numba.extending.intrinsic(_word_at)
@@ -211,7 +195,6 @@ class ForgivingCache(numba.core.caching.FunctionCache):  # type: ignore[misc]
             return None
 
     def save_overload(self, signature: Any, data: Any) -> None:
-        """Save the compiled function, if possible."""
         try:
             super().save_overload(signature, data)
         except OSError as error:

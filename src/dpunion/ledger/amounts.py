@@ -49,7 +49,6 @@ class Amounts:
         return self + (-other)
 
     def values(self) -> tuple[int, int, int, int, int]:
-        """Return the numbers in the order of the fields."""
         return self.epsilon, self.delta, self.mu_squared, self.novelty, self.rounding
 
     def stored(self, composition: Composition) -> Amounts:

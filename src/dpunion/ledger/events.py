@@ -119,11 +119,9 @@ class Account:
 
     @property
     def remaining(self) -> Amounts:
-        """Return the caps minus what is spent."""
         return self.caps - self.spent
 
     def covers(self, charge: Amounts) -> bool:
-        """Say whether the charge fits into the rest of the budget."""
         return (self.spent + charge).fits(self.caps, self.composition)
 
     @property
@@ -138,7 +136,6 @@ class Account:
 
     @classmethod
     def opened_by(cls, event: Event) -> Account:
-        """Return the account that an opened row describes."""
         broken = BrokenChain("it opens a dataset without saying how its releases add up")
         with ForeignErrors(lambda _: broken, AttributeError, KeyError, TypeError, ValueError, ours_too=True):
             details = json.loads(event.details)
@@ -191,7 +188,6 @@ class Entry:
 
     @property
     def is_cancelled(self) -> bool:
-        """Say whether nothing was charged."""
         return self.state is EntryState.CANCELLED
 
     @property
@@ -228,7 +224,6 @@ class Book:
 
     @property
     def receipt(self) -> str:
-        """Return `number:hash` of the last row."""
         return f"{self.sequence}:{self.head}"
 
     def copy(self) -> Book:

@@ -56,11 +56,9 @@ class Schedule:
 
     @property
     def releases(self) -> tuple[int, ...]:
-        """Return the weeks of the releases."""
         return (*(2**power for power in range(self.weeks.bit_length()) if 2**power < self.weeks), self.weeks)
 
     def first_day(self, week: int) -> dt.date:
-        """Return the first day of a week."""
         return as_day(self.start, "start") + dt.timedelta(weeks=week - 1)
 
     def week_on(self, day: dt.date) -> int:
@@ -104,12 +102,10 @@ class Schedule:
             share_of(one)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as plain values."""
         return dataclasses.asdict(self)
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Schedule:
-        """Read back what `to_dict` wrote."""
         return cls(values["weeks"], values["grow"], str(values["start"]))
 
 

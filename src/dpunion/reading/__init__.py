@@ -25,27 +25,15 @@ from collections.abc import Callable
 from dpunion.addresses import check_address
 from dpunion.errors import BadParameter
 from dpunion.reading import databases, frames, locate, pairs, stdin, tables
-from dpunion.reading.cleaning import MAX_ITEM_BYTES, MAX_USER_BYTES, Cleaner, RowBatch, Rows
-from dpunion.reading.databases import PasswordInUrl, QueryMixesPeople
-from dpunion.reading.frames import TypesGuessed
+from dpunion.reading.cleaning import Cleaner, Rows
+from dpunion.reading.databases import PasswordInUrl as PasswordInUrl
+from dpunion.reading.databases import QueryMixesPeople as QueryMixesPeople
+from dpunion.reading.frames import TypesGuessed as TypesGuessed
 from dpunion.reading.pairs import PAIRS
-from dpunion.reading.parts import NullUserPolicy, SourceReader, SourceRequest, ValueKind, Wanted
+from dpunion.reading.parts import SourceReader, SourceRequest, ValueKind, Wanted
 from dpunion.reading.spelling import refuse_without_moments
 
-__all__ = [
-    "MAX_ITEM_BYTES",
-    "MAX_USER_BYTES",
-    "NullUserPolicy",
-    "PasswordInUrl",
-    "QueryMixesPeople",
-    "RowBatch",
-    "Rows",
-    "SourceRequest",
-    "TypesGuessed",
-    "ValueKind",
-    "check_addresses",
-    "open_source",
-]
+__all__ = ["Rows", "SourceRequest", "ValueKind", "check_addresses", "open_source"]
 
 READERS: tuple[SourceReader, ...] = (stdin, databases, tables, frames, locate, pairs)
 """The first reader that knows a source reads it: a database file is a path too, and a LazyFrame is iterable."""

@@ -67,7 +67,6 @@ class Cleaner:
 
     @property
     def rows_per_batch(self) -> int:
-        """The largest number of rows in a batch."""
         return ROWS_PER_BATCH if self.kind is ValueKind.ITEM else TEXTS_PER_BATCH
 
     def fork(self) -> Cleaner:

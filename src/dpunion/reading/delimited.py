@@ -44,7 +44,6 @@ class DelimitedPart(FilePart):
 
     @property
     def delimiter(self) -> str:
-        """The character between fields."""
         return "\t" if self.file.format is Format.TSV else ","
 
     def check(self, wanted: Wanted, columns: Sequence[Column]) -> None:

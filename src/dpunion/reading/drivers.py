@@ -365,10 +365,7 @@ def connect_duckdb(path: Path | None, where: str, tables: Mapping[str, Any]) -> 
 
 
 class DuckDBSession(QuerySession):
-    """A connection to a DuckDB file.
-
-    Guarantees: a query whose column names would come from rows is refused.
-    """
+    """A connection to a DuckDB file. Guarantees: a query whose column names would come from rows is refused."""
 
     def names(self, query: str) -> list[str]:
         return [name for name, _ in self._describe(query)]

@@ -329,10 +329,7 @@ class TypesGuessed(UserWarning):
 
 
 class LazyFrameRows(LazyRows):
-    """A polars LazyFrame (sensitive).
-
-    Guarantees: it is not run before it is read, and only for the wanted columns.
-    """
+    """A polars LazyFrame (sensitive). Guarantees: it is not run before it is read, and only for the wanted columns."""
 
     def __init__(self, frame: Any) -> None:
         self.frame = frame

@@ -85,7 +85,6 @@ class SourceRequest:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """What errors call the value columns."""
         return tuple("value" if value is None else str(value) for value in self.values)
 
 
@@ -115,7 +114,6 @@ class Wanted:
 
     @property
     def columns(self) -> tuple[str | int, ...]:
-        """All columns, the user's first."""
         return self.user, *self.values
 
 

@@ -122,7 +122,6 @@ class Column:
         return other
 
     def merge(self, other: Column, where: str) -> None:
-        """Take over the kinds that a fork has seen."""
         self.see(other.kind, where)
         for mine, theirs in zip(self.columns, other.columns, strict=True):
             mine.merge(theirs, where)

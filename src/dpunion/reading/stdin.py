@@ -125,7 +125,6 @@ class TapeReader:
         """Do nothing: nothing is written."""
 
     def close(self) -> None:
-        """Close the reader, not the stream."""
         self.closed = True
 
 

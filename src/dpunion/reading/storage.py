@@ -313,7 +313,6 @@ class ObjectStore:
         return int(info.size) if info.is_file else None
 
     def exists(self, path: PurePosixPath) -> bool:
-        """Return whether there is a file or folder."""
         with contextlib.suppress(KeyError):
             self.size_of(path)
             return True

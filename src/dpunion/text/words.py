@@ -75,7 +75,6 @@ class WordBuffers(NamedTuple):
     data: Uint8s  # uint8[offsets[-1]]: UTF-8
 
     def __repr__(self) -> str:
-        """Show shapes, never values."""
         return f"WordBuffers({self.counts.size} texts)"
 
 

@@ -25,10 +25,11 @@ from dpunion.errors import (
     UnknownColumn,
     UnsupportedType,
 )
-from dpunion.reading import NullUserPolicy, PasswordInUrl, SourceRequest, ValueKind
+from dpunion.reading import SourceRequest, ValueKind
 from dpunion.reading.cleaning import Cleaner
-from dpunion.reading.databases import name_database, parts_of
+from dpunion.reading.databases import PasswordInUrl, name_database, parts_of
 from dpunion.reading.drivers import Failure, connect_postgresql, explain_failure, original_names
+from dpunion.reading.parts import NullUserPolicy
 from opening import check_source, open_rows
 
 # What is warned of is a matter of tests/unit/reading/test_queries.py; here such queries are run.

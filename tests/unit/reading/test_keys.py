@@ -30,8 +30,10 @@ import dpunion
 from dpunion.cli import app
 from dpunion.errors import AlreadyReleased, BadParameter, BadSource, UnknownColumn, UnsupportedType
 from dpunion.ledger import Ledger, fingerprint
-from dpunion.reading import MAX_ITEM_BYTES, NullUserPolicy, ValueKind
+from dpunion.reading import ValueKind
+from dpunion.reading.cleaning import MAX_ITEM_BYTES
 from dpunion.reading.known import read_known
+from dpunion.reading.parts import NullUserPolicy
 from dpunion.reading.spelling import join_columns
 from dpunion.releases.formats import SEPARATOR, WRITERS, join_key, split_key
 from dpunion.releases.release import Release

@@ -6,8 +6,7 @@ import warnings
 import pytest
 
 import dpunion
-from dpunion.reading import QueryMixesPeople
-from dpunion.reading.databases import mixing_clauses, warn_of_mixing
+from dpunion.reading.databases import QueryMixesPeople, mixing_clauses, warn_of_mixing
 from dpunion.requests import SparkSource
 
 MIXING = {

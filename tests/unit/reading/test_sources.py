@@ -17,7 +17,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from dpunion.errors import BadParameter, BadSource, NullUsers, SourceNotFound, UnknownColumn, UnsupportedType
-from dpunion.reading import MAX_ITEM_BYTES, MAX_USER_BYTES, NullUserPolicy, RowBatch, ValueKind, cleaning
+from dpunion.reading import ValueKind, cleaning
+from dpunion.reading.cleaning import MAX_ITEM_BYTES, MAX_USER_BYTES, RowBatch
+from dpunion.reading.parts import NullUserPolicy
 from dpunion.reading.spelling import Column, Role, is_missing_possible
 from opening import check_source, open_rows
 

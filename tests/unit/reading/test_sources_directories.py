@@ -15,8 +15,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from dpunion.errors import BadSource, DamagedSource, NullUsers, SourceNotFound, UnknownColumn
-from dpunion.reading import NullUserPolicy, ValueKind, columnar
+from dpunion.reading import ValueKind, columnar
 from dpunion.reading.locate import locate
+from dpunion.reading.parts import NullUserPolicy
 from opening import check_source, open_rows
 
 CANARY = "CANARYvalue"

@@ -20,7 +20,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from dpunion.errors import BadParameter, BadSource, UnknownColumn, UnsupportedType
-from dpunion.reading import TypesGuessed, ValueKind
+from dpunion.reading import ValueKind
+from dpunion.reading.frames import TypesGuessed
 from dpunion.reading.tables import is_below
 from opening import check_source, open_rows
 
