@@ -26,7 +26,7 @@ from dpunion.sets.grouping import digest_order, group_rows, visiting_order
 from dpunion.sets.spill import RowStore
 from dpunion.sets.strings import select_strings
 
-PAIRS_PER_PIECE = 1 << 22
+PAIRS_PER_PIECE = 1 << 20
 ROWS_PER_BATCH = 1 << 17
 # The noise pays for the rounding of MAX_USERS: half for the users of a shard, half for flooring to whole units.
 MAX_USERS_PER_SHARD = MAX_USERS // 2
@@ -96,7 +96,7 @@ def shard_of(user_digests: Uint64s, shards: int, key: RunKey) -> Int64s:
 
 
 def cut_by_shard(contributions: Contributions, shards: int, key: RunKey) -> Iterator[tuple[int, Piece]]:
-    """Yield the users of each shard, as pieces of at most about four million pairs.
+    """Yield the users of each shard, as pieces of at most about a million pairs.
 
     Guarantees: every user is in exactly one piece, with all kept items.
     """
