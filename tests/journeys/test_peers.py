@@ -1,0 +1,57 @@
+"""The recipes of docs/comparison.md: OpenDP, PipelineDP and Tumult take the released keys and sum by them.
+
+Each library has an environment of its own, which benchmarks/comparison.py makes; without one its test skips.
+"""
+
+import csv
+import json
+import os
+import subprocess
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from doc_examples import ROOT, blocks
+from example_data import write_all
+
+import dpunion
+from running import PATIENCE
+
+PAGE = "docs/comparison.md"
+PEERS = Path(os.environ.get("DPUNION_PEERS", ROOT / ".venv-peers"))
+# How each recipe begins, and how its sums become a dict from product to number.
+RECIPES = {
+    "opendp": ("import opendp", "dict(sums.select('product', 'amount').iter_rows())"),
+    "pipelinedp": ("import csv", "sums"),
+    "tumult": ("from pyspark", "{row['product']: row['amount'] for row in sums.collect()}"),
+}
+MOST_OFF = 0.2  # of the popular products' sums; noise has a scale of at most 200, and they are above 2,000
+
+
+@pytest.fixture
+def orders(tmp_path):
+    write_all(tmp_path)
+    with (tmp_path / "orders.csv").open(encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.mark.parametrize("peer", RECIPES)
+def test_released_keys_and_the_rest_of_the_budget_give_sums(peer, orders, tmp_path):
+    python = PEERS / peer / "bin" / "python"
+    if not python.exists():
+        pytest.skip(f"{peer} is not installed: `make benchmark-comparison` does it")
+    release = dpunion.release(tmp_path / "orders.csv", user="customer", item="product", epsilon=0.5, delta=5e-7)
+    release.write(tmp_path / "keys.csv")
+    start, as_dict = RECIPES[peer]
+    (recipe,) = [one.text for one in blocks(PAGE, (ROOT / PAGE).read_text("utf-8")) if one.text.startswith(start)]
+    code = f"{recipe}\nimport json\nopen('sums.json', 'w').write(json.dumps({as_dict}))\n"
+    environment = os.environ | {"PYSPARK_PYTHON": str(python)}
+    subprocess.run([python, "-c", code], cwd=tmp_path, check=True, timeout=PATIENCE, env=environment)
+    sums = json.loads((tmp_path / "sums.json").read_text("utf-8"))
+    assert set(sums) == set(release.items), "every released key has a sum, and no other"
+    true = Counter()
+    for order in orders:
+        true[order["product"]] += int(order["amount"])
+    popular = [product for product, amount in true.most_common(5) if product in release]
+    assert popular
+    assert all(abs(sums[product] / true[product] - 1) < MOST_OFF for product in popular)
