@@ -25,7 +25,7 @@ RECIPES = {
     "pipelinedp": ("import csv", "sums"),
     "tumult": ("from pyspark", "{row['product']: row['amount'] for row in sums.collect()}"),
 }
-# How far the largest sum, 27,516, may be off: PipelineDP's noise has a standard deviation of about 770 (others: a Laplace
+# How far the largest sum, 27,516, may be off: PipelineDP's noise has a standard deviation of some 770 (others a Laplace
 # scale of 200), so this is more than six of them, and 1,000 for the orders that its bounds cut off.
 MOST_OFF = 6_000
 
