@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 LOCK := requirements-dev.lock
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help demo test test-all test-threads java proofs coq lint format lock docs pictures wheel publish reproduce audit torture benchmark benchmark-large benchmark-billion benchmark-candidates benchmark-counts benchmark-popular benchmark-schedule benchmark-spark benchmark-startup benchmark-windows clean
+.PHONY: help demo test test-all test-threads java proofs coq lint format lock docs pictures wheel publish reproduce audit torture benchmark benchmark-large benchmark-billion benchmark-candidates benchmark-comparison benchmark-counts benchmark-popular benchmark-schedule benchmark-spark benchmark-startup benchmark-windows clean
 
 help:  ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -95,6 +95,9 @@ benchmark-candidates: $(VENV)/.dev  ## What a public list of candidates adds, on
 	@$(BIN)/python benchmarks/candidates.py
 	@$(BIN)/dpunion lab worlds --of candidates --count 50
 
+benchmark-comparison: $(VENV)/.dev  ## Items released by dpunion, OpenDP, PipelineDP, Tumult and two papers' algorithms, and a picture (1 hour)
+	@$(BIN)/python benchmarks/comparison.py
+
 benchmark-counts: $(VENV)/.dev  ## Counts: errors and intervals beside equal weights, a peer's, and what they cost in time
 	@$(BIN)/python benchmarks/counts.py
 	@$(BIN)/python benchmarks/counts_speed.py
@@ -117,7 +120,7 @@ benchmark-spark: $(VENV)/.dev  ## On Spark: time against its own count on 8.6M a
 	@$(BIN)/python benchmarks/spark_shards.py --runs 3
 
 clean:  ## Remove the environment and caches
-	rm -rf $(VENV) dist .mypy_cache .ruff_cache .hypothesis .import_linter_cache docs/_build
+	rm -rf $(VENV) $(VENV)-peers dist .mypy_cache .ruff_cache .hypothesis .import_linter_cache docs/_build
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || (echo "dpunion needs Python 3.11 or newer: make PYTHON=python3.12 ..."; exit 1)

@@ -51,7 +51,9 @@ def write_all(folder):
     orders = [
         (f"c{who}", one) for who in range(6000) for one in dice.choices(products[:800], sold, k=dice.randint(1, 5))
     ]
-    _csv(folder / "orders.csv", ("customer", "product"), orders)
+    amounts = [str(dice.randint(1, 20)) for _ in orders]
+    rows = [(*order, amount) for order, amount in zip(orders, amounts, strict=True)]
+    _csv(folder / "orders.csv", ("customer", "product", "amount"), rows)
     _csv(folder / "catalogue.csv", ("item", "price"), [(one, "9.99") for one in products])
     (folder / "logs").mkdir()
     with gzip.open(folder / "logs" / "monday.csv.gz", "wt", encoding="utf-8") as file:

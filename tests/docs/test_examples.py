@@ -55,6 +55,12 @@ NEEDS = {
     ("docs/recipes.md", "import spacy"): "spacy",
     ("docs/recipes.md", '>>> dpunion.tokenize("What can\'t be said, was SAID", tokenizer=spacy_words)'): "spacy",
 }
+# The recipes with other libraries, which cannot share an environment: tests/journeys/test_peers.py runs them in theirs.
+NEEDS |= {
+    ("docs/comparison.md", "import opendp.prelude as dp"): "opendp",
+    ("docs/comparison.md", "import csv"): "pipeline_dp",
+    ("docs/comparison.md", "from pyspark.sql import SparkSession"): "tmlt",
+}
 NOT_RUN |= {key: f"{name} is not installed" for key, name in NEEDS.items() if find_spec(name) is None}
 # Commands that take minutes run with these options behind, or instead of, their own.
 SHORTER = {
