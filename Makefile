@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 LOCK := requirements-dev.lock
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help demo test test-all test-threads java proofs coq lint format lock docs pictures wheel publish reproduce audit torture benchmark benchmark-large benchmark-billion benchmark-candidates benchmark-comparison benchmark-counts benchmark-popular benchmark-schedule benchmark-spark benchmark-startup benchmark-windows clean
+.PHONY: help demo test test-all test-threads java peers proofs coq lint format lock docs pictures notebook wheel publish reproduce audit torture benchmark benchmark-large benchmark-billion benchmark-candidates benchmark-comparison benchmark-counts benchmark-popular benchmark-schedule benchmark-spark benchmark-startup benchmark-windows clean
 
 help:  ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -17,11 +17,14 @@ demo: $(VENV)/.run  ## Install, then make a private release from the bundled sam
 test: lint  ## Install what tests need, check style, types and layers, and run the tests that need no server (5 minutes)
 	@$(BIN)/python -m pytest -n 2 --dist loadfile -m "not full"
 
-test-all: $(VENV)/.dev java  ## Run the tests that `make test` left out: Spark, PostgreSQL, browser, docs, statistics, all faults
-	@$(BIN)/python -m pytest -n 2 --dist loadfile -m full
+test-all: $(VENV)/.dev java peers  ## Run the tests that `make test` left out: Spark, PostgreSQL, browser, docs, statistics, all faults
+	@DPUNION_PEERS=$(abspath $(VENV)-peers) $(BIN)/python -m pytest -n 2 --dist loadfile -m full
 
 test-threads: $(VENV)/.dev java  ## Run the tests of faults, leaks and agreement with one thread, and with four
 	@for threads in 1 4; do $(BIN)/python -m pytest -n 2 --dist loadfile --threads $$threads tests/faults tests/parity || exit 1; done
+
+peers: $(VENV)/.dev  # The libraries that docs/comparison.md has recipes for: tests skip those that do not install
+	@$(BIN)/python benchmarks/comparison.py --install --peers $(abspath $(VENV)-peers)
 
 java:  # Spark's tests need Java: found, or installed where that takes no questions
 	@command -v java >/dev/null || ls /usr/lib/jvm/*/bin/java >/dev/null 2>&1 || \
@@ -60,6 +63,9 @@ docs: $(VENV)/.docs  ## Build the documentation site into docs/_build/html, with
 pictures: $(VENV)/.dev  ## Take the pictures of README and docs again; needs chromium and its driver
 	@$(BIN)/python tools/make_pictures.py
 
+notebook: $(VENV)/.dev  ## Run the notebook of the documentation again, and write it into examples/ with its outputs (1 minute)
+	@$(BIN)/python tools/make_notebook.py
+
 reproduce: $(VENV)/.dev  ## Run the papers' evaluation again beside their tables, then print sizes on every data set
 	@$(BIN)/dpunion lab reproduce
 	@$(BIN)/python benchmarks/release_sizes.py
@@ -91,12 +97,13 @@ benchmark-large: $(VENV)/.dev  ## The same, with 77M pairs too, grouped and shuf
 benchmark-billion: $(VENV)/.dev  ## One billion pairs, dpunion alone
 	@$(BIN)/python benchmarks/speed.py --billion
 
-benchmark-candidates: $(VENV)/.dev  ## What a public list of candidates adds, on every data set and on random worlds
+benchmark-candidates: $(VENV)/.dev  ## What a public list of candidates adds, on every data set and on random worlds, and its time
 	@$(BIN)/python benchmarks/candidates.py
 	@$(BIN)/dpunion lab worlds --of candidates --count 50
+	@$(BIN)/python benchmarks/speed.py --lists
 
 benchmark-comparison: $(VENV)/.dev  ## Items released by dpunion, OpenDP, PipelineDP, Tumult and two papers' algorithms, and a picture (1 hour)
-	@$(BIN)/python benchmarks/comparison.py
+	@$(BIN)/python benchmarks/comparison.py --peers $(abspath $(VENV)-peers)
 
 benchmark-counts: $(VENV)/.dev  ## Counts: errors and intervals beside equal weights, a peer's, and what they cost in time
 	@$(BIN)/python benchmarks/counts.py
@@ -116,7 +123,7 @@ benchmark-startup: $(VENV)/.dev  ## What each trick is worth that makes the firs
 	@$(BIN)/python benchmarks/startup.py
 
 benchmark-spark: $(VENV)/.dev  ## On Spark: time against its own count on 8.6M and 77M pairs, and what sharding costs
-	@$(BIN)/python benchmarks/spark_speed.py --large
+	@$(BIN)/python benchmarks/spark_speed.py
 	@$(BIN)/python benchmarks/spark_shards.py --runs 3
 
 clean:  ## Remove the environment and caches

@@ -1,7 +1,7 @@
 """What a public list of candidates adds to a release with Funnel's defaults, on every data set there is.
 
     python benchmarks/candidates.py
-    python benchmarks/candidates.py --trials 3 --only imdb --json candidates.json
+    python benchmarks/candidates.py --trials 5 --only imdb --json candidates.json
 
 Texts get the 50,000 most frequent English words (`pip install 'dpunion[words]'`), generated words the 50,000 most
 likely ones of their law, and keys a catalogue: every item that somebody has and twice as many that nobody has. The gain
@@ -55,7 +55,7 @@ def list_for(source: Any, columns: dict[str, str], data: LabData) -> tuple[str, 
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--trials", type=int, default=3, help="runs to average")
+    parser.add_argument("--trials", type=int, default=20, help="runs to average")
     parser.add_argument("--error", type=float, default=Candidates("english").error, help="of the candidates")
     parser.add_argument("--only", action="append", help="only sets whose names contain this; may be repeated")
     parser.add_argument("--limit", type=int, help="items per person; a look chooses it if this is not given")

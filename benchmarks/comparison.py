@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import contextlib
 import json
 import os
 import subprocess
@@ -39,11 +40,9 @@ from release_sizes import data_sets
 from speed import Measured, run
 
 from dpunion.budget import Budget
-from dpunion.engines.local.engine import texts_of
-from dpunion_lab.data import load
 
 ROOT = Path(__file__).parents[1]
-PROGRAMS = Path(__file__).with_name("peers")
+PROGRAMS = Path(__file__).resolve().with_name("peers")
 RESULTS = Path(__file__).with_name("results") / "comparison.json"
 PICTURE = ROOT / "docs" / "_static" / "comparison.svg"
 BUDGETS = (Budget(1.0, 1e-6), Budget(3.0, 1e-5))
@@ -51,11 +50,11 @@ BUDGETS = (Budget(1.0, 1e-6), Budget(3.0, 1e-5))
 BOUNDS = {
     "debian_depends": (1, 3, 10, 30),
     "online_retail": (1, 10, 30, 100, 300),
-    "imdb_reviews_50k": (30, 100, 300),
+    "goodbooks_to_read": (1, 3, 10, 30, 100),
 }
 SAMPLE = "debian_depends"
 HEADS = f"  {'':18}{'items':>8}{'with counts':>13}{'error':>8}{'seconds':>9}{'GB':>7}{'lines':>7}{'bound':>11}"
-TITLES = {SAMPLE: "the sample", "online_retail": "online retail", "imdb_reviews_50k": "words of IMDb"}
+TITLES = {SAMPLE: "the sample", "online_retail": "online retail", "goodbooks_to_read": "books to read"}
 
 
 @dataclass(frozen=True)
@@ -129,40 +128,25 @@ def version_in(python: str, package: str) -> str:
     return done.stdout.strip()
 
 
-def open_pairs(wanted: list[str], folder: Path) -> Iterator[tuple[str, Path]]:
-    """Yield the sets that are here as files of distinct pairs; texts are split into words once, into the folder."""
-    found = {name: (source, columns) for name, source, columns in data_sets() if name in wanted}
+def find_sets(wanted: list[str]) -> Iterator[tuple[str, Path]]:
+    """Yield the sets that are here: files of distinct pairs."""
+    found = {name: source for name, source, _ in data_sets() if name in wanted}
     for name in wanted:
-        if name not in found:
+        if name in found:
+            yield name, found[name]
+        else:
             print(f"\n{name} is not here: DPUNION_DATA must name its folder.", file=sys.stderr)
-            continue
-        source, columns = found[name]
-        path = source
-        if "text" in columns:
-            path = folder / f"{name}-words.parquet"
-            if not path.exists():
-                write_words(source, columns, path)
-        yield name, path
-
-
-def write_words(source: Path, columns: dict[str, str], path: Path) -> None:
-    """Write everybody's distinct words as pairs."""
-    sets = load(source, **columns).everything
-    people = np.repeat(np.arange(sets.users), np.diff(sets.offsets))
-    words = pa.array(texts_of(sets.table, np.arange(len(sets.table.offsets) - 1)))
-    pairs = {"user": pc.cast(pa.array(people), pa.string()), "item": words.take(pa.array(sets.items))}
-    pq.write_table(pa.table(pairs), path)
 
 
 def release_once(
     contender: Contender, python: str, path: Path, budget: Budget, setting: tuple[int, str]
 ) -> tuple[pa.Table, Measured]:
     """Run the program of a contender; return what it released and what that took."""
-    with tempfile.TemporaryDirectory() as folder:
+    words = [python, str(PROGRAMS / contender.program), str(path.resolve())]
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):  # Spark leaves a folder where it runs
         out = Path(folder) / "out.parquet"
-        words = [python, str(PROGRAMS / contender.program), str(path), str(out), repr(budget.epsilon)]
         os.environ["PYSPARK_PYTHON"] = python  # what Spark's workers run, as in an activated environment
-        measured = run([*words, repr(budget.delta), str(setting[0]), setting[1]])
+        measured = run([*words, str(out), repr(budget.epsilon), repr(budget.delta), str(setting[0]), setting[1]])
         return pq.read_table(out), measured
 
 
@@ -304,7 +288,7 @@ def main() -> None:
     parser.add_argument("--epsilon", type=float, help="only the budget with this epsilon")
     parser.add_argument("--only", action="append", help="only the contenders with these names")
     parser.add_argument("--peers", type=Path, default=ROOT / ".venv-peers", help="the libraries' environments")
-    parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "dpunion-benchmark")
+    parser.add_argument("--install", action="store_true", help="measure nothing: install the libraries")
     parser.add_argument("--json", type=Path, help="also write the numbers here")
     parser.add_argument(
         "--draw", action="store_true", help="measure nothing: print the table from the results, and draw"
@@ -315,19 +299,21 @@ def main() -> None:
         print(make_table(rows))
         write_picture(rows)
         return
-    arguments.folder.mkdir(parents=True, exist_ok=True)
+    if arguments.install:
+        for one in CONTENDERS:
+            if one.packages:
+                print(f"{one.name}: {prepare_python(one, arguments.peers)[1]}")
+        return
     chosen = [one for one in CONTENDERS if arguments.only is None or one.name in arguments.only]
     pythons = {one.name: prepare_python(one, arguments.peers) for one in chosen}
     print(f"{NOT_PRIVATE}\n\nThe best of the bounds that were tried, for all but dpunion; one run of each")
     rows = keep_rows(arguments.json)
-    for name, path in open_pairs(arguments.set or list(BOUNDS), arguments.folder):
+    for name, path in find_sets(arguments.set or list(BOUNDS)):
         for budget in BUDGETS:
             if arguments.epsilon not in {None, budget.epsilon}:
                 continue
             print(f"\n{name}, epsilon {budget.epsilon:g}, delta {budget.delta:.3g}")
-            print(
-                f"  {'':18}{'items':>8}{'with counts':>13}{'error':>8}{'seconds':>9}{'GB':>7}{'lines':>7}{'bound':>11}"
-            )
+            print(HEADS)
             for contender in chosen:
                 python, version = pythons[contender.name]
                 made = measure(contender, python, name, path, budget) if python else {"missing": version}

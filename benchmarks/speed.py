@@ -5,6 +5,7 @@
     python benchmarks/speed.py --texts               words of imdb's and of generated texts, and their trigrams
     python benchmarks/speed.py --billion             one billion pairs, dpunion only
     python benchmarks/speed.py --skew                the memory of skewed data: all pairs of one user, one pair per user
+    python benchmarks/speed.py --lists               a public list of candidates, 1 and 10 million items, over none
     python benchmarks/speed.py --json results.json   also write the numbers
 
 Each contender is a process of its own that reads the file and writes its result; contenders take turns, and the best
@@ -41,6 +42,7 @@ import dpunion
 from dpunion.randomness import RunKey
 
 TWIN_PAIRS = 20_000
+LISTS = ("1000000.txt", "1000000.csv", "1000000.parquet", "10000000.txt", "10000000.parquet")
 TEST_KEY = 1
 THREADS = (1, 2, 4, 8)
 EPSILON, DELTA = "3", "4.5399929762484854e-05"
@@ -288,6 +290,36 @@ def compare_skew(folder: Path) -> dict[str, Any]:
     return {"name": "skew", "contenders": rows}
 
 
+def compare_lists(folder: Path, repeats: int) -> dict[str, Any]:
+    """Print time and memory of a release with a public list of candidates over those of the same one without.
+
+    All take turns, twice each, but for the lists of ten million items.
+    """
+    rows: dict[str, dict[str, Any]] = {}
+    for data, times in (("small", repeats), ("large", max(1, repeats - 2))):
+        source = ready(folder, data)
+        with tempfile.TemporaryDirectory() as temporary:
+            out = Path(temporary) / "out.parquet"
+            commands = {"without": command(source, out)}
+            for name in LISTS:
+                commands[name] = command(source, out, "--candidates", str(ready(folder, f"list-{name}")))
+            runs: dict[str, list[Measured]] = {who: [] for who in commands}
+            for _ in range(times):
+                for who, words in commands.items():
+                    runs[who] += [run(words) for _ in range(1 if who.startswith("10000000") else 2)]
+        columns = f"{'wall s':>9}{'CPU s':>9}{'GB':>7}{'time x':>9}{'memory x':>10}"
+        print(f"\nlists of candidates, {data}\n  {'':26}{columns}")
+        for who, measured in runs.items():
+            best = min(measured, key=lambda one: one.wall)
+            row = {"wall": best.wall, "cpu": best.cpu, "memory": max(one.memory for one in measured)}
+            rows[f"{data}, {who}"] = row
+            against = rows[f"{data}, without"]
+            row |= {"time": row["wall"] / against["wall"], "more_memory": row["memory"] / against["memory"]}
+            print(f"  {who:26}{row['wall']:>9.2f}{row['cpu']:>9.2f}{row['memory']:>7.2f}", end="")
+            print(f"{row['time']:>9.2f}{row['more_memory']:>10.2f}", flush=True)
+    return {"name": "lists of candidates", "contenders": rows}
+
+
 def compare_texts(folder: Path, repeats: int) -> dict[str, Any]:
     """Print how long texts take to become numbered words, and trigrams, on all cores and on one."""
     sources = {"generated": ready(folder, "texts")}
@@ -313,6 +345,8 @@ def measure(arguments: argparse.Namespace) -> list[dict[str, Any]]:
         return [compare("one billion pairs", ready(folder, "billion"), 1, peers=False)]
     if arguments.skew:
         return [compare_skew(folder)]
+    if arguments.lists:
+        return [compare_lists(folder, repeats)]
     if arguments.texts:
         return [compare_texts(folder, repeats)]
     if arguments.large:
@@ -339,6 +373,7 @@ def main() -> None:
     parser.add_argument("--texts", action="store_true")
     parser.add_argument("--billion", action="store_true")
     parser.add_argument("--skew", action="store_true")
+    parser.add_argument("--lists", action="store_true")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "dpunion-benchmark")
     parser.add_argument("--json", type=Path)

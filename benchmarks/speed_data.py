@@ -5,7 +5,8 @@
 A process that starts another hands its own peak memory on to it, so nobody who measures makes data: `ready` starts this
 file and waits. NAME: tiny, small, large or billion, grouped by user; large-shuffled; small-duckdb, the same rows
 written by DuckDB; small.csv; ordinary, one_user and many_users, with as many pairs each; texts, 100 MB of
-generated text.
+generated text; lines-2000.jsonl, 2,000 MB of the pairs as JSON Lines; list-1000000.txt (or .csv, .parquet): the
+likeliest items of all these as a public list of that length.
 """
 
 from __future__ import annotations
@@ -30,9 +31,14 @@ TEXTS_PER_USER = 5
 MEGABYTES = 100.0
 
 
+def path_of(folder: Path, name: str) -> Path:
+    """Return the file of this name in the folder: Parquet, if the name does not say otherwise."""
+    return folder / (name if "." in name else f"{name}.parquet")
+
+
 def ready(folder: Path, name: str) -> Path:
     """Return the file of this name in the folder; another process makes it when it is not there."""
-    path = folder / name if name.endswith(".csv") else folder / f"{name}.parquet"
+    path = path_of(folder, name)
     if not path.exists():
         folder.mkdir(parents=True, exist_ok=True)
         subprocess.run([sys.executable, __file__, name, str(folder)], check=True)
@@ -57,6 +63,11 @@ def make(name: str, folder: Path, target: Path) -> None:
         skew(name, target)
     elif name == "texts":
         write_texts(target, MEGABYTES)
+    elif name.endswith(".jsonl"):
+        write_lines(ready(folder, "small"), target, int(name.removesuffix(".jsonl").rpartition("-")[2]))
+    elif name.startswith("list-"):
+        length, suffix = name.removeprefix("list-").split(".")
+        write_list(int(length), suffix, target)
     else:
         raise SystemExit(f"There is no data {name!r}.")
 
@@ -89,6 +100,31 @@ def skew(name: str, target: Path) -> None:
         "many_users": (numbers, numbers % 20_000),
     }[name]
     pq.write_table(pa.table({"user": labelled("user", users), "item": labelled("item", items)}), target)
+
+
+def write_lines(pairs: Path, target: Path, megabytes: int) -> None:
+    """Write megabytes of log lines, of about 220 bytes: one for each pair, from the first again if need be."""
+    rest = ', "at": "2026-11-18T12:00:00Z", "note": "%s"}\n' % ("0123456789" * 13)
+    with target.open("wb") as file:
+        while file.tell() < megabytes * 1e6:
+            for batch in pq.ParquetFile(pairs).iter_batches(1 << 18):
+                user, item = (column.cast(pa.string()) for column in batch.columns)
+                parts = ('{"user": "', user, '", "item": "', item, '"' + rest, "")
+                lines = pa.compute.binary_join_element_wise(*parts)
+                file.write("".join(lines.to_pylist()).encode())
+                if file.tell() >= megabytes * 1e6:
+                    break
+
+
+def write_list(length: int, suffix: str, target: Path) -> None:
+    """Write a public list of this length as dpunion reads it; the first ones are those that people have."""
+    table = pa.table({"item": labelled("word", np.arange(length))})
+    if suffix == "parquet":
+        pq.write_table(table, target)
+    elif suffix == "csv":
+        pa.csv.write_csv(table, target, pa.csv.WriteOptions(quoting_style="none"))
+    else:
+        pa.csv.write_csv(table, target, pa.csv.WriteOptions(include_header=False, quoting_style="none"))
 
 
 def labelled(word: str, numbers: npt.NDArray[np.int64]) -> pa.Array:
@@ -124,7 +160,7 @@ def write_texts(target: Path, megabytes: float) -> None:
 def main() -> None:
     """Make one file: whole, or not at all."""
     name, folder = sys.argv[1], Path(sys.argv[2])
-    path = folder / name if name.endswith(".csv") else folder / f"{name}.parquet"
+    path = path_of(folder, name)
     make(name, folder, path.with_suffix(".tmp"))
     path.with_suffix(".tmp").rename(path)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,6 +12,8 @@ if TYPE_CHECKING:
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE / "extensions"))
+
+from sphinx.errors import ConfigError  # noqa: E402
 
 import dpunion  # noqa: E402
 
@@ -70,18 +73,42 @@ html_theme = "furo"
 html_title = f"dpunion {version}"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_search_scorer = str(HERE / "extensions" / "scorer.js")
 html_copy_source = False
 html_show_sourcelink = False
 html_show_sphinx = False
 html_theme_options = {"navigation_with_keys": True, "top_of_page_buttons": []}
 
 
-def show_changelog(_app: Sphinx, page: str, source: list[str]) -> None:
-    """Put the project's changelog in place of the page that points to it."""
+FIRST_SCREEN = re.compile(r"<!-- first-screen -->\n(.*?)<!-- /first-screen -->", re.DOTALL)
+OPENING = re.compile(r"^# [^\n]*\n(.*?)(?=^## )", re.DOTALL | re.MULTILINE)
+PLACE = re.compile(r"^<!-- first-screen: .* -->$", re.MULTILINE)
+LINK = re.compile(r"\[([^\]]+)\]\((?![a-z]+:|#)([^)]+)\)")
+
+
+def read_first_screen(readme: str) -> str:
+    """Return what README has between its marks, or else up to its second heading, with links that hold on the site.
+
+    What README links outside of docs/ has no page here: its text stays, without the link.
+    """
+    found = FIRST_SCREEN.search(readme) or OPENING.search(readme)
+    if found is None:
+        raise ConfigError(
+            "README.md has no first screen. Put <!-- first-screen --> and <!-- /first-screen --> around it."
+        )
+    return LINK.sub(lambda link: f"[{link[1]}]({link[2][5:]})" if link[2].startswith("docs/") else link[1], found[1])
+
+
+def fill_page(_app: Sphinx, page: str, source: list[str]) -> None:
+    """Put the project's changelog, and README's first screen, in place of what points to them."""
     if page == "changelog":
-        source[0] = (HERE.parent / "CHANGELOG.md").read_text("utf-8")
+        # subtle: it names every option, so it would be the first that a search finds.
+        source[0] = "---\nnosearch: true\n---\n\n" + (HERE.parent / "CHANGELOG.md").read_text("utf-8")
+    elif page == "index":
+        screen = read_first_screen((HERE.parent / "README.md").read_text("utf-8"))
+        source[0] = PLACE.sub(lambda _: screen, source[0])
 
 
 def setup(app: Sphinx) -> None:
     """Register with Sphinx."""
-    app.connect("source-read", show_changelog)
+    app.connect("source-read", fill_page)

@@ -249,7 +249,7 @@ have inside : (size past < n)%N by rewrite (leq_trans _ within) // addnS ltnS le
 have rest t : gaussian_pair (Num.sqrt (squares_of mu (size past).+1 k))
     (fun h : k.-tuple T => history p (t :: past) h) (fun h => history q (t :: past) h).
   by apply: IH; rewrite /= addSnnS.
-have squares0 first m : 0 <= squares_of mu first m by apply: sumr_ge0 => r _; exact: sqr_ge0.
+have squares0 first m : 0 <= squares_of mu first m by apply: sumr_ge0 => r _; rewrite ?sqr_ge0.
 have := composition_step (mu0 _) (sqrtr_ge0 _) (p0 past) (q0 past)
   (fun t (h : k.-tuple T) => history_ge0 (t :: past) h p0) (fun t (h : k.-tuple T) => history_ge0 (t :: past) h q0)
   (close past inside) rest eps.

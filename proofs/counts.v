@@ -1,4 +1,4 @@
-(* Part 11. Lemma C1: one person moves each step of counting by at most 1, whatever the public weights are. *)
+(* Part 9. Lemma C1: one person moves each step of counting by at most 1, whatever the public weights are. *)
 From mathcomp Require Import all_ssreflect ssralg ssrnum ring.
 From dpunion Require Import vectors.
 

@@ -1,5 +1,5 @@
-(* The Gaussian facts that part 4 rests on: stated here, not proved. They are propositions, and each theorem that uses
-   one has it as a premise. *)
+(* The facts about normal laws that parts 4 to 10 rest on: stated here, not proved. They are propositions, and each
+   theorem that uses one has it as a premise. *)
 From mathcomp Require Import all_ssreflect ssralg ssrnum ssrint interval.
 From mathcomp.classical Require Import boolp classical_sets.
 From mathcomp.analysis Require Import reals ereal measure lebesgue_measure lebesgue_integral sequences exp trigo.

@@ -1,4 +1,4 @@
-(* Part 10. Theorem L: round 1 when listed items have targets of their own, none above that of the others. *)
+(* Part 9. Theorem L: round 1 when listed items have targets of their own, none above that of the others. *)
 From mathcomp Require Import all_ssreflect ssralg ssrnum ring.
 From dpunion Require Import vectors contraction l1_descent sensitivity novelty.
 

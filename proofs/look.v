@@ -1,5 +1,5 @@
-(* Part 9. Lemma F6: a release that is chosen by a noisy look. *)
-From mathcomp Require Import all_ssreflect ssralg ssrnum ring.
+(* Part 10. Lemma F6: a release that is chosen by a noisy look. *)
+From mathcomp Require Import all_ssreflect ssralg ssrnum ssrint interval ring.
 From mathcomp.classical Require Import boolp classical_sets.
 From mathcomp.analysis Require Import reals ereal measure lebesgue_measure lebesgue_integral sequences exp.
 From dpunion Require Import vectors coins gaussian composition.
@@ -54,6 +54,29 @@ rewrite /delta_G; case: ifP => _.
   by rewrite le_maxl ler01 /= ler_subl_addr ler_addl ltW ?expR_gt0.
 have /andP [_ big] := Phi_chance (mu / 2%:R - e / mu); have /andP [pos _] := Phi_chance (- (mu / 2%:R) - e / mu).
 by rewrite ler_subl_addr (le_trans big) // ler_addl mulr_ge0 ?ltW ?expR_gt0.
+Qed.
+
+Lemma monotone_measurable (f : R -> R) : (forall x y, x <= y -> f x <= f y) -> measurable_fun setT f.
+Proof.
+move=> mono mT; apply: (measurability (RGenOInfty.measurableE R)) => // _ [_ [a ->] <-]; rewrite setTI.
+apply: is_interval_measurable => x y; rewrite /preimage /= !in_itv /= !andbT => fx _ z /andP [xz _].
+by rewrite in_itv /= andbT (lt_le_trans fx) // mono.
+Qed.
+
+(* The bound grows with x, so that it has a mean. *)
+Lemma look_bound_measurable : 0 <= mu0 -> 0 <= x1 -> measurable_fun setT look_bound.
+Proof.
+move=> m0 x1_ge0; apply: monotone_measurable => x y xy.
+have grows u w : u <= w -> Num.max 0 u <= Num.max 0 w :> R by move=> uw; rewrite le_maxl !le_maxr lexx uw orbT.
+rewrite /look_bound; apply: ler_add; first apply: ler_add.
+- by rewrite ler_wpmul2l // ler_add2l grows // ler_add2r.
+- have [x0|x0] := ltrP 0 x; first by apply: grows; rewrite ler_add2r after_grows.
+  have -> : Num.max 0 (after_look mu0 x - after_look mu0 1) = 0.
+    apply/max_idPl; rewrite subr_le0; apply: (@le_trans _ _ 0); last by rewrite /after_look mul1r delta_G_ge0.
+    by rewrite mulr_le0_ge0 // delta_G_ge0.
+  by rewrite le_maxr lexx.
+- case: ifP => [x1x|_]; last by case: ifP => // x1y; rewrite mulr_ge0 // (le_trans x1_ge0) // ltW.
+  by rewrite (lt_le_trans x1x xy) ler_wpmul2l.
 Qed.
 
 (* One outcome: the release that follows it has distance mu and p, and keeps delta. *)

@@ -54,9 +54,14 @@ rewrite -(IH ((s, m) :: past) (fun h => F (s :: h))) mulr_sumr mulr_sumr.
 by apply: eq_bigr => h _; rewrite /chances_ghost /=; ring.
 Qed.
 
-(* Rounds r = 0, 1, ... at distances mu r on the shared coordinates, whatever the past. *)
+(* The bad event, of outcomes in the order of the rounds; once it has happened it stays. *)
+Variable betrayed : pred (seq (S * M)).
+Hypothesis lasting : forall h o, betrayed h -> betrayed (rcons h o).
+
+(* Rounds r = 0, 1, ... at distances mu r on the shared coordinates, whatever the past. Of rounds after a bad event
+   nothing is asked: steps that count people on a list with a novel item, say. *)
 Variables (n : nat) (mu : nat -> R).
-Definition rounds_close := forall past : seq (S * M), (size past < n)%N ->
+Definition rounds_close := forall past : seq (S * M), (size past < n)%N -> ~~ betrayed (rev past) ->
   gaussian_pair (mu (size past)) (with_v past) (without_v (shared past)) /\
   gaussian_pair (mu (size past)) (without_v (shared past)) (with_v past).
 
@@ -70,7 +75,7 @@ by apply: ler_sum => w _; rewrite scale_max // mulrBr mulrA ![noise w * _]mulrC 
 Qed.
 
 (* What leaves: with v a function of the whole history; off the bad event it is a function of the shared readings. *)
-Variables (betrayed : pred (seq (S * M))) (shown : seq (S * M) -> Y) (view : seq S -> Y).
+Variables (shown : seq (S * M) -> Y) (view : seq S -> Y).
 Hypothesis quiet_view : forall h, ~~ betrayed h -> shown h = view (shared h).
 
 Definition chance_with (A : pred (seq (S * M))) : R := \sum_(h : n.-tuple (S * M) | A h) history chances_with [::] h.
@@ -78,10 +83,21 @@ Definition chance_ghost (A : pred (seq (S * M))) : R := \sum_(h : n.-tuple (S * 
 Definition released_with (O : pred Y) : R := chance_with (fun h => O (shown h)).
 Definition released_without (O : pred Y) : R := \sum_(h : n.-tuple S | O (view h)) history without_v [::] h.
 
-Hypotheses (mean_formula : delta_G_is_mean R) (add_up : normals_add R) (mu0 : forall r, 0 <= mu r).
+Hypotheses (mean_formula : delta_G_is_mean R) (add_up : normals_add R) (grows : delta_G_grows R).
+Hypothesis mu0 : forall r, 0 <= mu r.
 Hypothesis close : rounds_close.
 Variable p : R.
 Hypotheses (rare : chance_with betrayed <= p) (rare_ghost : chance_ghost betrayed <= p).
+
+(* Two equal laws. *)
+Lemma same_pair (q : S -> R) m eps : is_finite_law q -> 0 <= m -> hockey eps q q <= delta_G eps m.
+Proof.
+case=> q0 total m0; apply: (@le_trans _ _ (delta_G eps 0)); last exact: grows.
+rewrite /delta_G eqxx /hockey; under eq_bigr => s _.
+  rewrite (_ : q s - expR eps * q s = q s * (1 - expR eps)); last by rewrite mulrBr mulr1 [q s * _]mulrC.
+  rewrite -scale_max //; over.
+by rewrite -mulr_suml total mul1r.
+Qed.
 
 Let distance := Num.sqrt (squares_of mu 0 n).
 
@@ -97,16 +113,43 @@ Qed.
 Let history_with0 (h : seq (S * M)) : 0 <= history chances_with [::] h. Proof. exact: history_ge0. Qed.
 Let history_ghost0 (h : seq (S * M)) : 0 <= history chances_ghost [::] h. Proof. exact: history_ge0. Qed.
 
-Lemma compose_with : gaussian_pair distance (fun h : n.-tuple (S * M) => history chances_with [::] h)
+(* For the proof: the law with v that goes on as without v after a bad event. Off the bad event it is the law with v. *)
+Definition amended (past : seq (S * M)) : S -> R :=
+  if betrayed (rev past) then without_v (shared past) else with_v past.
+Definition chances_amended (past : seq (S * M)) (o : S * M) : R := amended past o.1 * noise o.2.
+
+Let amended0 past o : 0 <= chances_amended past o.
+Proof.
+rewrite mulr_ge0 //; last by case: law_noise.
+by rewrite /amended; case: ifP => _; [case: (law_without (shared past)) | case: (law_with past)].
+Qed.
+
+Lemma quiet_before (h rest : seq (S * M)) : ~~ betrayed (h ++ rest) -> ~~ betrayed h.
+Proof.
+elim/last_ind: rest => [|rest o IH]; first by rewrite cats0.
+by rewrite -rcons_cat => quiet; apply: IH; apply: contra quiet; exact: lasting.
+Qed.
+
+Lemma amended_off past h : ~~ betrayed (rev past ++ h) -> history chances_amended past h = history chances_with past h.
+Proof.
+elim: h past => //= o h IH past quiet; rewrite IH ?rev_cons ?cat_rcons //.
+by rewrite /chances_amended /amended (negbTE (quiet_before quiet)).
+Qed.
+
+Lemma compose_with : gaussian_pair distance (fun h : n.-tuple (S * M) => history chances_amended [::] h)
   (fun h => history chances_ghost [::] h).
 Proof.
-by apply: adaptive_composition => // past within; apply: with_noise; case: (close within).
+apply: adaptive_composition => // past within; apply: with_noise.
+rewrite /amended; case: (boolP (betrayed (rev past))) => [_ eps|quiet]; last by case: (close within quiet).
+exact: same_pair.
 Qed.
 
 Lemma compose_back : gaussian_pair distance (fun h : n.-tuple (S * M) => history chances_ghost [::] h)
-  (fun h => history chances_with [::] h).
+  (fun h => history chances_amended [::] h).
 Proof.
-by apply: adaptive_composition => // past within; apply: with_noise; case: (close within).
+apply: adaptive_composition => // past within; apply: with_noise.
+rewrite /amended; case: (boolP (betrayed (rev past))) => [_ eps|quiet]; last by case: (close within quiet).
+exact: same_pair.
 Qed.
 
 Lemma sum_le (P : seq (S * M) -> R) (A B : pred (seq (S * M))) : (forall h, 0 <= P h) -> (forall h, A h -> B h) ->
@@ -129,12 +172,18 @@ Theorem rounds_private O eps :
   released_with O <= expR eps * released_without O + (delta_G eps distance + p) /\
   released_without O <= expR eps * released_with O + (delta_G eps distance + p).
 Proof.
+have off (A : pred (seq (S * M))) : chance_with (fun h => A h && ~~ betrayed h)
+    = \sum_(h : n.-tuple (S * M) | A h && ~~ betrayed h) history chances_amended [::] h.
+  by apply: eq_bigr => h /andP [_ quiet]; rewrite amended_off.
 rewrite without_is_ghost; split.
-  apply: (@le_trans _ _ (chance_with betrayed + chance_with (fun h => O (view (shared h))))).
-    apply: le_trans (sum_or betrayed (fun h => O (view (shared h))) history_with0).
-    apply: (@sum_le _ (fun h => O (shown h)) (fun h => betrayed h || O (view (shared h)))) => // h.
-    by case: (boolP (betrayed h)) => //= /quiet_view ->.
-  rewrite addrC addrA; apply: ler_add => //.
+  apply: (@le_trans _ _ (chance_with betrayed + chance_with (fun h => O (view (shared h)) && ~~ betrayed h))).
+    apply: le_trans (sum_or betrayed (fun h => O (view (shared h)) && ~~ betrayed h) history_with0).
+    apply: (@sum_le _ (fun h => O (shown h)) (fun h => betrayed h || O (view (shared h)) && ~~ betrayed h)) => // h.
+    by case: (boolP (betrayed h)) => //= quiet; rewrite andbT quiet_view.
+  rewrite addrC addrA; apply: ler_add => //; rewrite off.
+  apply: (@le_trans _ _ (\sum_(h : n.-tuple (S * M) | O (view (shared h))) history chances_amended [::] h)).
+    apply: (@sum_le (history chances_amended [::]) (fun h => O (view (shared h)) && ~~ betrayed h)
+      (fun h => O (view (shared h)))) => [h|h /andP [] //]; exact: history_ge0.
   apply: le_trans (hockey_event eps _ (fun h : n.-tuple _ => history chances_ghost [::] h) _) _.
   by rewrite ler_add2l; exact: compose_with.
 have covered : chance_ghost (fun h => O (view (shared h)))
@@ -144,9 +193,9 @@ have covered : chance_ghost (fun h => O (view (shared h)))
   apply: (@sum_le _ (fun h => O (view (shared h))) both) => // h; rewrite /both.
   by case: (betrayed h); rewrite /= ?orbT // => ->.
 apply: le_trans covered _; rewrite addrA ler_add //.
-apply: le_trans (hockey_event eps _ (fun h : n.-tuple _ => history chances_with [::] h) _) _.
+apply: le_trans (hockey_event eps _ (fun h : n.-tuple _ => history chances_amended [::] h) _) _.
 apply: ler_add; last exact: compose_back.
-rewrite ler_wpmul2l ?(ltW (expR_gt0 _)) //.
+rewrite ler_wpmul2l ?(ltW (expR_gt0 _)) //; move: (off (fun h => O (view (shared h)))) => /= <-.
 apply: (@sum_le _ (fun h => O (view (shared h)) && ~~ betrayed h) (fun h => O (shown h))) => // h /andP [Oh quiet].
 by rewrite quiet_view.
 Qed.

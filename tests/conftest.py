@@ -141,3 +141,18 @@ def s3(s3_address: str, monkeypatch: pytest.MonkeyPatch) -> Any:
     for name, value in s3_server.environment(s3_address).items():
         monkeypatch.setenv(name, value)
     return s3_server.file_system(s3_address)
+
+
+@pytest.fixture
+def trials_run(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The trials of the lab that are really run, as (setting, number)."""
+    from dpunion_lab import trials
+
+    runs, real = [], trials.run_trial
+
+    def run(data: Any, setting: Any, plan: Any, contributions: Any, number: int) -> Any:
+        runs.append((setting, number))
+        return real(data, setting, plan, contributions, number)
+
+    monkeypatch.setattr(trials, "run_trial", run)
+    return runs

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
+from dpunion.algorithms import UserOrder
 from dpunion.contributions import Contributions
 from dpunion.engines.local import run_rounds
 from dpunion.engines.local.engine import texts_of
@@ -14,7 +16,14 @@ from dpunion.plans import Plan
 from dpunion.plans.ngrams import LengthResult, NgramPlan
 from dpunion.randomness import RunKey
 from dpunion.releases.release import Release, with_items, with_ngrams
+from dpunion.sets.encoding import Normalization, encode
 from dpunion.sets.streams import TokenStream
+
+
+def encode_items(batches: Iterable[Any], key: RunKey, limit: int, order: UserOrder, **more: Any) -> Contributions:
+    """Return everybody's sets of ready items, in the usual normal form."""
+    usual = {"normalization": Normalization.NFC, "split_words": False}
+    return encode(batches, key, max_items_per_user=limit, user_order=order, **(usual | more))
 
 
 def publish(plan: Plan, contributions: Contributions, key: RunKey) -> Release:

@@ -10,6 +10,7 @@ import shutil
 import socket
 import subprocess
 import tempfile
+import urllib.parse
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,7 +23,6 @@ CONFIGURATION = """
 listen_addresses = '127.0.0.1'
 port = {port}
 unix_socket_directories = ''
-fsync = off
 max_connections = 60
 shared_buffers = 32MB
 """
@@ -69,50 +69,83 @@ def unprivileged() -> pwd.struct_passwd | None:
     pytest.skip("PostgreSQL does not run as root, and there is no other user to run it as")
 
 
-@contextlib.contextmanager
-def running_server() -> Iterator[str]:
-    """Start a server in a new folder and yield its URL, with password; stop it and remove the folder at the end."""
-    binaries, user = find_binaries(), unprivileged()
-    folder = Path(tempfile.mkdtemp(prefix="dpunion-postgres-"))
-    try:
-        if user is not None:
-            os.chown(folder, user.pw_uid, user.pw_gid)
-        data = folder / "data"
-        secret = folder / "password"
-        secret.write_text(PASSWORD)
-        secret.chmod(0o644)
+class Server:
+    """A throw-away server in a folder of its own, run by somebody other than root."""
 
-        def run(program: str, *arguments: str) -> None:
-            done = subprocess.run(
-                [binaries / program, *arguments],
-                **({} if user is None else {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}),
-                cwd=folder,
-                env={"PATH": os.environ.get("PATH", ""), "LC_ALL": "C.UTF-8", "TZ": "UTC"},
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-                check=False,
-                timeout=PATIENCE,
-            )
-            if done.returncode:
-                pytest.skip(f"PostgreSQL's {program} does not work here: {done.stdout[-300:]}")
-
-        run("initdb", "-D", str(data), "-U", ROLE, f"--pwfile={secret}", "-A", "scram-sha-256", "-E", "UTF8", "-N")
+    def __init__(self, role: str, password: str, settings: str = "") -> None:
+        self.binaries, self.user = find_binaries(), unprivileged()
+        self.folder = Path(tempfile.mkdtemp(prefix="dpunion-postgres-"))
+        self.role, self.password, self.settings = role, password, settings
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
-        with (data / "postgresql.conf").open("a") as file:
-            file.write(CONFIGURATION.format(port=port))
-        run("pg_ctl", "-D", str(data), "-l", str(folder / "log"), "-w", "-t", str(int(PATIENCE)), "start")
+            self.port = probe.getsockname()[1]
+
+    def run(self, program: str, *arguments: str) -> None:
+        """Run one of the server's programs on its data."""
+        user = self.user
+        done = subprocess.run(
+            [self.binaries / program, "-D", self.folder / "data", *arguments],
+            **({} if user is None else {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}),
+            cwd=self.folder,
+            env={"PATH": os.environ.get("PATH", ""), "LC_ALL": "C.UTF-8", "TZ": "UTC"},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+            timeout=PATIENCE,
+        )
+        assert done.returncode == 0, f"PostgreSQL's {program} does not work here: {done.stdout[-300:]}"
+
+    def create(self) -> None:
+        """Make the data of the server."""
+        if self.user is not None:
+            os.chown(self.folder, self.user.pw_uid, self.user.pw_gid)
+        secret = self.folder / "password"
+        secret.write_text(self.password)
+        secret.chmod(0o644)
+        self.run("initdb", "-U", self.role, f"--pwfile={secret}", "-A", "scram-sha-256", "-E", "UTF8", "-N")
+        with (self.folder / "data" / "postgresql.conf").open("a") as file:
+            file.write(CONFIGURATION.format(port=self.port) + self.settings)
+
+    def start(self) -> None:
+        """Start it, and wait until it answers."""
+        self.run("pg_ctl", "-l", str(self.folder / "log"), "-w", "-t", str(int(PATIENCE)), "start")
+
+    def stop(self, mode: str = "immediate") -> None:
+        """Stop it, as a crash does unless something else is said."""
+        self.run("pg_ctl", "-w", "-m", mode, "stop")
+
+    def address(self, database: str, *, password: str = "") -> str:
+        """Return the URL of a database, with a password where one is given."""
+        secret = f":{urllib.parse.quote(password, safe='')}" if password else ""
+        return f"postgresql://{self.role}{secret}@127.0.0.1:{self.port}/{database}"
+
+
+@contextlib.contextmanager
+def started(role: str, password: str, settings: str = "") -> Iterator[Server]:
+    """Start a server in a new folder, or skip where none starts; stop it and remove the folder at the end."""
+    server = Server(role, password, settings)
+    try:
         try:
-            url = f"postgresql://{ROLE}:pa%3Ass%40w%2Frd@127.0.0.1:{port}"
-            create_database(f"{url}/postgres")
-            yield f"{url}/{DATABASE}"
+            server.create()
+            server.start()
+        except AssertionError as missing:
+            pytest.skip(str(missing))
+        try:
+            yield server
         finally:
-            run("pg_ctl", "-D", str(data), "-m", "immediate", "stop")
+            server.stop()
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(server.folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def running_server() -> Iterator[str]:
+    """Start a server and yield the URL, with password, of its database for tests."""
+    with started(ROLE, PASSWORD, "fsync = off\n") as server:
+        create_database(server.address("postgres", password=PASSWORD))
+        yield server.address(DATABASE, password=PASSWORD)
 
 
 def create_database(url: str) -> None:

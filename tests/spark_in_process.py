@@ -5,6 +5,7 @@ import functools
 import itertools
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from dpunion.engines.local.engine import choose_reading, tighten_sets
 from dpunion.engines.spark import rounds
@@ -22,23 +23,10 @@ from dpunion.engines.spark.tasks import (
     by_name,
 )
 from dpunion.mechanisms import mechanism_for
-from dpunion.reading import ValueKind
-from dpunion.reading.parts import NullUserPolicy
-from dpunion.requests import Request
-from dpunion.sets.encoding import Normalization
+from opening import make_request
 
 INPUT = pa.schema({"shard": pa.int32(), "payload": pa.binary(), "score": pa.float64()})
-READING = Request(
-    source=None,
-    user="user",
-    kind=ValueKind.ITEM,
-    value="item",
-    query=None,
-    input_format=None,
-    null_users=NullUserPolicy.REFUSE,
-    normalization=Normalization.NFC,
-    known=None,
-)
+READING = make_request(None, "user", "item")
 
 
 def reader(plan, **changes):
@@ -62,6 +50,27 @@ def database_of(table):
     for row in table.to_pylist():
         found.setdefault(row["user"], set()).add(row["item"])
     return found
+
+
+def watch_driver(frame, monkeypatch):
+    """Return the list to which every table goes that comes to the driver; no other way there is left."""
+    kind, brought = type(frame), []
+    to_arrow = kind.toArrow
+
+    def watched(self):
+        brought.append(to_arrow(self))
+        return brought[-1]
+
+    monkeypatch.setattr(kind, "toArrow", watched)
+    for other in ("collect", "toPandas", "take", "first", "head", "toLocalIterator"):
+        monkeypatch.setattr(kind, other, None)
+    return brought
+
+
+def read_folder(folder):
+    """Return what Spark wrote to a folder, in the order in which it stands there."""
+    files = sorted(path for path in folder.iterdir() if path.name.startswith("part-"))
+    return pa.concat_tables([pq.read_table(path) for path in files])
 
 
 def about_people(tables):

@@ -26,7 +26,7 @@ PACKAGES = ("coq", "libcoq-mathcomp", "libcoq-mathcomp-algebra-tactics", "libcoq
 """What Debian calls the proof assistant and the libraries."""
 VERSION, DEBIAN = "8.16", "12"
 NEEDED = ("mathcomp/ssreflect/all_ssreflect.vo", "mathcomp/algebra_tactics/ring.vo", "mathcomp/analysis/exp.vo")
-DEFINITION = re.compile(r"^(?:Definition|Fixpoint|Record) (\w+)", re.MULTILINE)
+DEFINITION = re.compile(r"^(?:Definition|Fixpoint|Record|Inductive) (\w+)", re.MULTILINE)
 CITATION = re.compile(r"`proofs/(\w+)\.v::(\w+)`")
 QUIET = ("-w", "none")
 ARGUMENTS = "\n\nArguments "

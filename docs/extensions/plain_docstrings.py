@@ -1,7 +1,8 @@
 """Turns the docstrings of this project, which are plain sentences, into paragraphs and lists for the API pages.
 
 A docstring is one sentence; then perhaps `name: what it is.` for parameters, each on a line or several in a row, or a
-table of names and what they are; then perhaps `Guarantees:` with a list. Nothing in it is markup but backquotes.
+table of names and what they are; then perhaps `Guarantees:` with a list. Nothing in it is markup but backquotes and
+examples, which begin with >>>.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ def _paragraph(text: str, names: set[str]) -> list[str]:
     promised = GUARANTEES.fullmatch(text.strip())
     if promised is not None:
         return ["**Guarantees**", "", *_list(promised[1])]
+    if text.lstrip().startswith(">>> "):
+        return text.splitlines()
     if text.lstrip().startswith("- "):
         return _list(text)
     rows = _rows(text, names)

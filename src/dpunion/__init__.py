@@ -12,6 +12,7 @@ Names are loaded when they are first used, so that importing dpunion costs next 
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ __all__ = sorted([*_HOMES, "__version__"])  # noqa: PLE0605
 def __getattr__(name: str) -> Any:
     home = _HOMES.get(name)
     if home is None:
-        raise AttributeError(f"module 'dpunion' has no attribute {name!r}")
+        raise AttributeError(f"module 'dpunion' has no attribute {name!r}", name=name, obj=sys.modules[__name__])
     value = getattr(importlib.import_module(f"dpunion.{home}"), name)
     globals()[name] = value
     return value

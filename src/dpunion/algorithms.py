@@ -408,9 +408,6 @@ def algorithm_named(name: str, /, **parameters: Any) -> Algorithm:
         refuse_policy(name)
         refuse_choice("algorithm", name, ALGORITHMS)
     known = [field.name for field in dataclasses.fields(kind)]
-    for parameter in parameters:
-        if parameter not in known:
-            raise BadParameter(
-                f"{name} has no parameter {parameter!r}.", f"It has: {', '.join(known)}. Leave {parameter!r} out."
-            )
+    for one in (one for one in parameters if one not in known):
+        raise BadParameter(f"{name} has no parameter {one!r}.", f"It has: {', '.join(known)}. Leave {one!r} out.")
     return kind(**parameters)

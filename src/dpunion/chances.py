@@ -9,6 +9,8 @@ entry for each algorithm.
 
 from __future__ import annotations
 
+import bisect
+import contextlib
 import enum
 import functools
 import math
@@ -20,6 +22,7 @@ from typing import assert_never
 import numpy as np
 
 from dpunion import algorithms
+from dpunion.budget import guarantee
 from dpunion.calibration import bounds
 from dpunion.calibration.bounds import laplace_chances
 from dpunion.calibration.gaussian import gaussian_chances
@@ -28,6 +31,7 @@ from dpunion.contributions import Bools, Float64s, Int64s
 from dpunion.errors import BadParameter
 from dpunion.plans import Noise, Plan, Planned, Round
 from dpunion.plans.candidates import plan_for_listed
+from dpunion.releases.about import draw_card
 
 MOST_HOLDERS = 100_000
 LARGEST_SET = 10_000
@@ -39,7 +43,8 @@ CROWD, CROWD_ITEMS = 512, 40_000
 MOST_STEPS = 64
 SET_SIZES = (1, 10, 100)
 EVEN, LIKELY = 0.5, 0.9
-SELDOM = 0.025
+SELDOM, MOST_SELDOM = 0.025, 2**16
+EPSILONS = [m / 10**k for k in (3, 2, 1) for m in range(10, 100)] + [10.0]  # of two digits, for find_epsilon
 HEAD = ("items each", f"chance {100 * EVEN:.0f} %", f"chance {100 * LIKELY:.0f} %")
 
 Chances = Callable[[Float64s], Float64s]
@@ -78,10 +83,8 @@ class Curve:
         at = int(reached[0])
         if at == 0:
             return int(self.holders[0])
-        low, high = self.chances[at - 1 : at + 1].tolist()
-        part = (chance - low) / (high - low)
-        first, last = self.holders[at - 1 : at + 1].tolist()
-        return math.ceil(float(first + part * (last - first)) - 1e-9)
+        around = slice(at - 1, at + 1)
+        return math.ceil(float(np.interp(chance, self.chances[around], self.holders[around])) - 1e-9)
 
 
 def release_curve(plan: Plan, *, set_size: int, company: Company, holders: Int64s) -> Curve:
@@ -133,7 +136,7 @@ def by_keepers(chances_of: Callable[[Plan, int, Company, float], Chances]) -> Ch
 
 def passing(plan: Plan, weights: Float64s) -> Float64s:
     """Return the chance that weight and noise exceed the threshold; 0 for an item without weight."""
-    chances = gaussian_chances if plan.noise is Noise.GAUSSIAN else laplace_chances
+    chances = {Noise.GAUSSIAN: gaussian_chances, Noise.LAPLACE: laplace_chances}[plan.noise]
     return np.where(weights > 0.0, chances(weights, plan.threshold, plan.scale), 0.0)
 
 
@@ -400,20 +403,35 @@ class Needed:
 
 
 def find_needed(plan: Planned, set_sizes: Sequence[int] = SET_SIZES, *, listed: bool = False) -> tuple[Needed, ...]:
-    """Return how many people must have an item; for n-grams, a single token; with a look, by the usual limit.
-
-    listed: the item, and the other items of these people, are on the list of candidates.
+    """Return what `Plan.needed` returns; for n-grams, of a single token; with a look, by the usual limit.
 
     Guarantees: the result depends on the plan alone, and on nobody's data.
     """
     opening = plan_for_listed(plan.opening) if listed else plan.opening
-    found = []
-    for size in set_sizes:
-        most = saturation(opening, set_size=size, company=Company.RARE)
-        grid = holders_between(1, max(10, most))
-        curve = release_curve(opening, set_size=size, company=Company.RARE, holders=grid)
-        found.append(Needed(size, curve.holders_for(EVEN), curve.holders_for(LIKELY)))
-    return tuple(found)
+    return tuple(Needed(size, *(find_people(opening, size, chance) for chance in (EVEN, LIKELY))) for size in set_sizes)
+
+
+def find_people(plan: Plan, set_size: int, chance: float) -> int | None:
+    """Return about how many people must have an item for this chance to come out; None if no number is enough."""
+    everything = holders_between(1, MOST_HOLDERS)
+    # Chances rise, so a search needs few of them; between two numbers they are interpolated.
+    at = bisect.bisect_left(everything, chance, key=lambda people: _chance(plan, people, set_size))
+    near = everything[max(0, at - 1) : at + 1]
+    return release_curve(plan, set_size=set_size, company=Company.RARE, holders=near).holders_for(chance)
+
+
+def find_epsilon(plan_at: Callable[[float], Planned], people: int, set_size: int, chance: float) -> float | None:
+    """Return about the smallest epsilon at which an item or candidate of this many people has this chance, or None."""
+    check_whole("", "people", people, 1, MOST_HOLDERS)
+
+    def chance_at(epsilon: float) -> float:
+        with contextlib.suppress(BadParameter):  # the smallest budgets have no plan
+            plan = plan_at(epsilon).opening
+            return _chance(plan if plan.candidates is None else plan_for_listed(plan), people, set_size)
+        return 0.0
+
+    at = bisect.bisect_left(EPSILONS, chance, key=chance_at)
+    return EPSILONS[at] if at < len(EPSILONS) else None
 
 
 def least_holders(plan: Planned) -> int:
@@ -424,26 +442,19 @@ def least_holders(plan: Planned) -> int:
 
     Guarantees: the result depends on the plan alone, and on nobody's data.
     """
-    opening = plan.opening
+    at = bisect.bisect_left(range(1, MOST_SELDOM + 1), SELDOM, key=lambda people: _chance(plan.opening, people, 1))
+    return 1 + at if at < MOST_SELDOM else 1
 
-    def is_enough(people: int) -> bool:
-        curve = release_curve(opening, set_size=1, company=Company.RARE, holders=np.array([people]))
-        return float(curve.chances[0]) >= SELDOM
 
-    low, high = 0, 1
-    while not is_enough(high):
-        low, high = high, 2 * high
-        if high > MOST_HOLDERS:
-            return 1
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if is_enough(middle) else (middle, high)
-    return high
+def _chance(plan: Plan, people: int, set_size: int) -> float:
+    """Return the chance of an item that this many people have, among rare items."""
+    curve = release_curve(plan, set_size=set_size, company=Company.RARE, holders=np.array([people]))
+    return float(curve.chances[0])
 
 
 def needed_sentence(plan: Planned) -> str:
     """Say how many people an item needs, for a release with few items."""
-    alone, ten, hundred = (_people(one.even) for one in find_needed(plan))
+    alone, ten, hundred = (_people(find_people(plan.opening, size, EVEN)) for size in SET_SIZES)
     return (
         f"At this budget {plan.nouns.first} has an even chance of being released if about {alone} people have it who "
         f"have no other item, or {ten} who have ten items each, or {hundred} who have a hundred. Items of fewer people "
@@ -453,3 +464,28 @@ def needed_sentence(plan: Planned) -> str:
 
 def _people(count: int | None) -> str:
     return f"more than {MOST_HOLDERS:,}" if count is None else f"{count:,}"
+
+
+def describe_plan(plan: Planned) -> str:
+    """Return the repr of a plan, two lines: what it is, and how many people an item needs."""
+    limits = sorted({one.algorithm.max_items_per_user for one in plan.alternatives or (plan.opening,)})
+    items = " to ".join(map(str, limits[:1] + limits[1:][-1:]))
+    more = "".join(f", with {name}" for name in ("counts", "candidates") if getattr(plan, name) is not None)
+    head = (
+        f"{plan.name}, epsilon={plan.budget.epsilon:g}, delta={plan.budget.delta:g}, at most {items} items per person"
+    )
+    return f"{type(plan).__name__}({head}{more})\n{needed_sentence(plan).split('. ')[0]}."
+
+
+def draw_plan(plan: Planned) -> str:
+    """Return the card of a plan for notebooks: what it guarantees, and how many people an item needs."""
+    formal, meaning, worst = guarantee(plan.budget, subject="A list made by this plan", covers=plan.nouns.covers)
+    how = (
+        f"About this many people must have {plan.nouns.first} for a chance of 50 % or 90 % that it is released, if "
+        "each of them has this many items in total and the other items are rare. No data was read."
+    )
+    kinds = [find_needed(plan, listed=listed) for listed in (False, True)[: 1 if plan.candidates is None else 2]]
+    numbers = [[each for one in row for each in (one.even, one.likely)] for row in zip(*kinds, strict=True)]
+    rows = [[size, *(each or _people(each) for each in row)] for size, row in zip(SET_SIZES, numbers, strict=True)]
+    header = (*HEAD, *(f"{name} for a candidate" for name in HEAD[1:] if len(kinds) > 1))
+    return draw_card(describe_plan(plan).split("\n")[0], [formal, f"{meaning} {worst}", how], header, rows, 0)

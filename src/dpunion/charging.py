@@ -62,9 +62,10 @@ def find_due(
     Guarantees: this reads the ledger and the list of the release before, but no data, and charges nothing.
     """
     if charge is None or not charge.scheduled:
-        if charge is not None and charge.current:
+        alone = next((one for one in ("current", "on", "earlier") if getattr(charge, one, None)), None)
+        if alone is not None:
             raise BadParameter(
-                "'current' (--current) needs a schedule.", "Add 'scheduled' (--scheduled), or leave it out."
+                f"{alone!r} (--{alone}) needs a schedule.", "Add 'scheduled' (--scheduled), or leave it out."
             )
         if epsilon is None or delta is None:
             raise BadParameter(

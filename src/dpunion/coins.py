@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
@@ -80,4 +81,5 @@ def coins_for(plan: Plan) -> Coins:
     """Return the coins of a plan of one round."""
     if plan.noise is Noise.TRUNCATED_GEOMETRIC:
         return OptimalCoins(plan.budget)
-    return (GaussianCoins if plan.noise is Noise.GAUSSIAN else LaplaceCoins)(plan.threshold, plan.scale)
+    kinds: dict[Noise, Callable[[float, float], Coins]] = {Noise.GAUSSIAN: GaussianCoins, Noise.LAPLACE: LaplaceCoins}
+    return kinds[plan.noise](plan.threshold, plan.scale)

@@ -31,6 +31,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import importlib
 import os
 from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
@@ -272,6 +273,13 @@ def _is_shortage(error: BaseException) -> bool:
         case RuntimeError():
             return str(error) == NO_THREAD
     return False
+
+
+def import_library(module: str, needs: str, install: str) -> Any:
+    """Import a module of an optional library, or refuse what needs it and say what to install."""
+    missing = BadParameter(f"{needs}, which is not installed.", f"Install it with: pip install {install}.")
+    with ForeignErrors(lambda _: missing, ImportError):
+        return importlib.import_module(module)
 
 
 def system_reason(error: OSError) -> str:

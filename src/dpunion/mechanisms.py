@@ -236,7 +236,7 @@ class DescentMechanism:
     def weigh(self, sets: Sets, state: State, _number: int, _key: RunKey, *, share: float = 1.0) -> Weights:
         """Let every user raise that user's items toward the share of the cutoff, in each pass by its part of 1.
 
-        Guarantees: one user moves the weights by at most 1 in the norm, rounding apart (docs/guarantees.md, Theorem 3).
+        Guarantees: one user moves the weights by at most 1 in the norm, plus rounding (docs/guarantees.md, Theorem 3).
         """
         weights = np.zeros(len(sets))
         if state.listed is not None:
@@ -349,7 +349,7 @@ class FunnelMechanism:
         Guarantees: given the public scores, one user moves the weights by at most the budget in l2 norm (Lemma F1).
         """
         budget = self.numbers[number].budget
-        noise = sets.beside(self.draw_noise, state, number, sets.digests, key)
+        noise = sets.start(self.draw_noise, state, number, sets.digests, key)
         targets = self.targets(state.scores, number, state.listed)
         targets[~state.alive] = 0.0
         if share != 1.0:

@@ -11,7 +11,9 @@ publish   the chosen items, sorted; files complete or not at all     releases
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Unpack, cast, overload
 
 from dpunion.algorithms import Algorithm, Funnel
@@ -31,6 +33,7 @@ from dpunion.plans.ngrams import NgramPlan, Ngrams, plan_ngrams
 from dpunion.randomness import RunKey
 from dpunion.releases.release import Release
 from dpunion.requests import Candidates, Charge, Dated, Folder, PathLike, Request, Run, Words, refuse_misplaced
+from dpunion.threads import usable_cores, work_in_background
 
 
 @overload
@@ -65,7 +68,7 @@ def plan(
     **settings: Unpack[Settings],
 ) -> Plan | LookPlan | NgramPlan:
     """Fix every number of a release, without data; all parameters as in `release`."""
-    refuse_misplaced(settings, algorithm)
+    refuse_misplaced(settings, algorithm, release.__annotations__)
     budget, counted = budget_for_release(epsilon, delta, weak_budget=weak_budget), as_counts(counts)
     planned: Plan | LookPlan | NgramPlan
     if isinstance(algorithm, Ngrams):
@@ -104,24 +107,33 @@ def release(
     unsafe_test_key: int | None = None,
     **settings: Unpack[Settings],
 ) -> Release:
-    """Release as many items as possible of the union of the users' sets.
+    """Publish the items that many people share, such as words, queries or keys, without exposing any one person.
+
+    >>> import dpunion
+    >>> posts = [(f"author {n}", word) for n in range(500) for word in ("cat", "dog")]
+    >>> dpunion.release([*posts, ("author 1", "secret")], epsilon=1.0, delta=1e-6).items
+    ('cat', 'dog')
 
     source       paths or patterns (Parquet, Arrow IPC, CSV, TSV, JSONL; .gz, .zst), a folder of Parquet files, Stdin(),
                  a database with `query`; any object with `__arrow_c_stream__` (pandas, polars, pyarrow, DuckDB); pairs
                  (user, item); a mapping user -> items; a DataFrame of Spark, or a SparkSource that it is to read
     user         the column that says whose row it is
     item         a column; several, whose combinations are released as tuples; Dated("at", "day"); or Words("body", ...)
-                 for texts, for which text="body" is short
-    weak_budget  allow an epsilon above 10 or a delta above 0.001, which guarantee next to nothing
+    text         a column of texts, whose words are the items: text="body" is short for item=Words("body")
+    epsilon      how much one person may change the odds of a result, by a factor of at most e^epsilon: 1 is strong;
+                 smaller is more private, and fewer items come out
+    delta        a small probability on top of that, such as 1e-6; choose it well below 1 / number of people
+    weak_budget  True permits an epsilon above 10 or a delta above 0.001, which protect almost nothing
     algorithm    an algorithm or its name, by default "funnel"; Ngrams() releases n-grams length by length
     counts       True, or Counts(share=...): also estimate how many people have each item, from the same budget
+    query        SQL that returns the rows: for a database, or for Parquet files, which are the table `source` in it
     known        a public list (a file, an earlier Release, texts) to leave out, so that the budget finds new items;
                  Known(list, include=True) adds it to the result
     candidates   a public list of items that people may well have (a dictionary, a catalogue, an earlier Release), or
                  Candidates(list, error=...): its items need fewer people, and a few come out that nobody has
     null_users   "refuse" or "drop" rows that do not say whose they are
-    normalize    "nfc-lower" (default for texts), "nfc" (default for items) or "exact": done to items, and to the words
-                 of every tokenizer, before duplicates are dropped
+    normalize    "nfc-lower" (default for texts), "nfc" (default for items) or "exact": done to items and words before
+                 duplicates are dropped
     out          files to write, by suffix; or Folder(...) for Spark to write
     sort         "item" by their bytes, or "people", the most popular first: the default with counts
     charge       Charge(ledger, dataset): paid before reading; the same release is not made twice in silence;
@@ -140,20 +152,33 @@ def release(
     - with a charge, the budget is spent before any data is read, and a crash counts as spent.
     """
     due, lists = find_due(charge, {"known": known, "candidates": Candidates.of(candidates)}, epsilon, delta)
-    planned = _plan_as_due(due, algorithm, settings, counts, epsilon=epsilon, delta=delta, weak_budget=weak_budget)
     if isinstance(algorithm, Ngrams) and item is None:
         item, text = Words(text), None
-    request = Request.of(
-        source, user=user, item=item, text=text, query=query, null_users=null_users, normalize=normalize, **lists
-    )
-    if (asked := lists["candidates"]) is not None:
-        planned = add_candidates(planned, request.candidates, asked.error)
+    rows = partial(Request.of, source, user=user, item=item, text=text, query=query)
+    make_request = partial(rows, null_users=null_users, normalize=normalize, **lists)
+    options = partial(_plan_as_due, due, algorithm, settings, counts)
+    make_plan = partial(options, epsilon=epsilon, delta=delta, weak_budget=weak_budget)
+    planned, request = _prepare(make_plan, make_request, lists["candidates"], 1 if known is not None else run.threads)
     request.check_for(planned)
     outputs = Outputs.of(out, overwrite=run.overwrite, sort=sort, counts=planned.counts is not None)
     engine = engine_for(request, run, outputs.folder)
     engine.check(request, planned)
     outputs.check_apart(source=source, item=item, charge=charge, **lists)
     return fulfil(planned, request, engine, outputs, charge, run, RunKey.for_run(unsafe_test_key), due)
+
+
+def _prepare(make_plan: Any, make_request: Any, asked: Any, threads: int | None) -> tuple[Planned, Request]:
+    """Plan, and make the request, which reads public lists: another thread reads files of candidates during the plan.
+
+    Lists in memory are read by the caller's thread, to which they may belong.
+    """
+    named = asked is not None and all(isinstance(one, str | os.PathLike) for one in asked.sources)
+    with work_in_background(make_request, (threads or usable_cores()) if named else 1) as making:
+        planned = make_plan()
+        if asked is not None:
+            add_candidates(planned, None, asked.error)  # what does not depend on the list is then known
+    request = make_request() if making is None else making.result()
+    return planned if asked is None else add_candidates(planned, request.candidates, asked.error), request
 
 
 def _plan_as_due(due: Due | None, algorithm: Any, settings: Any, counts: Any, **budget: Any) -> Planned:

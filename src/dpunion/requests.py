@@ -6,18 +6,18 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import datetime as dt
 import functools
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, NoReturn
 
 import pyarrow as pa
 
+from dpunion.algorithms import ALGORITHMS, Funnel
 from dpunion.buffers import string_buffers, text_array
-from dpunion.checks import NormalizationName, NullUsersName, Settings, TokenizerName, as_choice, check_real, check_whole
+from dpunion.checks import NormalizationName, NullUsersName, TokenizerName, as_choice, check_real, check_whole, nearest
 from dpunion.errors import BadParameter
 from dpunion.ledger.schedules import Earlier
 from dpunion.plans import Planned
@@ -203,7 +203,7 @@ class Run:
 class Folder:
     """A folder into which Spark writes the release, as Parquet; the Release then has no items.
 
-    Items do not even come to the driver, unless counts or a known list are written with them; n-grams do.
+    Items do not even come to the driver, unless there are counts, candidates or a known list to add; n-grams do.
     """
 
     path: PathLike
@@ -405,7 +405,7 @@ class Request(SourceRequest):
 def refuse_known() -> NoReturn:
     """Refuse a known list for texts that are not split in the plain way."""
     raise BadParameter(
-        "A known list cannot be combined with n-grams or another tokenizer yet.", "Leave 'known' (--known) out."
+        "A known list cannot be combined with n-grams or another tokenizer yet.", "Leave 'known' or 'scheduled' out."
     )
 
 
@@ -478,24 +478,27 @@ OTHER_NAMES = {
     "spark_settings": "settings",
 }
 """Names of options of the command line, and the fields that they set."""
-COMMAND_LINE_ONLY = frozenset({"as_json", "config", "json", "quiet"})
+COMMAND_LINE_ONLY = frozenset({"as_json", "config", "json", "quiet", "statement"})
 
 
-def refuse_misplaced(names: Iterable[str], algorithm: object) -> None:
-    """Refuse keywords that belong to one of the classes above, and are no setting of an algorithm."""
-    own = {field.name for field in dataclasses.fields(algorithm)} if dataclasses.is_dataclass(algorithm) else set()
-    for name in names:
-        if name in Settings.__annotations__ or name in own:
-            continue
+def refuse_misplaced(names: Iterable[str], algorithm: object, of_release: Collection[str] = ()) -> None:
+    """Refuse keywords that belong to a class above or to `release`, not to the algorithm, and misspelt ones."""
+    own = getattr(ALGORITHMS.get(str(algorithm or Funnel.name), algorithm), "__dataclass_fields__", ())
+    for name in [one for one in names if one not in own]:
         if name in COMMAND_LINE_ONLY:
             raise BadParameter(f"{name!r} is an option of the command line, not of Python.", "Leave it out.")
         wanted = OTHER_NAMES.get(name, name)
         for kind, place, examples in HOMES:
-            fields = [field.name for field in dataclasses.fields(kind)]
-            if wanted in fields:
-                given = examples if wanted in fields[: len(examples)] else (*examples, f"{wanted}=...")
+            known = [field.name for field in fields(kind)]
+            if wanted in known:
+                given = examples if wanted in known[: len(examples)] else (*examples, f"{wanted}=...")
                 call = place.format(f"{kind.__name__}({', '.join(given)})")
                 raise BadParameter(f"{name!r} belongs to {kind.__name__}.", f"Write {call}.")
+        if name in of_release:
+            raise BadParameter(f"{name!r} belongs to release.", "Leave it out here: a plan reads no data.")
+        everything = [*(field.name for kind in ALGORITHMS.values() for field in fields(kind)), *of_release]
+        if name not in everything and (near := nearest(name, everything)) is not None:
+            raise BadParameter(f"There is no parameter {name!r}.", f"Did you mean {near!r}?")
 
 
 def tokenize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from dataclasses import dataclass
 from importlib import resources
 from itertools import groupby
@@ -10,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from dpunion.checks import nearest
-from dpunion.errors import BadParameter, ForeignErrors
+from dpunion.errors import BadParameter, import_library
 
 FREQUENT_WORDS = 50_000
 
@@ -38,12 +37,7 @@ class PublicList:
         """Return the file with one item per line, or the words, the most frequent first."""
         if not self.language:
             return _data_file("lists", f"{self.name}.txt")
-        missing = BadParameter(
-            f"The list {self.name!r} needs wordfreq, which is not installed.",
-            "Install it with: pip install 'dpunion[words]'.",
-        )
-        with ForeignErrors(lambda _: missing, ImportError):
-            wordfreq = importlib.import_module("wordfreq")
+        wordfreq = import_library("wordfreq", f"The list {self.name!r} needs wordfreq", "'dpunion[words]'")
         return tuple(wordfreq.top_n_list(self.language, self.items))
 
 

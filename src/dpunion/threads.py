@@ -181,7 +181,7 @@ def work_in_threads(work: Callable[[T], None], shares: Sequence[T], threads: int
 
 
 @contextlib.contextmanager
-def work_beside(work: Callable[[], T], threads: int) -> Iterator[Task[T] | None]:
+def work_in_background(work: Callable[[], T], threads: int) -> Iterator[Task[T] | None]:
     """Run `work` in another thread during the block, and yield its task; with one thread, yield None instead."""
     if threads == 1:
         yield None

@@ -1,5 +1,6 @@
 """Pages in a real browser: complete, inert, and they do what they show. Needs chromium and its driver."""
 
+import datetime as dt
 import itertools
 import json
 import math
@@ -12,78 +13,40 @@ from pathlib import Path
 import pytest
 
 import dpunion
-from dpunion.ledger import Ledger
+from dpunion import report
+from dpunion.ledger import Amounts, Ledger, Schedule
 from dpunion.plans.counts import Counted, Estimate, Totals
 from dpunion.releases.about import About, Charged
 from dpunion.releases.formats import join_key
 from dpunion.releases.release import Release, with_items
-from dpunion.report import (
-    Axis,
-    AxisScale,
-    Chart,
-    ChartKind,
-    Section,
-    Series,
-    Table,
-    lab_page,
-    ledger_page,
-    plan_page,
-    release_page,
-)
 from dpunion.report.pages import FIRST_ROWS
 
 FLAGS = (
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--disable-dev-shm-usage",
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage",
     "--hide-scrollbars",
-)
+)  # fmt: skip
 DESKTOP, PHONE = (1200, 900), (390, 844)
 
 HOSTILE = (
-    "<script>window.hacked = 1</script>",
-    "</script><script>window.hacked = 2</script>",
-    "<img src=x onerror='window.hacked = 3'>",
-    "<!--<script>",
-    '"><b id=injected>bold</b>',
-    "=cmd|' /C calc'!A0",
-    "\x1b[31mred\x1b[0m",
-    "safe\u202egnp.exe",
-    "\u2066isolated\u2069",
-    "two\u2028lines",
-    " spaces ",
-    "",
-    "q\"uote's",
-    "{{7*7}}",
-    "javascript:alert(1)",
-    "می‌خواهم",
-)
+    "<script>window.hacked = 1</script>", "</script><script>window.hacked = 2</script>",
+    "<img src=x onerror='window.hacked = 3'>", "<!--<script>", '"><b id=injected>bold</b>', "=cmd|' /C calc'!A0",
+    "\x1b[31mred\x1b[0m", "safe\u202egnp.exe", "\u2066isolated\u2069", "two\u2028lines", " spaces ", "", "q\"uote's",
+    "{{7*7}}", "javascript:alert(1)", "می‌خواهم",
+)  # fmt: skip
 WORDS = tuple(sorted({f"{start}{at}" for at in range(250) for start in ("apple", "Banana", "kiwi ", "é")}))
 COLUMNS = ("country", "<b>device</b>", "query")
-KEYS = tuple(
-    sorted(
-        (country, device, f"query {at}")
-        for country in ("AU", "DE")
-        for device in ("ios", "tab\tlet")
-        for at in range(80)
-    )
-)
+KEYS = tuple(sorted(itertools.product(("AU", "DE"), ("ios", "tab\tlet"), (f"query {at}" for at in range(80)))))
 PLAN = dpunion.plan("policy-gaussian", epsilon=1.0, delta=1e-6)
 COUNTED_PLAN = dpunion.plan("policy-gaussian", epsilon=1.0, delta=1e-6, counts=True)
 
 
 def counted_page(texts, people, columns=("item",)):
-    """Return the page of a release in which so many people hold each item, the numbers right to a third."""
+    """Return the page of a release in which this many people have each item, the numbers right to a third."""
     numbers = tuple(people), tuple(max(1, one * 2 // 3) for one in people), tuple(one * 4 // 3 for one in people)
     totals = Totals(Estimate(9_000, 8_800, 9_200), Estimate(400, 200, 600), 0.05, 1.2)
     draft = Release((), COUNTED_PLAN, guaranteed=True, columns=columns)
-    return release_page(with_items(draft, texts, Counted(*numbers, totals)))
+    return report.release_page(with_items(draft, texts, Counted(*numbers, totals)))
 
 
 ENTRY = Charged(
@@ -94,7 +57,7 @@ TOLD = About("Words of the week, of all posts in the forum", "Search team, Jane 
 
 
 def told_ledger(folder):
-    """Return the page of a ledger with a dataset, one without entries, and what people said of releases."""
+    """Return the page of a ledger with a dataset, one without entries, a schedule, and what people said of releases."""
     ledger = Ledger.open(folder / "budget.db", create=True)
     ledger.create_dataset("posts", 10.0, 1e-5, "tight")
     ledger.create_dataset("a-dataset-with-a-long-name-and-nothing-in-it", 1.0, 1e-6)
@@ -103,7 +66,15 @@ def told_ledger(folder):
         with ledger.reserve("posts", PLAN, f"{number:064x}", about=about) as reservation:
             reservation.start_reading()
             reservation.settle(digest="0" * 64)
-    return ledger_page(ledger.overview(), ledger.verify(), ledger.name)
+    # Week 1 died and was paid once more, week 2 was left out, week 4 was made, and others are to come.
+    ledger.create_dataset("queries", 3.0, 1e-6, schedule=Schedule(52, start="2026-01-05"))
+    (folder / "list.csv").write_text("item,since\n")
+    for number, day in enumerate(("2026-01-05", "2026-01-05", "2026-01-26")):
+        due = ledger.find_due("queries", dt.date.fromisoformat(day))
+        made = ledger.reserve("queries", Amounts(), f"{number:063x}a", about=about, due=due, charge_again=True)
+        if number:
+            made.settle([folder / "list.csv"])
+    return report.ledger_page(ledger.overview(), ledger.verify(), ledger.name)
 
 
 @pytest.fixture(scope="module")
@@ -111,27 +82,31 @@ def pages(tmp_path_factory):
     """The folder with the pages that are tested."""
     folder = tmp_path_factory.mktemp("pages")
     algorithms = ("policy-gaussian", "funnel <b>")
-    bars = Chart(
+    bars = report.Chart(
         "Items released",
-        Axis("algorithm", AxisScale.NAMES),
-        Axis("items"),
-        (Series("ε = 3", algorithms, (16_884.0, 21_303.0)), Series("ε = 1", algorithms[1:], (10_221.0,))),
-        kind=ChartKind.BAR,
+        report.Axis("algorithm", report.AxisScale.NAMES),
+        report.Axis("items"),
+        (report.Series("ε = 3", algorithms, (16_884.0, 21_303.0)), report.Series("ε = 1", algorithms[1:], (10_221.0,))),
+        kind=report.ChartKind.BAR,
     )
-    table = Table("Items", ("algorithm", "items"), (("funnel", 21_303),))
+    table = report.Table("Items", ("algorithm", "items"), (("funnel", 21_303),))
     texts = {
-        "release": release_page(Release(WORDS, PLAN, guaranteed=True)),
-        "hostile": release_page(Release(tuple(sorted(HOSTILE)), PLAN, guaranteed=False)),
-        "keys": release_page(Release(KEYS, PLAN, True, columns=COLUMNS)),
-        "huge": release_page(Release(tuple(sorted(f"w{at * 7919 % 100_003}" for at in range(100_000))), PLAN, True)),
+        "release": report.release_page(Release(WORDS, PLAN, guaranteed=True)),
+        "hostile": report.release_page(Release(tuple(sorted(HOSTILE)), PLAN, guaranteed=False)),
+        "keys": report.release_page(Release(KEYS, PLAN, True, columns=COLUMNS)),
+        "huge": report.release_page(
+            Release(tuple(sorted(f"w{at * 7919 % 100_003}" for at in range(100_000))), PLAN, True)
+        ),
         "counted": counted_page(WORDS, [3 + at * at // 100 for at in range(len(WORDS))]),
         "counted-hostile": counted_page(HOSTILE, range(1, len(HOSTILE) + 1)),
         "counted-keys": counted_page([*map(join_key, KEYS)], [at + 1 for at in range(len(KEYS))], COLUMNS),
         "counted-huge": counted_page([f"w{at:06}" for at in range(100_000)], range(1, 100_001)),
-        "told": release_page(Release(WORDS, PLAN, guaranteed=True, about=TOLD)),
+        "told": report.release_page(Release(WORDS, PLAN, guaranteed=True, about=TOLD)),
         "ledger": told_ledger(folder),
-        "plan": plan_page(PLAN, epsilons=(1.0, 2.0), set_sizes=(1, 10), algorithms=("weighted-gaussian", "dp-sips")),
-        "lab": lab_page("A study", [Section("By algorithm", (), (bars, table))]),
+        "plan": report.plan_page(
+            PLAN, epsilons=(1.0, 2.0), set_sizes=(1, 10), algorithms=("weighted-gaussian", "dp-sips")
+        ),
+        "lab": report.lab_page("A study", [report.Section("By algorithm", (), (bars, table))]),
     }
     for name, text in texts.items():
         (folder / f"{name}.html").write_text(text, "utf-8")
@@ -219,7 +194,7 @@ def test_no_console_message_and_no_request(browser, pages, name):
     assert set(page.requests()) <= {page.address, "data:,"}
 
 
-def test_even_a_script_that_got_in_could_reach_nobody(browser, pages):
+def test_an_injected_script_could_send_nothing(browser, pages):
     """The page's policy refuses requests, images and inline handlers: shown by trying them."""
     page = Page(browser, pages / "release.html")
     outcome = browser.execute_async_script(
@@ -562,8 +537,10 @@ def test_print_folds_the_list_unless_all_of_it_is_asked_for(browser, pages, name
     page = Page(browser, pages / f"{name}.html", dark=True)
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
     page.run("window.dispatchEvent(new Event('beforeprint'))")
-    assert len(shown(page)) == 40
-    assert page.find("#unprinted").text.startswith("… and 960 more items")
+    assert len(shown(page)) == 120
+    assert page.find("#unprinted").text.startswith("… and 880 more items")
+    lefts = page.run("return [...document.querySelectorAll('#list > *')].map(e => e.getBoundingClientRect().left)")
+    assert len({round(left) for left in lefts}) >= 3, "the list is in columns"
     assert not page.find(".tools").is_displayed()
     assert page.find(".signing").is_displayed()
     assert not page.find("#inner").is_displayed()
@@ -574,6 +551,15 @@ def test_print_folds_the_list_unless_all_of_it_is_asked_for(browser, pages, name
     assert page.find("#unprinted").text == ""
     page.run("document.querySelector('.fold').open = true")
     assert page.find("#inner").is_displayed()
+
+
+def test_print_keeps_keys_in_a_table(browser, pages):
+    page = Page(browser, pages / "counted-keys.html")
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    page.run("window.dispatchEvent(new Event('beforeprint'))")
+    assert len(shown_keys(page)) == 40
+    tops = page.run("return [...document.querySelectorAll('#list tr')].map(e => e.getBoundingClientRect().top)")
+    assert tops == sorted(set(tops))
 
 
 PRINTED = {"paperWidth": 8.27, "paperHeight": 11.69, "printBackground": False, "pageRanges": "1"}
@@ -627,6 +613,27 @@ def test_nothing_collides_and_nothing_is_cut(browser, pages, name, size, dark):
         "return [...document.querySelectorAll('.tools input[type=search], .tools select')].map(e => e.offsetHeight)"
     )
     assert len(set(heights)) <= 1
+
+
+@pytest.mark.parametrize("width", [1280, 1200, 800, 700, 390])
+@pytest.mark.parametrize("count", [4, 5, 6, 7])
+def test_no_tile_is_alone_in_a_row(browser, pages, width, count):
+    """The numbers at the top fill their rows, however many there are; on a phone, the last of an odd number does."""
+    page = Page(browser, pages / "counted.html", PHONE if width == PHONE[0] else (width, 900))
+    boxes = page.run(
+        "const facts = document.querySelector('.facts'), tiles = facts.children;"
+        "while (tiles.length > arguments[0]) tiles[1].remove();"
+        "while (tiles.length < arguments[0]) facts.prepend(tiles[1].cloneNode(true));"
+        "return [...tiles].map(e => e.getBoundingClientRect()).map(b => [b.top, b.left, b.right])",
+        count,
+    )
+    rows = [list(row) for _, row in itertools.groupby(boxes, key=lambda box: round(box[0]))]
+    assert len({round(row[-1][2]) for row in rows} | {round(max(right for *_, right in boxes))}) == 1
+    assert len({round(row[0][1]) for row in rows}) == 1
+    if width != PHONE[0]:
+        assert len(rows) <= 2
+        assert len(rows[-1]) >= 3
+    assert page.run("return document.documentElement.scrollWidth") <= width
 
 
 def test_without_javascript_the_facts_are_there(browser, pages):

@@ -17,7 +17,7 @@ from click.testing import CliRunner
 
 from dpunion.cli import app
 from dpunion.cli.release import MADE_BEFORE
-from running import PATIENCE
+from running import run_program
 
 ROOT = Path(__file__).parents[2]
 FENCE = re.compile(r"^( *)(`{3,}|~{3,})([^`]*)$")
@@ -249,15 +249,8 @@ def run_line(text):
     if plain:
         return run_here(words[1:-2] if target else words[1:], target)
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    done = subprocess.run(
-        ["bash", "-c", text],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-        timeout=PATIENCE,
-        env=os.environ | {"PATH": path, "COLUMNS": "120"},
-    )
+    together = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    done = run_program("bash", "-c", text, env=os.environ | {"PATH": path, "COLUMNS": "120"}, **together)
     return done.returncode, done.stdout
 
 

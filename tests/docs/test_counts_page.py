@@ -12,16 +12,9 @@ from dpunion.plans.counts import LEVEL, MOST_COUNTED, PARTS, USED
 
 PAGE = (ROOT / "docs" / "counts.md").read_text("utf-8")
 ALGORITHMS = [
-    dpunion.Funnel,
-    dpunion.PolicyGaussian,
-    dpunion.PolicyLaplace,
-    dpunion.WeightedGaussian,
-    dpunion.WeightedLaplace,
-    dpunion.CountGaussian,
-    dpunion.CountLaplace,
-    dpunion.DpSips,
-    dpunion.OptimalSingleItem,
-]
+    dpunion.Funnel, dpunion.PolicyGaussian, dpunion.PolicyLaplace, dpunion.WeightedGaussian, dpunion.WeightedLaplace,
+    dpunion.CountGaussian, dpunion.CountLaplace, dpunion.DpSips, dpunion.OptimalSingleItem,
+]  # fmt: skip
 # Of the table of shares: (share, threshold, and what is right to how many people).
 SHARES = re.findall(r"^\| ([\d.]+) \| ([\d.]+) \| ± ([\d,]+) \| ± ([\d,]+) \| ± ([\d,]+) \|$", PAGE, re.MULTILINE)
 

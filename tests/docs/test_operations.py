@@ -4,7 +4,6 @@ import ast
 import json
 import os
 import random
-import subprocess
 import sys
 from pathlib import Path
 
@@ -14,7 +13,7 @@ import pytest
 from doc_examples import ROOT, blocks
 
 from dpunion.ledger import Ledger
-from running import PATIENCE
+from running import run_program
 
 PAGE = "docs/operations.md"
 TEXT = (ROOT / PAGE).read_text("utf-8")
@@ -47,16 +46,7 @@ def folder(tmp_path):
 
 
 def run(folder, *words, **options):
-    done = subprocess.run(
-        words,
-        cwd=folder,
-        env=os.environ | {"PATH": PATH},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=PATIENCE,
-        **options,
-    )
+    done = run_program(*words, cwd=folder, env=os.environ | {"PATH": PATH}, **options)
     return done.returncode, done.stdout, done.stderr
 
 

@@ -95,7 +95,8 @@ def test_a_missing_theorem_and_an_axiom_are_found(compiled, tmp_path):
 def test_errors_are_refused_where_they_are_made(compiled, tmp_path, module, before, after, refused):
     """A sphere in place of the ball, the norm in which the counterexample's budget is counted, and five more.
 
-    Unaltered, every file is accepted: the fixture has compiled it.
+    Coq reads the altered statement, and refuses its proof: it is no error of syntax or of types. Unaltered, every file
+    is accepted: the fixture has compiled it.
     """
     shutil.copytree(compiled, tmp_path, dirs_exist_ok=True)
     text = (tmp_path / f"{module}.v").read_text(encoding="utf-8")
@@ -103,6 +104,10 @@ def test_errors_are_refused_where_they_are_made(compiled, tmp_path, module, befo
     (tmp_path / f"{module}.v").write_text(text.replace(before, after), encoding="utf-8")
     with pytest.raises(check_proofs.ProofFails) as failure:
         check_proofs.compile_file(tmp_path / f"{module}.v")
+    assert "Syntax error" not in str(failure.value)
     line = int(re.search(r"line (\d+), characters", str(failure.value))[1])
-    stated = [one for one in text.splitlines()[:line] if re.match(r"(Lemma|Theorem) ", one)]
-    assert stated[-1].startswith(refused)
+    before = text.splitlines()[: line - 1]
+    start = max(number for number, one in enumerate(before) if re.match(r"(Lemma|Theorem) ", one))
+    assert before[start].startswith(refused)
+    assert "Proof." in before[start:]
+    assert "Qed." not in before[start:]

@@ -1,9 +1,10 @@
 """The documentation site builds without a warning, says everything, and its links lead somewhere."""
 
 import html.parser
+import importlib.util
 import os
 import re
-import subprocess
+import shutil
 import sys
 import urllib.parse
 from pathlib import Path
@@ -13,7 +14,7 @@ import plain_docstrings
 import pytest
 
 import dpunion
-from running import PATIENCE
+from running import run_program
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -44,15 +45,9 @@ def site(tmp_path_factory):
     """The built site; building runs the notebook."""
     pytest.importorskip("sphinx", reason="the extra docs is not installed")
     folder = tmp_path_factory.mktemp("site")
-    done = subprocess.run(
-        [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-d", folder / "trees", DOCS, folder / "html"],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=ROOT,
-        timeout=PATIENCE,
-        env={name: value for name, value in os.environ.items() if name != "PYTHONWARNINGS"},
-    )
+    words = ("-m", "sphinx", "-W", "--keep-going", "-q", "-d", folder / "trees", DOCS, folder / "html")
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONWARNINGS"}
+    done = run_program(sys.executable, *words, cwd=ROOT, env=env)
     assert done.returncode == 0, done.stdout + done.stderr
     return folder / "html"
 
@@ -121,7 +116,7 @@ def test_the_reference_names_every_command_and_option(pages):
 def test_the_reference_says_what_the_help_says(pages):
     text = pages["cli.html"].text
     for expected in (
-        "How much one person may change the odds of a result; smaller is more private (required).",
+        "How much one person may change the odds; smaller is more private (required).",
         "may be repeated",
         "default words",
     ):
@@ -151,6 +146,7 @@ def test_formulas_are_drawn_by_the_browser_itself(site, pages):
     assert "merror" not in "".join(path.read_text("utf-8") for path in site.glob("*.html"))
     for name, page in pages.items():
         assert "\\varepsilon" not in page.text, name
+        assert not name.startswith("guarantees") or not re.search(r"\$|\\[a-z]{2,}", page.text), name
 
 
 def test_the_guarantees_open_with_the_promise(pages):
@@ -170,6 +166,76 @@ def test_the_changelog_is_shown(pages):
     assert "Keep a Changelog" in pages["changelog.html"].text
 
 
+def load_configuration():
+    """Return docs/conf.py as a module."""
+    found = importlib.util.spec_from_file_location("site_configuration", DOCS / "conf.py")
+    module = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+    return module
+
+
+def test_the_front_page_begins_with_the_first_screen_of_the_readme(pages):
+    screen = load_configuration().read_first_screen((ROOT / "README.md").read_text("utf-8"))
+    text = "".join(pages["index.html"].words).replace("¶", "")
+    text = "".join(text.split())
+    blocks = re.findall(r"^```\w+\n(.*?)^```", screen, re.DOTALL | re.MULTILINE)
+    shown = ["".join(line.split()) for block in blocks for line in block.splitlines() if line]
+    assert shown
+    assert [line for line in shown if line not in text] == []
+    assert text.index(shown[0]) < text.index("withpip,asawheel")
+
+
+README = """# dpunion
+
+<!-- first-screen -->
+See [the tutorial](docs/tutorial.md#start), [others](CONTRIBUTING.md) and [the web](https://example.org).
+
+![A picture](docs/_static/comparison.svg)
+<!-- /first-screen -->
+
+More.
+
+## Later
+"""
+
+
+def test_links_of_the_first_screen_hold_on_the_site():
+    read = load_configuration().read_first_screen
+    screen = read(README)
+    assert "[the tutorial](tutorial.md#start), others and [the web](https://example.org)" in screen
+    assert "![A picture](_static/comparison.svg)" in screen
+    assert "More." not in screen
+    unmarked = read(README.replace("<!-- first-screen -->", "").replace("<!-- /first-screen -->", ""))
+    assert "More." in unmarked
+    assert "Later" not in unmarked
+
+
+FLAGS = (
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage",
+    "--virtual-time-budget=20000", "--dump-dom",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("query", "page"),
+    [
+        ("what epsilon", "choosing-epsilon"), ("epsilon", "choosing-epsilon"), ("delta", "choosing-epsilon"),
+        ("stop words", "texts"), ("budget used up", "faq"), ("install", "platforms"), ("ledger", "ledger"),
+    ],
+)  # fmt: skip
+def test_a_search_finds_the_right_page_first(query, page, site, tmp_path):
+    browser = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
+    if not browser:
+        pytest.skip("chromium is not installed (Debian: apt-get install chromium)")
+    address = f"{(site / 'search.html').as_uri()}?q={urllib.parse.quote_plus(query)}"
+    done = run_program(browser, *FLAGS, f"--user-data-dir={tmp_path}", address, check=True)
+    found = re.findall(r'<li class="kind[^>]*>\s*<a href="([\w/-]+)\.html', done.stdout)
+    assert found[0] == page
+    assert "changelog" not in found
+    assert not {"reproduction", "proofs"} & set(found[:8])
+
+
 def test_docstrings_become_paragraphs_and_lists():
     lines = [
         "Do it.",
@@ -180,18 +246,9 @@ def test_docstrings_become_paragraphs_and_lists():
         "- one;",
         "- two.",
     ]
-    assert plain_docstrings.as_markup(lines, {"how", "where", "when"}) == [
-        "Do it.",
-        "",
-        "- **how**: quickly.",
-        "- **where, when**: ``here``, not \\*there\\*; always.",
-        "",
-        "**Guarantees**",
-        "",
-        "- one;",
-        "- two.",
-        "",
-    ]
+    markup = "\n".join(plain_docstrings.as_markup(lines, {"how", "where", "when"}))
+    first = "Do it.\n\n- **how**: quickly.\n- **where, when**: ``here``, not \\*there\\*; always.\n\n"
+    assert markup == f"{first}**Guarantees**\n\n- one;\n- two.\n"
 
 
 def test_tables_in_docstrings_become_lists():
@@ -202,6 +259,13 @@ def test_tables_in_docstrings_become_lists():
         "",
     ]
     assert plain_docstrings.as_markup(table, {"how"})[0].startswith("how quickly")
+
+
+def test_examples_in_docstrings_stay_examples(pages, site):
+    example = [">>> 1 + 1", "2", ">>> 2", "2"]
+    assert plain_docstrings.as_markup(["Add.", "", *example], set()) == ["Add.", "", *example, ""]
+    text = (site / "api.html").read_text("utf-8")
+    assert text.count("highlight-pycon") + text.count("doctest") >= 3
 
 
 def test_the_parameters_of_a_release_are_listed(pages):

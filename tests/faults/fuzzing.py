@@ -51,26 +51,14 @@ SOURCES = [*BINARY, *TEXTS, *(name + packed for name in TEXTS for packed in PACK
 
 
 # --- damage -------------------------------------------------------------------------------------------------
-
 STRAYS = (
     *(
-        b'"',
-        b'""',
-        b"\\",
-        b"\0",
-        b"\r",
-        b"\n",
-        b"\r\n",
-        b"\xff",
-        b"\xc3",
-        b"\xef\xbb\xbf",
-        b"\xed\xa0\x80",
-        b",",
+        b'"', b'""', b"\\", b"\0", b"\r", b"\n", b"\r\n", b"\xff", b"\xc3", b"\xef\xbb\xbf", b"\xed\xa0\x80", b",",
         b"\t",
     ),
     *(b"{", b"[" * 300, b'{"a":' * 300, b"}", b"null", b"NaN", b"1e999", b"-0", b"9" * 40, b"\\ud800", b"true", b"''"),
     *("\u0301\u0323".encode() * 50, "\u202e".encode(), b"\x1b[31m", b"=1+1", b"%s%n", b"../..", b"canary" * 9),
-)
+)  # fmt: skip
 
 
 def flip(draw, raw):
@@ -115,8 +103,6 @@ def damaged(draw, raw):
 
 
 # --- cases --------------------------------------------------------------------------------------------------
-
-
 def source_bytes(draw, suffix):
     """Return a damaged source: compressed after the damage, or before it."""
     rows = rows_of(1)[: draw.choice((9, 90, 450))]
@@ -191,23 +177,11 @@ memory-limit = "1GB"
 
 ODD_TOML = (
     *(
-        "true",
-        "-1",
-        "0",
-        "nan",
-        "-inf",
-        "1e400",
-        "9" * 400,
-        '""',
-        '"x"',
-        "[]",
-        "[[]]",
-        "{}",
-        "[1, true]",
+        "true", "-1", "0", "nan", "-inf", "1e400", "9" * 400, '""', '"x"', "[]", "[[]]", "{}", "[1, true]",
         '["", "what"]',
     ),
     *("1979-05-27", "07:32:00", '"\\u0000"', '"\\u202e"', "'odd'", "0x10", "{a = 1}", "1_000", '"/dev/null"', '"-"'),
-)
+)  # fmt: skip
 
 
 def configuration_case(draw, folder):
@@ -229,13 +203,8 @@ PEOPLE = ("u:canary@", "canary:canary@", "u:c%61nary@", "@", "u:canary:x@", "u:c
 PLACES = ("127.0.0.1:1/db", "127.0.0.1:1", "[::1]:1/db", "127.0.0.1:99999/db", "127.0.0.1:x/db", "/db", "")
 TAILS = ("", "?password=canary", "?sslmode=canary", "?p%61ssword=canary", "#canary", "?host=127.0.0.1")
 WORDS = (
-    "host=127.0.0.1 port=1 password=canary dbname=d",
-    "file:budget.db?mode=rw",
-    "mysql://u:canary@h/d",
-    "",
-    ".",
-    "-",
-)
+    "host=127.0.0.1 port=1 password=canary dbname=d", "file:budget.db?mode=rw", "mysql://u:canary@h/d", "", ".", "-",
+)  # fmt: skip
 
 
 def address_case(draw, folder):

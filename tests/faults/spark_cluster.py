@@ -3,6 +3,7 @@
     python spark_cluster.py killed MASTER FOLDER PHASE    a release that waits in a phase for FOLDER/go
     python spark_cluster.py watched FOLDER                releases whose first attempts fail, with event log, full logs
     python spark_cluster.py own MASTER FOLDER             releases in a session that the user made, with nothing set
+    python spark_cluster.py lines MASTER FOLDER           a release of FOLDER/lines.jsonl, cut into many parts
     python spark_cluster.py strangers FOLDER              releases with other Pythons in the workers, and a ledger
 
 Each driver is a process of its own and writes what it found to FOLDER/found.json.
@@ -28,7 +29,7 @@ from dpunion.engines.spark import counting, engine, files, rounds, sessions, tex
 from dpunion.engines.spark.counting import AddUp
 from dpunion.engines.spark.tasks import CutIntoPieces, RunRounds, Weigh
 from dpunion.randomness import RunKey
-from dpunion.requests import Folder, Run
+from dpunion.requests import Folder, Run, SparkSource
 from dpunion_lab.generators import AskRedditLike
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # as pytest does; this file is also run alone
@@ -45,6 +46,13 @@ GRAMS = BUDGET | {
 COUNTED = {"counts": True, "run": Run(shards=1)}
 RARE, OWNER = "RareCanary", "UserCanary"
 LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", "spark.executor.memory": "512m"}
+# Executors that are all there before the first task runs.
+TOGETHER = {
+    "spark.executor.cores": "1",
+    "spark.cores.max": "2",
+    "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+    "spark.scheduler.maxRegisteredResourcesWaitingTime": "180s",
+}
 # Long enough for a closure above a megabyte, which Spark would write to a file by default.
 KNOWN = ["word1", "word2", *(f"known item {number}" for number in range(70_000))]
 
@@ -78,8 +86,6 @@ def write_rows(folder):
 
 
 # --- the cluster --------------------------------------------------------------------------------------------
-
-
 def free_port():
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -171,9 +177,38 @@ def driver(*arguments, log):
         )
 
 
+# --- the event log ------------------------------------------------------------------------------------------
+
+
+def log_events(folder):
+    """Return the settings with which Spark writes what it does into files in FOLDER/events, as plain text."""
+    events = Path(folder) / "events"
+    events.mkdir()
+    log = {"enabled": "true", "compress": "false", "dir": f"file://{events}"}
+    return {f"spark.eventLog.{name}": value for name, value in log.items()}
+
+
+def read_events(folder):
+    """Return what is in the event log, as bytes; not the checksums, whose files begin with a dot."""
+    return b"".join(path.read_bytes() for path in sorted(Path(folder, "events").rglob("[!.]*")) if path.is_file())
+
+
+def find_scans(folder):
+    """Return of each stage that scans text files, by executor: how many tasks ended, and how many bytes they read."""
+    scans = {}
+    for event in map(json.loads, read_events(folder).splitlines()):
+        if event["Event"] == "SparkListenerStageSubmitted":
+            stage = event["Stage Info"]
+            if any("Scan text" in one.get("Scope", "") for one in stage["RDD Info"]):
+                scans[stage["Stage ID"]] = {}
+        elif event["Event"] == "SparkListenerTaskEnd" and event["Stage ID"] in scans and "Task Metrics" in event:
+            tasks, read = scans[event["Stage ID"]].get(executor := event["Task Info"]["Executor ID"], (0, 0))
+            read += event["Task Metrics"]["Input Metrics"]["Bytes Read"]
+            scans[event["Stage ID"]][executor] = (tasks + 1, read)
+    return list(scans.values())
+
+
 # --- drivers ------------------------------------------------------------------------------------------------
-
-
 def guarded_by(wrapper):
     """Put a wrapper around every task that the engine hands to Spark."""
     real = sessions.guard_task
@@ -239,16 +274,12 @@ def killed(master, folder, phase):
     """Release while a worker is killed; tell how many executors there were before and after."""
     settings = {
         **LOOPBACK,
-        "spark.executor.cores": "1",
-        "spark.cores.max": "2",
-        "spark.scheduler.minRegisteredResourcesRatio": "1.0",
-        "spark.scheduler.maxRegisteredResourcesWaitingTime": "180s",
+        **TOGETHER,
+        **log_events(folder),
         "spark.shuffle.io.maxRetries": "1",
         "spark.shuffle.io.retryWait": "1s",
         "spark.driver.memory": "512m",
         "spark.ui.enabled": "false",
-        "spark.eventLog.enabled": "true",
-        "spark.eventLog.dir": f"file://{folder}",
     }
     session = sessions.open_session(master, settings)
     is_meant, options = PHASES[phase]
@@ -292,6 +323,16 @@ def own(master, folder):
     session.stop()
 
 
+def lines(master, folder):
+    """Release a JSON Lines file that counts as large, on executors that are all there."""
+    parts = {"spark.sql.files.maxPartitionBytes": "50000", "spark.sql.files.openCostInBytes": "1000"}
+    session = sessions.open_session(master, LOOPBACK | TOGETHER | parts | log_events(folder))
+    files.LARGEST_WHOLE = 1_000
+    made = dpunion.release(SparkSource((f"{folder}/lines.jsonl",)), unsafe_test_key=KEY, **WEIGHTED, **BUDGET)
+    session.stop()
+    tell(folder, list(made.items))
+
+
 def strangers(folder):
     """Release with a ledger while workers run Pythons that lack something, or have another version of it."""
     session = sessions.open_session("local[1]", {"spark.driver.memory": "512m"})
@@ -315,6 +356,30 @@ def strangers(folder):
     session.stop()
 
 
+def java_ended(folder):
+    """Kill Spark's Java in the middle of a release; then release again from its frame, and by name."""
+    session = sessions.open_session("local[1]", {"spark.driver.memory": "512m"})
+    frame = session.read.parquet(f"{folder}/data")
+
+    def kill_java(stage, _done):
+        if stage.startswith("selecting"):
+            session.sparkContext._gateway.proc.kill()
+            session.sparkContext._gateway.proc.wait()
+
+    found = {}
+    tries = {"during": frame, "after": frame, "by name": dpunion.SparkSource((f"{folder}/data",))}
+    for name, source in tries.items():
+        charge = dpunion.Charge(f"{folder}/budget.db", "people")
+        budget = BUDGET | {"epsilon": BUDGET["epsilon"] / (1 + len(found))}  # another one: not the same release again
+        try:
+            options = FUNNEL | {"charge": charge, "run": Run(shards=SHARDS, progress=kill_java)}
+            dpunion.release(source, **options, **budget)
+        except dpunion.DpunionError as error:
+            found[name] = str(error)
+    tell(folder, found)
+    os._exit(0)  # Spark's own farewell would wait for Java
+
+
 def stranger_paths(folder):
     """Return where each strange Python looks for libraries first."""
     libraries = Path(pa.__file__).parents[1]
@@ -332,15 +397,12 @@ def stranger_paths(folder):
 def watched(folder):
     """Release with tasks that fail at first, and provoke errors, while Spark writes down all that it can."""
     settings = {
-        "spark.eventLog.enabled": "true",
-        "spark.eventLog.compress": "false",
-        "spark.eventLog.dir": f"file://{folder}/events",
+        **log_events(folder),
         "spark.local.dir": f"{folder}/local",
         "spark.driver.memory": "1g",
         # Spark's own default: a session that dpunion did not open.
         "spark.broadcast.UDFCompressionThreshold": "1m",
     }
-    (Path(folder) / "events").mkdir()
     session = sessions.open_session("local[2,4]", settings)
     session.sparkContext.setLogLevel("INFO")
     frame = session.read.parquet(str(Path(folder) / "data"))
@@ -407,4 +469,6 @@ def tell(folder, found):
 
 
 if __name__ == "__main__":
-    {"killed": killed, "watched": watched, "own": own, "strangers": strangers}[sys.argv[1]](*sys.argv[2:])
+    {"killed": killed, "watched": watched, "own": own, "lines": lines, "strangers": strangers, "ended": java_ended}[
+        sys.argv[1]
+    ](*sys.argv[2:])

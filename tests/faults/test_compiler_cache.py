@@ -2,14 +2,13 @@
 
 import os
 import subprocess
-import sys
 import textwrap
 from pathlib import Path
 
 import pytest
 
 from dpunion.kernels import FIRST_TIME
-from running import PATIENCE
+from running import run_python
 
 pytestmark = pytest.mark.full
 ROOT = os.geteuid() == 0
@@ -29,17 +28,7 @@ def probe(environment, before="", *, is_kept=True, **options):
 
     It must say once when it has none, or when it could keep nothing there.
     """
-    kept = {name: value for name, value in os.environ.items() if name not in {"HOME", "XDG_CACHE_HOME"}}
-    code = textwrap.dedent(PROBE).format(before=before)
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=PATIENCE,
-        env={**kept, **environment},
-        **options,
-    )
+    done = run_at_home(textwrap.dedent(PROBE).format(before=before), environment, **options)
     assert done.returncode == 0, done.stderr
     said = done.stderr.replace(f"{FIRST_TIME}\n", "")
     directory, answer = done.stdout.split()
@@ -49,6 +38,12 @@ def probe(environment, before="", *, is_kept=True, **options):
     else:
         assert said == ""
     return None if directory == "None" else Path(directory)
+
+
+def run_at_home(code, environment, **options):
+    """Run code where this environment says where the home and the caches are."""
+    kept = {name: value for name, value in os.environ.items() if name not in {"HOME", "XDG_CACHE_HOME"}}
+    return run_python(code, env={**kept, **environment}, **options)
 
 
 def cached_files(directory):
@@ -90,17 +85,21 @@ def test_a_user_without_name_and_home():
     assert probe({}, before=before) is None
 
 
+NEEDS_ROOT = pytest.mark.skipif(not ROOT, reason="needs root to give a directory away")
+TAKEN = {"of others too": lambda path: path.chmod(0o777), "of others": lambda path: os.chown(path, 54321, 54321)}
+
+
 @pytest.mark.parametrize("level", ["base", "directory"])
-@pytest.mark.parametrize("mode", [0o777], ids=oct)
-def test_a_directory_that_others_can_use_is_not_used(tmp_path, level, mode):
+@pytest.mark.parametrize("whose", ["of others too", pytest.param("of others", marks=NEEDS_ROOT)])
+def test_a_directory_that_others_can_use_or_own_is_not_used(tmp_path, level, whose):
     directory = Path(decision({"XDG_CACHE_HOME": str(tmp_path)}))
-    (directory.parent if level == "base" else directory).chmod(mode)
+    TAKEN[whose](directory.parent if level == "base" else directory)
     assert probe({"XDG_CACHE_HOME": str(tmp_path)}) is None
     assert cached_files(directory) == []
 
 
 @pytest.mark.parametrize("mode", [0o700, 0o770, 0o707, 0o701, 0o740, 0o4700])
-def test_private_means_nobody_else(tmp_path, mode):
+def test_a_private_folder_is_closed_to_other_users(tmp_path, mode):
     from dpunion.kernels.compiler import is_private
 
     folder = tmp_path / "folder"
@@ -116,18 +115,8 @@ def test_private_means_nobody_else(tmp_path, mode):
 
 def decision(environment, **options):
     """Return where kernels would be cached, without compiling one: the same question, sooner answered."""
-    kept = {name: value for name, value in os.environ.items() if name not in {"HOME", "XDG_CACHE_HOME"}}
     code = "from dpunion.kernels import compiler; print(compiler.cache_directory())"
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=PATIENCE,
-        env={**kept, **environment},
-        **options,
-    )
-    return done.stdout.strip()
+    return run_at_home(code, environment, check=True, **options).stdout.strip()
 
 
 @pytest.mark.parametrize("level", ["base", "directory"])
@@ -143,15 +132,6 @@ def test_a_link_is_not_followed(tmp_path, level):
         (tmp_path / "dpunion" / name).symlink_to(real)
     assert probe({"XDG_CACHE_HOME": str(tmp_path)}) is None
     assert cached_files(real) == []
-
-
-@pytest.mark.skipif(not ROOT, reason="needs root to give a directory away")
-@pytest.mark.parametrize("level", ["base", "directory"])
-def test_a_directory_of_somebody_else_is_not_used(tmp_path, level):
-    directory = Path(decision({"XDG_CACHE_HOME": str(tmp_path)}))
-    os.chown(directory.parent if level == "base" else directory, 54321, 54321)
-    assert probe({"XDG_CACHE_HOME": str(tmp_path)}) is None
-    assert cached_files(directory) == []
 
 
 def test_a_file_in_the_way(tmp_path):

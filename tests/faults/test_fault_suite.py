@@ -45,7 +45,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # as pytest does; this file is also run alone
 
-from running import PATIENCE
+from running import CLI, PATIENCE
 
 PEOPLE, FILES = 150, 3
 POPULAR = tuple(sorted(f"popular-{i:02}-" + "long" * 40 for i in range(8)))
@@ -72,8 +72,6 @@ COUNTS = ("--counts", "--sort", "item")
 
 
 # --- the process that forks ---------------------------------------------------------------------------------
-
-
 def serve():
     """Answer each line of standard input, a request in JSON, after the forked run has ended."""
     from dpunion import cli
@@ -189,10 +187,8 @@ def wrap_sql(tell):
 
     def run(self, sql, *values):
         word = sql.split()[0]
-        if word == "BEGIN" and not sql.endswith("IMMEDIATE"):
-            kinds.append("looked")
-        elif word == "BEGIN":
-            kinds.append("writing")
+        if word == "BEGIN":
+            kinds.append("writing" if sql.endswith("IMMEDIATE") else "looked")
         elif word == "INSERT":
             kinds[-1] = values[1]
         kind = kinds[-1] if kinds else ""
@@ -335,15 +331,6 @@ def without_privileges():
         os._exit(77)
 
 
-def closed(*descriptors):
-    for descriptor in descriptors:
-        os.close(descriptor)
-
-
-def full_standard_output():
-    os.dup2(os.open("/dev/full", os.O_WRONLY), 1)
-
-
 def lost_folder():
     folder = tempfile.mkdtemp()
     os.chdir(folder)
@@ -355,34 +342,28 @@ def elsewhere(**variables):
     tempfile.tempdir = os.environ["TMPDIR"]
 
 
-def without_variables():
-    os.environ.clear()
-
-
 def impatient():
     importlib.import_module("dpunion.ledger.sqlite").LONGEST_WAIT = 0.1
 
 
-SURROUNDINGS: dict[str, Callable[..., None]] = {
+SURROUNDINGS = {
     "without network": without_network,
     "without privileges": without_privileges,
-    "closed": closed,
-    "full standard output": full_standard_output,
+    "closed": os.close,
+    "full standard output": lambda: os.dup2(os.open("/dev/full", os.O_WRONLY), 1),
     "lost folder": lost_folder,
     "umask": lambda mask: os.umask(mask) and None,
     "no home": lambda: elsewhere(HOME="/nonexistent", XDG_CACHE_HOME="/nonexistent/cache"),
     "home is a file": lambda: elsewhere(HOME="/dev/null", XDG_CACHE_HOME="/dev/null"),
     "no temporary folder": lambda: elsewhere(TMPDIR="/nonexistent"),
-    "no variables": without_variables,
+    "no variables": os.environ.clear,
     "impatient": impatient,
 }
 
 
 # --- the data -----------------------------------------------------------------------------------------------
-
-
 def rows_of(part):
-    """Return (user, item) rows: everybody holds all popular items and one nobody else has."""
+    """Return (user, item) rows: everybody has all popular items and one nobody else has."""
     rows = []
     for person in range(part, PEOPLE, FILES):
         user = f"CanaryUser{person:03}"
@@ -417,19 +398,13 @@ def as_jsonl(rows):
 
 
 FORMATS = {
-    ".parquet": as_parquet,
-    ".arrow": as_arrow,
-    ".csv.gz": lambda rows: gzip.compress(as_csv(rows), mtime=0),
-    ".jsonl.gz": lambda rows: gzip.compress(as_jsonl(rows), mtime=0),
-    ".csv": as_csv,
-    ".jsonl": as_jsonl,
-}
+    ".parquet": as_parquet, ".arrow": as_arrow, ".csv.gz": lambda rows: gzip.compress(as_csv(rows), mtime=0),
+    ".jsonl.gz": lambda rows: gzip.compress(as_jsonl(rows), mtime=0), ".csv": as_csv, ".jsonl": as_jsonl,
+}  # fmt: skip
 CHECKED = {"write_page_checksum": True, "compression": "none", "use_dictionary": False, "row_group_size": 200}
 
 
 # --- faults -------------------------------------------------------------------------------------------------
-
-
 @dataclasses.dataclass(frozen=True)
 class Fault:
     """What goes wrong, and what may come of it.
@@ -454,45 +429,25 @@ class Fault:
 E, L = "dpunion.engines.local.engine", "dpunion.ledger.ledgers"
 # Every stage boundary of a release, in order: where, on which side, which call.
 BOUNDARIES = [
-    ("dpunion.pipeline.plan", "before", 1),
-    (f"{L}.Ledger.open", "before", 1),
-    (f"{L}.Ledger.open", "after", 1),
-    (f"{L}.Ledger.reserve", "before", 1),
-    (f"{L}.Ledger.reserve", "after", 1),
-    ("dpunion.engines.publishing.Outputs.check", "after", 1),
-    (f"{E}.LocalEngine.read", "before", 1),
-    (f"{E}.open_source", "before", 1),
-    (f"{E}.open_source", "after", 1),
-    (f"{L}.Reservation.start_reading", "before", 1),
-    (f"{L}.Reservation.start_reading", "after", 1),
-    (f"{E}.encode", "before", 1),
-    ("dpunion.reading.cleaning.Cleaner.clean", "before", 1),
-    ("dpunion.reading.cleaning.Cleaner.clean", "before", 2),
-    ("dpunion.reading.cleaning.Cleaner.clean", "after", 3),
-    ("dpunion.sets.spill.WaitingStore._spill", "before", 1),
-    ("dpunion.sets.spill.WaitingStore._spill", "after", 2),
-    ("dpunion.sets.encoding.group_rows", "before", 1),
-    ("dpunion.sets.encoding.group_rows", "after", 1),
-    (f"{E}.encode", "after", 1),
-    (f"{E}.run_rounds", "before", 1),
-    (f"{E}.run_rounds", "after", 1),
-    ("dpunion.releases.release.Release.write", "before", 1),
-    ("dpunion.files._nameless", "before", 1),
-    ("dpunion.files._nameless", "after", 1),
-    ("os.fchmod", "after", 1),
-    ("os.fsync", "before", 1),
-    ("os.fsync", "after", 1),
-    ("os.link", "before", 1),
-    ("os.rename", "before", 1),
-    ("dpunion.files._name", "after", 1),
-    ("os.fsync", "before", 2),
-    ("dpunion.releases.release.Release.write", "after", 1),
-    (f"{L}.Reservation.settle", "before", 1),
-    (f"{L}.sha256_of", "after", 1),
-    (f"{L}.Reservation.settle", "after", 1),
+    ("dpunion.pipeline.plan", "before", 1), (f"{L}.Ledger.open", "before", 1), (f"{L}.Ledger.open", "after", 1),
+    (f"{L}.Ledger.reserve", "before", 1), (f"{L}.Ledger.reserve", "after", 1),
+    ("dpunion.engines.publishing.Outputs.check", "after", 1), (f"{E}.LocalEngine.read", "before", 1),
+    (f"{E}.open_source", "before", 1), (f"{E}.open_source", "after", 1),
+    (f"{L}.Reservation.start_reading", "before", 1), (f"{L}.Reservation.start_reading", "after", 1),
+    (f"{E}.encode", "before", 1), ("dpunion.reading.cleaning.Cleaner.clean", "before", 1),
+    ("dpunion.reading.cleaning.Cleaner.clean", "before", 2), ("dpunion.reading.cleaning.Cleaner.clean", "after", 3),
+    ("dpunion.sets.spill.WaitingStore._spill", "before", 1), ("dpunion.sets.spill.WaitingStore._spill", "after", 2),
+    ("dpunion.sets.encoding.group_rows", "before", 1), ("dpunion.sets.encoding.group_rows", "after", 1),
+    (f"{E}.encode", "after", 1), (f"{E}.run_rounds", "before", 1), (f"{E}.run_rounds", "after", 1),
+    ("dpunion.releases.release.Release.write", "before", 1), ("dpunion.files._nameless", "before", 1),
+    ("dpunion.files._nameless", "after", 1), ("os.fchmod", "after", 1), ("os.fsync", "before", 1),
+    ("os.fsync", "after", 1), ("os.link", "before", 1), ("os.rename", "before", 1),
+    ("dpunion.files._name", "after", 1), ("os.fsync", "before", 2),
+    ("dpunion.releases.release.Release.write", "after", 1), (f"{L}.Reservation.settle", "before", 1),
+    (f"{L}.sha256_of", "after", 1), (f"{L}.Reservation.settle", "after", 1),
     ("dpunion.cli.release.record_configuration", "before", 1),
     ("dpunion.cli.release.record_configuration", "after", 1),
-]
+]  # fmt: skip
 # Those of texts, where n-grams part from items.
 TEXT_BOUNDARIES = [
     ("dpunion.sets.streams.number_rows", "before", 1),
@@ -502,15 +457,10 @@ TEXT_BOUNDARIES = [
     ("dpunion.sets.streams.lay_out_texts", "after", 1),
 ]
 STATEMENTS = [
-    ("before", "BEGIN", "writing"),
-    ("before", "INSERT", "reserved"),
-    ("after", "INSERT", "reserved"),
-    ("before", "COMMIT", "reserved"),
-    ("after", "COMMIT", "reserved"),
-    ("before", "INSERT", "settled"),
-    ("before", "COMMIT", "settled"),
-    ("after", "COMMIT", "settled"),
-]
+    ("before", "BEGIN", "writing"), ("before", "INSERT", "reserved"), ("after", "INSERT", "reserved"),
+    ("before", "COMMIT", "reserved"), ("after", "COMMIT", "reserved"), ("before", "INSERT", "settled"),
+    ("before", "COMMIT", "settled"), ("after", "COMMIT", "settled"),
+]  # fmt: skip
 LATE = ("after", "COMMIT", "reserved")
 KILLED = -signal.SIGKILL
 INTERRUPTED = (130,)
@@ -528,13 +478,8 @@ def death_faults():
     for number, (path, moment, nth) in enumerate(BOUNDARIES):
         polite = "SIGTERM" if number % 2 else "SIGINT"
         for what, codes in (("SIGKILL", (KILLED,)), (polite, INTERRUPTED)):
-            yield Fault(
-                f"{what} {moment} {short(path)} {nth}",
-                codes,
-                ("at", path, moment, nth, what),
-                old=moment == "before" and nth == 1,
-                stays_charged=(path, moment) in UNKNOWN,
-            )
+            kept = {"old": moment == "before" and nth == 1, "stays_charged": (path, moment) in UNKNOWN}
+            yield Fault(f"{what} {moment} {short(path)} {nth}", codes, ("at", path, moment, nth, what), **kept)
     for moment, word, entry in STATEMENTS:
         for what, codes in (("SIGKILL", (KILLED,)), ("SIGTERM", INTERRUPTED)):
             late = (moment, word, entry) == LATE
@@ -558,14 +503,9 @@ def death_faults():
 
 def error_faults():
     writing = [
-        ("dpunion.files._nameless", "before", 1),
-        ("os.fchmod", "before", 1),
-        ("os.fsync", "before", 1),
-        ("os.link", "before", 1),
-        ("os.link", "before", 2),
-        ("os.rename", "before", 1),
-        ("os.fsync", "before", 2),
-    ]
+        ("dpunion.files._nameless", "before", 1), ("os.fchmod", "before", 1), ("os.fsync", "before", 1),
+        ("os.link", "before", 1), ("os.link", "before", 2), ("os.rename", "before", 1), ("os.fsync", "before", 2),
+    ]  # fmt: skip
     for path, moment, nth in writing:
         for what in ("ENOSPC", "EIO", "EDQUOT", "EROFS"):
             old = (path, nth) != ("os.fsync", 2)
@@ -578,14 +518,8 @@ def error_faults():
         yield Fault(
             f"{what} when writing spilled rows", (4,), ("at", "dpunion.sets.spill.split_rows", "after", 2, what)
         )
-    anywhere = [
-        f"{E}.open_source",
-        f"{E}.encode",
-        "dpunion.sets.encoding.group_rows",
-        f"{E}.run_rounds",
-        "dpunion.releases.release.Release.write",
-    ]
-    for path in anywhere:
+    anywhere = [f"{E}.open_source", f"{E}.encode", "dpunion.sets.encoding.group_rows", f"{E}.run_rounds"]
+    for path in (*anywhere, "dpunion.releases.release.Release.write"):
         yield Fault(f"no memory at {short(path)}", (3,), ("at", path, "before", 1, "MemoryError"))
         yield Fault(f"a quoting error at {short(path)}", (1,), ("at", path, "before", 1, "quoting"))
     counting = ("at", f"{E}.count_listed", "before", 1)
@@ -673,32 +607,20 @@ def pages(raw):
 def input_faults():
     for suffix, plain in [(name, name in {".csv", ".jsonl"}) for name in FORMATS]:
         for share in (0.0, 0.01, 0.1, 0.3, 0.5, 0.7, 0.9, 0.97, 0.999, 1.0):
-            yield Fault(
-                f"{suffix} cut at {share:.1%}",
-                (0, 3) if plain else (3,),
-                prepare=damage(suffix, cut(share)),
-                fewer=plain,
-            )
+            codes = (0, 3) if plain else (3,)
+            yield Fault(f"{suffix} cut at {share:.1%}", codes, prepare=damage(suffix, cut(share)), fewer=plain)
     checked = as_parquet(rows_of(1), **CHECKED)
     for number, position in enumerate(pages(checked)):
-        yield Fault(
-            f"bit {number % 8} flipped at {position}, with checksums",
-            (3,),
-            prepare=damage("checked", flipped(position, number % 8)),
-        )
+        name = f"bit {number % 8} flipped at {position}, with checksums"
+        yield Fault(name, (3,), prepare=damage("checked", flipped(position, number % 8)))
     for position in (500, 5000, 20000, 30000):
-        yield Fault(
-            f"bit flipped at {position}, without checksums",
-            (0, 3),
-            prepare=damage("unchecked", flipped(position, 1)),
-            fewer=True,
-        )
+        name = f"bit flipped at {position}, without checksums"
+        yield Fault(name, (0, 3), prepare=damage("unchecked", flipped(position, 1)), fewer=True)
     for suffix in (".parquet", ".arrow"):
         for start, length in ((0, 4), (-8, 4), (-4, 4), (-40, 30), (-200, 100), (4, 60)):
+            # Not all of a file is needed to read it.
             yield Fault(
-                f"{suffix} zeroed at {start} for {length}",
-                (0, 3),  # not all of a file is needed to read it
-                prepare=damage(suffix, zeroed(start, length)),
+                f"{suffix} zeroed at {start} for {length}", (0, 3), prepare=damage(suffix, zeroed(start, length))
             )
     for suffix in FORMATS:
         yield Fault(f"an empty {suffix}", (0, 3), prepare=damage(suffix, lambda _raw: b""), fewer=True)
@@ -723,23 +645,13 @@ def surrounding_faults():
     for limit in (8, 10, 12, 14, 16, 20):
         yield Fault(f"{limit} open files at most", (0, 1, 3, 4, 5), ("limit", "RLIMIT_NOFILE", limit))
     for kilobytes in (4, 8):
-        yield Fault(
-            f"an output disk of {kilobytes} kB",
-            (0, 4),
-            prepare=lambda at, size=kilobytes: at.small_disk(at.out, size),
-            suffix=".json",
-        )
+        full = {"prepare": lambda at, size=kilobytes: at.small_disk(at.out, size), "suffix": ".json"}
+        yield Fault(f"an output disk of {kilobytes} kB", (0, 4), **full)
     yield Fault("a temporary disk of 64 kB", (0, 4), prepare=lambda at: at.small_disk(at.temporary, 64))
     yield Fault("a temporary disk of 4 kB", (4,), prepare=lambda at: at.small_disk(at.temporary, 4))
-    yield Fault(
-        "a read-only output folder", (4,), ("call", "without privileges"), prepare=lambda at: at.out.chmod(0o555)
-    )
-    yield Fault(
-        "a read-only temporary folder",
-        (4,),
-        ("call", "without privileges"),
-        prepare=lambda at: at.temporary.chmod(0o555),
-    )
+    bound = ("call", "without privileges")
+    yield Fault("a read-only output folder", (4,), bound, prepare=lambda at: at.out.chmod(0o555))
+    yield Fault("a read-only temporary folder", (4,), bound, prepare=lambda at: at.temporary.chmod(0o555))
     yield Fault("the output exists", (4,), prepare=lambda at: at.target.write_bytes(OLD), more=("--no-force",))
     yield Fault("the output is a folder", (4,), prepare=lambda at: at.target.mkdir())
     yield Fault("no temporary folder", (4,), ("call", "no temporary folder"))
@@ -759,8 +671,6 @@ def all_faults():
 
 
 # --- the check ----------------------------------------------------------------------------------------------
-
-
 class Place:
     """The folders and files of one run."""
 
@@ -840,11 +750,7 @@ class Server:
         )
 
     def run(self, place, fault, *more):
-        request = {
-            "arguments": place.arguments(*more),
-            "fault": fault,
-            "temporary": str(place.temporary),
-        }
+        request = {"arguments": place.arguments(*more), "fault": fault, "temporary": str(place.temporary)}
         self.process.stdin.write(json.dumps(request) + "\n")
         self.process.stdin.flush()
         answer = json.loads(self.process.stdout.readline())
@@ -1006,13 +912,10 @@ def place_of(fault):
 
 def first_run():
     """Return the names of the faults of the first run: one at every place, and a tenth of the others."""
-    places, elsewhere = {}, []
+    places = {}
     for fault in FAULTS:
-        place = place_of(fault)
-        if place is None:
-            elsewhere.append(fault)
-        else:
-            places.setdefault(place, []).append(fault)
+        places.setdefault(place_of(fault), []).append(fault)
+    elsewhere = places.pop(None)
     # Not always the first of a place, so that every kind of fault is among them.
     chosen = [found[number % len(found)] for number, found in enumerate(places.values())]
     return {fault.name for fault in (*chosen, *elsewhere[::EVERY])}
@@ -1060,24 +963,11 @@ def test_the_first_run_has_a_fault_at_every_place():
 
 
 # --- hostile content ----------------------------------------------------------------------------------------
-
 HOSTILE = (
-    "<script>alert(1)</script>",
-    '"><img src=x onerror=alert(1)>',
-    "=cmd|'/C calc'!A0",
-    "+1+1",
-    "@SUM(A1)",
-    "-2+3",
-    "\x1b[31mred\x1b]0;title\x07",
-    "../../etc/passwd",
-    "/dev/null",
-    "C:\\CON",
-    "line\nbreak\rand\ttab",
-    "\u202egnp.exe",
-    "NULL",
-    "'; DROP TABLE dpunion_ledger; --",
-    "{{7*7}} ${x} %s %n",
-)
+    "<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "=cmd|'/C calc'!A0", "+1+1", "@SUM(A1)", "-2+3",
+    "\x1b[31mred\x1b]0;title\x07", "../../etc/passwd", "/dev/null", "C:\\CON", "line\nbreak\rand\ttab", "\u202egnp.exe",
+    "NULL", "'; DROP TABLE dpunion_ledger; --", "{{7*7}} ${x} %s %n",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("suffix", [".txt", ".csv", ".jsonl", ".json", ".parquet", ".arrow"])
@@ -1120,8 +1010,6 @@ def test_huge_items_are_dropped_row_by_row(server, place, sources, suffix):
 
 
 # --- a fresh process ----------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("leaving", [["-n"], ["-r", "-n"]], ids=["as root", "as anybody"])
 def test_a_fresh_process_needs_no_network_and_no_home(place, leaving):
     """Forks have loaded everything before; here loading too happens without network and home."""
@@ -1133,15 +1021,8 @@ def test_a_fresh_process_needs_no_network_and_no_home(place, leaving):
     compiled = cache_directory()
     environment = {"PATH": os.defpath, "HOME": "/nonexistent", "TMPDIR": str(place.temporary)}
     environment |= {"XDG_CACHE_HOME": str(compiled.parents[1])} if compiled else {}
-    code = "from dpunion.cli import main; main()"
-    done = subprocess.run(
-        ["unshare", *leaving, sys.executable, "-c", code, *place.arguments()],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=False,
-    )
+    command = ["unshare", *leaving, sys.executable, "-c", CLI, *place.arguments()]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=PATIENCE, check=False)
     place.said = done.stdout + done.stderr
     assert done.returncode == 0, done.stderr
     assert items_in(place.target) == POPULAR
@@ -1149,8 +1030,6 @@ def test_a_fresh_process_needs_no_network_and_no_home(place, leaving):
 
 
 # --- the check itself ---------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("events", "code"),
     [
@@ -1171,12 +1050,8 @@ def test_the_check_sees_canaries_and_leftovers(place):
     place.aim(".txt")
     fault = Fault("a leak", (3,))
     check_leftovers(place, fault, 3)
-    for path in (
-        place.root / "log",
-        place.temporary / "rows",
-        place.out / ".dpunion-a.tmp",
-        place.ledger.with_name("log"),
-    ):
+    outside = (place.root / "log", place.temporary / "rows", place.out / ".dpunion-a.tmp")
+    for path in (*outside, place.ledger.with_name("log")):
         path.write_text("user CanaryUser001")
         with pytest.raises(AssertionError):
             check_leftovers(place, fault, KILLED)

@@ -30,10 +30,9 @@ from dpunion.algorithms import ALGORITHMS, Funnel, UserOrder
 from dpunion.randomness import Purpose, RunKey
 from dpunion.releases.formats import WRITERS
 from dpunion.releases.release import FORMAT
-from dpunion.sets.encoding import Normalization, encode
 from dpunion.sets.strings import StringTable
-from making import publish
-from running import PATIENCE
+from making import encode_items, publish
+from running import CLI, PATIENCE, read_terminal, run_cli, run_python
 from weighing import weigh
 
 PEOPLE, POPULAR, RARE = 400, 30, 500
@@ -47,7 +46,7 @@ BUDGET = {"epsilon": 1.0, "delta": 1e-12}
 
 
 def rows():
-    """Return user and item columns: everybody holds all popular items, canaries stand first and between."""
+    """Return user and item columns: everybody has all popular items, canaries stand first and between."""
     pairs = [(CANARY_USERS[i % PEOPLE], canary) for i, canary in enumerate(CANARY_ITEMS)]
     for user in CANARY_USERS:
         pairs.extend((user, item) for item in POPULAR_ITEMS)
@@ -98,7 +97,7 @@ def written(request, suffix, tmp_path_factory):
 
 
 def opened(raw):
-    """Yield the bytes, and all they hold in any compression that a reader would undo."""
+    """Yield the bytes, and all they have in any compression that a reader would undo."""
     yield raw
     yield from zstd_frames(raw)
     if raw[:4] == b"PAR1":
@@ -202,17 +201,10 @@ def test_files_have_the_permitted_columns_and_no_others(written):
     numbers = ["people", "low", "high"] if written.stem == "counted" else []
     fields = ["pyarrow.Field<item: string>", *(f"pyarrow.Field<{name}: int64>" for name in numbers)]
     more = ["numbers", "totals"] if numbers else []
-    assert (
-        columns_of(written)
-        == {
-            ".parquet": fields,
-            ".arrow": fields,
-            ".csv": ["item", *numbers],
-            ".jsonl": sorted(["item", *numbers]),
-            ".txt": [],
-            ".json": sorted(["about", "columns", "format", "guaranteed", "items", "notes", "plan", "statement", *more]),
-        }[written.suffix]
-    )
+    keys = ["about", "columns", "format", "guaranteed", "items", "notes", "plan", "statement", *more]
+    columns = {".csv": ["item", *numbers], ".jsonl": sorted(["item", *numbers]), ".txt": [], ".json": sorted(keys)}
+    assert columns_of(written) == columns.get(written.suffix, fields)
+    assert written.suffix in {*columns, ".parquet", ".arrow"}
 
 
 def test_text_files_hold_the_items_and_nothing_else(release, tmp_path):
@@ -291,35 +283,20 @@ def test_the_command_line_prints_no_canary(source, tmp_path):
 
 
 def run(*arguments, **options):
-    command = [sys.executable, "-c", "from dpunion.cli import main; main()", *arguments]
-    return subprocess.run(command, capture_output=True, check=False, timeout=PATIENCE, **options)
+    return run_python(CLI, *arguments, text=False, **options)
 
 
 def test_the_terminal_shows_no_canary_and_no_count(source):
     """With stderr a terminal the progress bar is drawn: it names stages and a fraction of bytes only."""
     pty = pytest.importorskip("pty")
     ours, theirs = pty.openpty()
-    code = "from dpunion.cli import main; main()"
     arguments = ["release", str(source), "--user", "who", "--item", "what", "-e", "1", "-d", "1e-12"]
-    with subprocess.Popen(
-        [sys.executable, "-c", code, *arguments],
-        stdout=subprocess.PIPE,
-        stderr=theirs,
-        env={**os.environ, "TERM": "xterm", "COLUMNS": "200"},
-    ) as process:
+    surroundings = {"stderr": theirs, "env": {**os.environ, "TERM": "xterm", "COLUMNS": "200"}}
+    with subprocess.Popen([sys.executable, "-c", CLI, *arguments], stdout=subprocess.PIPE, **surroundings) as process:
         os.close(theirs)
-        shown = b""
-        while True:
-            try:
-                chunk = os.read(ours, 1 << 16)
-            except OSError:
-                break
-            if not chunk:
-                break
-            shown += chunk
+        shown = read_terminal(ours)
         stdout = process.stdout.read()
         assert process.wait(PATIENCE) == 0
-    os.close(ours)
     assert b"reading" in shown or b"selecting" in shown
     assert_clean(shown)
     assert_clean(stdout)
@@ -331,14 +308,7 @@ def test_public_and_sensitive_objects_say_nothing(table, release):
     key = RunKey.fresh()
     users, items = rows()
     columns = pa.array(users), pa.array(items)
-    contributions = encode(
-        [columns],
-        key,
-        max_items_per_user=100,
-        user_order=UserOrder.RANDOM,
-        normalization=Normalization.NFC,
-        split_words=False,
-    )
+    contributions = encode_items([columns], key, 100, UserOrder.RANDOM)
     weights = weigh(release.plan, contributions)
     strings = StringTable(RunKey.fresh().digests(Purpose.USER, *no_strings()).sum(dtype="uint64"))
     strings.number(columns[0])
@@ -380,14 +350,7 @@ def reachable(root):
 
 def test_no_user_id_outlives_the_reading(table):
     users, items = rows()
-    contributions = encode(
-        [(pa.array(users), pa.array(items))],
-        RunKey.fresh(),
-        max_items_per_user=100,
-        user_order=UserOrder.RANDOM,
-        normalization=Normalization.NFC,
-        split_words=False,
-    )
+    contributions = encode_items([(pa.array(users), pa.array(items))], RunKey.fresh(), 100, UserOrder.RANDOM)
     held = contributions.table.data.tobytes()
     assert CANARY_ITEMS[1].encode() in held
     # Items that quote a user id are items; ids that are only ids are gone.
@@ -409,17 +372,13 @@ class Awkward(RuntimeError):
 
 
 def test_an_unexpected_error_does_not_quote_the_data(source, monkeypatch):
-    from click.testing import CliRunner
-
-    from dpunion import cli
     from dpunion.engines.local import engine
 
     def fail(*_arguments):
         raise Awkward(CANARY_ITEMS[0])
 
     monkeypatch.setattr(engine, "run_rounds", fail)
-    arguments = ["release", str(source), "--user", "who", "--item", "what", "-e", "1", "-d", "1e-6"]
-    result = CliRunner().invoke(cli.app, arguments)
+    result = run_cli("release", source, "--user", "who", "--item", "what", "-e", "1", "-d", "1e-6")
     assert result.exit_code == 1
     assert "Unexpected Awkward at test_leaks.py:" in result.output
     assert "Its message is not shown" in result.output

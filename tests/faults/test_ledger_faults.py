@@ -4,7 +4,6 @@ import contextlib
 import json
 import os
 import sqlite3
-import subprocess
 import sys
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from dpunion.errors import DamagedLedger, LedgerError, ledger_note
 from dpunion.ledger import Amounts, EntryState, Ledger
 from dpunion.ledger.accounts import charge_for_plan
 from dpunion.plans import plan_release
-from running import PATIENCE
+from running import run_program, run_python
 
 STORM = Path(__file__).with_name("ledger_storm.py")
 UNIT = Amounts(epsilon=10**9, delta=10**9)
@@ -24,9 +23,7 @@ NOBODY = 65534
 
 def run_storm(command, where, dataset, charge, first, second):
     arguments = [command, str(where), dataset, json.dumps(charge.values()), str(first), str(second)]
-    done = subprocess.run(
-        [sys.executable, str(STORM), *arguments], capture_output=True, text=True, timeout=PATIENCE, check=False
-    )
+    done = run_program(sys.executable, STORM, *arguments)
     assert done.returncode == 0, done.stderr
     return int(done.stdout)
 
@@ -100,18 +97,12 @@ def test_concurrent_requests_for_one_release_are_granted_once(path):
 
 
 @pytest.mark.full
-def test_a_hundred_kills(path):
+def test_after_a_hundred_kills_no_more_is_granted_than_there_is(path):
     check_killings(path, 100, seed=20)
 
 
 def run_limited(code, *arguments):
-    done = subprocess.run(
-        [sys.executable, "-c", code, *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=False,
-    )
+    done = run_python(code, *arguments)
     assert done.returncode == 0, done.stderr
     return done.stdout.split()
 
@@ -344,7 +335,7 @@ def put_back(path, backup):
 
 @pytest.mark.parametrize("taken", [False, True])
 @pytest.mark.parametrize("reading", [False, True])
-def test_a_ledger_replaced_meanwhile_is_left_alone_and_told(path, taken, reading):
+def test_a_replaced_ledger_is_not_changed_and_is_reported(path, taken, reading):
     """Whether or not another release has the number now, it is not ours to settle or to give back."""
     ledger = filled(path)
     backup = path.read_bytes()

@@ -1,29 +1,17 @@
-"""The same faults on a real PostgreSQL, started on loopback by this file; skipped where there is no server to start."""
+"""The same faults on a real PostgreSQL, started on loopback; skipped where there is no server to start."""
 
 import contextlib
 import os
-import pwd
-import shutil
 import signal
-import socket
-import subprocess
-import tempfile
 import threading
-from pathlib import Path
 
 import pytest
-from test_ledger_faults import (
-    UNIT,
-    check_additive_storm,
-    check_killings,
-    check_same_release,
-    check_tight_storm,
-    spent_entries,
-)
+import test_ledger_faults
 
 from dpunion.errors import BadParameter, DamagedLedger, LedgerError
 from dpunion.ledger import Ledger
 from dpunion.ledger.postgres import NETWORK
+from postgres_server import started
 from running import PATIENCE
 
 psycopg = pytest.importorskip("psycopg", reason="psycopg is not installed")
@@ -32,86 +20,11 @@ pytestmark = pytest.mark.full
 PASSWORD = "correct-horse-battery"
 
 
-def server_programs():
-    """Return the folder of initdb and postgres, newest first, or None."""
-    folders = sorted(
-        Path("/usr/lib/postgresql").glob("*/bin"), key=lambda folder: int(folder.parent.name), reverse=True
-    )
-    on_path = shutil.which("initdb")
-    candidates = [*folders, *([Path(on_path).resolve().parent] if on_path else [])]
-    return next((folder for folder in candidates if (folder / "initdb").exists()), None)
-
-
-class Server:
-    """A throw-away server, run by somebody other than root, for it refuses root."""
-
-    def __init__(self, programs, folder):
-        self.programs, self.folder = programs, folder
-        self.who = {"user": "nobody", "group": pwd.getpwnam("nobody").pw_gid, "extra_groups": []}
-        if os.geteuid() != 0:
-            self.who = {}
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
-
-    def run(self, program, *arguments):
-        command = [str(self.programs / program), *arguments]
-        done = subprocess.run(
-            command,
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE,
-            check=False,
-            cwd=self.folder,
-            stdin=subprocess.DEVNULL,
-            **self.who,
-        )
-        assert done.returncode == 0, done.stderr
-
-    def create(self):
-        password = self.folder / "password"
-        password.write_text(PASSWORD)
-        if self.who:
-            shutil.chown(self.folder, "nobody")
-        password.chmod(0o644)
-        options = ["--auth=scram-sha-256", "--pwfile", str(password), "--username=ledger", "--encoding=UTF8"]
-        self.run("initdb", "-D", str(self.folder / "data"), *options)
-
-    def start(self):
-        options = f"-c listen_addresses=127.0.0.1 -p {self.port} -k {self.folder} -c max_connections=60"
-        self.run(
-            "pg_ctl", "start", "-w", "-D", str(self.folder / "data"), "-l", str(self.folder / "log"), "-o", options
-        )
-
-    def stop(self, mode):
-        self.run("pg_ctl", "stop", "-w", "-D", str(self.folder / "data"), "-m", mode)
-
-    def address(self, database, *, password=""):
-        secret = f":{password}" if password else ""
-        return f"postgresql://ledger{secret}@127.0.0.1:{self.port}/{database}"
-
-
 @pytest.fixture(scope="module")
 def server():
-    programs = server_programs()
-    if programs is None:
-        pytest.skip("no PostgreSQL server programs (initdb) in /usr/lib/postgresql or on PATH")
-    folder = Path(tempfile.mkdtemp(prefix="dpunion-postgres-"))
-    started = Server(programs, folder)
-    before = os.environ.get("PGPASSWORD")
-    os.environ["PGPASSWORD"] = PASSWORD
-    try:
-        started.create()
-        started.start()
-        yield started
-    finally:
-        with contextlib.suppress(AssertionError):
-            started.stop("immediate")
-        shutil.rmtree(folder, ignore_errors=True)
-        if before is None:
-            del os.environ["PGPASSWORD"]
-        else:
-            os.environ["PGPASSWORD"] = before
+    with pytest.MonkeyPatch.context() as patch, started("ledger", PASSWORD) as found:
+        patch.setenv("PGPASSWORD", PASSWORD)
+        yield found
 
 
 def execute(server, database, *statements):
@@ -132,33 +45,33 @@ def database_of(address):
 
 
 def test_exactly_the_budget_is_granted_to_a_storm(address):
-    check_additive_storm(address, 32, 400, 1000)
+    test_ledger_faults.check_additive_storm(address, 32, 400, 1000)
 
 
 def test_tight_composition_grants_what_adding_up_offline_does(address):
-    check_tight_storm(address, 16, 8)
+    test_ledger_faults.check_tight_storm(address, 16, 8)
 
 
 def test_concurrent_requests_for_one_release_are_granted_once(address):
-    check_same_release(address)
+    test_ledger_faults.check_same_release(address)
 
 
-def test_a_hundred_kills(address):
-    check_killings(address, 100, seed=21)
+def test_after_a_hundred_kills_no_more_is_granted_than_there_is(address):
+    test_ledger_faults.check_killings(address, 100, seed=21)
 
 
 def test_a_server_that_dies_loses_no_grant(server, address):
     ledger = Ledger.open(address, create=True)
     ledger.create_dataset("data", 10, 0.5)
-    held = ledger.reserve("data", UNIT, "before")
+    held = ledger.reserve("data", test_ledger_faults.UNIT, "before")
     held.start_reading()
     server.stop("immediate")
     with pytest.raises(LedgerError, match="reached"):
-        ledger.reserve("data", UNIT, "while it is down")
+        ledger.reserve("data", test_ledger_faults.UNIT, "while it is down")
     server.start()
     held.settle(digest="00" * 32)
-    ledger.reserve("data", UNIT, "after")
-    assert [entry.number for entry in spent_entries(ledger)] == [2, 4]
+    ledger.reserve("data", test_ledger_faults.UNIT, "after")
+    assert [entry.number for entry in test_ledger_faults.spent_entries(ledger)] == [2, 4]
     assert ledger.verify([held.receipt]).good
 
 
@@ -179,7 +92,7 @@ def test_a_server_that_stands_still_is_waited_for(server, address, monkeypatch):
     monkeypatch.setitem(NETWORK, "connect_timeout", 2)
     ledger = Ledger.open(address, create=True)
     ledger.create_dataset("data", 10, 0.5)
-    held = ledger.reserve("data", UNIT, "before")
+    held = ledger.reserve("data", test_ledger_faults.UNIT, "before")
     everything = int((server.folder / "data" / "postmaster.pid").read_text().split()[0])
     settling = threading.Thread(target=held.settle, kwargs={"digest": "00" * 32}, daemon=True)
     with standing_still(ledger._store._connection.info.backend_pid, everything):
@@ -189,7 +102,7 @@ def test_a_server_that_stands_still_is_waited_for(server, address, monkeypatch):
         assert settling.is_alive()
     settling.join(PATIENCE)
     assert not settling.is_alive()
-    ledger.reserve("data", UNIT, "after")
+    ledger.reserve("data", test_ledger_faults.UNIT, "after")
     assert ledger.verify([held.receipt]).good
     ledger.close()
 
@@ -197,7 +110,7 @@ def test_a_server_that_stands_still_is_waited_for(server, address, monkeypatch):
 def test_the_table_is_append_only_and_alterations_are_found(server, address):
     ledger = Ledger.open(address, create=True)
     ledger.create_dataset("data", 10, 0.5)
-    receipts = [ledger.reserve("data", UNIT, str(number)).receipt for number in range(4)]
+    receipts = [ledger.reserve("data", test_ledger_faults.UNIT, str(number)).receipt for number in range(4)]
     name = database_of(address)
     for statement in ("UPDATE dpunion_ledger SET epsilon = 0", "DELETE FROM dpunion_ledger", "TRUNCATE dpunion_ledger"):
         with pytest.raises(psycopg.errors.RaiseException, match="append-only"):
@@ -224,7 +137,7 @@ def test_a_role_that_may_only_read_and_insert_is_enough(server, address):
         f"GRANT SELECT, INSERT ON dpunion_ledger TO {role}",
     )
     modest = Ledger.open(address.replace("ledger@", f"{role}@"))
-    with modest.reserve("data", UNIT, "release") as reservation:
+    with modest.reserve("data", test_ledger_faults.UNIT, "release") as reservation:
         reservation.settle(digest="00" * 32)
     assert ledger.verify([reservation.receipt]).good
 
@@ -236,7 +149,7 @@ def test_a_server_that_answers_before_writing_is_told_not_to(server, address):
         assert session.run("SHOW synchronous_commit") == [("on",)]
 
 
-def test_no_ledger_no_grant(address):
+def test_a_missing_ledger_is_refused(address):
     with pytest.raises(LedgerError, match="no ledger"):
         Ledger.open(address)
 
@@ -253,7 +166,7 @@ def test_a_password_shows_nowhere(server, address, monkeypatch):
     secret = server.address(name, password=PASSWORD)
     ledger = Ledger.open(secret, create=True)
     ledger.create_dataset("data", 1, 0.5)
-    reservation = ledger.reserve("data", UNIT, "release")
+    reservation = ledger.reserve("data", test_ledger_faults.UNIT, "release")
     texts = [repr(ledger), repr(ledger._store), repr(reservation), reservation.sentence, ledger.name]
     wrong = [
         server.address(name, password="wrong-secret"),

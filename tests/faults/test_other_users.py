@@ -11,12 +11,9 @@ import pytest
 import dpunion
 from dpunion import files
 from dpunion.releases.release import Release
-from running import PATIENCE
+from running import run_python
 
-pytestmark = [
-    pytest.mark.full,
-    pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become somebody else"),
-]
+pytestmark = [pytest.mark.full, pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become somebody else")]
 
 NOBODY = 65534
 ITEMS = tuple(f"item{i:05}" for i in range(2000))
@@ -130,13 +127,6 @@ def test_a_poisoned_cache_is_not_loaded(shared, tmp_path):
         print(compiler.cache_directory(), sum(name.startswith(sys.argv[1]) for name in opened))
     """
     with attacker(POISONER, shared):
-        done = subprocess.run(
-            [sys.executable, "-c", textwrap.dedent(code), str(shared)],
-            env=os.environ | {"XDG_CACHE_HOME": str(shared), "HOME": str(tmp_path)},
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=PATIENCE,
-        )
+        done = run_python(code, shared, env=os.environ | {"XDG_CACHE_HOME": str(shared), "HOME": str(tmp_path)})
     assert done.stdout.split() == ["None", "0"], done.stderr
     assert f"{shared} belongs to other users, or they can write to it" in done.stderr

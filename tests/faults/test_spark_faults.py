@@ -113,7 +113,10 @@ def test_a_killed_worker_changes_nothing(tmp_path, phase):
     assert found["rows"] == (
         counted_here() if phase in {"look", "count"} else [[one] for one in in_shards_without_faults()]
     )
-    for told in [log, *tmp_path.glob("*.log"), *tmp_path.glob("work-*/*/*/std*"), *tmp_path.glob("app-*")]:
+    written = spark_cluster.read_events(tmp_path)
+    assert b"SparkListenerTaskEnd" in written
+    assert_clean(written)
+    for told in [*tmp_path.glob("*.log"), *tmp_path.glob("work-*/*/*/std*")]:
         assert_clean(told.read_bytes())
     for left in tmp_path.glob("local-*/**/*"):
         assert_clean(left.read_bytes() if left.is_file() else b"", canaries=False)
@@ -186,6 +189,19 @@ def test_the_command_line_gives_what_one_machine_gives(cluster, folder):
     book.close()
 
 
+def test_both_workers_read_one_large_json_lines_file(cluster, tmp_path):
+    with (tmp_path / "lines.jsonl").open("w") as file:
+        file.writelines(json.dumps(row) + "\n" for row in spark_cluster.rows().to_pylist())
+    found = run_driver(cluster, tmp_path, "lines", cluster.master, tmp_path)
+    assert found == list(dpunion.release(spark_cluster.rows(), unsafe_test_key=KEY, **WEIGHTED, **BUDGET).items)
+    scans = spark_cluster.find_scans(tmp_path)
+    assert scans
+    for scan in scans:
+        assert len(scan) == 2, "each of the two executors has tasks"
+        assert sum(read for _, read in scan.values()) >= (tmp_path / "lines.jsonl").stat().st_size
+    assert_clean(spark_cluster.read_events(tmp_path))
+
+
 def test_a_full_disk_ends_the_release_or_changes_nothing(tmp_path, monkeypatch):
     """Of two workers, one cannot write more than a few bytes to a file."""
     monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
@@ -221,6 +237,20 @@ def test_pythons_that_cannot_run_dpunion_are_refused_and_nothing_is_charged(tmp_
     book.close()
 
 
+def test_a_session_whose_java_ended_is_refused(tmp_path):
+    """In the middle of a release the charge stays, and later nothing is charged."""
+    spark_cluster.write_rows(tmp_path)
+    book = open_ledger(tmp_path / "budget.db")
+    found = run_driver(None, tmp_path, "ended", tmp_path)
+    assert sorted(found) == ["after", "by name", "during"]
+    assert all(
+        "Spark does not answer: its Java process has ended. Start a new session" in one for one in found.values()
+    )
+    assert states(book)[0] == "unsettled"
+    assert set(states(book)[1:]) <= {"cancelled"}
+    book.close()
+
+
 def in_shards_without_faults():
     """What the same tasks release here, one after the other, without Spark."""
     plan = dpunion.plan(FUNNEL["algorithm"], epsilon=BUDGET["epsilon"], delta=BUDGET["delta"])
@@ -249,10 +279,6 @@ def found(watched):
     return json.loads((watched / "found.json").read_text())
 
 
-def events(watched):
-    return b"".join(path.read_bytes() for path in (watched / "events").rglob("*") if path.is_file())
-
-
 def test_tasks_that_fail_in_their_first_attempt_change_nothing(watched, found):
     wanted = dpunion.release(spark_cluster.rows(), unsafe_test_key=KEY, known=KNOWN, **WEIGHTED, **BUDGET).items
     assert tuple(found["weighted"]) == wanted
@@ -267,13 +293,13 @@ def test_tasks_that_fail_in_their_first_attempt_change_nothing(watched, found):
     assert 20 < len(found["funnel"]) < 5_000
     assert not any(RARE in item for item in found["funnel"])
     # Really failed, many times: mapping, summing and deciding tasks of all rounds.
-    failures = [line for line in events(watched).splitlines() if b'"ExceptionFailure"' in line]
+    failures = [line for line in spark_cluster.read_events(watched).splitlines() if b'"ExceptionFailure"' in line]
     assert len(failures) > 10
     assert all(b"ConnectionError" in line or b"dpunion-error" in line or b"ValueError" in line for line in failures)
 
 
 def test_the_event_log_tells_neither_the_key_nor_what_was_not_released(watched):
-    log = events(watched)
+    log = spark_cluster.read_events(watched)
     assert b"SparkListenerSQLExecutionStart" in log
     assert b"MapInArrow" in log
     assert_clean(log)

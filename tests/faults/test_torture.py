@@ -111,7 +111,7 @@ def test_the_checks_see_a_wrong_ledger(place, tmp_path):
         (["reserving", "reserved", "settling"], torture.AFTER, None),
     ],
 )
-def test_the_checks_compare_the_ledger_with_what_was_told(told, phase, problem):
+def test_the_checks_compare_the_ledger_with_the_printed_charge(told, phase, problem):
     found = list(torture.check_words(told, phase))
     assert [problem in each for each in found] == [True] if problem else not found
 
@@ -134,13 +134,10 @@ def test_the_checks_see_a_refusal_that_is_none(place):
 @pytest.mark.parametrize(
     ("code", "said", "problem"),
     [
-        (1, b"Error: ", "exit code 1"),
-        (77, b"Error: ", "exit code 77"),
-        (3, b"", "no word"),
-        (0, b"", "no output"),
+        (1, b"Error: ", "exit code 1"), (77, b"Error: ", "exit code 77"), (3, b"", "no word"), (0, b"", "no output"),
         (3, b"Error: CanaryUser7", "a private value"),
     ],
-)
+)  # fmt: skip
 def test_the_checks_see_a_bad_end_of_damaged_input(tmp_path, code, said, problem):
     found = list(torture.check_case(Case("a", (), (0, 3)), Run(code, said, False), tmp_path, {0, 3}))
     assert any(problem in each for each in found), found

@@ -2,16 +2,14 @@
 
 import json
 import os
-import subprocess
 import sys
 
 import pytest
 
 from dpunion.ledger import EntryState, Ledger
-from running import PATIENCE
+from running import CLI, run_program
 
 pytestmark = pytest.mark.full
-COMMAND = "from dpunion.cli import main; main()"
 ENGINE = "dpunion.engines.local.engine"
 # The process gets a real signal at the named moment.
 INTERRUPTED = """
@@ -38,15 +36,9 @@ class Shell:
 
     def run(self, script, *, before=""):
         """Return (exit code, standard output, standard error) of a script."""
-        done = subprocess.run(
-            ["bash", "-c", SHELL.format(python=sys.executable, script=script)],
-            cwd=self.folder,
-            env={**os.environ, "CODE": before + COMMAND, "COLUMNS": "200"},
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE,
-            check=False,
-        )
+        env = os.environ | {"CODE": before + CLI, "COLUMNS": "200"}
+        words = ("bash", "-c", SHELL.format(python=sys.executable, script=script))
+        done = run_program(*words, cwd=self.folder, env=env)
         assert "Traceback" not in done.stderr, done.stderr
         return done.returncode, done.stdout, done.stderr
 
@@ -79,18 +71,9 @@ def test_a_weekly_job(shell):
     # The first week.
     code, said = shell.json("release current.csv --out week1.txt --json")
     assert code == 0
-    assert {name: said["ledger"][name] for name in said["ledger"] if name not in ("receipt", "written")} == {
-        "entry": "budget.db#2",
-        "dataset": "logs",
-        "epsilon": 1.0,
-        "delta": 1e-6,
-        "composition": "additive",
-        "total_epsilon": 20.0,
-        "total_delta": 1e-4,
-        "before": 0.0,
-        "after": 0.05,
-        "more": 19,
-    }
+    charged = {"entry": "budget.db#2", "dataset": "logs", "epsilon": 1.0, "delta": 1e-6, "composition": "additive"}
+    charged |= {"total_epsilon": 20.0, "total_delta": 1e-4, "before": 0.0, "after": 0.05, "more": 19}
+    assert {name: said["ledger"][name] for name in said["ledger"] if name not in ("receipt", "written")} == charged
     assert said["ledger"]["receipt"] in said["statement"]
     made = (shell.folder / "week1.txt").read_bytes()
 
@@ -145,17 +128,9 @@ def test_a_weekly_job(shell):
     ("place", "said", "state"),
     [
         ("dpunion.pipeline.plan", "Nothing was charged.", None),
-        (
-            f"{ENGINE}.open_source",
-            "Nothing was charged: entry budget.db#2 is cancelled.",
-            EntryState.CANCELLED,
-        ),
+        (f"{ENGINE}.open_source", "Nothing was charged: entry budget.db#2 is cancelled.", EntryState.CANCELLED),
         (f"{ENGINE}.encode", "(1, 1e-06) on 'logs' stays: entry budget.db#2.", EntryState.UNSETTLED),
-        (
-            f"{ENGINE}.run_rounds",
-            "(1, 1e-06) on 'logs' stays: entry budget.db#2.",
-            EntryState.UNSETTLED,
-        ),
+        (f"{ENGINE}.run_rounds", "(1, 1e-06) on 'logs' stays: entry budget.db#2.", EntryState.UNSETTLED),
         (
             "dpunion.releases.release.Release.write",
             "(1, 1e-06) on 'logs' stays: entry budget.db#2.",
@@ -176,7 +151,7 @@ def test_an_interrupt_names_the_charge(shell, place, said, state):
     assert states == ([] if state is None else [EntryState(state)])
 
 
-def test_the_ngrams_say_the_same(shell):
+def test_an_interrupt_of_ngrams_names_the_charge(shell):
     code, said = shell.json(
         "ngrams current.csv --out a.txt --json", before=interrupt("dpunion.engines.local.texts.read_tokens")
     )
@@ -216,9 +191,7 @@ def test_a_release_made_before_is_given_only_as_it_was(shell):
 
 
 # --- streams that are closed or broken ------------------------------------------------------------------------
-
-
-def test_items_that_nobody_reads_are_paid_for_and_lost_and_that_is_told(shell):
+def test_items_that_nobody_reads_are_charged_and_reported_as_lost(shell):
     code, _, err = shell.run("release current.csv | false; exit ${PIPESTATUS[0]}")
     assert code == 4
     assert "stays: entry budget.db#2. The items are lost." in err
@@ -253,8 +226,6 @@ def test_without_standard_error_all_goes_well(shell):
 
 
 # --- JSON -----------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("script", "code"),
     [

@@ -14,17 +14,15 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from click.testing import CliRunner
 
 import dpunion
 from dpunion import files
-from dpunion.cli import app
 from dpunion.engines.local import engine
 from dpunion.plans.counts import Counted, Estimate, Totals
 from dpunion.releases.formats import WRITERS
 from dpunion.releases.release import Release, with_items
 from dpunion.threads import INTERRUPTS
-from running import PATIENCE
+from running import PATIENCE, run_cli
 
 ITEMS = tuple(f"item{i:05}" for i in range(20_000))
 PLAN = dpunion.plan("weighted-laplace", epsilon=1.0, delta=1e-6)
@@ -78,7 +76,6 @@ def finish(process):
 
 
 # --- kill -9 ------------------------------------------------------------------------------------------------
-
 PAUSING_WRITE = """
     import os, sys, time
     import dpunion
@@ -118,16 +115,13 @@ PAUSING_WRITE = """
 @pytest.mark.parametrize(
     ("where", "old", "nameless", "number"),
     [
-        ("before", OLD, True, signal.SIGKILL),
-        ("middle", OLD, True, signal.SIGHUP),
-        ("middle", OLD, False, signal.SIGKILL),
-        ("middle", None, True, signal.SIGALRM),
-        ("after", OLD, True, signal.SIGUSR1),
-        ("after", None, False, signal.SIGKILL),
+        ("before", OLD, True, signal.SIGKILL), ("middle", OLD, True, signal.SIGHUP),
+        ("middle", OLD, False, signal.SIGKILL), ("middle", None, True, signal.SIGALRM),
+        ("after", OLD, True, signal.SIGUSR1), ("after", None, False, signal.SIGKILL),
         ("replaced", None, True, signal.SIGKILL),
     ],
-)
-def test_killed_while_writing(out, where, old, nameless, number):
+)  # fmt: skip
+def test_a_kill_while_writing_leaves_the_old_file_or_the_whole_new_one(out, where, old, nameless, number):
     """Only on a file system without nameless files something is left, for its owner alone."""
     target = out / "vocabulary.txt"
     if old is not None:
@@ -144,7 +138,6 @@ def test_killed_while_writing(out, where, old, nameless, number):
 
 
 # --- Ctrl-C -------------------------------------------------------------------------------------------------
-
 PAUSING_RELEASE = """
     import sys, time
     from dpunion import cli
@@ -203,15 +196,12 @@ COUNTS = ("--counts",)
 @pytest.mark.parametrize(
     ("where", "suffix", "number", "extra"),
     [
-        ("reading", ".parquet", signal.SIGINT, ()),
-        ("selecting", ".parquet", signal.SIGTERM, ()),
-        ("counting", ".parquet", signal.SIGINT, COUNTS),
-        ("counting", ".csv", signal.SIGTERM, COUNTS),
-        ("writing", ".csv", signal.SIGTERM, ()),
-        ("writing", ".csv", signal.SIGHUP, COUNTS),
+        ("reading", ".parquet", signal.SIGINT, ()), ("selecting", ".parquet", signal.SIGTERM, ()),
+        ("counting", ".parquet", signal.SIGINT, COUNTS), ("counting", ".csv", signal.SIGTERM, COUNTS),
+        ("writing", ".csv", signal.SIGTERM, ()), ("writing", ".csv", signal.SIGHUP, COUNTS),
     ],
-)
-def test_interrupted(data, out, where, suffix, number, extra):
+)  # fmt: skip
+def test_an_interrupt_at_any_stage_leaves_no_file(data, out, where, suffix, number, extra):
     code, err = interrupted(data, out / f"vocabulary{suffix}", where, number, extra)
     assert code == 130
     assert "Interrupted" in err
@@ -219,7 +209,7 @@ def test_interrupted(data, out, where, suffix, number, extra):
     assert list(out.iterdir()) == []
 
 
-def test_interrupted_while_overwriting(data, out):
+def test_an_interrupt_while_overwriting_leaves_the_old_file(data, out):
     target = out / "vocabulary.parquet"
     target.write_bytes(OLD)
     code, _ = interrupted(data, target, "writing", signal.SIGINT, ["--force"])
@@ -251,7 +241,7 @@ def test_interrupted_while_writing_any_format(data, out, monkeypatch, suffix, nu
             return getattr(self.file, name)
 
     monkeypatch.setitem(WRITERS, suffix, lambda release, file: real(release, Signalling(file)))
-    result = CliRunner().invoke(app, ["release", str(data), *OPTIONS, "--out", str(out / f"a{suffix}")])
+    result = run_cli("release", data, *OPTIONS, "--out", out / f"a{suffix}")
     assert sent == [0 if nameless else 1], "the interrupt came while the file was being written"
     assert result.exit_code == 130
     assert "Interrupted" in result.output
@@ -291,7 +281,7 @@ def test_an_interrupt_that_a_library_swallowed_is_noticed(data, out, monkeypatch
         return real(*given, **options)
 
     monkeypatch.setattr(engine, "encode", swallowing)
-    result = CliRunner().invoke(app, ["release", str(data), *OPTIONS, "--out", str(out / "a.txt")])
+    result = run_cli("release", data, *OPTIONS, "--out", out / "a.txt")
     assert result.exit_code == 130
     assert list(out.iterdir()) == []
 
@@ -331,8 +321,6 @@ def test_interrupted_in_the_middle_of_a_real_file(tmp_path, out, suffix):
 
 
 # --- no space -----------------------------------------------------------------------------------------------
-
-
 @contextlib.contextmanager
 def small_disk(folder, size):
     """Mount a tiny file system at `folder`, or skip."""
@@ -374,7 +362,7 @@ def without_counts(items):
 @pytest.mark.parametrize("suffix", WRITERS)
 @pytest.mark.parametrize("old", [None, OLD], ids=["new", "overwriting"])
 @pytest.mark.parametrize("made", [without_counts, with_counts])
-def test_no_space(out, suffix, old, made):
+def test_without_space_nothing_is_written(out, suffix, old, made):
     target = out / f"vocabulary{suffix}"
     if old is not None:
         target.write_bytes(old)
@@ -390,7 +378,7 @@ def test_no_space(out, suffix, old, made):
 @pytest.mark.skipif(not ROOT, reason="needs root to mount")
 @pytest.mark.parametrize("suffix", WRITERS)
 @pytest.mark.parametrize("made", [without_counts, with_counts])
-def test_a_full_disk(out, suffix, made):
+def test_on_a_full_disk_nothing_is_left(out, suffix, made):
     with small_disk(out, "16k"):
         # Of these names no compression leaves less than the disk holds.
         names = {hashlib.sha256(item.encode()).hexdigest() for item in ITEMS}
@@ -466,8 +454,6 @@ def test_a_failing_sync_is_no_success(out, monkeypatch):
 
 
 # --- refused before data is read ----------------------------------------------------------------------------
-
-
 class Untouchable:
     """A source that tells when it is looked at."""
 
@@ -481,7 +467,7 @@ class Untouchable:
 def refused(*arguments):
     """Run the command with a source that does not exist: any look at it would be the error reported instead."""
     base = ["release", "/nonexistent/source.parquet", "--user", "user", "--item", "item"]
-    return CliRunner().invoke(app, [*base, "-e", "1", "-d", "1e-6", *map(str, arguments)])
+    return run_cli(*base, "-e", "1", "-d", "1e-6", *arguments)
 
 
 def assert_refused(result, code, *words):
@@ -491,11 +477,26 @@ def assert_refused(result, code, *words):
     assert "nonexistent/source" not in result.output
 
 
-def test_an_existing_file_is_refused_before_the_data_is_read(out):
-    target = out / "a.csv"
-    target.write_bytes(OLD)
-    assert_refused(refused("--out", target), 4, "exists already", "--force")
-    assert target.read_bytes() == OLD
+@pytest.mark.parametrize(
+    ("names", "more", "code", "words"),
+    [
+        (["old.csv"], [], 4, ["exists already", "--force"]),
+        (["a.xlsx"], [], 2, ["'.xlsx'", ".parquet"]),
+        (["a"], [], 2, [".parquet"]),
+        (["folder.csv"], ["--force"], 4, ["is a folder"]),
+        (["no/a.csv"], [], 4, ["does not exist", "Create it"]),
+        (["a.csv", "b.xlsx"], [], 2, ["'.xlsx'"]),
+        (["a.csv", "./a.csv"], [], 2, ["same file"]),
+    ],
+    ids=["exists", "unknown suffix", "no suffix", "a folder", "no such folder", "one of several", "the same twice"],
+)
+def test_a_bad_output_is_refused_before_the_data_is_read(out, names, more, code, words):
+    (out / "old.csv").write_bytes(OLD)
+    (out / "folder.csv").mkdir()
+    outputs = [part for name in names for part in ("--out", f"{out}/{name}")]
+    assert_refused(refused(*outputs, *more), code, *words)
+    assert (out / "old.csv").read_bytes() == OLD
+    assert sorted(path.name for path in out.iterdir()) == ["folder.csv", "old.csv"]
 
 
 def test_a_missing_source_is_reported_when_nothing_else_is_wrong(out):
@@ -506,26 +507,6 @@ def test_a_missing_source_is_reported_when_nothing_else_is_wrong(out):
     assert result.exit_code == 3
     assert "nonexistent/source" in result.output
     assert target.read_bytes() == OLD
-
-
-def test_an_unknown_suffix_is_refused_before_the_data_is_read(out):
-    assert_refused(refused("--out", out / "a.xlsx"), 2, "'.xlsx'", ".parquet")
-    assert_refused(refused("--out", out / "a"), 2, ".parquet")
-
-
-def test_a_folder_is_refused_before_the_data_is_read(out):
-    (out / "a.csv").mkdir()
-    assert_refused(refused("--out", out / "a.csv", "--force"), 4, "is a folder")
-
-
-def test_a_missing_folder_is_refused_before_the_data_is_read(out):
-    assert_refused(refused("--out", out / "no" / "a.csv"), 4, "does not exist", "Create it")
-
-
-def test_one_bad_output_of_several_is_refused_before_the_data_is_read(out):
-    assert_refused(refused("--out", out / "a.csv", "--out", out / "b.xlsx"), 2, "'.xlsx'")
-    assert_refused(refused("--out", out / "a.csv", "--out", out / "." / "a.csv"), 2, "same file")
-    assert list(out.iterdir()) == []
 
 
 def test_an_unwritable_folder_is_refused_before_the_data_is_read(out, monkeypatch):
@@ -573,22 +554,13 @@ def test_a_folder_of_somebody_else_is_refused(tmp_path):
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"epsilon": float("nan")},
-        {"epsilon": 0.0},
-        {"delta": 1.0},
-        {"algorithm": "greedy"},
-        {"algorithm": "no-such"},
-        {"algorithm": 3},
-        {"null_users": "maybe"},
-        {"normalize": "upper"},
-        {"item": "a", "text": "b"},
-        {"counts": "yes"},
-        {"counts": True, "algorithm": "policy-laplace"},
-        {"counts": True, "user": "u", "item": ["high", "b"]},
-        {"sort": "people"},
+        {"epsilon": float("nan")}, {"epsilon": 0.0}, {"delta": 1.0}, {"algorithm": "greedy"},
+        {"algorithm": "no-such"}, {"algorithm": 3}, {"null_users": "maybe"}, {"normalize": "upper"},
+        {"item": "a", "text": "b"}, {"counts": "yes"}, {"counts": True, "algorithm": "policy-laplace"},
+        {"counts": True, "user": "u", "item": ["high", "b"]}, {"sort": "people"},
     ],
     ids=str,
-)
+)  # fmt: skip
 def test_a_bad_call_is_refused_before_the_data_is_read(wrong):
     with pytest.raises(dpunion.BadParameter):
         dpunion.release(Untouchable(), **{"epsilon": 1.0, "delta": 1e-6, **wrong})

@@ -86,8 +86,6 @@ def documented_codes():
 
 
 # --- what is released ---------------------------------------------------------------------------------------
-
-
 @dataclasses.dataclass(frozen=True)
 class Scenario:
     """A release: what it reads, how, and what can be in it."""
@@ -115,7 +113,7 @@ SCENARIOS = [
 
 
 def write_sources(folder, people=2000):
-    """Write the same rows in all formats: everybody holds what is popular and something that nobody else has."""
+    """Write the same rows in all formats: everybody has what is popular and something that nobody else has."""
     rows = [
         (f"CanaryUser{person}", item, "popular", f"popular text of canary{person} word")
         for person in range(people)
@@ -132,8 +130,6 @@ def write_sources(folder, people=2000):
 
 
 # --- runs ---------------------------------------------------------------------------------------------------
-
-
 @dataclasses.dataclass
 class Run:
     """What became of a command: its exit code (None: it hung), what it printed, whether a signal met it alive, when."""
@@ -276,7 +272,7 @@ def run_fresh(arguments, folder, strike, *, terminal, compiling):
 
 
 def listen(master, heard):
-    """Read what is written to a terminal until nobody holds it."""
+    """Read what is written to a terminal until nobody has it open."""
     with os.fdopen(master, "rb", buffering=0) as file, contextlib.suppress(OSError):
         while data := file.read(4096):
             heard.append(data)
@@ -292,8 +288,6 @@ def before_main(run):
 
 
 # --- checks -------------------------------------------------------------------------------------------------
-
-
 class Books:
     """A dataset in a ledger that a number of runs share; each must leave it exactly as its end says."""
 
@@ -439,7 +433,7 @@ def whole(target):
     except Exception as error:  # noqa: BLE001 - whatever a partial file gives
         yield f"a partial output ({type(error).__name__})"
         return
-    # Funnel leaves out an item that everybody holds once in a while, but not all of them.
+    # Funnel leaves out an item that everybody has once in a while, but not all of them.
     if len(items) < 3:
         yield f"an output of {len(items)} items"
 
@@ -485,8 +479,6 @@ def without_column_names(said, folder):
 
 
 # --- a worker -----------------------------------------------------------------------------------------------
-
-
 class Worker:
     """One of the processes that fork and start commands, and tell what became of each as a line of JSON."""
 
@@ -559,10 +551,7 @@ class Worker:
                 problems = self.books.check(run, target)
             else:
                 kind_told = kind if run.struck else f"{kind}, too late"
-                problems = [
-                    *check_release(run, place, target, old=old),
-                    *self.books.check(run, target),
-                ]
+                problems = [*check_release(run, place, target, old=old), *self.books.check(run, target)]
             phase = (SQLITE, self.books.phase) if kind_told == "kill" else None
             self.tell(kind_told, name, run, problems, place, arguments, phase)
 
@@ -690,8 +679,6 @@ def spark_worker(given):
 
 
 # --- the whole ----------------------------------------------------------------------------------------------
-
-
 def share(total, worker):
     return total // WORKERS + (worker < total % WORKERS)
 

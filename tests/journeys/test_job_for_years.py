@@ -2,6 +2,9 @@
 
 import datetime as dt
 import itertools
+import sys
+import types
+from unittest import mock
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -24,6 +27,10 @@ from dpunion.cli import main
 main()
 " "$@"
 """
+# Says which day it is, for a script that asks.
+CLOCK = """#!/usr/bin/env bash
+echo "$TODAY"
+"""
 OPENED = """
 $ dpunion ledger open budget.db --dataset logs -e 3 -d 1e-6 --schedule 12 --start 2026-01-05
 Opened logs in budget.db: (3, 1e-06) in all, by tight composition.
@@ -41,7 +48,7 @@ Written to ledger.html.
 $ dpunion ledger show budget.db --json > ledger.json
 $ dpunion ledger show budget.db
 dataset  composition  epsilon  delta  spent   left
-logs     tight        3        1e-06  100.0%  nothing: the schedule is complete
+logs     tight        3        1e-06  100.0%  nothing (the schedule is complete)
 ...
 entry 4  logs  unsettled  ...
   week      2, for the release of week 2
@@ -58,20 +65,22 @@ def keys_of(week):
     return set(itertools.product(("Chile", "Ghana"), (f"query {week}",)))
 
 
+def block(start):
+    """Return the example of the page that begins like this."""
+    (text,) = [one.text for one in blocks(PAGE, (ROOT / PAGE).read_text("utf-8")) if one.text.startswith(start)]
+    return text
+
+
 class Job:
     """The folder of the job: rows come in, and the script is called."""
 
     def __init__(self, folder):
         self.folder, self.shell = folder, Shell(folder)
-        (text,) = [
-            one.text
-            for one in blocks(PAGE, (ROOT / PAGE).read_text("utf-8"))
-            if one.text.startswith("#!/usr/bin/env bash")
-        ]
-        for name, content in (("weekly.sh", text + "\n"), ("killed/dpunion", KILLED)):
+        scripts = {"weekly.sh": block("#!/usr/bin/env bash"), "killed/dpunion": KILLED, "clock/date": CLOCK}
+        for name, content in scripts.items():
             place = folder / name
             place.parent.mkdir(exist_ok=True)
-            place.write_text(content)
+            place.write_text(f"{content.strip()}\n")
             place.chmod(0o755)
         self.ledger = Ledger.open(folder / "budget.db", create=True)
 
@@ -90,6 +99,26 @@ class Job:
         code, said = self.shell.run(f"{before} bash <({change} weekly.sh) {day}")
         lines = [line for line in said.splitlines() if line.startswith(("released", "nothing", "the ledger", "failed"))]
         return code, lines[0], self.spent - spent
+
+    def run_cron(self, day):
+        """Run the line of the crontab on a day; return its exit code and the last line of its log."""
+        command = block("0 6 * * 1").split(maxsplit=5)[5].replace("/srv/keys", '"$PWD"')
+        code, said = self.shell.run(f'export PATH="$PWD/clock:$PATH" TODAY={day}; {command}')
+        assert said == ""
+        return code, self.shell.text("weekly.log").splitlines()[-1]
+
+    def run_airflow(self, day):
+        """Run the task of the recipe for Airflow on a day, with what a BashOperator does; return its state."""
+        tasks = []
+        bash = types.ModuleType("airflow.providers.standard.operators.bash")
+        bash.BashOperator = lambda **given: tasks.append(given)
+        with mock.patch.dict(sys.modules, {bash.__name__: bash}):
+            exec(block("from airflow"), {})
+        (task,) = tasks
+        command = task["bash_command"].replace("{{ ds }}", day).replace("/srv/keys", '"$PWD"')
+        code, said = self.shell.run(command)
+        state = "success" if code == 0 else "skipped" if code in task["skip_on_exit_code"] else "failed"
+        return state, said.splitlines()[-1]
 
     @property
     def spent(self):
@@ -118,7 +147,10 @@ def test_a_job_of_twelve_weeks(job):
     assert cost == account.schedule.shares(account.caps)[0].mu_squared
     assert job.since(day_of(1)) == dict.fromkeys(keys_of(1), 1)
     code, said, cost = job.run("2026-01-07")
-    assert (code, said, cost) == (0, "released before, nothing was charged: out/queries-2026-01-07.parquet", 0)
+    assert (code, said, cost) == (6, "released before, nothing was charged: out/queries-2026-01-07.parquet", 0)
+    # The same day again: what the first run said stays.
+    assert job.run(day_of(1))[0] == 6
+    assert job.shell.json(f"out/run-{day_of(1)}.json")["released"] == len(keys_of(1))
     assert job.since("2026-01-07") == job.since(day_of(1))
 
     # Week 2: the run dies; nobody retries blindly, and a person pays once more.
@@ -135,7 +167,7 @@ def test_a_job_of_twelve_weeks(job):
 
     # Week 3: nothing is due. Weeks 4 to 7: the machine is down, and nothing is charged.
     job.write_rows(3)
-    assert job.run(day_of(3)) == (0, "nothing is due", 0)
+    assert job.run(day_of(3)) == (7, "nothing is due", 0)
     assert job.shell.json(f"out/run-{day_of(3)}.json")["code"] == 7
     for week in (4, 5, 6, 7, 8):
         job.write_rows(week)
@@ -157,13 +189,18 @@ def test_a_job_of_twelve_weeks(job):
     # A late file does not make another release: its rows are in the next one.
     job.write_rows(8, part=1, keys={("Chile", "late query")})
     code, said, cost = job.run(day_of(8))
-    assert (code, cost) == (0, 0)
+    assert (code, cost) == (6, 0)
     assert said.startswith("released before")
-    for week in (9, 10, 11):
+    # Weeks 9 to 12: cron runs the job, then Airflow, which skips on 6 and 7.
+    for week in (9, 10, 11, 12):
         job.write_rows(week)
-        assert job.run(day_of(week)) == (0, "nothing is due", 0)
-    job.write_rows(12)
-    assert job.run(day_of(12))[0] == 0
+    before = job.spent
+    assert job.run_cron(day_of(9)) == (7, "nothing is due")
+    assert job.run_airflow(day_of(10)) == ("skipped", "nothing is due")
+    assert job.run_airflow(day_of(11)) == ("skipped", "nothing is due")
+    assert job.spent == before
+    assert job.run_airflow(day_of(12)) == ("success", f"released: out/queries-{day_of(12)}.parquet")
+    assert job.run_airflow(day_of(12))[0] == "skipped"
     found = job.since(day_of(12))
     assert found[("Chile", "late query")] == 12
     assert {key for key, week in found.items() if week < 12} == set().union(*map(keys_of, range(1, 9)))
@@ -171,7 +208,7 @@ def test_a_job_of_twelve_weeks(job):
 
     # After twelve weeks all of the budget is spent, exactly, and the job goes on without harm.
     job.write_rows(13)
-    assert job.run(day_of(13)) == (0, "nothing is due", 0)
+    assert job.run_cron(day_of(13)) == (7, "nothing is due")
     assert "complete" in job.shell.json(f"out/run-{day_of(13)}.json")["message"]
     (account,) = job.ledger.overview().accounts
     assert (account.spent.mu_squared, account.spent.novelty) == (account.caps.mu_squared, account.caps.novelty)

@@ -1,6 +1,6 @@
 """The recipes of docs/comparison.md: OpenDP, PipelineDP and Tumult take the released keys and sum by them.
 
-Each library has an environment of its own, which benchmarks/comparison.py makes; without one its test skips.
+Each library has an environment of its own, which `make test-all` makes; without one its test skips.
 """
 
 import csv
@@ -41,7 +41,7 @@ def orders(tmp_path):
 def test_released_keys_and_the_rest_of_the_budget_give_sums(peer, orders, tmp_path):
     python = PEERS / peer / "bin" / "python"
     if not python.exists():
-        pytest.skip(f"{peer} is not installed: `make benchmark-comparison` does it")
+        pytest.skip(f"{peer} is not installed: `make peers` does it")
     release = dpunion.release(tmp_path / "orders.csv", user="customer", item="product", epsilon=0.5, delta=5e-7)
     release.write(tmp_path / "keys.csv")
     start, as_dict = RECIPES[peer]

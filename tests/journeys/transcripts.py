@@ -9,7 +9,7 @@ from pathlib import Path
 
 from doc_examples import Block, commands, difference
 
-from running import PATIENCE
+from running import run_program
 
 ENDING = re.compile(r"^\[(\d+)\]$")
 
@@ -39,17 +39,8 @@ class Shell:
 
     def run(self, line):
         """Return the exit code of a command line and all that it printed."""
-        done = subprocess.run(
-            ["bash", "-c", f"{line}\nexit $?"],
-            cwd=self.folder,
-            env=self.environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            check=False,
-            timeout=PATIENCE,
-        )
+        streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+        done = run_program("bash", "-c", f"{line}\nexit $?", cwd=self.folder, env=self.environment, **streams)
         self.ran.append(line)
         return done.returncode, done.stdout
 

@@ -74,8 +74,6 @@ def on_spark(spark, tasks_of_spark):
 
 
 # --- data ---------------------------------------------------------------------------------------------------
-
-
 @functools.cache
 def askreddit_like():
     return AskRedditLike(users=3_000).reader().read_all()
@@ -106,14 +104,16 @@ def rows_of(table):
 
 
 # --- every algorithm ----------------------------------------------------------------------------------------
+def check_release(engine, data, source, algorithm, fewest, **options):
+    found = engine.release(source, user="user", item="item", algorithm=algorithm, **BUDGET, **options)
+    assert found.items == expected(data, algorithm)
+    assert len(found.items) > fewest
+    assert not found.guaranteed
 
 
 @pytest.mark.parametrize("algorithm", ORDER_FREE)
 def test_the_sample_by_algorithms_that_add_shares(engine, algorithm):
-    found = engine.release(Path(debian_depends()), user="user", item="item", algorithm=algorithm, **BUDGET)
-    assert found.items == expected("sample", algorithm)
-    assert len(found.items) > 50
-    assert not found.guaranteed
+    check_release(engine, "sample", Path(debian_depends()), algorithm, 50)
 
 
 @pytest.mark.parametrize("shards", [1, 5])
@@ -124,16 +124,12 @@ def test_the_sample_by_dp_sips_in_any_number_of_shards(engine, shards):
 
 @pytest.mark.parametrize("algorithm", IN_ONE_SHARD)
 def test_the_sample_by_policies_in_one_shard(engine, algorithm):
-    found = engine.release(Path(debian_depends()), user="user", item="item", algorithm=algorithm, shards=1, **BUDGET)
-    assert found.items == expected("sample", algorithm)
-    assert len(found.items) > 100
+    check_release(engine, "sample", Path(debian_depends()), algorithm, 100, shards=1)
 
 
 @pytest.mark.parametrize("algorithm", ["weighted-gaussian", "funnel"])
 def test_words_like_those_of_the_papers(engine, algorithm):
-    found = engine.release(askreddit_like(), user="user", item="item", algorithm=algorithm, shards=1, **BUDGET)
-    assert found.items == expected("askreddit-like", algorithm)
-    assert len(found.items) > 50
+    check_release(engine, "askreddit-like", askreddit_like(), algorithm, 50, shards=1)
 
 
 @pytest.mark.parametrize("algorithm", ["weighted-gaussian", "policy-gaussian"])
@@ -159,8 +155,6 @@ def test_shards_of_policies_agree_with_themselves(on_spark):
 
 
 # --- rows ---------------------------------------------------------------------------------------------------
-
-
 def test_order_duplicates_and_partitions_change_nothing(engine):
     wanted = pairs_released(rows_of(small()), **QUICK)
     assert 20 < len(wanted) < 400
@@ -244,8 +238,6 @@ def test_known_items_are_left_out_before_bounding(engine):
 
 
 # --- keys of several columns --------------------------------------------------------------------------------
-
-
 @functools.cache
 def keyed():
     draw = np.random.default_rng(8)
@@ -263,8 +255,6 @@ def test_keys_of_several_columns(engine):
 
 
 # --- refusals -----------------------------------------------------------------------------------------------
-
-
 def test_missing_users_are_refused_or_dropped(engine):
     users = pa.array([None if row % 50 == 0 else f"u{row % 80}" for row in range(400)], pa.string())
     table = pa.table({"user": users, "item": [f"{CANARY}{row % 6}" for row in range(400)]})
@@ -290,8 +280,6 @@ def test_types_that_have_no_one_text_are_refused_before_reading(engine):
 
 
 # --- what Spark writes --------------------------------------------------------------------------------------
-
-
 def parts_of(folder):
     """Return the data files that Spark wrote, by name without the job's own number."""
     return sorted(path for path in Path(folder).iterdir() if path.name.startswith("part-"))
@@ -433,8 +421,6 @@ def test_what_spark_says_of_a_value_is_not_repeated(on_spark):
 
 
 # --- settings of a session that is not ours -----------------------------------------------------------------
-
-
 def test_large_arrow_types_and_other_batches_change_nothing(on_spark):
     settings = {
         "spark.sql.execution.arrow.useLargeVarTypes": "true",

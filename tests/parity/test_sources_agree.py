@@ -1,17 +1,12 @@
 """The same rows give the same release, wherever they live: files, frames, databases, directories, standard input."""
 
-from __future__ import annotations
-
 import functools
 import gzip
 import json
 import os
-import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import duckdb
 import numpy as np
@@ -24,31 +19,18 @@ import pytest
 import dpunion
 from dpunion.pipeline import plan
 from dpunion.randomness import RunKey
-from dpunion.reading import ValueKind
-from dpunion.sets.encoding import Normalization, encode
-from making import publish
-from opening import open_rows
+from making import encode_items, publish
+from opening import open_rows, write_sqlite
 
 KEY = 1
-BUDGET: dict[str, Any] = {"epsilon": 2.0, "delta": 1e-3, "algorithm": dpunion.Funnel()}
+BUDGET = {"epsilon": 2.0, "delta": 1e-3, "algorithm": dpunion.Funnel()}
 QUERY = "select author, word from posts"
 ODD = [
-    "naïve",
-    "nai\u0308ve",
-    "a,b",
-    'q"q',
-    "x\ty",
-    "line\nbreak",
-    "ends with \\",
-    "NULL",
-    "001",
-    "1.0",
-    "☃",
-    " padded ",
-]
+    "naïve", "nai\u0308ve", "a,b", 'q"q', "x\ty", "line\nbreak", "ends with \\", "NULL", "001", "1.0", "☃", " padded ",
+]  # fmt: skip
 
 
-def make_rows() -> pa.Table:
+def make_rows():
     """Return rows of some thousand authors, with words of every awkward kind, and a third column."""
     draw = np.random.default_rng(7)
     ranks = np.minimum(draw.zipf(1.3, 30_000), 3_000)
@@ -61,12 +43,12 @@ def make_rows() -> pa.Table:
 
 
 @pytest.fixture(scope="module")
-def rows() -> pa.Table:
+def rows():
     return make_rows()
 
 
 @pytest.fixture(scope="module")
-def expected(rows: pa.Table) -> tuple[str, ...]:
+def expected(rows):
     """The release from pairs of Python strings, which no reader has touched."""
     pairs = zip(rows["author"].to_pylist(), rows["word"].to_pylist(), strict=True)
     items = dpunion.release(pairs, **BUDGET, unsafe_test_key=KEY).items
@@ -75,69 +57,62 @@ def expected(rows: pa.Table) -> tuple[str, ...]:
     return items
 
 
+def items_of(source, item="word"):
+    return dpunion.release(source, user="author", item=item, **BUDGET, unsafe_test_key=KEY).items
+
+
 @functools.cache
-def planned_once() -> dpunion.Plan:
+def planned_once():
     return plan(**BUDGET)
 
 
-def released(source: Any, **more: Any) -> tuple[str, ...]:
+def released(source, **more):
     """Make a release as the main path does, from any source."""
-    planned = planned_once()
-    key = RunKey.for_tests(KEY)
-    with open_rows(source, user="author", value="word", kind=ValueKind.ITEM, **more) as batches:
-        contributions = encode(
-            ((batch.users, batch.values) for batch in batches),
-            key,
-            max_items_per_user=planned.algorithm.bounding.limit,
-            user_order=planned.algorithm.bounding.order,
-            normalization=Normalization.NFC,
-            split_words=False,
-        )
+    planned, key = planned_once(), RunKey.for_tests(KEY)
+    bounding = planned.algorithm.bounding
+    with open_rows(source, user="author", value="word", **more) as batches:
+        contributions = encode_items(batches, key, bounding.limit, bounding.order)
     return tuple(publish(planned, contributions, key).items)
 
 
-def delimited(table: pa.Table, mark: str) -> bytes:
+def delimited(table, mark):
     lines = [table.column_names, *(row.values() for row in table.to_pylist())]
     return "".join(
         mark.join('"' + field.replace('"', '""') + '"' for field in line) + "\r\n" for line in lines
     ).encode()
 
 
-def json_lines(table: pa.Table) -> bytes:
+def json_lines(table):
     return "\n".join(json.dumps(row, ensure_ascii=False) for row in table.to_pylist()).encode()
 
 
-def write_bytes(convert: Callable[[pa.Table], bytes]) -> Callable[[pa.Table, Path], None]:
+def write_bytes(convert):
     return lambda table, path: path.write_bytes(convert(table)) and None
 
 
-def write_ipc(new: Callable[..., Any]) -> Callable[[pa.Table, Path], None]:
-    def write(table: pa.Table, path: Path) -> None:
+def write_ipc(new):
+    def write(table, path):
         with pa.OSFile(str(path), "wb") as file, new(file, table.schema) as writer:
             writer.write_table(table, max_chunksize=7_000)
 
     return write
 
 
-def write_sqlite(table: pa.Table, path: Path) -> None:
-    connection = sqlite3.connect(path)
-    connection.execute("create table posts (author text, place text, word text)")
-    connection.executemany("insert into posts values (?, ?, ?)", [tuple(row.values()) for row in table.to_pylist()])
-    connection.commit()
-    connection.close()
+def to_sqlite(table, path):
+    write_sqlite(path, "posts (author text, place text, word text)", [tuple(row.values()) for row in table.to_pylist()])
 
 
-def write_duckdb(table: pa.Table, path: Path) -> None:
+def write_duckdb(table, path):
     with duckdb.connect(path) as connection:
         connection.register("rows_", table)
         connection.execute("create table posts as from rows_")
 
 
-def write_hive(table: pa.Table, path: Path) -> None:
+def write_hive(table, path):
     ds.write_dataset(table, path, format="parquet", partitioning=["place"], partitioning_flavor="hive")
 
 
-FILES: dict[str, Callable[[pa.Table, Path], None]] = {
+FILES = {
     "coded.parquet": lambda table, path: pq.write_table(table, path, row_group_size=9_000),
     "plain.parquet": lambda table, path: pq.write_table(table, path, use_dictionary=False),
     "rows.csv": write_bytes(lambda table: delimited(table, ",")),
@@ -149,12 +124,12 @@ FILES: dict[str, Callable[[pa.Table, Path], None]] = {
     "rows.arrows": write_ipc(pa.ipc.new_stream),
     "directory": write_hive,
 }
-DATABASES = {"rows.sqlite": write_sqlite, "rows.duckdb": write_duckdb}
+DATABASES = {"rows.sqlite": to_sqlite, "rows.duckdb": write_duckdb}
 FRAMES = {"pyarrow": lambda t: t, "pandas": lambda t: t.to_pandas(), "polars": pl.from_arrow,
           "categories": lambda t: t.to_pandas().astype("category")}  # fmt: skip
 
 
-LAZY: dict[str, Callable[[pa.Table], Any]] = {
+LAZY = {
     "LazyFrame": lambda table: pl.from_arrow(table).lazy().filter(pl.col("word") != ""),
     "Dataset": ds.dataset,
     "Scanner": lambda table: ds.dataset(table).scanner(batch_size=1_000),
@@ -165,19 +140,18 @@ LAZY: dict[str, Callable[[pa.Table], Any]] = {
 
 
 @pytest.mark.parametrize("name", LAZY)
-def test_what_yields_batches(rows: pa.Table, expected: tuple[str, ...], name: str) -> None:
-    made = dpunion.release(LAZY[name](rows), user="author", item="word", **BUDGET, unsafe_test_key=KEY)
-    assert made.items == expected
+def test_what_yields_batches_gives_the_same_release(rows, expected, name):
+    assert items_of(LAZY[name](rows)) == expected
 
 
-def with_strangers(table: pa.Table) -> pa.Table:
+def with_strangers(table):
     """Return the rows and many more, of other people with other words, to be deleted again."""
     strangers = [f"stranger {number}" for number in range(2_000)]
     more = pa.table({"author": strangers, "place": ["gone"] * 2_000, "word": ["deleted"] * 2_000})
     return pa.concat_tables([table, more, table.slice(0, 10)])
 
 
-def write_delta(table: pa.Table, place: str) -> Any:
+def write_delta(table, place):
     deltalake = pytest.importorskip("deltalake")
     deltalake.write_deltalake(place, with_strangers(table), partition_by=["place"])
     made = deltalake.DeltaTable(place)
@@ -185,7 +159,7 @@ def write_delta(table: pa.Table, place: str) -> Any:
     return made
 
 
-def write_iceberg(table: pa.Table, folder: Path) -> Any:
+def write_iceberg(table, folder):
     memory = pytest.importorskip("pyiceberg.catalog.memory")
     catalog = memory.InMemoryCatalog("test", warehouse=folder.as_uri())
     catalog.create_namespace("space")
@@ -195,26 +169,24 @@ def write_iceberg(table: pa.Table, folder: Path) -> Any:
     return made
 
 
-def test_delta_with_deleted_rows(tmp_path: Path, rows: pa.Table, expected: tuple[str, ...]) -> None:
+def test_delta_with_deleted_rows(tmp_path, rows, expected):
     table = write_delta(rows, str(tmp_path / "posts"))
     for source in (table, tmp_path / "posts", str(tmp_path / "posts")):
-        made = dpunion.release(source, user="author", item="word", **BUDGET, unsafe_test_key=KEY)
-        assert made.items == expected
+        assert items_of(source) == expected
     files = sorted(tmp_path.rglob("*.parquet"))
     assert "deleted" in {word for file in files for word in pq.read_table(file)["word"].to_pylist()}
 
 
-def test_iceberg_with_deleted_rows(tmp_path: Path, rows: pa.Table, expected: tuple[str, ...]) -> None:
+def test_iceberg_with_deleted_rows(tmp_path, rows, expected):
     table = write_iceberg(rows, tmp_path)
     newest = table.metadata_location.removeprefix("file://")
     hint = Path(newest).with_name("version-hint.text")
     hint.write_text(Path(newest).name)
     for source in (table, table.scan(), newest, hint.parents[1]):
-        made = dpunion.release(source, user="author", item="word", **BUDGET, unsafe_test_key=KEY)
-        assert made.items == expected
+        assert items_of(source) == expected
 
 
-def test_object_stores(tmp_path: Path, rows: pa.Table, expected: tuple[str, ...], s3: Any) -> None:
+def test_object_stores_give_the_same_release(tmp_path, rows, expected, s3):
     """Files, a folder with partitions, a pattern, a text file and a Delta table with deleted rows on a server of S3."""
     s3.create_dir("posts")
     pq.write_table(rows, "posts/one/rows.parquet", filesystem=s3)
@@ -226,44 +198,34 @@ def test_object_stores(tmp_path: Path, rows: pa.Table, expected: tuple[str, ...]
     write_delta(rows, "s3://posts/delta")
     names = ("one/rows.parquet", "many", "many/*/*.parquet", "many/**/*.parquet", "one/rows.csv.gz", "delta")
     for name in names:
-        source = f"s3://posts/{name}"
-        made = dpunion.release(source, user="author", item="word", **BUDGET, unsafe_test_key=KEY)
-        assert made.items == expected, name
-    keys = [
-        dpunion.release(source, user="author", item=["place", "word"], **BUDGET, unsafe_test_key=KEY).items
-        for source in ("s3://posts/many", rows)
-    ]
-    assert keys[0] == keys[1]
+        assert items_of(f"s3://posts/{name}") == expected, name
+    assert items_of("s3://posts/many", ["place", "word"]) == items_of(rows, ["place", "word"])
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_files(tmp_path: Path, rows: pa.Table, expected: tuple[str, ...], name: str) -> None:
+def test_files_give_the_same_release(tmp_path, rows, expected, name):
     FILES[name](rows, tmp_path / name)
-    made = dpunion.release(tmp_path / name, user="author", item="word", **BUDGET, unsafe_test_key=KEY)
-    assert made.items == expected
+    assert items_of(tmp_path / name) == expected
 
 
 @pytest.mark.parametrize("name", DATABASES)
-def test_database_files(tmp_path: Path, rows: pa.Table, expected: tuple[str, ...], name: str) -> None:
+def test_database_files_give_the_same_release(tmp_path, rows, expected, name):
     DATABASES[name](rows, tmp_path / name)
     assert released(tmp_path / name, query=QUERY) == expected
 
 
 @pytest.mark.parametrize("name", ["coded.parquet", "directory"])
-def test_queries_over_files(tmp_path: Path, rows: pa.Table, expected: tuple[str, ...], name: str) -> None:
+def test_queries_over_files_give_the_same_release(tmp_path, rows, expected, name):
     FILES[name](rows, tmp_path / name)
     assert released(tmp_path / name, query="select author, word from source where place is not null") == expected
 
 
 @pytest.mark.parametrize("name", FRAMES)
-def test_frames(rows: pa.Table, expected: tuple[str, ...], name: str) -> None:
-    made = dpunion.release(FRAMES[name](rows), user="author", item="word", **BUDGET, unsafe_test_key=KEY)
-    assert made.items == expected
+def test_frames_give_the_same_release(rows, expected, name):
+    assert items_of(FRAMES[name](rows)) == expected
 
 
-def test_a_real_postgres(
-    rows: pa.Table, expected: tuple[str, ...], postgres_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_real_postgres(rows, expected, postgres_url, monkeypatch):
     from adbc_driver_postgresql import dbapi
 
     with dbapi.connect(postgres_url) as connection, connection.cursor() as cursor:
@@ -285,7 +247,7 @@ print(json.dumps(released("-")))
 
 
 @pytest.mark.parametrize("name", ["rows.csv.gz", "rows.arrows"])
-def test_standard_input(tmp_path: Path, rows: pa.Table, expected: tuple[str, ...], name: str) -> None:
+def test_standard_input_gives_the_same_release(tmp_path, rows, expected, name):
     FILES[name](rows, tmp_path / name)
     folder = Path(__file__).parent
     done = subprocess.run(

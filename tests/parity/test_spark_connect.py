@@ -1,7 +1,5 @@
 """Spark Connect gives what one machine gives. It has a process of its own: ours has a session of the other kind."""
 
-from __future__ import annotations
-
 import datetime as dt
 import importlib.util
 import json
@@ -9,7 +7,6 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -24,7 +21,7 @@ pytestmark = pytest.mark.full
 
 BUDGET = {"user": "who", "epsilon": 3.0, "delta": 1e-4, "unsafe_test_key": 7}
 GRAMS = dpunion.Ngrams(longest=2, first="weighted-gaussian", later="weighted-gaussian")
-CASES: dict[str, dict[str, Any]] = {
+CASES = {
     "weighted": {"item": "what", "algorithm": dpunion.WeightedGaussian()},
     "funnel": {"item": "what"},
     "counts": {"item": "what", "algorithm": dpunion.WeightedGaussian(), "counts": True, "sort": "item"},
@@ -33,7 +30,7 @@ CASES: dict[str, dict[str, Any]] = {
 }
 
 
-def make_rows() -> pa.Table:
+def make_rows():
     """Return rows of 300 people, whose items are held by few or by many."""
     numbers = range(3_000)
     start = dt.datetime.fromisoformat("2024-02-28T22:00:00+00:00")
@@ -48,7 +45,7 @@ def make_rows() -> pa.Table:
     )
 
 
-def told(made: dpunion.Release) -> list[Any]:
+def summary(made):
     """Return all that a release says of its items, as plain values."""
     return [list(map(str, made.items)), json.loads(made.table().to_pandas().to_json(orient="values"))]
 
@@ -61,7 +58,7 @@ run_there(sys.argv[2])
 """
 
 
-def run_there(folder: str) -> None:
+def run_there(folder):
     """Make the releases on Spark Connect; print them as JSON."""
     import os
 
@@ -73,9 +70,9 @@ def run_there(folder: str) -> None:
     session.conf.set("spark.sql.session.timeZone", "America/New_York")
     assert type(session).__module__.startswith("pyspark.sql.connect")
     frame = session.read.parquet(f"{folder}/rows.parquet")
-    found: dict[str, Any] = {}
+    found = {}
     for name, options in CASES.items():
-        found[name] = told(dpunion.release(frame, **options, **BUDGET, run=dpunion.Run(shards=1)))
+        found[name] = summary(dpunion.release(frame, **options, **BUDGET, run=dpunion.Run(shards=1)))
     out = dpunion.Folder(f"{folder}/out")
     dpunion.release(frame, **CASES["weighted"], **BUDGET, out=out, run=dpunion.Run(shards=1))
     dpunion.release(frame, **CASES["n-grams"], **BUDGET, out=dpunion.Folder(f"{folder}/grams"))
@@ -94,19 +91,19 @@ def run_there(folder: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def rows() -> pa.Table:
+def rows():
     return make_rows()
 
 
 @pytest.fixture(scope="module")
-def folder(rows: pa.Table, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(rows, tmp_path_factory):
     place = tmp_path_factory.mktemp("connect")
     pq.write_table(rows, place / "rows.parquet", row_group_size=700)
     return place
 
 
 @pytest.fixture(scope="module")
-def found(folder: Path) -> dict[str, Any]:
+def found(folder):
     """What Spark Connect released; or a skip that says why."""
     for module in ("pyspark", "grpc", "grpc_status", "zstandard"):
         if importlib.util.find_spec(module) is None:
@@ -124,24 +121,24 @@ def found(folder: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_connect_gives_what_one_machine_gives(rows: pa.Table, found: dict[str, Any], name: str) -> None:
-    expected = told(dpunion.release(rows, **CASES[name], **BUDGET))
+def test_connect_gives_what_one_machine_gives(rows, found, name):
+    expected = summary(dpunion.release(rows, **CASES[name], **BUDGET))
     assert found[name] == expected
     assert len(expected[0]) > 3
 
 
-def test_connect_writes_a_folder(folder: Path, found: dict[str, Any]) -> None:
+def test_connect_writes_a_folder(folder, found):
     assert pq.read_table(folder / "out")["item"].to_pylist() == found["weighted"][0]
     assert pq.read_table(folder / "grams")["item"].to_pylist() == found["n-grams"][0]
     assert found["DataFrame"][0] == "CannotWrite"
 
 
-def test_connect_takes_frames_and_opens_no_files(found: dict[str, Any]) -> None:
+def test_connect_takes_frames_and_opens_no_files(found):
     assert found["SparkSource"][0] == "BadParameter"
     assert "pass the DataFrame" in found["SparkSource"][1]
 
 
-def test_an_error_of_a_worker_comes_out_as_it_was_raised(found: dict[str, Any]) -> None:
+def test_an_error_of_a_worker_comes_out_as_it_was_raised(found):
     kind, text = found["refusal"]
     assert kind == "NullUsers"
     assert "null or empty" in text

@@ -7,7 +7,6 @@ import traceback
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 import dpunion
@@ -19,7 +18,7 @@ from dpunion.engines.spark import counting
 from dpunion.plans.ngrams import Ngrams
 from dpunion.randomness import RunKey
 from dpunion.requests import Folder, Known, Request, Run
-from spark_in_process import about_people
+from spark_in_process import about_people, read_folder, watch_driver
 
 KEY = 11
 OPTIONS = {"user": "user", "item": "item", "epsilon": 3.0, "delta": 1e-3, "counts": True, "unsafe_test_key": KEY}
@@ -49,8 +48,6 @@ def same(there, here, least=15):
 
 
 # --- the same on both engines -----------------------------------------------------------------------------------
-
-
 @pytest.mark.usefixtures("tasks_of_spark")
 @pytest.mark.parametrize("algorithm", ["funnel", "policy-gaussian"])
 def test_one_shard_counts_as_one_machine(frame, algorithm):
@@ -80,7 +77,7 @@ def test_what_several_shards_release_is_counted_as_one_machine_would(frame):
 
 @pytest.mark.usefixtures("tasks_of_spark")
 @pytest.mark.parametrize("include", [True, False])
-def test_known_lists(frame, include):
+def test_known_lists_are_counted_as_on_one_machine(frame, include):
     known = Known(["word1", "word3", "word399", "nobody"], include=include)
     here = dpunion.release(rows(), known=known, **OPTIONS)
     assert {"word1", "nobody"} <= set(here.items) or not include
@@ -103,13 +100,13 @@ def texts():
     return pa.table({"user": [f"u{user}" for user in draw.integers(0, 400, 1_200)], "body": bodies})
 
 
-def test_words_of_texts(spark):
+def test_words_of_texts_are_counted_as_on_one_machine(spark):
     options = OPTIONS | {"item": None, "text": "body", "run": Run()}
     here = dpunion.release(texts(), **options)
     assert same(dpunion.release(spark.createDataFrame(texts()), **options | {"run": Run(shards=1)}), here)
 
 
-def test_ngrams_of_texts(spark, tmp_path):
+def test_ngrams_of_texts_are_counted_as_on_one_machine(spark, tmp_path):
     options = OPTIONS | {"item": None, "text": "body", "algorithm": Ngrams(longest=3, first=WEIGHTED, later=WEIGHTED)}
     here = dpunion.release(texts(), **options)
     assert all(one.released > 5 for one in here.results)
@@ -127,12 +124,8 @@ def test_no_rows_are_counted_too(frame):
 
 
 # --- the folder -------------------------------------------------------------------------------------------------
-
-
 def written_rows(folder):
-    """Return the columns and rows of a folder, in the order in which they stand."""
-    files = sorted(path for path in folder.iterdir() if path.name.startswith("part-"))
-    table = pa.concat_tables([pq.read_table(path) for path in files])
+    table = read_folder(folder)
     return table.column_names, [tuple(row.values()) for row in table.to_pylist()]
 
 
@@ -150,8 +143,6 @@ def test_the_folder_holds_items_and_numbers_in_their_order(frame, tmp_path, monk
 
 
 # --- what is read, and what comes to the driver -----------------------------------------------------------------
-
-
 @pytest.mark.parametrize("algorithm", [WEIGHTED, "funnel"], ids=["shares", "rounds"])
 def test_rows_are_read_once(frame, tmp_path, algorithm):
     path = str(tmp_path / "read")
@@ -167,18 +158,7 @@ def test_rows_are_read_once(frame, tmp_path, algorithm):
 
 
 def test_only_noisy_sums_come_to_the_driver_and_no_cache_stays(spark, frame, monkeypatch):
-    brought, noisy = [], []
-    kind = type(frame)
-    to_arrow, add_noise = kind.toArrow, counting.add_noise
-
-    def watched(self):
-        table = to_arrow(self)
-        brought.append(table)
-        return table
-
-    monkeypatch.setattr(kind, "toArrow", watched)
-    for other in ("collect", "toPandas", "take", "first", "head", "toLocalIterator"):
-        monkeypatch.setattr(kind, other, None)
+    brought, noisy, add_noise = watch_driver(frame, monkeypatch), [], counting.add_noise
     release = dpunion.release(frame, algorithm=WEIGHTED, **OPTIONS)
     monkeypatch.setattr(
         "dpunion.counting.steps.add_noise", lambda *given: noisy.append((given[0], add_noise(*given))) or noisy[-1][1]

@@ -9,12 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from click.testing import CliRunner
 
 import dpunion
 from dpunion.algorithms import Funnel, PolicyGaussian, WeightedGaussian
 from dpunion.budget import Budget
-from dpunion.cli import app
 from dpunion.engines.local.texts import LocalTexts
 from dpunion.engines.spark import rounds
 from dpunion.engines.spark import texts as tasks
@@ -25,13 +23,14 @@ from dpunion.ngrams.lengths import next_level, positions_in
 from dpunion.plans.ngrams import Ngrams, plan_ngrams
 from dpunion.randomness import RunKey
 from dpunion.reading import ValueKind
-from dpunion.reading.parts import NullUserPolicy
-from dpunion.requests import Charge, Folder, Request, Run, Words
+from dpunion.requests import Charge, Folder, Run, Words
 from dpunion.samples import debian_depends
 from dpunion.sets.encoding import Normalization
 from dpunion.sets.streams import read_tokens
 from dpunion.text.splitting import Splitting
-from spark_in_process import about_people
+from opening import make_request
+from running import run_cli
+from spark_in_process import about_people, read_folder, watch_driver
 
 KEY = RunKey.for_tests(11)
 ROWS = 90_000
@@ -47,7 +46,7 @@ EACH_ITS_OWN = Ngrams(longest=4, first=POLICY, later=(FUNNEL, POLICY, WEIGHTED),
 def corpus():
     """The bundled sample as texts: of each package, the names it depends on, in two documents when there are many."""
     rows = pq.read_table(debian_depends()).slice(0, ROWS)
-    held: dict[str, list[str]] = {}
+    held = {}
     for user, item in zip(rows["user"].to_pylist(), rows["item"].to_pylist(), strict=True):
         held.setdefault(user, []).append(item)
     pairs = [(user, " ".join(half)) for user, items in held.items() for half in (items[:8], items[8:]) if half]
@@ -71,8 +70,6 @@ def same(there, here):
 
 
 # --- the same on both engines ------------------------------------------------------------------------------------
-
-
 @pytest.mark.usefixtures("tasks_of_spark")
 @pytest.mark.parametrize("settings", [Ngrams(longest=2), EACH_ITS_OWN], ids=["default", "each its own"])
 def test_one_shard_gives_what_one_machine_gives(frame, corpus, settings):
@@ -138,23 +135,10 @@ def test_reviews_give_what_one_machine_gives(spark):
 
 
 # --- what comes to the driver, and what does not ------------------------------------------------------------------
-
-
 @pytest.mark.usefixtures("tasks_of_spark")
 @pytest.mark.parametrize("later", [WEIGHTED, POLICY], ids=["sums", "shards"])
 def test_only_released_ngrams_come_to_the_driver_and_no_cache_stays(spark, frame, monkeypatch, later):
-    brought = []
-    kind = type(frame)
-    to_arrow = kind.toArrow
-
-    def watched(self):
-        table = to_arrow(self)
-        brought.append(table)
-        return table
-
-    monkeypatch.setattr(kind, "toArrow", watched)
-    for other in ("collect", "toPandas", "take", "first", "head", "toLocalIterator"):
-        monkeypatch.setattr(kind, other, None)
+    brought = watch_driver(frame, monkeypatch)
     release = released(frame, Ngrams(longest=2, first=WEIGHTED, later=later, spurious_rate=0.25), shards=2)
     empty, first, second = about_people(brought)
     assert empty.num_rows == 0
@@ -166,15 +150,8 @@ def test_only_released_ngrams_come_to_the_driver_and_no_cache_stays(spark, frame
 
 
 # --- what Spark writes --------------------------------------------------------------------------------------------
-
 ONE_LENGTH = Ngrams(longest=1, first=POLICY)
 SHARDED = Ngrams(longest=2, first=WEIGHTED, later=FUNNEL, spurious_rate=0.25)
-
-
-def written_table(folder):
-    """Return what is in a folder, in the order in which it stands there."""
-    files = sorted(path for path in folder.iterdir() if path.name.startswith("part-"))
-    return pa.concat_tables([pq.read_table(path) for path in files])
 
 
 @pytest.mark.parametrize(
@@ -186,8 +163,8 @@ def test_the_folder_holds_what_one_machine_releases(spark, frame, corpus, tmp_pa
     here = released(corpus, settings)
     assert here.results[-1].released > 20
     there = released(frame.repartition(5), settings, shards=shards, out=Folder(tmp_path / "a"))
-    assert written_table(tmp_path / "a").schema.remove_metadata() == here.table().schema
-    assert written_table(tmp_path / "a").to_pylist() == here.table().to_pylist()
+    assert read_folder(tmp_path / "a").schema.remove_metadata() == here.table().schema
+    assert read_folder(tmp_path / "a").to_pylist() == here.table().to_pylist()
     assert (there.results, there.plan, there.stored) == (here.results, here.plan, str(tmp_path / "a"))
     assert (there.items, there.numbers) == ((), ())
     with pytest.raises(BadParameter, match="folder"):
@@ -210,23 +187,14 @@ def test_the_folder_is_the_same_whatever_the_partitions_and_is_cut_into_files(fr
     ids=["sums", "a policy last", "rounds", "one length"],
 )
 def test_a_folder_brings_the_same_tables_to_the_driver(frame, tmp_path, monkeypatch, settings):
-    kind, brought = type(frame), []
-    to_arrow = kind.toArrow
-
-    def watched(self):
-        brought.append(to_arrow(self))
-        return brought[-1]
-
-    monkeypatch.setattr(kind, "toArrow", watched)
-    for other in ("collect", "toPandas", "take", "first", "head", "toLocalIterator"):
-        monkeypatch.setattr(kind, other, None)
+    brought = watch_driver(frame, monkeypatch)
     stored = released(frame, settings, shards=2, out=Folder(tmp_path / "a"))
     sizes = [one.released for one in stored.results]
     assert min(sizes) > 20
     assert [table.num_rows for table in about_people(brought)] == [0, *sizes]
     here = released(frame, settings, shards=2)
     assert [table.num_rows for table in about_people(brought)] == [0, *sizes] * 2
-    assert written_table(tmp_path / "a").to_pylist() == here.table().to_pylist()
+    assert read_folder(tmp_path / "a").to_pylist() == here.table().to_pylist()
 
 
 def test_nothing_to_release_is_a_folder_without_rows(spark, tmp_path):
@@ -235,7 +203,7 @@ def test_nothing_to_release_is_a_folder_without_rows(spark, tmp_path):
         place = tmp_path / str(settings.longest)
         stored = released(nobody, settings, out=Folder(place))
         assert [one.released for one in stored.results] == [0] * settings.longest
-        assert (written_table(place).column_names, written_table(place).num_rows) == (["item", "length"], 0)
+        assert (read_folder(place).column_names, read_folder(place).num_rows) == (["item", "length"], 0)
 
 
 def test_a_folder_of_ngrams_is_charged_and_replaced_as_one_of_items(spark, corpus, tmp_path):
@@ -255,7 +223,7 @@ def test_a_folder_of_ngrams_is_charged_and_replaced_as_one_of_items(spark, corpu
     assert not (out / "old").exists()
     assert stored.about.charged.dataset == "people"
     assert stored.guaranteed
-    lengths = written_table(out)["length"].to_pylist()
+    lengths = read_folder(out)["length"].to_pylist()
     assert [lengths.count(one.length) for one in stored.results] == [one.released for one in stored.results]
     with pytest.raises(AlreadyReleased):
         released(frame, ORDER_FREE, overwrite=True, **options)
@@ -272,12 +240,8 @@ def test_the_statement_speaks_of_scripts_without_spaces_as_on_one_machine(spark,
 
 
 # --- little data, bad data ----------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
-    ("rows", "settings"),
-    [([], ORDER_FREE), ([("u", ""), ("v", "word word")], EACH_ITS_OWN)],
-    ids=["nothing", "little"],
+    ("rows", "settings"), [([], ORDER_FREE), ([("u", ""), ("v", "word word")], EACH_ITS_OWN)], ids=["nothing", "little"]
 )
 def test_nothing_to_release_is_an_empty_release(spark, rows, settings):
     release = released(spark.createDataFrame(rows, "who string, body string"), settings)
@@ -312,47 +276,41 @@ def test_what_is_wrong_is_refused_before_any_data_is_read(spark, frame, monkeypa
 
 
 # --- the command line ---------------------------------------------------------------------------------------------
-
-
-def test_the_command_runs_on_spark(spark, corpus, tmp_path):
-    assert spark.version
+@pytest.fixture
+def command(spark, corpus, tmp_path):
+    """The command that releases the n-grams of the corpus."""
     pq.write_table(corpus, tmp_path / "texts.parquet")
-    arguments = ["ngrams", str(tmp_path / "texts.parquet"), "-u", "who", "-t", "body", "--longest", "2", "-e", "3"]
-    arguments += ["-d", "1e-4", "--first", "weighted-gaussian", "--later", "weighted-gaussian", "--json"]
-    arguments += ["--tokenizer", "whitespace", "--unsafe-test-key", "7"]
-    here = CliRunner().invoke(app, arguments)
-    there = CliRunner().invoke(app, [*arguments, "--engine", "spark", "--shards", "2"])
+    columns = ["-u", "who", "-t", "body", "--longest", "2", "-e", "3", "-d", "1e-4", "--tokenizer", "whitespace"]
+    columns += ["--first", "weighted-gaussian", "--later", "weighted-gaussian", "--unsafe-test-key", "7"]
+    return ["ngrams", tmp_path / "texts.parquet", *columns]
+
+
+def test_the_command_runs_on_spark(command):
+    here, there = (run_cli(*command, "--json", *more) for more in ((), ("--engine", "spark", "--shards", "2")))
     assert (here.exit_code, there.exit_code) == (0, 0), there.output
     assert json.loads(there.stdout)["ngrams"] == json.loads(here.stdout)["ngrams"]
 
 
-def test_the_command_has_spark_write_a_folder_and_a_record_beside_it(spark, corpus, tmp_path):
-    assert spark.version
-    pq.write_table(corpus, tmp_path / "texts.parquet")
-    arguments = ["ngrams", str(tmp_path / "texts.parquet"), "-u", "who", "-t", "body", "--longest", "2", "-e", "3"]
-    arguments += ["-d", "1e-4", "--first", "weighted-gaussian", "--later", "weighted-gaussian"]
-    arguments += ["--tokenizer", "whitespace", "--unsafe-test-key", "7"]
-    here = CliRunner().invoke(app, [*arguments, "--out", str(tmp_path / "here.parquet")])
-    there = CliRunner().invoke(app, [*arguments, "--engine", "spark", "--out-folder", str(tmp_path / "there")])
+def test_the_command_has_spark_write_a_folder_and_a_record_beside_it(command, tmp_path):
+    here = run_cli(*command, "--out", tmp_path / "here.parquet")
+    there = run_cli(*command, "--engine", "spark", "--out-folder", tmp_path / "there")
     assert (here.exit_code, there.exit_code) == (0, 0), there.output
-    assert written_table(tmp_path / "there").to_pylist() == pq.read_table(tmp_path / "here.parquet").to_pylist()
+    assert read_folder(tmp_path / "there").to_pylist() == pq.read_table(tmp_path / "here.parquet").to_pylist()
     assert f"Released to {tmp_path / 'there'}." in there.stderr
     record = tmp_path / "there.private.toml"
     assert tomllib.loads(record.read_text())["out-folder"] == str(tmp_path / "there")
-    again = CliRunner().invoke(app, ["ngrams", "--config", str(record)])
+    again = run_cli("ngrams", "--config", record)
     assert again.exit_code != 0
     assert "exists already" in again.stderr
 
 
 def test_options_of_spark_need_spark(tmp_path):
-    arguments = ["ngrams", str(tmp_path / "t.csv"), "-u", "a", "-t", "b", "-e", "1", "-d", "1e-5", "--shards", "2"]
-    done = CliRunner().invoke(app, arguments)
+    done = run_cli("ngrams", tmp_path / "t.csv", "-u", "a", "-t", "b", "-e", "1", "-d", "1e-5", "--shards", "2")
     assert done.exit_code == 2
     assert "--engine spark" in done.stderr
 
 
 # --- the tasks by themselves --------------------------------------------------------------------------------------
-
 TEXTS = pa.table({"who": ["u", "v", "u"], "body": ["é b a b", "a b", "b"]})
 
 
@@ -373,7 +331,7 @@ def test_streams_are_cut_into_parts_and_put_together_again(monkeypatch):
 
 
 def reading():
-    return Request(None, "who", ValueKind.TEXT, "body", None, None, NullUserPolicy.REFUSE, splitting()[1])
+    return make_request(None, "who", "body", kind=ValueKind.TEXT, normalization=splitting()[1])
 
 
 def splitting():

@@ -1,23 +1,17 @@
 """Sources that Spark opens by name: read as on one machine or refused, after the charge, and nothing is printed."""
 
-from __future__ import annotations
-
 import functools
 import gzip
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from click.testing import CliRunner
 from pyarrow import orc
 
 import dpunion
-from dpunion.cli import app
 from dpunion.engines.spark import files, sessions
 from dpunion.engines.spark.sessions import call_spark, guard_task
 from dpunion.engines.spark.sources import open_frame, session_of
@@ -25,11 +19,10 @@ from dpunion.errors import AlreadyReleased, BadSource, DamagedSource, DpunionErr
 from dpunion.ledger import Ledger
 from dpunion.reading import SourceRequest, ValueKind
 from dpunion.reading.locate import data_file
-from dpunion.reading.parts import NullUserPolicy
-from dpunion.requests import Charge, Request, SparkSource
+from dpunion.requests import Charge, SparkSource
 from dpunion.sets.encoding import Normalization
-from opening import open_rows
-from running import PATIENCE
+from opening import make_request, read_pairs
+from running import run_cli, run_python
 
 KEY = 5
 BUDGET = {"user": "user", "item": "item", "epsilon": 2.0, "delta": 1e-3, "algorithm": "weighted-gaussian"}
@@ -43,17 +36,12 @@ def _signals(monkeypatch):
     monkeypatch.setattr("signal.signal", lambda *_: None)
 
 
-def reading(source, **options):
-    plain = {"null_users": NullUserPolicy.REFUSE, "normalization": Normalization.EXACT, "known": None}
-    plain |= {"user": "user", "value": "item", "kind": ValueKind.ITEM, "query": None, "input_format": None}
-    return Request(source=source, **(plain | options))
+def reading(source, user="user", value="item", **options):
+    return make_request(source, user, value, **({"normalization": Normalization.EXACT} | options))
 
 
 def rows_of(source, **options):
-    columns = {"user": "user", "value": "item", "kind": ValueKind.ITEM} | options
-    with open_rows(source, **columns) as batches:
-        found = [pair for batch in batches for pair in zip(*(part.to_pylist() for part in batch), strict=True)]
-    return sorted(found)
+    return sorted(read_pairs(source, **({"user": "user", "value": "item"} | options)))
 
 
 def on_spark(*paths, **options):
@@ -79,10 +67,9 @@ def in_file(path, *lines):
 
 
 # --- as on one machine --------------------------------------------------------------------------------------
-
 CSV = ["user,item", "a,x", "b,y"]
 # What Spark's own readers accept and one machine refuses or reads otherwise: files of a case, by name.
-DIFFERENT: dict[str, dict[str, list[str | bytes]]] = {
+DIFFERENT = {
     "other names": {"1.csv": CSV, "2.csv": ["who,what", "c,z"]},
     "swapped names": {"1.csv": CSV, "2.csv": ["item,user", "z,c"]},
     "no header": {"1.csv": CSV, "2.csv": ["c,z", "d,z"]},
@@ -94,10 +81,7 @@ DIFFERENT: dict[str, dict[str, list[str | bytes]]] = {
     "latin ids": {"1.csv": [*CSV, "é,z".encode("latin-1"), "è,z".encode("latin-1")]},
     "ids 1 and '1'": {"1.jsonl": ['{"user": 1, "item": "x"}', '{"user": "1", "item": "y"}']},
     "ids 1, 1.0 and 'a'": {"1.jsonl": [f'{{"user": {user}, "item": "x"}}' for user in ("1", "1.0", '"a"')]},
-    "ids 1 and '1' in two files": {
-        "1.jsonl": ['{"user": 1, "item": "x"}'],
-        "2.jsonl": ['{"user": "1", "item": "y"}'],
-    },
+    "ids 1 and '1' in two files": {"1.jsonl": ['{"user": 1, "item": "x"}'], "2.jsonl": ['{"user": "1", "item": "y"}']},
     "lone surrogates": {"1.jsonl": [f'{{"user": "\\ud80{n}", "item": "x"}}' for n in "01"]},
     "two objects on a line": {"1.jsonl": ['{"user": "a", "item": "x"} {"user": "b", "item": "y"}']},
     "text behind an object": {"1.jsonl": ['{"user": "a", "item": "x"} y']},
@@ -231,8 +215,6 @@ def test_the_task_of_the_workers_reads_what_one_machine_reads(tmp_path):
 
 @pytest.mark.usefixtures("spark")
 def test_keys_of_several_columns_and_compressed_files(tmp_path):
-    import gzip
-
     lines = "user,country,device\n" + "".join(f"u{n},de,phone\nu{n},,x\n" for n in range(PEOPLE))
     (tmp_path / "visits.csv.gz").write_bytes(gzip.compress(lines.encode()))
     options = BUDGET | {"item": ["country", "device"], "unsafe_test_key": KEY}
@@ -241,8 +223,6 @@ def test_keys_of_several_columns_and_compressed_files(tmp_path):
 
 
 # --- one person ---------------------------------------------------------------------------------------------
-
-
 @pytest.mark.usefixtures("spark")
 def test_one_person_of_another_type_changes_nobodys_items(tmp_path):
     lines = [json.dumps({"user": f"u{n}", "item": ["apple", "pear"]}) for n in range(PEOPLE)]
@@ -263,8 +243,6 @@ def test_a_user_id_is_never_released(tmp_path):
 
 
 # --- queries, the ledger, the record ------------------------------------------------------------------------
-
-
 @pytest.fixture
 def posts(tmp_path):
     table = pa.table({"user": [f"u{n}" for n in range(PEOPLE)] * 2, "item": ["x"] * PEOPLE + ["y"] * PEOPLE})
@@ -327,27 +305,38 @@ def test_nothing_is_read_before_the_charge(tmp_path, monkeypatch, posts):
 
 
 @pytest.mark.usefixtures("spark")
+def test_a_file_that_is_too_large_costs_the_charge(tmp_path, monkeypatch):
+    """One person's rows can make it too large, so a refusal that costs nothing would show them."""
+    monkeypatch.setattr(files, "LARGEST_FILE", 100)
+    source = in_file(tmp_path / "large.csv", "user,item", *(f"u{n},x" for n in range(PEOPLE)))
+    book = Ledger.open(tmp_path / "ledger.db", create=True)
+    book.create_dataset("people", 20.0, 0.5)
+    with pytest.raises(BadSource, match="the most that Spark reads in one task"):
+        dpunion.release(SparkSource((str(source),)), charge=Charge(tmp_path / "ledger.db", "people"), **BUDGET)
+    assert [entry.state.value for entry in book.overview().entries] == ["unsettled"]
+    book.close()
+
+
+@pytest.mark.usefixtures("spark")
 def test_the_private_record_replays(tmp_path, posts):
     os.rename(posts, tmp_path / "posts")
     first, again = tmp_path / "first.csv", tmp_path / "again.csv"
     query = "select user, item from source where item = 'x'"
-    command = ["release", str(tmp_path / "posts"), "--user", "user", "--item", "item", "-e", "2", "-d", "1e-3"]
-    command += ["--engine", "spark", "--query", query, "--input-format", "parquet", "--shards", "3"]
-    command += ["--algorithm", "weighted-gaussian", "--out", str(first)]
-    done = CliRunner().invoke(app, command)
+    options = ["--user", "user", "--item", "item", "-e", "2", "-d", "1e-3", "--algorithm", "weighted-gaussian"]
+    spark = ["--engine", "spark", "--query", query, "--input-format", "parquet", "--shards", "3"]
+    done = run_cli("release", tmp_path / "posts", *options, *spark, "--out", first)
     assert done.exit_code == 0, done.output
     record = str(first) + ".private.toml"
-    told = Path(record).read_text(encoding="utf-8")
+    record_text = Path(record).read_text(encoding="utf-8")
     for line in ('engine = "spark"', 'input-format = "parquet"', "shards = 3", f'query = "{query}"'):
-        assert line in told
-    done = CliRunner().invoke(app, ["release", "--config", record, "--out", str(again)])
+        assert line in record_text
+    done = run_cli("release", "--config", record, "--out", again, "--statement")
     assert done.exit_code == 0, done.output
     assert "Apache Spark" in done.stderr
     assert again.read_bytes() == first.read_bytes() == b"item\nx\n"
 
 
 # --- what is printed ----------------------------------------------------------------------------------------
-
 DRIVER = """
 import json, sys
 from dpunion.cli import app
@@ -376,8 +365,7 @@ def test_no_row_reaches_standard_error(tmp_path):
         ["release", str(tmp_path / "c.parquet"), *plain, "--query", cast],
         ["release", str(tmp_path / "c.parquet"), *plain, "--query", f"select {CANARY} from source"],
     ]
-    command = [sys.executable, "-c", DRIVER, json.dumps(commands)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE)
+    done = run_python(DRIVER, json.dumps(commands))
     assert done.stdout.strip() == "[3, 3, 3, 3]", done.stderr[-3000:]
     assert "does not have 2 fields" in done.stderr
     assert "CAST_INVALID_INPUT" in done.stderr

@@ -17,7 +17,7 @@ THREADS = (1, 2, 4, 8)
 BUDGET = {"epsilon": 3.0, "delta": 1e-4}
 
 
-def make_rows(count: int = 40_000) -> pa.Table:
+def make_rows(count=40_000):
     """Return rows in random order: some thousand people, words with a long tail, short texts of them."""
     draw = np.random.default_rng(11)
     ranks = np.minimum(draw.zipf(1.4, count), 2_000)
@@ -119,13 +119,13 @@ def test_what_ends_a_run_is_the_same_from_any_number_of_threads(tmp_path, write)
     users = ROWS["user"].to_pylist()
     users[20_001], users[30_005] = "", "x" * 5_000
     source = write(tmp_path, ROWS.set_column(0, "user", pa.array(users)))
-    told = set()
+    messages = set()
     for threads in THREADS:
         with pytest.raises(dpunion.BadSource) as caught:
             released(source, threads, item="item")
-        told.add((type(caught.value), str(caught.value)))
-    assert len(told) == 1
-    assert next(iter(told))[0] is NullUsers
+        messages.add((type(caught.value), str(caught.value)))
+    assert len(messages) == 1
+    assert next(iter(messages))[0] is NullUsers
 
 
 def test_a_broken_line_is_named_as_one_thread_names_it(tmp_path):
@@ -135,10 +135,10 @@ def test_a_broken_line_is_named_as_one_thread_names_it(tmp_path):
     lines[30_000] += b",one more"
     lines[36_000] = b"\xff" + lines[36_000]
     path.write_bytes(b"\n".join(lines))
-    told = set()
+    messages = set()
     for threads in THREADS:
         with pytest.raises(DamagedSource) as caught:
             released(path, threads, item="item")
-        told.add(str(caught.value))
-    assert len(told) == 1
-    assert "line 30001" in next(iter(told))
+        messages.add(str(caught.value))
+    assert len(messages) == 1
+    assert "line 30001" in next(iter(messages))

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from dpunion.algorithms import UserOrder
 from dpunion.randomness import RunKey
-from dpunion.sets.encoding import Normalization, encode
+from making import encode_items
 
 ITEMS = [f"item{i}" for i in range(12)]
 USERS = [f"user{i}" for i in range(10)]
@@ -22,14 +22,7 @@ def contributions(database, key=None, limit=100, order=UserOrder.RANDOM):
     pairs = [(user, item) for user, items in database.items() for item in items]
     users = pa.array([user for user, _ in pairs], pa.string())
     items = pa.array([item for _, item in pairs], pa.string())
-    return encode(
-        [(users, items)],
-        key or RunKey.for_tests(1),
-        max_items_per_user=limit,
-        user_order=order,
-        normalization=Normalization.NFC,
-        split_words=False,
-    )
+    return encode_items([(users, items)], key or RunKey.for_tests(1), limit, order)
 
 
 def names(table):

@@ -78,15 +78,12 @@ def shares_rounded_up(offsets, items, shares, sums):
 @pytest.mark.parametrize(
     ("place", "name", "mistake", "step"),
     [
-        (steps, "add_capped", uncapped, "fine"),
-        (steps, "add_capped", capped_too_high, "fine"),
-        (FineStep, "room", ONE * ONE, "fine"),
-        (steps, "add_marks", mark_twice, "marks"),
-        (steps, "add_marks", mark_both, "marks"),
-        (steps, "add_shares", shares_rounded_up, "rough"),
+        (steps, "add_capped", uncapped, "fine"), (steps, "add_capped", capped_too_high, "fine"),
+        (FineStep, "room", ONE * ONE, "fine"), (steps, "add_marks", mark_twice, "marks"),
+        (steps, "add_marks", mark_both, "marks"), (steps, "add_shares", shares_rounded_up, "rough"),
     ],
     ids=["uncapped", "cap-too-high", "no-room-for-totals", "one-unit-more", "both-marks", "rounded-up"],
-)
+)  # fmt: skip
 def test_the_search_finds_each_mistake(monkeypatch, place, name, mistake, step):
     """Even one unit, a sixteen-millionth of a person, is too much."""
     monkeypatch.setattr(place, name, mistake)
@@ -113,24 +110,24 @@ def people(draw, size):
     return [Person(draw(items), draw(st.booleans()), draw(st.booleans())) for _ in range(draw(st.integers(1, 5)))]
 
 
-@given(st.data())
-def test_nobody_moves_the_fine_step_by_more_than_one(data):
-    size = data.draw(sizes)
-    weights = np.array(data.draw(st.lists(st.integers(1, ONE), min_size=size, max_size=size)), np.int64)
-    everybody = data.draw(people(size))
-    reach = Reach.of(FineStep(weights), everybody, data.draw(st.integers(0, len(everybody) - 1)))
-    assert reach.squared <= ONE * ONE
-    assert not reach.is_too_far
+@st.composite
+def all_steps(draw, size):
+    """Draw the three steps with any numbers that they take."""
+    weights, burdens = (
+        np.array(draw(st.lists(st.integers(1, most), min_size=size, max_size=size)), np.int64) for most in (ONE, BURDEN)
+    )
+    return RoughStep(size), MarksStep(burdens), FineStep(weights)
 
 
 @given(st.data())
-def test_nobody_moves_the_other_steps_by_more_than_one(data):
+def test_nobody_moves_a_step_by_more_than_one(data):
     size = data.draw(sizes)
-    burdens = np.array(data.draw(st.lists(st.integers(1, BURDEN), min_size=size, max_size=size)), np.int64)
     everybody = data.draw(people(size))
     place = data.draw(st.integers(0, len(everybody) - 1))
-    for step in (RoughStep(size), MarksStep(burdens)):
-        assert Reach.of(step, everybody, place).squared <= ONE * ONE
+    for step in data.draw(all_steps(size)):
+        reach = Reach.of(step, everybody, place)
+        assert reach.squared <= ONE * ONE
+        assert not reach.is_too_far
 
 
 @given(st.data())
@@ -138,9 +135,7 @@ def test_what_one_person_adds_does_not_depend_on_the_others(data):
     """With and without others the difference is the same vector: so neighbours who swap places change nothing."""
     size = data.draw(sizes)
     everybody = data.draw(people(size))
-    weights = np.array(data.draw(st.lists(st.integers(1, ONE), min_size=size, max_size=size)), np.int64)
-    burdens = np.array(data.draw(st.lists(st.integers(1, BURDEN), min_size=size, max_size=size)), np.int64)
-    for step in (RoughStep(size), MarksStep(burdens), FineStep(weights)):
+    for step in data.draw(all_steps(size)):
         moved = moved_sums(step, hold(everybody), hold(everybody[1:]))
         assert np.array_equal(moved, step.add_up(hold(everybody[:1])))
 

@@ -4,11 +4,15 @@ proofs/executable.v has the programs, and the theorems that with the operations 
 of the other files. Here they run on float64.
 """
 
+import itertools
 import math
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -28,7 +32,8 @@ import check_proofs  # noqa: E402
 
 pytestmark = pytest.mark.full
 
-USERS = 20_000
+USERS = 100_000
+TWINS = 20_000  # of these, for twins in plain Python
 LARGEST = 40
 U = 2.0**-53
 PROGRAMS = "run_ball run_l2 run_l1 run_rough run_capped run_decision"
@@ -84,81 +89,122 @@ def run_extracted(tmp_path_factory):
     return run
 
 
-def draw_users(seed, lowest, highest):
-    """Return users without common items: offsets, items, and a number for each item."""
+def draw_users(seed, top):
+    """Return users without common items: offsets, items, and a gap for each item, from 0 to top.
+
+    A third of the users have gaps of a hundredth, so that both branches are taken; a quarter of the gaps are tiny or 0.
+    """
     random = np.random.default_rng(seed)
     sizes = random.integers(1, LARGEST + 1, USERS)
     offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
     items = np.arange(offsets[-1], dtype=np.int32)
-    # A quarter are at one end, where branches change.
-    numbers = random.uniform(lowest, highest, items.size) * random.choice([1.0, 1.0, 0.0, 0.01], items.size)
-    return offsets, items, numbers
+    scales = np.repeat(random.choice([1.0, 0.1, 0.01], USERS), sizes)
+    gaps = (
+        random.uniform(0.0, top, items.size)
+        * scales
+        * random.choice([1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 0.0, 1e-9], items.size)
+    )
+    return offsets, items, gaps
 
 
 def parts(offsets, numbers):
     return np.split(numbers, offsets[1:-1])
 
 
-def close_in_l2(kernel, extracted, cutoff, budget):
-    """Twice e_2 of docs/guarantees.md, section 8: both are float64."""
-    allowed = 0.5 * math.ulp(cutoff) * math.sqrt(LARGEST) + (LARGEST / 2 + 5) * U * budget
-    return all(np.linalg.norm(one - other) <= 2 * allowed for one, other in zip(kernel, extracted, strict=True))
+def norm(offsets, numbers, power):
+    return np.add.reduceat(np.abs(numbers) ** power, offsets[:-1]) ** (1.0 / power)
 
 
-def closes_like_the_kernel(run, kernel):
-    radius, top = 0.4, 3.0
-    offsets, items, gaps = draw_users(1, 0.0, top)
-    extracted = run("ball", [[radius, *own] for own in parts(offsets, gaps)])
-    kernel(offsets, items, gaps, radius)
-    return close_in_l2(parts(offsets, gaps), extracted, top, radius)
-
-
-def test_descend_ball_is_the_extracted_step(run_extracted):
-    assert closes_like_the_kernel(run_extracted, descent.descend_ball)
-
-
-def test_a_mutant_of_the_kernel_is_caught(run_extracted):
-    """A step that forgets one item of each user, and one that rounds its radius to 10 digits."""
-
-    def forgets(offsets, items, gaps, radius):
-        for user in range(len(offsets) - 1):
-            own = items[offsets[user] : offsets[user + 1]]
-            squares = float(np.sum(gaps[own[:-1]] ** 2))
-            gaps[own] -= min(1.0, radius / math.sqrt(squares) if squares else 1.0) * gaps[own]
-
-    assert not closes_like_the_kernel(run_extracted, forgets)
-    assert not closes_like_the_kernel(
-        run_extracted,
-        lambda offsets, items, gaps, radius: descent.descend_ball(offsets, items, gaps, radius * (1 + 1e-10)),
-    )
-
-
-def test_descend_l2_is_the_extracted_step(run_extracted):
-    cutoff, budget = 6.5, 0.5
-    offsets, items, weights = draw_users(2, 0.0, cutoff)
-    before = parts(offsets, weights.copy())
-    extracted = run_extracted("l2", [[cutoff, budget, *own] for own in before])
-    twin = [list(own) for own in before]
-    for own in twin:
-        twins.descend_l2([range(len(own))], own, cutoff, budget)
-    descent.descend_l2(offsets, items, weights, cutoff, budget)
-    assert close_in_l2(parts(offsets, weights), extracted, cutoff, budget)
-    assert close_in_l2([np.array(own) for own in twin], extracted, cutoff, budget)
-
-
-def test_descend_l1_is_the_extracted_step(run_extracted):
-    cutoff, budget = 6.5, 0.5
-    offsets, items, weights = draw_users(3, 0.0, cutoff)
-    extracted = run_extracted("l1", [[cutoff, budget, *own] for own in parts(offsets, weights)])
+def descend_l1(offsets, items, weights, cutoff, budget):
     descent.descend_l1(offsets, items, weights, cutoff, budget, np.empty(LARGEST))
-    allowed = LARGEST * math.ulp(cutoff) + (6 * LARGEST + 4) * U
-    for one, other in zip(parts(offsets, weights), extracted, strict=True):
-        assert np.abs(one - other).sum() <= 2 * allowed
+
+
+def forget_last(offsets, items, gaps, radius):
+    """A mutant of descend_ball: a step that forgets one item of each user."""
+    for user in range(len(offsets) - 1):
+        own = items[offsets[user] : offsets[user + 1]]
+        squares = float(np.sum(gaps[own[:-1]] ** 2))
+        gaps[own] -= min(1.0, radius / math.sqrt(squares) if squares else 1.0) * gaps[own]
+
+
+def raise_budget(kernel):
+    """A mutant of a kernel: its budget is rounded to 10 digits."""
+    return lambda offsets, items, numbers, *rest: kernel(offsets, items, numbers, *rest[:-1], rest[-1] * (1 + 1e-10))
+
+
+@dataclass(frozen=True)
+class Step:
+    """One user's step: its kernel and twin, the norm of its budget, what rounding may add, and some mutants."""
+
+    kernel: Callable[..., None]
+    twin: Callable[..., None]
+    power: int
+    allowed: float
+    mutants: tuple[Callable[..., None], ...]
+    cutoff: float | None = None
+
+    @property
+    def arguments(self):
+        return (BUDGET,) if self.cutoff is None else (self.cutoff, BUDGET)
+
+
+TOP, BUDGET = 6.5, 0.5
+# e_2 and e_1 of docs/guarantees.md, section 8, for the largest set.
+ROUNDED_L2 = 0.5 * math.ulp(TOP) * math.sqrt(LARGEST) + (LARGEST / 2 + 5) * U * BUDGET
+ROUNDED_L1 = LARGEST * math.ulp(TOP) + (6 * LARGEST + 4) * U
+STEPS = {
+    "ball": Step(
+        descent.descend_ball, twins.descend_ball, 2, ROUNDED_L2, (forget_last, raise_budget(descent.descend_ball))
+    ),
+    "l2": Step(descent.descend_l2, twins.descend_l2, 2, ROUNDED_L2, (raise_budget(descent.descend_l2),), TOP),
+    "l1": Step(descend_l1, twins.descend_l1, 1, ROUNDED_L1, (raise_budget(descend_l1), descent.descend_l2), TOP),
+}
+
+
+@pytest.fixture(scope="module", params=STEPS)
+def stepped(request, run_extracted):
+    """A step, its input, and what the extracted program makes of it."""
+    step = STEPS[request.param]
+    offsets, items, gaps = draw_users(len(request.param), TOP)
+    numbers = gaps if step.cutoff is None else step.cutoff - gaps
+    inside = norm(offsets, gaps, step.power) <= BUDGET
+    assert 0.1 < inside.mean() < 0.9, "both branches are taken"
+    extracted = run_extracted(request.param, [[*step.arguments, *own] for own in parts(offsets, numbers)])
+    assert len(extracted) == USERS
+    return step, offsets, items, numbers, np.concatenate(extracted)
+
+
+def largest_error(stepped, kernel):
+    """How far a kernel is from the extracted program: the largest norm of a user's differences."""
+    step, offsets, items, numbers, extracted = stepped
+    computed = numbers.copy()
+    kernel(offsets, items, computed, *step.arguments)
+    return norm(offsets, computed - extracted, step.power).max()
+
+
+def test_a_kernel_is_the_extracted_step(stepped):
+    """Twice what is allowed: both are float64."""
+    step = stepped[0]
+    assert largest_error(stepped, step.kernel) <= 2 * step.allowed
+
+
+def test_a_twin_is_the_extracted_step(stepped):
+    step, offsets, _, numbers, extracted = stepped
+    for own, expected in itertools.islice(zip(parts(offsets, numbers), parts(offsets, extracted), strict=True), TWINS):
+        computed = own.tolist()
+        step.twin([range(len(computed))], computed, *step.arguments)
+        assert np.linalg.norm(computed - expected, step.power) <= 2 * step.allowed
+
+
+def test_mutants_of_a_kernel_are_caught(stepped):
+    step = stepped[0]
+    for mutant in step.mutants:
+        assert largest_error(stepped, mutant) > 2 * step.allowed
 
 
 def test_capping_is_the_extracted_step(run_extracted):
     """The kernel counts in units of 2^-24, and its cap is whole: the extracted step gets that cap."""
-    offsets, items, shares = draw_users(4, 0.0, 1.0)
+    offsets, items, shares = draw_users(4, 1.0)
     weights, room = (shares * 2**24).astype(np.int64), int(0.98 * 2**48)
     sums = np.zeros(items.size, np.int64)
     counting.add_capped(offsets, items, weights, room, LARGEST, sums)
@@ -167,9 +213,13 @@ def test_capping_is_the_extracted_step(run_extracted):
         squares = own**2
         caps.append(counting.cap_of(squares.copy(), room) if squares.sum() > room else 2**24)
     inputs = [[cap, *own] for cap, own in zip(caps, parts(offsets, weights), strict=True)]
-    for given, extracted in zip(parts(offsets, sums), run_extracted("capped", inputs), strict=True):
-        assert np.array_equal(given, extracted)
-        assert (given**2).sum() <= room  # the premise `capped`
+    extracted = run_extracted("capped", inputs)
+    assert np.array_equal(sums, np.concatenate(extracted))
+    assert not np.array_equal(weights, sums), "a kernel that caps nobody is caught"
+    assert (np.add.reduceat(sums**2, offsets[:-1]) <= room).all()  # the premise `capped`
+    for own, given in itertools.islice(zip(parts(offsets, weights), extracted, strict=True), TWINS):
+        twin = counting_twins.fine_gift(range(len(own)), own.tolist(), room)
+        assert [twin[item] for item in range(len(own))] == given.tolist()
 
 
 def test_rough_shares_are_the_extracted_ones(run_extracted):
@@ -189,25 +239,22 @@ def test_a_decision_is_the_extracted_one(run_extracted):
     noise = random.normal(size=USERS)
     inputs = np.column_stack(
         [
-            scores,
-            np.full(USERS, one.budget),
-            given,
-            one.stddev * noise,
-            np.full(USERS, rho),
+            scores, np.full(USERS, one.budget), given, one.stddev * noise, np.full(USERS, rho),
             np.full(USERS, one.threshold),
         ]
-    )
+    )  # fmt: skip
     extracted = np.array(run_extracted("decision", inputs))
 
-    class Drawn:
-        def result(self):
-            return noise
+    def decide(noise):
+        drawn = SimpleNamespace(result=noise.copy)
+        weights = Weights(given.copy(), 1.0, np.ones(USERS, bool), Sensitivity(Norm.L2, one.budget), drawn)
+        state = State(scores.copy(), np.ones(USERS, bool), np.zeros(USERS, bool))
+        return mechanism.decide(weights, state, number, np.zeros((USERS, 2), np.uint64), None)
 
-    weights = Weights(given, 1.0, np.ones(USERS, bool), Sensitivity(Norm.L2, one.budget), Drawn())
-    state = State(scores.copy(), np.ones(USERS, bool), np.zeros(USERS, bool))
-    after = mechanism.decide(weights, state, number, np.zeros((USERS, 2), np.uint64), None)
+    after = decide(noise)
     tau = 5 * U * (mechanism.cutoffs[0] + 17 * one.stddev)
     assert np.abs(after.scores - extracted[:, 0]).max() <= tau
+    assert np.abs(decide(noise * (1 + 1e-10)).scores - extracted[:, 0]).max() > tau, "other noise is caught"
     clear = np.minimum(np.abs(after.scores - rho), np.abs(after.scores - one.threshold)) > tau
     assert clear.mean() > 0.99
     assert np.array_equal(after.released[clear], extracted[clear, 1] == 1.0)

@@ -28,36 +28,29 @@ cutoffs = st.floats(0.05, 12.0)
 budgets = st.sampled_from([1.0, 0.5, 0.25])
 
 
+def compare_with_twin(kernel, twin, users, *numbers, within, scratch=()):
+    """Let a kernel and its twin weigh the same sets."""
+    weights, slow = np.zeros(10), [0.0] * 10
+    kernel(*csr(users), weights, *numbers, *scratch)
+    twin(users, slow, *numbers)
+    np.testing.assert_allclose(weights, slow, rtol=within, atol=within)
+
+
 @given(user_lists, cutoffs, budgets)
 def test_descend_l2(users, cutoff, budget):
-    offsets, items = csr(users)
-    weights, twin = np.zeros(10), [0.0] * 10
-    descent.descend_l2(offsets, items, weights, cutoff, budget)
-    twins.descend_l2(users, twin, cutoff, budget)
-    np.testing.assert_allclose(weights, twin, rtol=1e-13, atol=1e-13)
+    compare_with_twin(descent.descend_l2, twins.descend_l2, users, cutoff, budget, within=1e-13)
 
 
 @given(user_lists, cutoffs, budgets)
 def test_descend_l1(users, cutoff, budget):
-    offsets, items = csr(users)
-    weights, twin = np.zeros(10), [0.0] * 10
-    descent.descend_l1(offsets, items, weights, cutoff, budget, np.empty(10))
-    twins.descend_l1(users, twin, cutoff, budget)
-    np.testing.assert_allclose(weights, twin, rtol=1e-12, atol=1e-12)
+    scratch = (np.empty(10),)
+    compare_with_twin(descent.descend_l1, twins.descend_l1, users, cutoff, budget, within=1e-12, scratch=scratch)
 
 
 @given(user_lists, cutoffs)
 def test_research_policies(users, cutoff):
-    offsets, items = csr(users)
-    for kernel, slow in (
-        (study.descend_l1_with_l2_budget, twins.descend_l1_with_l2_budget),
-        (study.fill_greedily, twins.fill_greedily),
-        (study.fill_in_order, twins.fill_in_order),
-    ):
-        weights, twin = np.zeros(10), [0.0] * 10
-        kernel(offsets, items, weights, cutoff, 1.0)
-        slow(users, twin, cutoff, 1.0)
-        np.testing.assert_allclose(weights, twin, rtol=1e-9, atol=1e-9)
+    for name in ("descend_l1_with_l2_budget", "fill_greedily", "fill_in_order"):
+        compare_with_twin(getattr(study, name), getattr(twins, name), users, cutoff, 1.0, within=1e-9)
 
 
 @given(user_lists)
@@ -118,7 +111,7 @@ def test_a_table_that_grew_finds_every_string_again(strings, seed):
 
 
 @given(st.integers(0, 2**64 - 1), st.integers(0, 2**64 - 1), st.integers(0, 2**64 - 1))
-def test_spread(a, b, seed):
+def test_hash_pair_equals_its_twin(a, b, seed):
     assert int(hashing.hash_pair(np.uint64(a), np.uint64(b), np.uint64(seed))) == twin_hashing.spread(a, b, seed)
 
 
@@ -408,7 +401,7 @@ def test_digests_are_ordered_by_both_words(pairs):
 
 
 @given(st.lists(st.text(max_size=12), min_size=1, max_size=9), st.lists(st.integers(0, 8), max_size=20))
-def test_strings_are_taken_and_told(texts, wanted):
+def test_selected_strings_are_the_wanted_ones(texts, wanted):
     """Any texts, as they are and with ASCII alone; a place may be wanted several times."""
     for each in (texts, [ascii(text) for text in texts]):
         encoded = [text.encode() for text in each]

@@ -22,10 +22,10 @@ from dpunion.ngrams.lengths import _level_of, pair_digests, pair_table
 from dpunion.plans.ngrams import LengthPlan, Ngrams, plan_ngrams
 from dpunion.randomness import RunKey
 from dpunion.sets import spill, streams
-from dpunion.sets.encoding import Normalization, encode
+from dpunion.sets.encoding import Normalization
 from dpunion.sets.streams import bound_stream, encode_ngrams, pair_grams, read_tokens
 from dpunion.text.splitting import Splitting
-from making import publish_ngrams
+from making import encode_items, publish_ngrams
 from twins.ngrams import candidates as reference_candidates
 from twins.ngrams import held_candidates, ngrams_of
 from weighing import weigh_by
@@ -147,13 +147,7 @@ def test_all_lengths_as_one_set_equal_ready_items(database, lengths, limit):
         for gram in ngrams_of(words, length)
     ]
     users = pa.array([user for user, _ in items], pa.string())
-    ready = encode(
-        [(users, pa.array([item for _, item in items], pa.string()))],
-        KEY,
-        normalization=Normalization.NFC,
-        split_words=False,
-        **common,
-    )
+    ready = encode_items([(users, pa.array([item for _, item in items], pa.string()))], KEY, *common.values())
     assert names(ours.table) == names(ready.table)
     assert ours.table.digests.tolist() == ready.table.digests.tolist()
     # Users whose texts are too short for any n-gram are users without items here, and no users there.

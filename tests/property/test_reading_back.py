@@ -17,24 +17,8 @@ from dpunion.report import release_page
 
 HUGE = 10**400
 ODD = [
-    None,
-    True,
-    0,
-    -1,
-    1.5,
-    1e308,
-    -1e308,
-    1e-320,
-    float("nan"),
-    float("inf"),
-    HUGE,
-    -HUGE,
-    2**63,
-    10**9,
-    "",
-    "x",
-    "1",
-]
+    None, True, 0, -1, 1.5, 1e308, -1e308, 1e-320, float("nan"), float("inf"), HUGE, -HUGE, 2**63, 10**9, "", "x", "1",
+]  # fmt: skip
 ODD += ["\ud800", [], [1], [[]], [None], {}, {"a": 1}, "gaussian", "laplace", "l1", "x", "1"]
 
 

@@ -27,11 +27,11 @@ from dpunion.plans.ngrams import Ngrams
 from dpunion.randomness import RunKey
 from dpunion.reading import ValueKind
 from dpunion.reading.known import read_known
-from dpunion.reading.parts import NullUserPolicy
-from dpunion.requests import Request, Run
+from dpunion.requests import Run
 from dpunion.sets.encoding import Normalization, digests_of
 from dpunion.sets.streams import read_tokens
 from dpunion.text.splitting import Splitting
+from opening import make_request
 from spark_in_process import READING, cut_for_counts, each, measure_here, partitions, spread_out
 
 KEYS = st.integers(1, 5).map(RunKey.for_tests)
@@ -148,8 +148,6 @@ def test_of_very_many_items_as_many_are_looked_at_as_on_one_machine(monkeypatch,
 
 
 # --- neighbours, and tasks that run again ---------------------------------------------------------------------
-
-
 def steps():
     draw = np.random.default_rng(5)
     burdens = draw.integers(1, 2**40, len(ITEMS))
@@ -190,8 +188,6 @@ def test_a_task_that_runs_again_on_pieces_in_another_order_gives_the_same():
 
 
 # --- the noise --------------------------------------------------------------------------------------------------
-
-
 def sums_batch(units, least=1.0, most=1.0):
     count = len(units)
     columns = {"place": list(range(count)), "units": units}
@@ -242,7 +238,6 @@ def test_digests_do_not_show():
 
 
 # --- n-grams ----------------------------------------------------------------------------------------------------
-
 TEXTS = [(f"u{n}", " ".join(f"w{(n * k) % 7}" for k in range(2 + n % 5))) for n in range(120)]
 NGRAMS = dpunion.plan(Ngrams(longest=3), epsilon=6.0, delta=1e-3, counts=True)
 
@@ -250,7 +245,7 @@ NGRAMS = dpunion.plan(Ngrams(longest=3), epsilon=6.0, delta=1e-3, counts=True)
 def streams(rows, count):
     """Return the token streams of rows in so many partitions, as they are kept on Spark."""
     how = Splitting(), Normalization.NFC_LOWER
-    request = Request(None, "who", ValueKind.TEXT, "body", None, None, NullUserPolicy.REFUSE, how[1])
+    request = make_request(None, "who", "body", kind=ValueKind.TEXT, normalization=how[1])
     task, found = functools.partial(read_streams, request, ("who", "body"), Secret.of(KEY)), []
     for part in range(count):
         users, texts = zip(*rows[part::count], strict=True)

@@ -50,7 +50,7 @@ def test_workers_see_the_sizes_of_one_machine(database, key, count, some_known, 
 
 @given(databases, KEYS, st.integers(1, 3), st.sampled_from([3, 10]))
 @settings(max_examples=30)
-def test_sets_are_cut_as_if_read_so(database, key, count, bound):
+def test_sets_cut_after_a_look_equal_those_read_so(database, key, count, bound):
     """After a look, what is selected from is what reading with the chosen number would have given."""
     plan = LOOK.plan_for(bound)
     rows = each(CutIntoPieces(reader(plan), plan.algorithm.bounding, Secret.of(key), 2), partitions(database, count))

@@ -49,8 +49,6 @@ def on_one_machine(plan, database, key):
 
 
 # --- one machine and many give the same ---------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("name", PLANS)
 @settings(max_examples=25)
 @given(database=databases, key=KEYS)
@@ -67,7 +65,7 @@ def test_one_task_releases_what_rounds_on_spark_do(name, database, key, shards):
 
 @settings(max_examples=25)
 @given(database=databases, key=KEYS, shards=MANY)
-def test_sips_does_not_mind_shards(database, key, shards):
+def test_sips_is_the_same_with_any_number_of_shards(database, key, shards):
     assert by_rounds(PLANS["dp-sips"], database, key, shards) == on_one_machine(PLANS["dp-sips"], database, key)
 
 
@@ -95,8 +93,6 @@ def test_partitions_do_not_matter_to_shards(name, database, key, shards):
 
 
 # --- neighbours ---------------------------------------------------------------------------------------------
-
-
 def public_score(digest, number, plan):
     """Return what is said of an item before round `number`, or None when it is dropped: the same in both worlds."""
     lowest = max([0.0, *(one.threshold for one in plan.rounds[:number])])
@@ -189,8 +185,6 @@ def test_a_shards_share_is_between_its_plain_part_and_all(shards, cutoff):
 
 
 # --- a partition is read in parts ---------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("at_once", [2, 3, 8])
 @settings(max_examples=20)
 @given(database=databases, key=KEYS, rows=st.integers(1, 20), limit=st.integers(1, 12))

@@ -1,7 +1,5 @@
 """New text has the words that a release finds in it, whatever the text and the options."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import numpy as np
@@ -36,13 +34,13 @@ options = st.fixed_dictionaries(
 spellings = st.sampled_from([None, "nfc", "nfc-lower", "exact"])
 
 
-def rows(*many: str) -> list[tuple[pa.Array, pa.Array]]:
+def rows(*many):
     return [(pa.array([f"u{number}" for number in range(len(many))]), pa.array(many, pa.large_string()))]
 
 
 @settings(max_examples=400, deadline=None)
 @given(written, written, options, spellings)
-def test_new_text_has_the_words_of_a_release(text: str, other: str, asked: dict[str, object], normalize: str) -> None:
+def test_new_text_has_the_words_of_a_release(text, other, asked, normalize):
     request = Request.of([], item=Words(**asked), normalize=normalize)
     stream = read_tokens(rows(text, other), KEY, request.splitting, request.normalization)
     names = texts_of(stream.table, np.arange(len(stream.table)))
@@ -52,22 +50,15 @@ def test_new_text_has_the_words_of_a_release(text: str, other: str, asked: dict[
     wanted = [dpunion.tokenize(one, normalize=normalize, **asked) for one in (text, other)]
     assert sorted(found) == sorted(wanted)
     if request.lengths == (1, 1) and request.splitting.is_plain:
-        held = encode(
-            rows(text, other),
-            KEY,
-            max_items_per_user=100,
-            user_order=UserOrder.RANDOM,
-            normalization=request.normalization,
-            split_words=True,
-            splitting=request.splitting,
-        )
+        spelled = {"normalization": request.normalization, "split_words": True, "splitting": request.splitting}
+        held = encode(rows(text, other), KEY, max_items_per_user=100, user_order=UserOrder.RANDOM, **spelled)
         sets = [texts_of(held.table, held.items[a:b]) for a, b in pairwise(held.offsets)]
         assert sorted(map(sorted, sets)) == sorted(sorted(set(words)) for words in wanted)
 
 
 @settings(max_examples=300, deadline=None)
 @given(written, st.lists(PIECES | texts, max_size=4), st.integers(1, 4), spellings)
-def test_words_that_are_left_out_are_those_of_the_definition(text: str, stop: list[str], least: int, how: str) -> None:
+def test_words_that_are_left_out_are_those_of_the_definition(text, stop, least, how):
     spelled = how or "nfc-lower"
     single = [found[0] for word in stop if len(found := reference_words(word, spelled)) == 1]
     wanted = [word for word in reference_words(text, spelled) if len(word) >= least and word not in single]

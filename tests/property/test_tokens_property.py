@@ -1,7 +1,5 @@
 """The tokeniser against its readable twin, against an independent regex engine, and its own promises."""
 
-from __future__ import annotations
-
 import unicodedata
 from itertools import pairwise
 
@@ -23,19 +21,19 @@ texts = st.text(st.sampled_from(TROUBLE + MARKS + MORE) | st.characters(exclude_
 PATTERN = regex.compile(r"[\p{L}\p{M}\p{N}_]+(?:['’][\p{L}\p{M}\p{N}_]+)*")
 
 
-def split(*many: str | None, how: Normalization = Normalization.NFC_LOWER) -> list[list[str]]:
+def split(*many, how=Normalization.NFC_LOWER):
     return words(pa.array(many, pa.string()), how).to_pylist()
 
 
 @settings(max_examples=600, deadline=None)
 @given(st.lists(texts, max_size=5), st.sampled_from(Normalization))
-def test_kernel_equals_reference(many: list[str], how: Normalization) -> None:
+def test_kernel_equals_reference(many, how):
     assert split(*many, how=how) == [reference_words(text, how.value) for text in many]
 
 
 @settings(max_examples=600, deadline=None)
 @given(texts)
-def test_equals_an_independent_regex_engine(text: str) -> None:
+def test_equals_an_independent_regex_engine(text):
     known = "".join(" " if class_of(char) & UNASSIGNED else char for char in text)
     found = PATTERN.findall(unicodedata.normalize("NFC", known))
     assert split(text) == [[unicodedata.normalize("NFC", word.lower()) for word in found]]
@@ -43,7 +41,7 @@ def test_equals_an_independent_regex_engine(text: str) -> None:
 
 @settings(max_examples=300, deadline=None)
 @given(texts)
-def test_words_of_words_are_the_same_words(text: str) -> None:
+def test_words_of_words_are_the_same_words(text):
     for how in Normalization:
         (once,) = split(text, how=how)
         assert split(" ".join(once), how=how) == [once]
@@ -52,7 +50,7 @@ def test_words_of_words_are_the_same_words(text: str) -> None:
 
 @settings(max_examples=300, deadline=None)
 @given(texts)
-def test_canonically_equivalent_texts_have_the_same_words(text: str) -> None:
+def test_canonically_equivalent_texts_have_the_same_words(text):
     # Characters newer than the table are left out: the running Python may know how to decompose them.
     known = "".join(char for char in text if not class_of(char) & UNASSIGNED)
     for how in (Normalization.NFC, Normalization.NFC_LOWER):
@@ -62,14 +60,14 @@ def test_canonically_equivalent_texts_have_the_same_words(text: str) -> None:
 
 @settings(max_examples=200, deadline=None)
 @given(texts)
-def test_words_are_in_nfc(text: str) -> None:
+def test_words_are_in_nfc(text):
     for how in (Normalization.NFC, Normalization.NFC_LOWER):
         assert all(unicodedata.is_normalized("NFC", word) for word in split(text, how=how)[0])
 
 
 @settings(max_examples=300, deadline=None)
 @given(texts)
-def test_exact_words_stand_in_the_text_as_they_are(text: str) -> None:
+def test_exact_words_stand_in_the_text_as_they_are(text):
     rest = text
     for word in split(text, how=Normalization.EXACT)[0]:
         assert word in rest
@@ -78,7 +76,7 @@ def test_exact_words_stand_in_the_text_as_they_are(text: str) -> None:
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(texts | st.none(), max_size=8), st.lists(st.integers(0, 8), max_size=4))
-def test_words_do_not_depend_on_batching(many: list[str | None], cuts: list[int]) -> None:
+def test_words_do_not_depend_on_batching(many, cuts):
     bounds = sorted({0, len(many), *(min(cut, len(many)) for cut in cuts)})
     whole = pa.array(many, pa.string())
     chunks = [whole[a:b] for a, b in pairwise(bounds)]
@@ -90,7 +88,7 @@ def test_words_do_not_depend_on_batching(many: list[str | None], cuts: list[int]
 
 @settings(max_examples=500, deadline=None)
 @given(st.binary(max_size=40) | texts.map(str.encode), st.integers(0, 40), st.integers(0, 255))
-def test_survey_accepts_just_what_python_decodes(data: bytes, at: int, byte: int) -> None:
+def test_survey_accepts_just_what_python_decodes(data, at, byte):
     for candidate in (data, data[:at] + bytes([byte]) + data[at + 1 :]):
         try:
             candidate.decode()

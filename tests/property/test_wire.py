@@ -11,19 +11,10 @@ from strategies import contributions, databases, names
 
 from dpunion.algorithms import UserOrder
 from dpunion.engines.spark import wire
-from dpunion.engines.spark.wire import (
-    Piece,
-    arrow_names,
-    cut_by_shard,
-    drop_unused_items,
-    join_parts,
-    match_digests,
-    shard_of,
-    unite_pieces,
-)
 from dpunion.errors import BadSource, InternalError
 from dpunion.randomness import Purpose, RunKey
-from dpunion.sets.encoding import Normalization, digests_of_list, encode
+from dpunion.sets.encoding import digests_of_list
+from making import encode_items
 
 KEY = RunKey.for_tests(5)
 ORDERS = st.sampled_from(UserOrder)
@@ -52,17 +43,11 @@ def sets_of(data):
 
 
 # --- pieces -------------------------------------------------------------------------------------------------
-
-
-@given(
-    sizes=st.lists(st.integers(0, 5), max_size=6),
-    items=st.integers(1, 9),
-    draw=st.randoms(use_true_random=False),
-)
+@given(sizes=st.lists(st.integers(0, 5), max_size=6), items=st.integers(1, 9), draw=st.randoms(use_true_random=False))
 def test_a_piece_comes_back_as_it_was_sent(sizes, items, draw):
     words = [draw.getrandbits(64) for _ in range(2 * len(sizes) + 2 * items)]
     codes = np.array([draw.randrange(items) for _ in range(sum(sizes))], np.int32)
-    sent = Piece(
+    sent = wire.Piece(
         np.array(words[: 2 * len(sizes)], np.uint64).reshape(-1, 2),
         np.array(sizes, np.int32),
         np.array(words[2 * len(sizes) :], np.uint64).reshape(-1, 2),
@@ -70,16 +55,16 @@ def test_a_piece_comes_back_as_it_was_sent(sizes, items, draw):
     )
     packed = sent.to_bytes()
     assert len(packed) == 32 + 20 * len(sizes) + 16 * items + 4 * len(codes)
-    for got in (Piece.from_bytes(packed), Piece.from_bytes(memoryview(packed))):
+    for got in (wire.Piece.from_bytes(packed), wire.Piece.from_bytes(memoryview(packed))):
         for name in ("user_digests", "sizes", "digests", "codes"):
             assert np.array_equal(getattr(got, name), getattr(sent, name))
     for damaged in (packed[:-1], packed + b"\0"):
         with pytest.raises(InternalError):
-            Piece.from_bytes(damaged)
+            wire.Piece.from_bytes(damaged)
 
 
 def test_a_piece_shows_nothing():
-    piece = next(iter(cut_by_shard(contributions({"a": {"x"}}, KEY), 1, KEY)))[1]
+    piece = next(iter(wire.cut_by_shard(contributions({"a": {"x"}}, KEY), 1, KEY)))[1]
     assert repr(piece) == "Piece(<sensitive>)"
 
 
@@ -95,12 +80,12 @@ def test_pieces_of_all_shards_together_are_the_original(database, shards, limit,
     data = contributions(database, KEY, limit, order)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(wire, "PAIRS_PER_PIECE", pairs_per_piece)
-        found = list(cut_by_shard(data, shards, KEY))
+        found = list(wire.cut_by_shard(data, shards, KEY))
     assert all(0 <= shard < shards for shard, _ in found)
     assert all(len(piece.codes) <= max(pairs_per_piece, limit) for _, piece in found)
-    sent = [Piece.from_bytes(piece.to_bytes()) for _, piece in found]
+    sent = [wire.Piece.from_bytes(piece.to_bytes()) for _, piece in found]
     shuffled.shuffle(sent)
-    assert_same(unite_pieces(sent, order, limit), drop_unused_items(data), texts=False)
+    assert_same(wire.unite_pieces(sent, order, limit), wire.drop_unused_items(data), texts=False)
 
 
 @given(database=databases, shards=st.integers(1, 12), order=ORDERS)
@@ -110,11 +95,13 @@ def test_every_shard_has_its_users_whole_and_in_their_order(database, shards, or
     place = {tuple(user): number for number, user in enumerate(data.user_digests.tolist())}
     seen = []
     for shard in range(shards):
-        mine = unite_pieces([piece for number, piece in cut_by_shard(data, shards, KEY) if number == shard], order, 6)
+        mine = wire.unite_pieces(
+            [piece for number, piece in wire.cut_by_shard(data, shards, KEY) if number == shard], order, 6
+        )
         held = sets_of(mine)
         assert all(everybody[user] == held[user] for user in held)
         assert [place[user] for user in held] == sorted(place[user] for user in held)
-        assert shard_of(mine.user_digests, shards, KEY).tolist() == [shard] * mine.users
+        assert wire.shard_of(mine.user_digests, shards, KEY).tolist() == [shard] * mine.users
         seen += held
     assert sorted(seen) == sorted(everybody)
 
@@ -122,46 +109,37 @@ def test_every_shard_has_its_users_whole_and_in_their_order(database, shards, or
 @given(database=databases, shards=st.integers(2, 9))
 def test_a_users_shard_is_the_users_own(database, shards):
     data = contributions(database, KEY)
-    together = dict(zip(map(tuple, data.user_digests), shard_of(data.user_digests, shards, KEY), strict=True))
+    together = dict(zip(map(tuple, data.user_digests), wire.shard_of(data.user_digests, shards, KEY), strict=True))
     for user, items in database.items():
         alone = contributions({user: items}, KEY)
-        assert shard_of(alone.user_digests, shards, KEY)[0] == together[tuple(alone.user_digests[0])]
+        assert wire.shard_of(alone.user_digests, shards, KEY)[0] == together[tuple(alone.user_digests[0])]
 
 
 def test_users_spread_evenly_over_shards_and_every_key_spreads_them_otherwise():
     digests = KEY.digests(Purpose.USER, np.arange(0, 80_001, 8), np.arange(10_000).view(np.uint8))
-    counts = np.bincount(shard_of(digests, 8, KEY), minlength=8)
+    counts = np.bincount(wire.shard_of(digests, 8, KEY), minlength=8)
     # 10,000 users, 8 shards: a standard deviation is 33, and seven of them come up less than once in 1e11.
     assert np.all(np.abs(counts - 1250) < 7 * 33.1)
-    agree = np.mean(shard_of(digests, 8, KEY) == shard_of(digests, 8, RunKey.for_tests(6)))
+    agree = np.mean(wire.shard_of(digests, 8, KEY) == wire.shard_of(digests, 8, RunKey.for_tests(6)))
     assert abs(agree - 1 / 8) < 0.03
 
 
 def test_more_users_than_a_shard_may_have_are_refused(monkeypatch):
     monkeypatch.setattr(wire, "MAX_USERS_PER_SHARD", 3)
-    pieces = [piece for _, piece in cut_by_shard(contributions({f"u{i}": {"x"} for i in range(4)}, KEY), 1, KEY)]
+    pieces = [piece for _, piece in wire.cut_by_shard(contributions({f"u{i}": {"x"} for i in range(4)}, KEY), 1, KEY)]
     with pytest.raises(BadSource, match="shards"):
-        unite_pieces(pieces, UserOrder.RANDOM, 100)
+        wire.unite_pieces(pieces, UserOrder.RANDOM, 100)
 
 
-def test_nothing_united_is_nothing():
-    empty = unite_pieces([], UserOrder.RANDOM, 100)
+def test_no_pieces_unite_to_an_empty_piece():
+    empty = wire.unite_pieces([], UserOrder.RANDOM, 100)
     assert empty.users == len(empty.table) == len(empty.items) == 0
 
 
 # --- parts of a partition -----------------------------------------------------------------------------------
-
-
 def encoded(rows, limit, order):
     batch = (pa.array([user for user, _ in rows], pa.string()), pa.array([item for _, item in rows], pa.string()))
-    return encode(
-        [batch],
-        KEY,
-        max_items_per_user=limit,
-        user_order=order,
-        normalization=Normalization.NFC,
-        split_words=False,
-    )
+    return encode_items([batch], KEY, limit, order)
 
 
 rows_of_few = st.lists(
@@ -173,17 +151,17 @@ rows_of_few = st.lists(
 def test_reading_in_parts_is_reading_at_once(rows, ends, limit, order):
     places = [0, *sorted(min(end, len(rows)) for end in ends), len(rows)]
     parts = [encoded(rows[first:last], limit, order) for first, last in itertools.pairwise(places)]
-    whole = drop_unused_items(encoded(rows, limit, order))
-    assert_same(join_parts([drop_unused_items(part) for part in parts], KEY, limit, order), whole)
+    whole = wire.drop_unused_items(encoded(rows, limit, order))
+    assert_same(wire.join_parts([wire.drop_unused_items(part) for part in parts], KEY, limit, order), whole)
     # What was joined before may be joined again: a partition of many parts is read so.
-    again = join_parts([join_parts(parts[:2], KEY, limit), *parts[2:]], KEY, limit, order)
+    again = wire.join_parts([wire.join_parts(parts[:2], KEY, limit), *parts[2:]], KEY, limit, order)
     assert_same(again, whole)
 
 
 @given(database=databases, limit=st.integers(1, 12))
 def test_pruning_leaves_out_what_nobody_keeps_and_nothing_else(database, limit):
     data = contributions(database, KEY, limit)
-    less = drop_unused_items(data)
+    less = wire.drop_unused_items(data)
     assert sets_of(less) == sets_of(data)
     assert set(less.items.tolist()) == set(range(len(less.table)))
     texts = dict(zip(map(tuple, data.table.digests), names(data.table), strict=True))
@@ -191,15 +169,13 @@ def test_pruning_leaves_out_what_nobody_keeps_and_nothing_else(database, limit):
 
 
 # --- Arrow --------------------------------------------------------------------------------------------------
-
-
 @given(database=databases, first=st.integers(0, 12), last=st.integers(0, 12))
-def test_names_are_the_texts(database, first, last):
+def test_arrow_names_are_the_texts_of_the_table(database, first, last):
     table = contributions(database, KEY).table
-    assert [name.decode() for name in arrow_names(table).to_pylist()] == names(table)
+    assert [name.decode() for name in wire.arrow_names(table).to_pylist()] == names(table)
     some = slice(min(first, last), max(first, last))
-    assert [name.decode() for name in arrow_names(table, some).to_pylist()] == names(table)[some]
-    assert arrow_names(table, some).type == pa.binary()
+    assert [name.decode() for name in wire.arrow_names(table, some).to_pylist()] == names(table)[some]
+    assert wire.arrow_names(table, some).type == pa.binary()
 
 
 @given(texts=st.lists(st.binary(max_size=5), max_size=8), cut_off=st.integers(0, 8), size=st.integers(0, 8))
@@ -231,7 +207,7 @@ def test_digests_of_another_length_are_refused():
 
 @given(there=digest_lists, wanted=digest_lists)
 def test_match_finds_what_is_there(there, wanted):
-    places, found = match_digests(as_digests(there), as_digests(wanted))
+    places, found = wire.match_digests(as_digests(there), as_digests(wanted))
     assert [there[place] for place in places] == [wanted[number] for number in found]
     assert {there[place] for place in places} == set(there) & set(wanted)
     assert len(places) == len(set(places.tolist()))

@@ -37,8 +37,6 @@ LARGE, SMALL = Budget(3.0, math.exp(-10)), Budget(1.0, 1e-5)
 
 
 # --- the noise of each step --------------------------------------------------------------------------------------
-
-
 @functools.cache
 def drawn_noise():
     """Return each step's draws over the planned stddev, from whole releases under many keys: float64[many] each."""
@@ -79,7 +77,6 @@ def test_the_noise_of_steps_and_places_is_independent():
 
 
 # --- intervals -----------------------------------------------------------------------------------------------------
-
 # Of each band so many items, each with so many holders.
 BANDS = {8: 300, 25: 300, 100: 200, 400: 150, 2_000: 100}
 TRUE = np.repeat(list(BANDS), list(BANDS.values()))
@@ -89,7 +86,7 @@ ENOUGH = 2_000
 
 
 def even_sets(each):
-    """Return people of whom nearly everybody holds `each` items of the bands."""
+    """Return people of whom nearly everybody has `each` items of the bands."""
     items = np.repeat(np.arange(len(TRUE)), TRUE)
     users = math.ceil(len(items) / each)
     owner = np.arange(len(items)) % users
@@ -179,8 +176,6 @@ def test_intervals_are_as_good_where_people_are_cut(each, budget):
 
 
 # --- short lists ---------------------------------------------------------------------------------------------------
-
-
 def draw_short_list(rng):
     """Return who has what of 5 to 20 items: 3,000 people, some with far more than others."""
     chances = rng.uniform(0.2, 0.9) / np.arange(1, rng.integers(5, 21) + 1) ** rng.uniform(0.3, 1.2)
@@ -228,8 +223,6 @@ def test_short_lists_would_be_wrong_if_losses_did_not_count(monkeypatch):
 
 
 # --- data that nothing was tuned on -------------------------------------------------------------------------------
-
-
 @functools.cache
 def ratios_on_the_sample():
     """Return, over 100 keys, the sum of the estimates over that of the true numbers, of items of 100+ people."""
@@ -271,8 +264,6 @@ def test_people_who_are_not_seen_would_be_seen_in_random_worlds(monkeypatch):
 
 
 # --- people who were cut -------------------------------------------------------------------------------------------
-
-
 @functools.cache
 def reddit_like():
     """Return a heavy-tailed set, of what 15 people or more have, and how many people have each item."""
@@ -292,7 +283,7 @@ def reddit_like():
 
 @functools.cache
 def sums_of_heavy_tails(put_back=estimates.PUT_BACK):
-    """Return the ratio of sums of items of 100+ people, the median error and the part of people cut: told, true."""
+    """Return the ratio of sums of items of 100+ people, the median error, the share of people cut (estimated, true)."""
     holdings, true = reddit_like()
     plan = plan_release(Funnel(), LARGE, Counts()).counts
     many, found = true >= 100, []
@@ -307,11 +298,11 @@ def sums_of_heavy_tails(put_back=estimates.PUT_BACK):
 
 
 def test_sums_are_right_where_people_are_cut():
-    ratio, error, told, true = sums_of_heavy_tails()
+    ratio, error, estimated, true = sums_of_heavy_tails()
     assert 0.95 < ratio < 1.05
     assert error < 0.32
     assert 0.02 < true < 0.3
-    assert told == pytest.approx(true, abs=0.08)
+    assert estimated == pytest.approx(true, abs=0.08)
 
 
 def test_without_putting_back_sums_would_be_lower():
@@ -319,7 +310,6 @@ def test_without_putting_back_sums_would_be_lower():
 
 
 # --- the audit of counts -----------------------------------------------------------------------------------------
-
 CLAIM, SPENT = Budget(1.0, 0.02), Budget(3.0, 0.06)
 TRIALS = 6_000
 

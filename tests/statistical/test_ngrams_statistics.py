@@ -128,7 +128,7 @@ def outcomes(plan, runs, rate=0.2):
     """Return how often each set of bigrams came out, over runs with fresh test keys, and the public numbers."""
     users, texts = (pa.array(column, pa.string()) for column in zip(*DATABASE, strict=True))
     stream = read_tokens([(users, texts)], KEY, Splitting(), Normalization.NFC)
-    counts: dict[frozenset[tuple[str, str]], int] = {}
+    counts = {}
     result = None
     for seed in range(runs):
         level, positions, words = first_level(stream, np.array([0, 1]))
@@ -159,7 +159,7 @@ def chi_squared_passes(counts, chance_of, runs):
 
 @pytest.mark.parametrize(("factor", "verdict"), [(1.0, True), (1.15, False)])
 def test_the_whole_output_is_that_of_the_plain_gaussian_mechanism(factor, verdict):
-    """All 16 sets of bigrams of two tokens, one of which nobody holds, against independent Gaussian coins."""
+    """All 16 sets of bigrams of two tokens, one of which nobody has, against independent Gaussian coins."""
     runs, stddev = 3_000, 0.8
     plan = LengthPlan(2, 0.5, WeightedGaussian(), stddev, 0.0)
     counts, result = outcomes(plan, runs)
@@ -168,7 +168,7 @@ def test_the_whole_output_is_that_of_the_plain_gaussian_mechanism(factor, verdic
     assert chi_squared_passes(counts, chance, runs) == verdict
 
 
-def test_what_nobody_holds_has_exactly_the_chance_of_a_weight_of_zero():
+def test_an_ngram_that_nobody_has_has_the_chance_of_a_weight_of_zero():
     """For algorithms of one round the two ways to decide agree to the last bit."""
     for algorithm in (WeightedGaussian(), PolicyGaussian()):
         plan = LengthPlan(2, 0.5, algorithm, 1.7, 0.0)

@@ -47,22 +47,9 @@ def table(people, group):
 
 @functools.cache
 def released_sets(name, people, group, budget=(EPSILON, DELTA)):
-    rows = table(people, group)
-    return tuple(
-        frozenset(
-            dpunion.release(
-                rows,
-                user="user",
-                item="item",
-                epsilon=budget[0],
-                delta=budget[1],
-                weak_budget=True,
-                algorithm=algorithm(name),
-                unsafe_test_key=key,
-            ).items
-        )
-        for key in range(KEYS)
-    )
+    asked = {"user": "user", "item": "item", "epsilon": budget[0], "delta": budget[1], "algorithm": algorithm(name)}
+    release = functools.partial(dpunion.release, table(people, group), weak_budget=True, **asked)
+    return tuple(frozenset(release(unsafe_test_key=key).items) for key in range(KEYS))
 
 
 def released_count(*given):

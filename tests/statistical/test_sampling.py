@@ -4,8 +4,6 @@ Every verdict is taken twice: the true distribution must pass, a wrong one must 
 verdicts are too; limits are set so that a fresh key would pass with probability above 1 - 1e-6.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy import stats
@@ -22,7 +20,7 @@ MORE_COIN_WORDS = np.concatenate([KEY.words(Purpose.COIN, number, COUNTERS) for 
 NORMALS = KEY.normals(0, COUNTERS)
 
 
-def binomial_passes(hits: int, trials: int, probability: float) -> bool:
+def binomial_passes(hits, trials, probability):
     return stats.binomtest(hits, trials, probability).pvalue > PASSES
 
 
@@ -31,9 +29,7 @@ def binomial_passes(hits: int, trials: int, probability: float) -> bool:
     ("probability", "words"), [(0.7, COIN_WORDS), (0.5, COIN_WORDS), (0.01, COIN_WORDS), (1e-3, MORE_COIN_WORDS)]
 )
 @pytest.mark.parametrize("released", [True, False])
-def test_coins_have_their_probability(
-    probability: float, words: np.ndarray, factor: float, *, released: bool, verdict: bool
-):
+def test_coins_have_their_probability(probability, words, factor, *, released, verdict):
     """At 1e-3 a tenth is nine standard deviations of 8 million tosses, the limit at 1e-6 is five."""
     sides = np.full(len(words), released)
     tossed = sampling.coin(np.full(len(words), probability), sides, words)
@@ -42,26 +38,23 @@ def test_coins_have_their_probability(
 
 
 @pytest.mark.parametrize(("factor", "verdict"), [(1.0, True), (1.05, False), (0.95, False)])
-@pytest.mark.parametrize("above", [-3.0, -1.0, 0.5, 1.0, 2.5])
-def test_gaussian_decisions_have_the_probability_of_noise_and_threshold(above: float, factor: float, *, verdict: bool):
-    """Against scipy's normal distribution; a standard deviation 5 % off must be noticed."""
+@pytest.mark.parametrize(
+    ("decide", "noise", "above"),
+    [
+        *((sampling.decide_gaussian, stats.norm, above) for above in (-3.0, -1.0, 0.5, 1.0, 2.5)),
+        *((sampling.decide_laplace, stats.laplace, above) for above in (-5.0, -1.0, 0.5, 1.0, 4.0)),
+    ],
+)
+def test_decisions_have_the_probability_of_noise_and_threshold(decide, noise, above, factor, *, verdict):
+    """Against scipy's distributions; a spread 5 % off must be noticed."""
     weights = np.full(MANY, 10.0 + above * 2.0)
-    released = sampling.decide_gaussian(weights, 10.0, 2.0, COIN_WORDS)
-    chance = stats.norm.sf(10.0, loc=weights[0], scale=2.0 * factor)
-    assert binomial_passes(int(released.sum()), MANY, chance) == verdict
-
-
-@pytest.mark.parametrize(("factor", "verdict"), [(1.0, True), (1.05, False), (0.95, False)])
-@pytest.mark.parametrize("above", [-5.0, -1.0, 0.5, 1.0, 4.0])
-def test_laplace_decisions_have_the_probability_of_noise_and_threshold(above: float, factor: float, *, verdict: bool):
-    weights = np.full(MANY, 10.0 + above * 2.0)
-    released = sampling.decide_laplace(weights, 10.0, 2.0, COIN_WORDS)
-    chance = stats.laplace.sf(10.0, loc=weights[0], scale=2.0 * factor)
+    chance = noise.sf(10.0, loc=weights[0], scale=2.0 * factor)
+    released = decide(weights, 10.0, 2.0, COIN_WORDS)
     assert binomial_passes(int(released.sum()), MANY, chance) == verdict
 
 
 @pytest.mark.parametrize(("scale", "shift", "verdict"), [(1.0, 0.0, True), (1.05, 0.0, False), (1.0, 0.01, False)])
-def test_normals_pass_kolmogorov_smirnov(scale: float, shift: float, *, verdict: bool):
+def test_normals_pass_kolmogorov_smirnov(scale, shift, *, verdict):
     ordered = stats.norm.cdf(np.sort(NORMALS * scale + shift))
     steps = np.arange(MANY + 1) / MANY
     distance = max(np.max(steps[1:] - ordered), np.max(ordered - steps[:-1]))
@@ -70,7 +63,7 @@ def test_normals_pass_kolmogorov_smirnov(scale: float, shift: float, *, verdict:
 
 
 @pytest.mark.parametrize(("scale", "verdict"), [(1.0, True), (1.05, False), (0.95, False)])
-def test_normals_pass_chi_squared_over_cells_into_the_tail(scale: float, *, verdict: bool):
+def test_normals_pass_chi_squared_over_cells_into_the_tail(scale, *, verdict):
     edges = np.concatenate([[-np.inf], np.linspace(-4.0, 4.0, 81), [np.inf]])
     expected = MANY * np.diff(stats.norm.cdf(edges))
     counted, _ = np.histogram(NORMALS * scale, bins=edges)
@@ -89,7 +82,7 @@ def test_normals_have_the_far_tail_under_a_lens():
     assert stats.kstest(np.exp(stats.norm.logsf(np.abs(draws) * 1.001) + 41 * np.log(2.0)), "uniform").pvalue < PASSES
 
 
-def bits(words: np.ndarray) -> np.ndarray:
+def bits(words):
     return np.unpackbits(words.astype("<u8").view(np.uint8), axis=1)
 
 
@@ -102,7 +95,7 @@ def test_each_bit_of_the_words_is_fair_and_uncorrelated_with_the_others():
     assert np.abs(ones.sum(axis=0)).max() < 7.0 * np.sqrt(len(ones))
 
 
-def standardised(words: np.ndarray) -> np.ndarray:
+def standardised(words):
     return (words[:, 0].astype(np.float64) / 2**64 - 0.5) * np.sqrt(12.0)
 
 

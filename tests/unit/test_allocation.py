@@ -44,7 +44,7 @@ def test_hopeless_items_are_given_up_for_the_sake_of_others():
     assert all_knowing_size(data, 7.0) == 2
 
 
-def test_what_is_found_can_really_be_reached():
+def test_the_items_found_can_be_brought_to_the_threshold():
     data = load(AskRedditLike(users=2_000, seed=3))
     found = find_reachable(data, 6.0)
     assert 50 < found.sum() < (data.holders >= 6).sum()
@@ -67,7 +67,7 @@ def test_funnel_reaches_a_part_of_it_and_says_that_this_is_not_private():
     assert f"{found.share:.2f}" in found.table().text()
 
 
-def test_no_holders_reach_nothing():
+def test_items_below_the_threshold_have_no_reach():
     assert all_knowing_size(data_of([["a"], ["b"]]), 5.0) == 0
     assert measure_reach(AskRedditLike(users=20, seed=1), Funnel(), Budget(1.0, 1e-6), trials=1).share == pytest.approx(
         0.0

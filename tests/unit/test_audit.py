@@ -1,6 +1,7 @@
 """The audit's own parts: searches that find, shrink and draw; exact laws; binomial bounds; trials in one run."""
 
 import dataclasses
+import json
 import math
 
 import numpy as np
@@ -25,13 +26,15 @@ from dpunion.plans import plan_release
 from dpunion_lab.audit import empirical, exact, examples, runs
 from dpunion_lab.audit.attacks import generator
 from dpunion_lab.audit.examples import PairExample, SequenceExample, histograms, shrink_pair, shrink_sequence
+from dpunion_lab.audit.mutants import MutantResult, mutants
 from dpunion_lab.audit.policies import RESEARCH, SHIPPED, Subject, named_subject
 from dpunion_lab.audit.runs import neighbour_pairs, singles
 from dpunion_lab.audit.search import search_policy
+from dpunion_lab.audit.verdicts import AuditVerdict
+from running import run_cli
+
 
 # --- search --------------------------------------------------------------------------------------------------
-
-
 @pytest.fixture(scope="module", params=[pytest.param(name, marks=pytest.mark.full) for name in RESEARCH])
 def broken(request):
     return search_policy(request.param, seconds=60.0, seed=1)
@@ -179,14 +182,12 @@ def test_the_published_counterexample_is_measured_right():
         assert shipped.distance(one, other) <= 1.0 + 1e-9
 
 
-def test_subjects_are_checked():
+def test_a_subject_with_a_negative_budget_is_refused():
     with pytest.raises(BadParameter):
         Subject("x", lambda w, _: w, Norm.L2, budget=-1.0)
 
 
 # --- binomial bounds -------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("trials_", [1, 7, 100, 50_000, 1_000_000])
 @pytest.mark.parametrize("part", [0.0, 1e-5, 0.01, 0.5, 0.97, 1.0])
 @pytest.mark.parametrize("tail", [0.05, 1e-6, 1e-10])
@@ -199,8 +200,6 @@ def test_clopper_pearson_is_scipys(trials_, part, tail):
 
 
 # --- empirical -------------------------------------------------------------------------------------------------
-
-
 def test_names_survive_the_round_trip():
     trial, number = np.array([0, 1, 0xABCDEF, 2**32 - 1]), np.array([0, 0xFFFF, 17, 5])
     texts = runs.names(trial, number).to_pylist()
@@ -256,8 +255,6 @@ def test_pairs_are_neighbours_for_every_algorithm(algorithm):
 
 
 # --- exact -----------------------------------------------------------------------------------------------------
-
-
 def test_hockey_stick_of_coins():
     one, other = np.array([0.5, 0.5]), np.array([0.9, 0.1])
     assert exact.hockey_stick(one, other, 0.0) == pytest.approx(0.4)
@@ -375,3 +372,51 @@ def test_packed_trials_are_separate_trials():
     apart = np.bincount(np.concatenate([runs.outcomes(key, plan, users, 10) for _ in range(400)]), minlength=4)
     table = np.stack([packed, apart])
     assert stats.chi2_contingency(table[:, table.sum(axis=0) > 0]).pvalue > 1e-6
+
+
+# --- the verdict: what it says when all is well, and that it names whatever is not -------------------------------
+EXACT = exact.ExactReport(1.0, (0.02, 1e-6), {"funnel (2 rounds)": (0.9, 0.99), "dp-sips": (0.5, 0.97)}, 1_234)
+
+
+@pytest.fixture(scope="module")
+def odds():
+    return empirical.audit_release([WeightedGaussian(max_items_per_user=2)], trials=200)
+
+
+def test_a_good_verdict_says_what_was_looked_at(odds):
+    caught = MutantResult(mutants()[0], dict.fromkeys(mutants()[0].checks, "seen"))
+    verdict = AuditVerdict(odds, exact=EXACT, mutants=(caught,))
+    assert verdict.problems == []
+    text = verdict.text()
+    assert text.startswith("Verdict: nothing was found.\n1 algorithm made ")
+    assert f"{2 * 200 * odds.pairs:,} releases from {odds.pairs} pairs" in text
+    assert "On 1,234 tiny databases, without sampling, the exact delta is at most 0.99000 of the claim." in text
+    assert "1 of 1 programs with a known mistake were caught." in text
+    assert text.endswith("Finding nothing is evidence, and no proof.")
+
+
+def test_whatever_is_wrong_is_named(odds):
+    (result,) = odds.results
+    bad = dataclasses.replace(result.pairs[0], epsilon_bound=7.0)
+    broken = dataclasses.replace(odds, results=(dataclasses.replace(result, pairs=(bad, *result.pairs)),))
+    beyond = dataclasses.replace(EXACT, parts=EXACT.parts | {"dp-sips": (0.5, 1.01)})
+    verdict = AuditVerdict(broken, exact=beyond, mutants=(MutantResult(mutants()[0], {}),))
+    assert len(verdict.problems) == 3
+    assert verdict.text().startswith("Verdict: FLAWED: weighted-gaussian does not keep its claim")
+    assert "dp-sips has an exact delta above the claim" in verdict.text()
+    assert f"the known mistake '{mutants()[0].name}' was not noticed" in verdict.text()
+    assert "evidence, and no proof" not in verdict.text()
+    assert "1.01000 VIOLATED" in beyond.text()
+    assert verdict.to_dict()["holds"] is False
+
+
+def test_the_command_ends_with_it_and_prints_it_for_machines():
+    words = ["audit", "release", "-a", "weighted-gaussian", "--trials", "200", "--no-exact"]
+    said = run_cli(*words, code=0)
+    assert said.stdout.rstrip().endswith("Finding nothing is evidence, and no proof.")
+    values = json.loads(run_cli(*words, "--json").stdout)
+    assert values["holds"] is True
+    assert values["verdict"].startswith("Verdict: nothing was found.")
+    (one,) = values["algorithms"]
+    assert (one["epsilon"]["claim"], one["delta"]["claim"], one["holds"]) == (1.0, 0.01, True)
+    assert one["could_show"]["epsilon"] < 1.0

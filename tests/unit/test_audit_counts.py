@@ -27,8 +27,6 @@ SMALL = [kind(max_items_per_user=2) for kind in (WeightedGaussian, PolicyGaussia
 
 
 # --- exact laws beside a normal number ------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("mu", [0.2, 1.0, 3.0])
 def test_a_hockey_stick_beside_a_normal_number_is_an_integral(mu):
     one, other, epsilon = np.array([0.5, 0.3, 0.2, 0.0]), np.array([0.1, 0.6, 0.0, 0.3]), 0.7
@@ -79,8 +77,6 @@ def test_exact_texts_with_counts_say_so():
 
 
 # --- lines between worlds --------------------------------------------------------------------------------------
-
-
 def pair_named(name):
     return next(one for one in counted_pairs() if one.pair.name == name)
 
@@ -146,8 +142,6 @@ def test_audits_of_counts_refuse_what_cannot_be_counted():
 
 
 # --- noise in a whole release ------------------------------------------------------------------------------------
-
-
 def test_a_release_takes_each_step_once_with_its_own_noise():
     seen = noise.see_steps(Budget(1.0, 1e-6), test_key=4)
     assert [number for number, _ in seen.drawn] == sorted(STEPS)
@@ -166,7 +160,7 @@ def test_a_release_takes_each_step_once_with_its_own_noise():
         (lambda rows: [*rows[:2], (2, rows[0][1])], "two steps"),
     ],
 )
-def test_wrong_noise_is_told(change, evidence):
+def test_wrong_noise_is_found(change, evidence):
     rows = noise.see_steps(Budget(1.0, 1e-6), test_key=5).drawn
     assert evidence in noise.wrong_noise(change(rows))
 

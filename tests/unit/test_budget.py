@@ -43,18 +43,11 @@ def posterior(epsilon):
 @pytest.mark.parametrize(
     ("epsilon", "text"),
     [
-        (0.001, "at most 50.1 %"),
-        (0.1, "at most 52.5 %"),
-        (0.5, "at most 62.3 %"),
-        (1.0, "at most 73.2 %"),
-        (3.0, "at most 95.3 %"),
-        (5.0, "at most 99.4 %"),
-        (8.0, "at most 99.97 %"),
-        (10.0, "at most 99.996 %"),
-        (12.0, "more than 99.999 %"),
-        (30.0, "more than 99.999 %"),
+        (0.001, "at most 50.1 %"), (0.1, "at most 52.5 %"), (0.5, "at most 62.3 %"), (1.0, "at most 73.2 %"),
+        (3.0, "at most 95.3 %"), (5.0, "at most 99.4 %"), (8.0, "at most 99.97 %"), (10.0, "at most 99.996 %"),
+        (12.0, "more than 99.999 %"), (30.0, "more than 99.999 %"),
     ],
-)
+)  # fmt: skip
 def test_how_sure_one_can_become(epsilon, text):
     assert sureness_in_words(epsilon) == text
 
@@ -75,16 +68,10 @@ def test_sureness_is_rounded_up_and_never_certain(epsilon):
 @pytest.mark.parametrize(
     ("delta", "text"),
     [
-        (1e-15, "1 in 1,000,000,000,000,000"),
-        (1e-6, "1 in 1,000,000"),
-        (3e-6, "1 in 333,000"),
-        (math.exp(-10), "1 in 22,000"),
-        (1e-3, "1 in 1,000"),
-        (0.1, "1 in 10"),
-        (0.3, "30 %"),
-        (0.501, "51 %"),
+        (1e-15, "1 in 1,000,000,000,000,000"), (1e-6, "1 in 1,000,000"), (3e-6, "1 in 333,000"),
+        (math.exp(-10), "1 in 22,000"), (1e-3, "1 in 1,000"), (0.1, "1 in 10"), (0.3, "30 %"), (0.501, "51 %"),
     ],
-)
+)  # fmt: skip
 def test_chances_in_words(delta, text):
     assert chance_in_words(delta) == text
 
@@ -103,18 +90,12 @@ def test_chances_are_rounded_up(delta):
 @pytest.mark.parametrize(
     ("budget", "strength", "leave"),
     [
-        ((0.1, 1e-9), "strong", False),
-        (STRONG, "strong", False),
-        ((1.01, 1e-6), "moderate", False),
-        ((1.0, 2e-5), "moderate", False),
-        (MODERATE, "moderate", False),
-        ((5.1, 1e-9), "weak", False),
-        ((1.0, 2e-4), "weak", False),
-        (WITHOUT_LEAVE, "weak", False),
-        ((10.1, 1e-9), "weak", True),
+        ((0.1, 1e-9), "strong", False), (STRONG, "strong", False), ((1.01, 1e-6), "moderate", False),
+        ((1.0, 2e-5), "moderate", False), (MODERATE, "moderate", False), ((5.1, 1e-9), "weak", False),
+        ((1.0, 2e-4), "weak", False), (WITHOUT_LEAVE, "weak", False), ((10.1, 1e-9), "weak", True),
         ((0.1, 1.1e-3), "weak", True),
     ],
-)
+)  # fmt: skip
 def test_the_worse_of_epsilon_and_delta_decides(budget, strength, leave):
     assert Budget(*budget).strength is Strength(strength)
     assert Budget(*budget).is_within(WITHOUT_LEAVE) is not leave
@@ -181,6 +162,6 @@ def test_the_largest_budgets_without_leave():
     assert "THE GUARANTEE IS WEAK" in release.statement
 
 
-def test_leave_is_no_leave_for_nonsense():
+def test_weak_budget_does_not_permit_budgets_out_of_range():
     with pytest.raises(dpunion.BadParameter, match="'epsilon'"):
         budget_for_release(31.0, 1e-6, weak_budget=True)

@@ -5,6 +5,7 @@ import dataclasses
 import functools
 import json
 import math
+import threading
 import unicodedata
 from pathlib import Path
 
@@ -19,13 +20,14 @@ from pyarrow import feather
 from scipy import stats
 
 import dpunion
+from dpunion import requests
 from dpunion.algorithms import ALGORITHMS, Funnel, Norm, PolicyGaussian, PolicyLaplace, WeightedGaussian
 from dpunion.charging import release_facts
 from dpunion.cli import app
 from dpunion.cli.options import build_candidates
 from dpunion.engines.local import run_rounds
 from dpunion.engines.local.engine import LocalEngine
-from dpunion.errors import BadParameter, DpunionError
+from dpunion.errors import BadParameter, DpunionError, SourceNotFound
 from dpunion.ledger import Ledger, fingerprint
 from dpunion.ledger.accounts import charge_for
 from dpunion.mechanisms import mechanism_for
@@ -214,6 +216,35 @@ def test_repeats_count_once_and_lists_add_up(tmp_path, monkeypatch):
     made = release({"a": ["b"]}, Candidates(tmp_path / "list.txt", ["two", "three", "three"]))
     assert made.items == ("one", "three", "two")
     assert made.plan.candidates.listed == 3
+
+
+def test_another_thread_reads_files_and_the_callers_reads_objects(tmp_path, monkeypatch):
+    readers = []
+
+    def read(*given, **named):
+        readers.append(threading.current_thread() is threading.main_thread())
+        return read_known(*given, **named)
+
+    monkeypatch.setattr(requests, "read_known", read)
+    (file := tmp_path / "list.txt").write_text("one\n")
+    for threads, lists in ((2, [file]), (1, [file]), (2, [["one"]]), (2, [file, ["one"]])):
+        release({"a": ["b"]}, Candidates(*lists), run=Run(threads=threads))
+    assert readers == [False, True, True, True, True]
+
+
+def test_a_bad_budget_is_refused_before_a_bad_list(tmp_path):
+    with pytest.raises(BadParameter, match="epsilon"):
+        release({"a": ["b"]}, tmp_path / "nothing.txt", epsilon=-1.0, run=Run(threads=2))
+    with pytest.raises(SourceNotFound):
+        release({"a": ["b"]}, tmp_path / "nothing.txt", run=Run(threads=2))
+
+
+def test_the_number_of_threads_changes_no_item(tmp_path):
+    (file := tmp_path / "list.txt").write_text("\n".join(f"item{number}" for number in range(5000)))
+    people = {f"user{one}": [f"item{one * n % 77}" for n in range(1, 4)] for one in range(600)}
+    one, two = (release(people, Candidates(file, error=0.01), run=Run(threads=threads)) for threads in (1, 2))
+    assert list(one.rows()) == list(two.rows())
+    assert 30 < sum(int(item.removeprefix("item")) >= 77 for item in one.items) < 80
 
 
 def test_keys_of_several_columns_can_be_candidates(monkeypatch):

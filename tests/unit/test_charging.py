@@ -1,4 +1,4 @@
-"""When a charge is given back: only for what nobody's rows decide."""
+"""Releases are charged and add up; a charge is given back only for what nobody's rows decide."""
 
 import dataclasses
 import fcntl
@@ -16,14 +16,13 @@ import pyarrow.parquet as pq
 import pytest
 
 import dpunion
+from dpunion import errors
 from dpunion.cli.answers import _explain
-from dpunion.errors import BadParameter, BadSource, CannotWrite, DpunionError, LedgerNote, ledger_note
 from dpunion.files import claim_names
 from dpunion.kernels.compiler import cache_directory
 from dpunion.ledger import EntryState, Ledger
-from dpunion.reading import ValueKind
 from dpunion.requests import Charge, Dated
-from opening import check_source, open_rows
+from opening import check_source, read_pairs
 
 MANY = 400_000  # rows: more than two blocks of a text file
 BUDGET = {"epsilon": 1.0, "delta": 1e-4}
@@ -36,13 +35,17 @@ def options(tmp_path):
     return {"user": "u", "item": "v", "charge": Charge(tmp_path / "budget.db", "posts"), **BUDGET}
 
 
+def spent(options):
+    return Ledger.open(options["charge"].ledger).overview().accounts[0].spent.epsilon / 10**9
+
+
 def fate(source, options, **changes):
     """Return what became of the charge of a release that fails, and that the error says so."""
-    with pytest.raises(DpunionError) as caught:
+    with pytest.raises(errors.DpunionError) as caught:
         dpunion.release(source, **(options | changes))
     entry = Ledger.open(options["charge"].ledger).overview().entries[-1]
     stays = entry.state is not EntryState.CANCELLED
-    note = ledger_note(caught.value)
+    note = errors.ledger_note(caught.value)
     assert note.facts["charged"] is stays
     assert (f"stays: entry budget.db#{entry.number}" if stays else "Nothing was charged") in note
     return entry.state
@@ -171,10 +174,9 @@ def test_a_mistake_in_a_query_costs_nothing(queried, options):
 @pytest.mark.filterwarnings("ignore::dpunion.reading.QueryMixesPeople")
 def test_a_query_is_not_run_before_the_charge(queried, options):
     source, kind = queried
-    asked = {"user": "u", "value": "v", "kind": ValueKind.ITEM, "query": FAILS_ON_ROWS[kind]}
-    check_source(source, **asked)
-    with pytest.raises(BadSource), open_rows(source, **asked) as batches:
-        list(batches)
+    check_source(source, query=FAILS_ON_ROWS[kind])
+    with pytest.raises(errors.BadSource):
+        read_pairs(source, query=FAILS_ON_ROWS[kind])
     assert fate(source, options, query=FAILS_ON_ROWS[kind]) is EntryState.UNSETTLED
 
 
@@ -203,8 +205,8 @@ def test_a_pivot_by_values_is_found_before_the_charge(queried, options):
 
 def test_a_bad_option_that_was_charged_does_not_look_free():
     def exit_code(charged):
-        error = BadParameter("This is wrong.", "Correct it.")
-        error.add_note(LedgerNote("A charge.", {"charged": charged}))
+        error = errors.BadParameter("This is wrong.", "Correct it.")
+        error.add_note(errors.LedgerNote("A charge.", {"charged": charged}))
         with pytest.raises(click.exceptions.Exit) as left:
             _explain(error)
         return left.value.exit_code
@@ -225,7 +227,6 @@ def test_pairs_are_rows_from_the_first_on(options):
 
 
 # --- two runs with the same output --------------------------------------------------------------------------
-
 linux = pytest.mark.skipif(not hasattr(fcntl, "F_OFD_SETLK"), reason="this system has no locks of open files")
 ROWS = [(f"u{number}", f"v{number % 3}") for number in range(300)]
 HOLDER = """
@@ -254,7 +255,7 @@ def test_a_run_whose_output_another_run_is_about_to_write_is_not_charged(tmp_pat
     charge = Charge(options["charge"].ledger, "posts", again=True)
     changes = {"user": None, "item": None, "charge": charge, "run": dpunion.Run(overwrite=overwrite)}
     assert fate(ROWS, options, out=tmp_path / "out.csv", **changes) is EntryState.CANCELLED
-    with pytest.raises(CannotWrite, match="Another run is about to write"):
+    with pytest.raises(errors.CannotWrite, match="Another run is about to write"):
         dpunion.release(ROWS, **(options | changes | {"out": [tmp_path / "b.csv", tmp_path / "out.csv"]}))
     (tmp_path / "link").symlink_to(tmp_path)
     assert fate(ROWS, options, out=tmp_path / "link" / "out.csv", **changes) is EntryState.CANCELLED
@@ -272,9 +273,9 @@ def test_a_claim_ends_with_its_process_and_leaves_nothing(tmp_path, options, hol
     assert (tmp_path / "out.csv").exists()
     assert (cache_directory().parent / "outputs.lock").stat().st_size == 0
     # Neither an output that is named twice nor one in no folder is called claimed.
-    with pytest.raises(BadParameter, match="Two outputs name the same file"):
+    with pytest.raises(errors.BadParameter, match="Two outputs name the same file"):
         dpunion.release(ROWS, **(options | changes | {"out": [tmp_path / "c.csv"] * 2, "charge": None}))
-    with pytest.raises(CannotWrite, match="does not exist"):
+    with pytest.raises(errors.CannotWrite, match="does not exist"):
         dpunion.release(ROWS, **(options | changes | {"out": tmp_path / "none" / "c.csv", "charge": None}))
 
 
@@ -284,3 +285,43 @@ def test_without_a_place_for_locks_nothing_is_refused(tmp_path, place):
     (tmp_path / "folder").mkdir()
     with claim_names([tmp_path / "a"], tmp_path / place), claim_names([tmp_path / "a"], tmp_path / place):
         assert os.listdir(tmp_path) == ["folder"]
+
+
+# --- releases add up: empty ones too, the same one once, those of test keys never -------------------------------
+@pytest.mark.parametrize("rows", [[], [("only", "one")], [("a", "")]], ids=["nobody", "one person", "nothing held"])
+def test_an_empty_release_is_charged_and_written(tmp_path, options, rows):
+    made = dpunion.release(rows, out=tmp_path / "a.txt", charge=options["charge"], epsilon=1.0, delta=1e-12)
+    assert made.items == ()
+    assert (tmp_path / "a.txt").read_bytes() == b""
+    assert spent(options) == 1.0
+
+
+def test_a_release_with_a_test_key_is_refused_and_costs_nothing(options):
+    with pytest.raises(dpunion.NotPrivate):
+        dpunion.release([("a", "x")], unsafe_test_key=1, charge=options["charge"], **BUDGET)
+    assert spent(options) == 0.0
+
+
+def test_the_same_release_names_the_first_or_is_charged_again(tmp_path, options):
+    (tmp_path / "a.csv").write_text("u,v\nx,y\n")
+    dpunion.release(tmp_path / "a.csv", out=tmp_path / "b.txt", **options)
+    with pytest.raises(errors.AlreadyReleased) as caught:
+        dpunion.release(tmp_path / "a.csv", **options)
+    assert caught.value.outputs[0][0] == str(tmp_path / "b.txt")
+    assert spent(options) == 1.0
+    again = dataclasses.replace(options["charge"], again=True)
+    dpunion.release(tmp_path / "a.csv", **(options | {"charge": again}))
+    assert spent(options) == 2.0
+
+
+def test_releases_of_other_files_add_up_until_nothing_is_left(tmp_path, options):
+    """Another month is another file and another release of the same people."""
+    Ledger.open(options["charge"].ledger).create_dataset("months", 5, 1e-2)
+    options |= {"charge": Charge(options["charge"].ledger, "months")}
+    for month in range(6):
+        (tmp_path / f"{month}.csv").write_text("u,v\nx,y\n")
+    for month in range(5):
+        dpunion.release(tmp_path / f"{month}.csv", **options)
+        assert Ledger.open(options["charge"].ledger).overview().accounts[1].spent.epsilon == (month + 1) * 10**9
+    with pytest.raises(errors.BudgetExhausted):
+        dpunion.release(tmp_path / "5.csv", **options)

@@ -54,7 +54,7 @@ def test_what_is_no_finite_number_is_refused(value):
         check_real("x", "n", value, 0.0, 1.0)
 
 
-def test_the_sentences():
+def test_refusals_say_what_is_wanted_and_what_to_do():
     with pytest.raises(BadParameter) as caught:
         check_whole("funnel", "rounds", 9, 1, 8)
     assert caught.value.what == "The 'rounds' parameter of funnel must be a whole number from 1 to 8. Got 9 instead."

@@ -3,6 +3,7 @@
 import dataclasses
 import enum
 import pickle
+import sys
 import typing
 
 import duckdb
@@ -16,6 +17,7 @@ import dpunion
 from dpunion import checks
 from dpunion.algorithms import ALGORITHMS, Calibration, UserOrder
 from dpunion.errors import BadParameter
+from dpunion.ledger import Ledger
 from dpunion.reading.known import read_known
 from dpunion.reading.parts import NullUserPolicy
 from dpunion.releases.release import SHOWN, Order
@@ -53,8 +55,6 @@ def grams():
 
 
 # --- a collection ------------------------------------------------------------------------------------------------
-
-
 def test_a_release_is_a_collection(plain):
     assert list(plain) == list(WORDS) == list(plain.items)
     assert "alpha" in plain
@@ -77,14 +77,21 @@ def test_looking_for_an_item_does_not_change_what_equals_or_pickles(plain):
     assert "alpha" not in changed
 
 
-def test_keys_are_tuples_in_it(keys):
+def test_keys_are_tuples_in_a_release(keys):
     assert ("x", "y") in keys
     assert list(keys) == [("x", "y")]
 
 
 def test_a_release_that_spark_stored_is_no_collection(plain):
     stored = dataclasses.replace(plain, items=(), stored="hdfs:///there")
-    for use in (lambda: list(stored), lambda: "alpha" in stored, lambda: stored[0], lambda: pa.table(stored)):
+    for use in (
+        lambda: list(stored),
+        lambda: "alpha" in stored,
+        lambda: stored[0],
+        lambda: pa.table(stored),
+        stored.to_pandas,
+        stored.to_polars,
+    ):
         with pytest.raises(BadParameter, match="folder that Spark wrote"):
             use()
     assert "hdfs:///there" in stored._repr_html_()
@@ -96,10 +103,67 @@ def test_a_vectorizer_takes_a_release_as_its_vocabulary(plain):
 
 
 # --- a table -----------------------------------------------------------------------------------------------------
-
-
 def columns_of(release):
     return {name: list(column) for name, column in zip(release.header, zip(*release.rows(), strict=True), strict=True)}
+
+
+@pytest.fixture(scope="module")
+def listed():
+    return released(counts=True, candidates=["alpha", "delta"])
+
+
+@pytest.fixture(scope="module")
+def since(tmp_path_factory):
+    """A release of a schedule, whose column says since when an item is on the list."""
+    place = tmp_path_factory.mktemp("schedule")
+    schedule = dpunion.Schedule(4, start="2026-01-05")
+    Ledger.open(place / "budget.db", create=True).create_dataset("posts", 2.0, 1e-4, "tight", schedule=schedule)
+    charge = dpunion.Charge(place / "budget.db", "posts", scheduled=True, on="2026-01-05")
+    rows = [(f"u{n}", word) for n in range(400) for word in WORDS]
+    return dpunion.release(rows, charge=charge, out=place / "words.parquet")
+
+
+@pytest.fixture(scope="module")
+def empty():
+    return dpunion.release([("u", "a")], epsilon=2.0, delta=1e-4, counts=True, unsafe_test_key=1)
+
+
+HEADERS = {
+    "plain": ("item",), "counted": ("item", "people", "low", "high"), "keys": ("a", "b"), "grams": ("item", "length"),
+    "listed": ("item", "listed", "people", "low", "high"), "since": ("item", "since"),
+    "empty": ("item", "people", "low", "high"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HEADERS)
+def test_every_library_gets_the_same_table(name, request):
+    release = request.getfixturevalue(name)
+    assert len(release) == 0 if name == "empty" else len(release) > 0
+    tables = [release.to_pandas(), release.to_polars(), pl.DataFrame(release), pa.table(release).to_pandas()]
+    for table in tables:
+        assert tuple(table.columns) == release.header == HEADERS[name]
+        assert len(table) == len(release)
+        assert [tuple(row) for row in table.to_numpy().tolist()] == list(release.rows())
+
+
+@pytest.mark.parametrize("name", HEADERS)
+def test_the_constructor_of_pandas_sees_the_items_alone(name, request):
+    """It iterates over a release, so the names and numbers are lost: to_pandas has them."""
+    release = request.getfixturevalue(name)
+    frame = pd.DataFrame(release)
+    items = [row[0] if len(release.columns) == 1 else tuple(row) for row in frame.to_numpy().tolist()]
+    assert items == list(release)
+    assert "to_pandas" in dpunion.Release.__doc__
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_a_library_that_is_missing_is_named(library, plain, monkeypatch):
+    monkeypatch.setitem(sys.modules, library, None)
+    with pytest.raises(BadParameter) as caught:
+        getattr(plain, f"to_{library}")()
+    assert str(caught.value) == (
+        f"to_{library} needs {library}, which is not installed. Install it with: pip install {library}."
+    )
 
 
 @pytest.mark.parametrize("name", ["plain", "counted", "keys", "grams"])
@@ -134,8 +198,6 @@ def test_ngrams_that_were_written_under_another_name_are_still_read(tmp_path):
 
 
 # --- a card ------------------------------------------------------------------------------------------------------
-
-
 def test_a_notebook_shows_a_card(counted):
     card = counted._repr_html_()
     assert "3 items released" in card
@@ -168,8 +230,6 @@ def test_the_card_of_many_items_is_small(plain):
 
 
 # --- settings and words ------------------------------------------------------------------------------------------
-
-
 def test_settings_are_those_of_the_algorithm():
     assert released(max_items_per_user=2).plan.algorithm == dpunion.Funnel(max_items_per_user=2)
     planned = dpunion.plan("policy-gaussian", epsilon=1.0, delta=1e-6, calibration="published", passes=2)
@@ -182,9 +242,17 @@ def test_settings_stand_inside_an_algorithm_that_is_made(algorithm):
         dpunion.plan(algorithm, epsilon=1.0, delta=1e-6, max_items_per_user=5)
 
 
-@pytest.mark.parametrize(("given", "named"), [({"passes": 2}, "passes"), ({"usr": "author"}, "usr")])
-def test_a_setting_that_the_algorithm_has_not_is_refused(given, named):
-    with pytest.raises(BadParameter, match=f"funnel has no parameter '{named}'"):
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        ({"passes": 2}, "funnel has no parameter 'passes'"),
+        ({"nonsense": 2}, "funnel has no parameter 'nonsense'"),
+        ({"usr": "author"}, r"There is no parameter 'usr'\. Did you mean 'user'\?"),
+        ({"max_item_per_user": 5}, r"There is no parameter .* Did you mean 'max_items_per_user'\?"),
+    ],
+)
+def test_a_setting_that_the_algorithm_has_not_is_refused(given, problem):
+    with pytest.raises(BadParameter, match=problem):
         released(**given)
 
 
@@ -196,15 +264,11 @@ def test_every_parameter_of_an_algorithm_is_a_setting():
 @pytest.mark.parametrize(
     ("words", "choices"),
     [
-        (checks.AlgorithmName, ALGORITHMS),
-        (checks.CalibrationName, Calibration),
-        (checks.UserOrderName, UserOrder),
-        (checks.TokenizerName, Tokenizer),
-        (checks.NormalizationName, Normalization),
-        (checks.NullUsersName, NullUserPolicy),
-        (checks.OrderName, Order),
+        (checks.AlgorithmName, ALGORITHMS), (checks.CalibrationName, Calibration), (checks.UserOrderName, UserOrder),
+        (checks.TokenizerName, Tokenizer), (checks.NormalizationName, Normalization),
+        (checks.NullUsersName, NullUserPolicy), (checks.OrderName, Order),
     ],
-)
+)  # fmt: skip
 def test_the_types_have_the_words_that_are_taken(words, choices):
     taken = [choice.value if isinstance(choice, enum.Enum) else choice for choice in choices]
     assert sorted(typing.get_args(words)) == sorted(taken)

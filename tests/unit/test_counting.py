@@ -1,4 +1,4 @@
-"""Counts beside items: what is planned, counted, estimated, written and said."""
+"""Counts of items: what is planned, counted, estimated, written and said."""
 
 import dataclasses
 import json
@@ -13,22 +13,7 @@ from hypothesis import strategies as st
 import dpunion
 from dpunion.algorithms import Norm, Sensitivity
 from dpunion.chances import least_holders
-from dpunion.counting.estimates import (
-    FEWEST,
-    MOST_RAISED,
-    MOVED,
-    ROOM,
-    TAIL,
-    Allowance,
-    Levels,
-    Popularity,
-    at_most_parts,
-    choose_allowance,
-    estimate_people,
-    people_at_marks,
-    raise_to_parts,
-    shrink,
-)
+from dpunion.counting import estimates
 from dpunion.counting.holdings import bound_to_counted
 from dpunion.counting.steps import BURDEN, FINENESS, ONE, UNIT_NORM, FineStep, MarksStep, RoughStep, add_noise
 from dpunion.engines.local.engine import tighten_sets
@@ -42,14 +27,10 @@ from dpunion.requests import Request
 from dpunion.samples import debian_depends
 
 GAUSSIANS = [
-    dpunion.Funnel(),
-    dpunion.PolicyGaussian(),
-    dpunion.WeightedGaussian(),
-    dpunion.WeightedGaussian(calibration="published"),
-    dpunion.CountGaussian(),
-    dpunion.CountGaussian(calibration="published"),
-    dpunion.DpSips(),
-]
+    dpunion.Funnel(), dpunion.PolicyGaussian(), dpunion.WeightedGaussian(),
+    dpunion.WeightedGaussian(calibration="published"), dpunion.CountGaussian(),
+    dpunion.CountGaussian(calibration="published"), dpunion.DpSips(),
+]  # fmt: skip
 BUDGET = dpunion.Budget(3.0, math.exp(-10))
 
 
@@ -68,8 +49,6 @@ def true_holders(column=1):
 
 
 # --- the plan ---------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("algorithm", GAUSSIANS, ids=lambda one: f"{one.name} {getattr(one, 'calibration', '')}")
 def test_selecting_and_counting_share_one_budget(algorithm):
     """The squared mus of selecting and of the three steps add up to those of one release with the same noise part."""
@@ -129,14 +108,12 @@ def test_the_plan_says_what_precision_to_expect():
     assert {one["people"] for one in values["expected"]} == {20, 100, 1_000, 100_000}
     widths = [plan.counts.half_width(people, 10) for people in (20, 100, 1_000, 100_000)]
     assert widths == sorted(widths)
-    # An item that ten times as many people hold is told to sqrt(10) times the people.
+    # For an item that ten times as many people have, the interval is sqrt(10) times as wide.
     assert widths[2] == pytest.approx(widths[1] * math.sqrt(10))
     assert f"± {widths[0]:,.0f}" in "\n".join(expected_precision(plan.counts))
 
 
 # --- noise ------------------------------------------------------------------------------------------------------
-
-
 def test_noise_is_for_sums_that_one_person_moves_by_one():
     with pytest.raises(SensitivityMismatch):
         add_noise(np.zeros(3, np.int64), Sensitivity(Norm.L2, 2.0), 1.0, 0, RunKey.for_tests(1))
@@ -160,10 +137,8 @@ def test_noisy_sums_lie_on_the_grid():
 
 
 # --- whose items count ------------------------------------------------------------------------------------------
-
-
 def test_counting_looks_at_more_items_than_selecting():
-    """Everybody holds 400 items: selecting keeps 300 of them, and counting sees them all."""
+    """Everybody has 400 items: selecting keeps 300 of them, and counting sees them all."""
     pairs = [(f"u{user}", f"i{item}") for user in range(300) for item in range(400)]
     made = dpunion.release(pairs, epsilon=10.0, delta=1e-3, counts=dpunion.Counts(share=0.5), unsafe_test_key=1)
     people = np.array(list(made.people.values()))
@@ -196,7 +171,7 @@ def test_a_known_list_is_left_out_of_selecting_and_counted_when_included():
     assert included.people["no-such-package"] < 60
     left_out = released(known=known)
     assert "libc6" not in left_out.people
-    # Who holds nothing but known and listed items holds nothing else.
+    # A person with known and listed items alone has nothing else.
     assert left_out.totals.others.people <= included.totals.others.high + 100
 
 
@@ -216,8 +191,6 @@ def test_at_most_so_many_items_of_a_person_are_counted():
 
 
 # --- estimates --------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("algorithm", GAUSSIANS[:5:2], ids=lambda one: one.name)
 def test_counts_are_right(algorithm):
     made, holders = released(algorithm=algorithm, counts=dpunion.Counts(share=0.3)), true_holders()
@@ -295,19 +268,19 @@ def test_what_people_lose_is_expected(monkeypatch):
     rng = np.random.default_rng(7)
     held = held_by([rng.choice(100, 10 if user % 2 else 90, replace=False) for user in range(4_000)])
     plan = CountsPlan(0.1, 1e-3, 1e-3, 100.0)
-    popularity = Popularity.of(RoughStep(100).add_up(held), plan)
+    popularity = estimates.Popularity.of(RoughStep(100).add_up(held), plan)
     step = MarksStep(popularity.units)
-    people = people_at_marks(step.add_up(held), plan)
+    people = estimates.people_at_marks(step.add_up(held), plan)
     assert people.sum() == pytest.approx(4_000, rel=1e-3)
     assert people @ step.marks / BURDEN == pytest.approx(popularity.burdens[held.items].sum(), rel=1e-3)
-    allowance = choose_allowance(popularity, step, people, plan)
+    allowance = estimates.choose_allowance(popularity, step, people, plan)
     sums = FineStep(allowance.weights).add_up(held)
     holders = np.bincount(held.items, minlength=100)
     lost = 1.0 - sums[:-2] / allowance.weights / holders
     assert lost.mean() > 0.02
     assert allowance.lost.mean() == pytest.approx(lost.mean(), abs=0.04)
     assert allowance.cut == pytest.approx(2_000, abs=800)
-    counted = estimate_people(sums, allowance, dataclasses.replace(plan, fine=1e-3), np.ones(100, np.int64))
+    counted = estimates.estimate_people(sums, allowance, dataclasses.replace(plan, fine=1e-3), np.ones(100, np.int64))
     assert sum(counted.people) == pytest.approx(holders.sum(), rel=0.1)
     # The lower end is not corrected: it is what was really counted.
     assert np.array(counted.low) == pytest.approx(np.floor(sums[:-2] / allowance.weights), abs=1.0)
@@ -317,13 +290,13 @@ def test_what_people_lose_is_expected(monkeypatch):
 def test_levels_lose_what_a_search_for_the_cap_says(seed, count, share):
     """Against bisection: the cap at which somebody's squares, in everybody's mix, add up to the room."""
     rng = np.random.default_rng(seed)
-    popularity = Popularity.of(
+    popularity = estimates.Popularity.of(
         (ONE * rng.uniform(50.0, 5_000.0, 40)).astype(np.int64), CountsPlan(0.1, 10.0, 10.0, 3.0)
     )
-    levels = Levels.of_list(popularity)
+    levels = estimates.Levels.of_list(popularity)
     marks = popularity.burdens.min() * 2.0 ** np.arange(count)
     people = rng.uniform(1.0, 100.0, count)
-    allowance = ROOM / (share * popularity.burdens.sum())
+    allowance = estimates.ROOM / (share * popularity.burdens.sum())
     squares = np.minimum(1.0, allowance * levels.burdens)
     expected = np.zeros(len(squares))
     for mark, many in zip(marks, people, strict=True):
@@ -331,7 +304,7 @@ def test_levels_lose_what_a_search_for_the_cap_says(seed, count, share):
         low, high = 0.0, 1.0
         for _ in range(100):
             middle = 0.5 * (low + high)
-            fits = items * float(levels.held @ np.minimum(squares, middle)) <= ROOM
+            fits = items * float(levels.held @ np.minimum(squares, middle)) <= estimates.ROOM
             low, high = (middle, high) if fits else (low, middle)
         expected += many * mark * np.maximum(0.0, 1.0 - np.sqrt(low / squares))
     found = levels.expect_losses(np.array([allowance]), marks, people)[0]
@@ -343,35 +316,35 @@ def test_noise_at_far_marks_moves_nothing(monkeypatch):
     rng = np.random.default_rng(11)
     sums = (ONE * np.concatenate([rng.uniform(2_000.0, 4_000.0, 20), rng.uniform(60.0, 200.0, 3_000)])).astype(np.int64)
     plan = CountsPlan(0.1, 40.0, 40.0, 15.0)
-    popularity = Popularity.of(sums, plan)
+    popularity = estimates.Popularity.of(sums, plan)
     step = MarksStep(popularity.units)
     there = np.zeros(step.length)
     there[:6] = 30_000.0, 9_000.0, 5_000.0, 2_000.0, 900.0, 600.0
     assert step.length > 12
 
     def weight(people):
-        return float(choose_allowance(popularity, step, people, plan).weights[-1])
+        return float(estimates.choose_allowance(popularity, step, people, plan).weights[-1])
 
-    without = weight(people_at_marks((ONE * there).astype(np.int64), plan))
+    without = weight(estimates.people_at_marks((ONE * there).astype(np.int64), plan))
     draws = (ONE * (there + rng.normal(0.0, plan.marks, (1_000, len(there))))).astype(np.int64)
-    found = [weight(people_at_marks(noisy, plan)) / without for noisy in draws]
+    found = [weight(estimates.people_at_marks(noisy, plan)) / without for noisy in draws]
     assert 1.0 / math.sqrt(2.0) <= min(found)
     assert max(found) <= math.sqrt(2.0)
     # So the limits mean something: where noise is read more readily, it moves the allowance by octaves.
     monkeypatch.setattr("dpunion.counting.estimates.SEEN", 2.5)
-    assert min(weight(people_at_marks(noisy, plan)) / without for noisy in draws) < 0.5
+    assert min(weight(estimates.people_at_marks(noisy, plan)) / without for noisy in draws) < 0.5
 
 
 def test_marks_above_the_last_that_stands_out_are_assumed_not_read():
     plan = CountsPlan(0.1, 1.0, 10.0, 1.0)
     noisy = (ONE * np.array([500.0, 20.0, 200.0, -40.0, 25.0, -9.0])).astype(np.int64)
-    people = people_at_marks(noisy, plan)
+    people = estimates.people_at_marks(noisy, plan)
     assert people.sum() == pytest.approx(696.0)
     assert (people >= 0.0).all()
     tails = np.cumsum(people[::-1])[::-1]
     assert tails[2] == pytest.approx(176.0)  # 4.5 stddevs of four marks are 90
-    assert tails[3:] == pytest.approx(176.0 * 2.0 ** (-TAIL * np.arange(1, 4)))
-    assert not people_at_marks((ONE * np.array([-5.0, 12.0, 3.0])).astype(np.int64), plan).any()
+    assert tails[3:] == pytest.approx(176.0 * 2.0 ** (-estimates.TAIL * np.arange(1, 4)))
+    assert not estimates.people_at_marks((ONE * np.array([-5.0, 12.0, 3.0])).astype(np.int64), plan).any()
 
 
 def test_estimates_are_shrunk_as_far_as_their_scatter_says():
@@ -379,24 +352,27 @@ def test_estimates_are_shrunk_as_far_as_their_scatter_says():
     true = rng.normal(100.0, 20.0, 3_000)
     stddevs = np.full(3_000, 40.0)
     noisy = true + rng.normal(0.0, 40.0, 3_000)
-    found = shrink(noisy, stddevs)
-    assert np.abs(found - noisy).max() <= MOVED * 40.0 + 1e-9
+    found = estimates.shrink(noisy, stddevs)
+    assert np.abs(found - noisy).max() <= estimates.MOVED * 40.0 + 1e-9
     assert np.mean((found - true) ** 2) < 0.55 * np.mean((noisy - true) ** 2)
     assert found.sum() == pytest.approx(noisy.sum(), rel=0.01)
     # Precise ones, and a handful, stay as they are.
-    assert (shrink(noisy + 500.0, np.full(3_000, 1.0)) == noisy + 500.0).all()
-    assert (shrink(noisy[: FEWEST - 1], stddevs[: FEWEST - 1]) == noisy[: FEWEST - 1]).all()
+    assert (estimates.shrink(noisy + 500.0, np.full(3_000, 1.0)) == noisy + 500.0).all()
+    assert (
+        estimates.shrink(noisy[: estimates.FEWEST - 1], stddevs[: estimates.FEWEST - 1])
+        == noisy[: estimates.FEWEST - 1]
+    ).all()
 
 
 def test_counts_are_raised_by_a_part_of_the_loss_and_not_without_end():
     plan, step = CountsPlan(0.1, 20.0, 40.0, 0.001), FineStep(np.full(3, ONE))
     noisy = np.array([1_000 * ONE] * 3 + [9_000 * step.total_weight] * 2)
-    allowance = Allowance(step.weights, np.array([0.0, 0.2, 0.9]), 0.5)
-    counted = estimate_people(noisy, allowance, plan, np.full(3, 7))
-    assert counted.people == (1_000, round(1_000 / 0.88), round(1_000 * MOST_RAISED))
+    allowance = estimates.Allowance(step.weights, np.array([0.0, 0.2, 0.9]), 0.5)
+    counted = estimates.estimate_people(noisy, allowance, plan, np.full(3, 7))
+    assert counted.people == (1_000, round(1_000 / 0.88), round(1_000 * estimates.MOST_RAISED))
     assert counted.low == (1_000, 1_000, 1_000)
     assert counted.high == (1_000, round(1_000 / 0.5), round(1_000 / 0.3))
-    assert counted.totals.corrected == MOST_RAISED
+    assert counted.totals.corrected == estimates.MOST_RAISED
 
 
 @given(
@@ -410,18 +386,18 @@ def test_all_people_are_the_nearest_number_that_no_part_exceeds(whole, parts, sp
     def distance(most):
         return ((most - whole) / spread) ** 2 + float(np.sum((np.maximum(values - most, 0.0) / spreads) ** 2))
 
-    found = raise_to_parts(whole, spread, values, spreads)
+    found = estimates.raise_to_parts(whole, spread, values, spreads)
     assert found >= whole - 1e-9
     assert all(distance(found) <= distance(found + step) + 1e-9 for step in (-1.0, -1e-3, 1e-3, 1.0))
 
 
 def test_what_everybody_holds_is_not_told_apart_from_all_people():
-    """1,000 people, whom the noise makes 900; 990 who hold an item, known better: the interval holds both."""
+    """1,000 people, whom the noise makes 900; 990 who have an item, known better: the interval contains both."""
     plan = CountsPlan(0.1, 20.0, 40.0, 10.0)
-    allowance = Allowance(np.array([ONE]), np.zeros(1), 0.0)
+    allowance = estimates.Allowance(np.array([ONE]), np.zeros(1), 0.0)
     total = FineStep(allowance.weights).total_weight
     noisy = np.array([990 * ONE, 900 * total, 950 * total])
-    counted = estimate_people(noisy, allowance, plan, np.ones(1, np.int64))
+    counted = estimates.estimate_people(noisy, allowance, plan, np.ones(1, np.int64))
     assert 985 <= counted.people[0] == counted.totals.everybody.people <= 990
     assert counted.low[0] < counted.people[0] < counted.high[0]
     assert counted.totals.others.people == 950
@@ -431,12 +407,12 @@ def test_what_is_lowered_to_its_parts_lowers_what_it_is_part_of():
     """a, b, c; then ab, bc; then abc: b is rare, so ab, bc and abc are."""
     parts = np.array([(-1, -1)] * 3 + [(0, 1), (1, 2), (3, 4)], np.int32)
     people = np.array([50, 7, 40, 9, 30, 8])
-    at_most_parts(people, parts)
+    estimates.at_most_parts(people, parts)
     assert people.tolist() == [50, 7, 40, 7, 7, 7]
 
 
 def test_a_short_list_of_few_people_is_counted_right():
-    """Three items, whose holders are among each other: who holds all three can hardly be made out in the noise."""
+    """Three items, whose holders are the same people: the noise nearly hides who has all three."""
     pairs = [(f"u{user}", item) for item, people in (("a", 900), ("b", 500), ("c", 300)) for user in range(people)]
     right = []
     for key in range(12):
@@ -467,8 +443,6 @@ def test_ngrams_are_never_more_frequent_than_their_parts():
 
 
 # --- order, files, words ----------------------------------------------------------------------------------------
-
-
 def test_the_most_popular_come_first_unless_asked_otherwise():
     people = [row[1] for row in released().rows()]
     assert people == sorted(people, reverse=True)
@@ -522,3 +496,27 @@ def test_damaged_counts_are_no_release(damage):
             del values["numbers"]
     with pytest.raises(BadParameter, match="not a release"):
         Release.from_json(json.dumps(values))
+
+
+# --- few people: the noise hides how many items they have, and nobody is cut -------------------------------------
+FEW = CountsPlan(0.1, rough=40.0, marks=80.0, fine=15.0)
+
+
+def choose_for(*sums):
+    popularity = estimates.Popularity.of((np.array(sums, np.float64) * ONE).astype(np.int64), FEW)
+    step = MarksStep(popularity.units)
+    return estimates.choose_allowance(popularity, step, np.zeros(step.length), FEW)
+
+
+@pytest.mark.parametrize("sums", [[-10.0, 30.0, 500.0], [*[-10.0, 30.0] * 50, 500.0]])
+def test_items_get_what_people_with_all_of_them_can_give(sums):
+    chosen = choose_for(*sums)
+    squares = (chosen.weights / ONE) ** 2
+    assert squares.sum() == pytest.approx(estimates.ROOM, rel=1e-4)
+    assert squares[-1] == pytest.approx(squares[0] * estimates.LEAST_SUM * FEW.rough / 500.0, rel=1e-3)
+    assert chosen.cut == 0.0
+    assert not chosen.lost.any()
+
+
+def test_an_empty_list_has_no_weights():
+    assert len(choose_for().weights) == 0

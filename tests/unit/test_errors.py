@@ -82,7 +82,7 @@ def test_a_user_error_survives_pickling(kind):
 
 
 @pytest.mark.parametrize("kind", OUR_ERRORS)
-def test_our_mistakes_are_called_ours(kind):
+def test_internal_errors_are_called_bugs(kind):
     error = kind("two and two are five")
     assert isinstance(error, AssertionError)
     assert str(error).startswith("two and two are five. This is a bug in dpunion")

@@ -95,7 +95,7 @@ def test_a_new_file_gets_the_usual_mode(tmp_path, mask):
     assert mode_of(tmp_path / "a") == 0o666 & ~mask
 
 
-def test_of_two_writers_the_later_one_hears_that_it_exists(tmp_path):
+def test_the_later_of_two_writers_gets_exists_already(tmp_path):
     """Both begin before there is a file, so that no check beforehand can tell."""
     target = tmp_path / "a"
     with pytest.raises(CannotWrite, match="exists already"), atomic_file(target, overwrite=False) as slow:

@@ -5,7 +5,6 @@ import functools
 import io
 import os
 import re
-import subprocess
 import sys
 
 import pytest
@@ -24,18 +23,10 @@ from dpunion.reading.spelling import Granularity
 from dpunion.requests import Charge, Known, Request, Run, Stdin, Words
 from dpunion.sets.encoding import Normalization
 from dpunion.text.splitting import Splitting, Tokenizer
+from opening import make_request
+from running import run_python
 
-READING = Request(
-    source="d.csv",
-    user="who",
-    kind=ValueKind.TEXT,
-    value="what",
-    query=None,
-    input_format=None,
-    null_users=NullUserPolicy.REFUSE,
-    normalization=Normalization.NFC,
-    known=None,
-)
+READING = make_request("d.csv", "who", "what", kind=ValueKind.TEXT)
 OTHERS = {
     "source": [["d.csv", "e.csv"], "e.csv", "-"],
     "user": ["whom"],
@@ -48,20 +39,15 @@ OTHERS = {
     "known": [read_known(["a"]), read_known(["b"])],
     "lengths": [(1, 2), (2, 2)],
     "splitting": [
-        Splitting(Tokenizer.ICU),
-        Splitting(Tokenizer.ICU, locale="th"),
-        Splitting(drop_urls=True),
-        Splitting(sentences=True),
-        Splitting(str.split),
-        Splitting(stop_words=("a",)),
-        Splitting(stop_words=("a", "b")),
+        Splitting(Tokenizer.ICU), Splitting(Tokenizer.ICU, locale="th"), Splitting(drop_urls=True),
+        Splitting(sentences=True), Splitting(str.split), Splitting(stop_words=("a",)), Splitting(stop_words=("a", "b")),
         Splitting(min_length=2),
     ],
     "include_known": [True],
     "candidates": [read_known(["a"]), read_known(["b"])],
     "drop_doubtful": [True],
     "granularity": [Granularity.DAY, Granularity.WEEK],
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", [field.name for field in dataclasses.fields(Request)])
@@ -104,27 +90,13 @@ class Holder:
 
 def test_functions_are_told_apart_by_their_code():
     functions = [
-        by_comma,
-        by_dot,
-        str.split,
-        str.splitlines,
-        "a b".split,
-        "a c".split,
-        lambda text: text.split("a"),
-        lambda text: text.split("b"),
-        lambda text: [word for word in text.split() if word not in {"a", "an", "the"}],
-        lambda text: [word for word in text.split() if word not in {"a", "an", "this"}],
-        splitter("a"),
-        splitter("b"),
-        splitter("a", 3),
-        splitter("a", strip=True),
-        functools.partial(by_comma),
-        functools.partial(re.split, "a"),
-        functools.partial(re.split, "b"),
-        re.compile("a").findall,
-        re.compile("b").findall,
+        by_comma, by_dot, str.split, str.splitlines, "a b".split, "a c".split, lambda text: text.split("a"),
+        lambda text: text.split("b"), lambda text: [word for word in text.split() if word not in {"a", "an", "the"}],
+        lambda text: [word for word in text.split() if word not in {"a", "an", "this"}], splitter("a"), splitter("b"),
+        splitter("a", 3), splitter("a", strip=True), functools.partial(by_comma), functools.partial(re.split, "a"),
+        functools.partial(re.split, "b"), re.compile("a").findall, re.compile("b").findall,
         re.compile("b", re.IGNORECASE).findall,
-    ]
+    ]  # fmt: skip
     assert len({json_value(function) for function in functions}) == len(functions)
     assert json_value(splitter("a")) == json_value(splitter("a"))
 
@@ -136,19 +108,8 @@ def test_a_function_is_the_same_in_another_process(tmp_path):
         "def f(text, most=3):\n return [w for w in text.split() if w not in {'a', 'an', 'the', 'of'}]\n"
         "print(json_value(f))"
     )
-
-    prints = {
-        subprocess.run(
-            [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=hashing(seed)
-        ).stdout
-        for seed in ("1", "2", "3")
-    }
-    assert len(prints) == 1
-
-
-def hashing(seed):
-
-    return {**os.environ, "PYTHONHASHSEED": seed}
+    seeded = [os.environ | {"PYTHONHASHSEED": seed} for seed in "123"]
+    assert len({run_python(code, check=True, env=environment).stdout for environment in seeded}) == 1
 
 
 @pytest.fixture
@@ -186,7 +147,7 @@ def test_a_function_with_a_state_is_refused_with_a_ledger_only(tmp_path, options
     assert len(dpunion.release(tmp_path / "d.csv", item=Words("what", tokenizer=tokenizer), **alone)) == 2
 
 
-def test_what_cannot_be_told_is_our_mistake():
+def test_an_unknown_kind_of_value_is_an_internal_error():
     with pytest.raises(InternalError):
         json_value(object())
 
@@ -200,7 +161,7 @@ def test_standard_input_never_equals_an_earlier_run(tmp_path, options, monkeypat
     assert len(entries(options)) == 2
 
 
-def test_a_source_that_changed_since_is_told(tmp_path, options):
+def test_a_source_that_changed_since_is_reported(tmp_path, options):
     source = tmp_path / "d.csv"
     dpunion.release(source, item="what", **options)
     with pytest.raises(AlreadyReleased, match=r"Nothing was charged\. Use") as caught:

@@ -103,8 +103,6 @@ def test_wrong_references_are_found(tmp_path):
 
 
 # --- the numbers and words of section 0 ----------------------------------------------------------------------
-
-
 def cells(line):
     return [cell.strip() for cell in line.strip().strip("|").split("|")]
 
@@ -129,7 +127,7 @@ def test_the_table_of_strengths_has_the_limits_of_the_code():
     assert limits == [(STRONG[0], "1e-5"), (MODERATE[0], "1e-4"), (LARGEST_EPSILON, f"{LARGEST_DELTA:g}")]
     assert (STRONG[1], MODERATE[1]) == (1e-5, 1e-4)
     text = " ".join(TEXTS["guarantees.md"].split())
-    assert f"ε above {WITHOUT_LEAVE[0]:g} or δ above {WITHOUT_LEAVE[1]:g} is refused unless it is asked for" in text
+    assert f"refuses ε above {WITHOUT_LEAVE[0]:g} or δ above {WITHOUT_LEAVE[1]:g} unless you ask for it" in text
 
 
 @pytest.mark.parametrize("name", ["README.md", "docs/tutorial.md"])

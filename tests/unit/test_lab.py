@@ -25,7 +25,6 @@ from dpunion.budget import Budget
 from dpunion.errors import BadParameter, CannotWrite
 from dpunion.report.tables import Table, write_cell
 from dpunion.requests import Words
-from dpunion_lab import trials as lab_trials
 from dpunion_lab.comparison import grid, journal_of
 from dpunion_lab.data import NOT_PRIVATE, load
 from dpunion_lab.measuring import Figure, Line, ceiling, deviation
@@ -50,28 +49,12 @@ def written_data(tmp_path_factory):
     return path
 
 
-@pytest.fixture
-def counted(monkeypatch):
-    """The trials that are really run."""
-    runs = []
-    real = lab_trials.run_trial
-
-    def run(data, setting, plan, contributions, number):
-        runs.append((setting, number))
-        return real(data, setting, plan, contributions, number)
-
-    monkeypatch.setattr(lab_trials, "run_trial", run)
-    return runs
-
-
 def small(out=None, **options):
     chosen = {"algorithms": ["policy-gaussian", "greedy"], "epsilon": 3.0, "delta": E10, "trials": 2} | options
     return lab.compare(lab.AskRedditLike(users=500), out=out, **chosen)
 
 
 # --- data and trials ----------------------------------------------------------------------------------------
-
-
 def test_data_is_whole_and_its_fingerprint_is_its_content(data):
     pairs = list(lab.AskRedditLike(users=USERS).chunks())
     owner, item = (np.concatenate(column) for column in zip(*pairs, strict=True))
@@ -102,26 +85,10 @@ def test_a_trial_releases_what_a_release_releases(data, written_data, algorithm)
     """Means of trials and of releases, all with fixed keys, agree to within what their spread allows."""
     setting = Setting(algorithm, Budget(3.0, E10))
     plan = plan_setting(setting)
-    trials = [
-        run_trial(
-            data, setting, plan, bound_again(data.everything, setting.algorithm.bounding, trial_key(number)), number
-        )
-        for number in range(RUNS)
-    ]
-    releases = [
-        len(
-            dpunion.release(
-                written_data,
-                user="user",
-                item="item",
-                epsilon=3.0,
-                delta=E10,
-                algorithm=algorithm,
-                unsafe_test_key=key,
-            )
-        )
-        for key in range(RUNS)
-    ]
+    bounded = [bound_again(data.everything, setting.algorithm.bounding, trial_key(number)) for number in range(RUNS)]
+    trials = [run_trial(data, setting, plan, sets, number) for number, sets in enumerate(bounded)]
+    asked = {"user": "user", "item": "item", "epsilon": 3.0, "delta": E10, "algorithm": algorithm}
+    releases = [len(dpunion.release(written_data, **asked, unsafe_test_key=key)) for key in range(RUNS)]
     sizes = [trial.size for trial in trials]
     spread = math.sqrt((np.var(sizes, ddof=1) + np.var(releases, ddof=1)) / RUNS)
     assert abs(np.mean(sizes) - np.mean(releases)) < 4 * spread
@@ -140,7 +107,7 @@ def test_research_policies_run_with_the_numbers_of_their_private_relatives(data)
         assert setting.name.endswith("(NOT PRIVATE)")
         contributions = bound_again(data.everything, setting.algorithm.bounding, trial_key(0))
         assert run_trial(data, setting, plan_setting(setting), contributions, 0).size > 100
-    with pytest.raises(BadParameter, match="sets do not tell"):
+    with pytest.raises(BadParameter, match="sets do not show"):
         plan_setting(Setting(GreedyByOwnCounts(), budget))
 
 
@@ -161,8 +128,6 @@ def test_the_identity_tells_trials_apart(data):
 
 
 # --- grids --------------------------------------------------------------------------------------------------
-
-
 def test_a_grid_has_every_combination_each_algorithm_can_take():
     asked = {"max_items_per_user": [10, 20], "passes": [1, 2], "rounds": [1, 3]}
     settings = grid(["policy-gaussian", "dp-sips", "funnel", "optimal-single-item"], [1.0, 3.0], [1e-5], asked)
@@ -173,7 +138,9 @@ def test_a_grid_has_every_combination_each_algorithm_can_take():
     assert {
         s.algorithm.first_share for s in settings if s.parameters.get("rounds") == 1 and s.algorithm.name == "funnel"
     } == {1.0}
-    assert len(grid([Funnel(), Funnel(), "funnel"], [1.0], [1e-5], {})) == 1
+    # By its name, Funnel chooses the number of items per person; an object has a number.
+    fixed, chosen = grid([Funnel(), Funnel(), "funnel"], [1.0], [1e-5], {})
+    assert (fixed.looks, chosen.looks) == (False, True)
 
 
 @pytest.mark.parametrize(
@@ -192,8 +159,6 @@ def test_a_grid_refuses_what_has_no_meaning(algorithms, asked, words):
 
 
 # --- comparisons --------------------------------------------------------------------------------------------
-
-
 def test_a_comparison_is_repeatable_and_stamped(tmp_path):
     result = small(tmp_path / "results.json")
     again = small()
@@ -222,36 +187,36 @@ def test_the_number_of_jobs_changes_nothing(jobs):
     assert [t.size for t in small(jobs=jobs).trials] == [t.size for t in small(jobs=2, trials=2).trials]
 
 
-def test_finished_trials_are_not_run_again(tmp_path, counted):
+def test_finished_trials_are_not_run_again(tmp_path, trials_run):
     out = tmp_path / "results.parquet"
     first = small(out)
-    assert len(counted) == 4
+    assert len(trials_run) == 4
     assert small(out).trials == first.trials
-    assert len(counted) == 4
+    assert len(trials_run) == 4
     more = small(out, trials=3)
-    assert len(counted) == 6
+    assert len(trials_run) == 6
     assert more.trials[:2] == first.trials[:2]
     small(out, epsilon=2.0)
-    assert len(counted) == 10
+    assert len(trials_run) == 10
     small(out, overwrite=True)
-    assert len(counted) == 14
+    assert len(trials_run) == 14
 
 
-def test_an_interrupted_comparison_goes_on(tmp_path, counted):
+def test_an_interrupted_comparison_goes_on(tmp_path, trials_run):
     out = tmp_path / "results.json"
 
     def interrupt(stage, done):
-        if len(counted) == 3:
+        if len(trials_run) == 3:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         small(out, trials=6, jobs=1, progress=interrupt)
     assert not out.exists()
-    finished = len(counted)
+    finished = len(trials_run)
     assert finished < 12
     result = small(out, trials=6)
-    assert len(counted) == 12
-    assert len(set(counted)) == 12
+    assert len(trials_run) == 12
+    assert len(set(trials_run)) == 12
     assert [trial.size for trial in result.trials] == [trial.size for trial in small(trials=6).trials]
 
 
@@ -265,10 +230,10 @@ def test_somebody_elses_file_is_not_replaced(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["results.txt", "nowhere/results.json"])
-def test_a_bad_place_is_refused_before_anything_runs(tmp_path, counted, name):
+def test_a_bad_place_is_refused_before_anything_runs(tmp_path, trials_run, name):
     with pytest.raises((BadParameter, CannotWrite)):
         small(tmp_path / name)
-    assert counted == []
+    assert trials_run == []
 
 
 @pytest.mark.parametrize("options", [{"trials": 0}, {"jobs": 0}, {"epsilon": -1.0}, {"delta": 2.0}])
@@ -292,8 +257,6 @@ def test_texts_and_ngrams_are_read_as_by_a_release(tmp_path):
 
 
 # --- journals -----------------------------------------------------------------------------------------------
-
-
 def test_a_line_that_was_cut_short_is_dropped(tmp_path):
     place = tmp_path / "j.journal"
     with open_journal(place) as journal:
@@ -309,24 +272,23 @@ def test_a_line_that_was_cut_short_is_dropped(tmp_path):
             assert journal.entries["c"] == {"released": 3}
 
 
+def refuse_journal(place, words, **options):
+    with pytest.raises(CannotWrite, match=words), open_journal(place, **options):
+        pass
+
+
 def test_one_run_at_a_time_writes_a_journal(tmp_path):
     place = tmp_path / "j.journal"
-    with open_journal(place), pytest.raises(CannotWrite, match="Another run"), open_journal(place):
-        pass
+    with open_journal(place):
+        refuse_journal(place, "Another run")
     with open_journal(place) as journal:
         assert journal.entries == {}
 
 
-def test_what_is_no_journal_is_refused(tmp_path):
-    place = tmp_path / "j.journal"
-    place.write_text('{"diary": 1}\n')
-    with pytest.raises(CannotWrite, match="not a journal"), open_journal(place):
-        pass
-    assert place.read_text() == '{"diary": 1}\n'
-
-
 @pytest.mark.parametrize("start_over", [False, True])
-@pytest.mark.parametrize("content", ["precious notes", "precious\nnotes", '{"format": "other"}\n{"a', "{"])
+@pytest.mark.parametrize(
+    "content", ['{"diary": 1}\n', "precious notes", "precious\nnotes", '{"format": "other"}\n{"a', "{"]
+)
 def test_what_is_no_journal_is_never_changed(tmp_path, content, start_over):
     """Not even without a line's end, which a journal that was cut short lacks too."""
     place = tmp_path / "j.journal"
@@ -336,8 +298,7 @@ def test_what_is_no_journal_is_never_changed(tmp_path, content, start_over):
         with open_journal(place, start_over=start_over) as journal:
             assert journal.entries == {}
         return
-    with pytest.raises(CannotWrite, match="not a journal"), open_journal(place, start_over=start_over):
-        pass
+    refuse_journal(place, "not a journal", start_over=start_over)
     assert (place.read_text(), place.stat().st_mode & 0o777) == (content, 0o644)
 
 
@@ -347,8 +308,7 @@ def test_a_damaged_journal_can_be_started_over(tmp_path):
         journal.add("a", {"released": 1})
     damaged = place.read_text() + "not JSON\n{"
     place.write_text(damaged)
-    with pytest.raises(CannotWrite, match="is damaged"), open_journal(place):
-        pass
+    refuse_journal(place, "is damaged")
     assert place.read_text() == damaged
     with open_journal(place, start_over=True) as journal:
         assert journal.entries == {}
@@ -371,15 +331,13 @@ def test_a_journal_behind_a_link_is_refused(tmp_path, leads):
         with open_journal(tmp_path / "real") as journal:
             journal.add("a", {"released": 1})
     (tmp_path / "j.journal").symlink_to(tmp_path / "real")
-    with pytest.raises(CannotWrite, match="it is a link"), open_journal(tmp_path / "j.journal"):
-        pass
+    refuse_journal(tmp_path / "j.journal", "it is a link")
     assert (tmp_path / "real").exists() == (leads == "to a journal")
 
 
 def test_a_pipe_is_no_journal(tmp_path):
     os.mkfifo(tmp_path / "j.journal")
-    with pytest.raises(CannotWrite, match="not a file of this user"), open_journal(tmp_path / "j.journal"):
-        pass
+    refuse_journal(tmp_path / "j.journal", "not a file of this user")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to give a file away")
@@ -389,34 +347,25 @@ def test_a_journal_of_somebody_else_is_refused(tmp_path):
     with open_journal(place):
         pass
     os.chown(place, 54321, 54321)
-    with pytest.raises(CannotWrite, match="not a file of this user"), open_journal(place):
-        pass
+    refuse_journal(place, "not a file of this user")
 
 
-def test_an_entry_that_does_not_read_as_a_trial_is_run_again(tmp_path, counted):
+def test_an_entry_that_does_not_read_as_a_trial_is_run_again(tmp_path, trials_run):
     out = tmp_path / "results.json"
     small(out)
     place = journal_of(out)
     place.write_text(place.read_text().replace('"released":', '"relaesed":'))
     small(out)
-    assert len(counted) == 8
+    assert len(trials_run) == 8
 
 
 # --- tables -------------------------------------------------------------------------------------------------
-
-
 def test_a_table_lines_up():
     table = Table("T", ("name", "n", "part"), (("a", 1, "50.0 %"), ("long", 12_345.6, None)), "Note.")
     assert table.text().splitlines() == [
-        "T",
-        "--------------------",
-        "name       n    part",
-        "--------------------",
-        "a          1  50.0 %",
-        "long  12,346       –",
-        "--------------------",
-        "Note.",
-    ]
+        "T", "--------------------", "name       n    part", "--------------------", "a          1  50.0 %",
+        "long  12,346       –", "--------------------", "Note.",
+    ]  # fmt: skip
 
 
 def test_figures_have_tables_behind_them():

@@ -9,7 +9,6 @@ import os
 import sqlite3
 import stat
 import subprocess
-import sys
 import threading
 import types
 
@@ -43,6 +42,7 @@ from dpunion.ledger.ledgers import store_at
 from dpunion.ledger.sqlite import NETWORK_FILE_SYSTEMS, file_system
 from dpunion.plans import plan_release
 from dpunion.plans.counts import Counts
+from running import run_python
 
 UNIT = Amounts(epsilon=10**9, delta=10**9)
 TIGHT = Composition.TIGHT
@@ -61,8 +61,6 @@ def ledger(path):
 
 
 # Amounts
-
-
 @given(st.floats(1e-15, 1e6))
 def test_charges_round_up_and_totals_down(value):
     up, down = units_of_decimal("epsilon", value, 10**9, up=True), units_of_decimal("epsilon", value, 10**9, up=False)
@@ -78,8 +76,6 @@ def test_decimal_parts_make_decimal_wholes(part, whole, times):
 
 
 # Composition
-
-
 @pytest.mark.parametrize("epsilon", [0.01, 0.5, 1, 3, 10, 50, 100])
 @pytest.mark.parametrize("delta", [1e-12, 1e-6, 1e-2])
 def test_tight_caps_are_the_largest_that_keep_the_promise(epsilon, delta):
@@ -184,19 +180,11 @@ def test_why_the_caps_are_fixed_beforehand():
 @pytest.mark.parametrize(
     "arguments",
     [
-        {"epsilon": 0},
-        {"epsilon": math.nan},
-        {"epsilon": 1e7},
-        {"epsilon": 101, "composition": "tight"},
-        {"delta": 0},
-        {"delta": 1},
-        {"delta": True},
-        {"composition": "optimistic"},
-        {"name": "two words"},
-        {"name": ""},
+        {"epsilon": 0}, {"epsilon": math.nan}, {"epsilon": 1e7}, {"epsilon": 101, "composition": "tight"}, {"delta": 0},
+        {"delta": 1}, {"delta": True}, {"composition": "optimistic"}, {"name": "two words"}, {"name": ""},
         {"novelty_share": 1.0},
     ],
-)
+)  # fmt: skip
 def test_bad_datasets_are_refused(ledger, arguments):
     with pytest.raises(BadParameter):
         ledger.create_dataset(**({"name": "other", "epsilon": 1.0, "delta": 1e-6} | arguments))
@@ -209,8 +197,6 @@ def test_a_budget_cannot_be_opened_twice(ledger):
 
 
 # Reservations
-
-
 def test_the_file_is_its_owners_only(path, ledger):
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
@@ -332,15 +318,10 @@ def test_an_unknown_dataset_or_ledger_is_refused(ledger, tmp_path):
 @pytest.mark.parametrize(
     "address",
     [
-        "host=h password=hunter2 dbname=people",
-        "postgresql:/u:hunter2@h/db",
-        "postgresql:u:hunter2",
-        "postgresql+psycopg://u:hunter2@h/db",
-        "mysql://u:hunter2@h/db",
-        "u:hunter2@h/db",
-        "Postgres:hunter2",
+        "host=h password=hunter2 dbname=people", "postgresql:/u:hunter2@h/db", "postgresql:u:hunter2",
+        "postgresql+psycopg://u:hunter2@h/db", "mysql://u:hunter2@h/db", "u:hunter2@h/db", "Postgres:hunter2",
     ],
-)
+)  # fmt: skip
 def test_an_address_of_no_known_form_is_refused_and_not_repeated(tmp_path, monkeypatch, address):
     monkeypatch.chdir(tmp_path)
     for create in (False, True):
@@ -458,8 +439,6 @@ def test_the_clock_does_not_matter(ledger, monkeypatch):
 
 
 # Fingerprints, receipts, places
-
-
 def test_fingerprints_are_of_the_whole_configuration():
     one = fingerprint(sources=["a.csv"], user="u", plan={"epsilon": 1.0})
     assert one == fingerprint(plan={"epsilon": 1.0}, user="u", sources=["a.csv"])
@@ -500,8 +479,7 @@ def test_the_ledger_loads_neither_numba_nor_psycopg(path, ledger):
         "import sys; from dpunion.ledger import Ledger; Ledger.open(sys.argv[1]).overview(); "
         "print([name for name in ('numba', 'numpy', 'psycopg', 'pyarrow') if name in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    assert run_python(code, path, check=True).stdout.strip() == "[]"
 
 
 @pytest.mark.parametrize("create", [True, False])
@@ -529,8 +507,6 @@ def test_threads_of_one_process_get_the_budget_and_no_more(ledger):
 
 
 # Read-only file systems
-
-
 @pytest.fixture
 def read_only(monkeypatch):
     """Every file system says that it is read-only."""

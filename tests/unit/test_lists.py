@@ -2,16 +2,17 @@
 
 import importlib.metadata
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from dpunion.cli import app
 from dpunion.errors import BadParameter
 from dpunion.reading.known import read_known
 from dpunion.samples import LISTS, describe_lists, named_list
-from running import PATIENCE
+from running import run_program
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "src" / "dpunion" / "data" / "lists"
@@ -67,7 +68,7 @@ def test_the_script_writes_the_same_files_again(tmp_path):
     if f"babel=={found}" not in (ROOT / "requirements-dev.lock").read_text().splitlines():
         pytest.skip(f"babel {found} is not the version of requirements-dev.lock, so its CLDR may be another")
     command = [sys.executable, ROOT / "tools" / "make_lists.py", tmp_path]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    done = run_program(*command)
     assert done.returncode == 0, done.stderr
     assert {one.origin for one in map(LISTS.get, FILES)} == {f"Unicode {done.stdout.splitlines()[-1]}"}
     written = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
@@ -92,7 +93,7 @@ def test_words_are_as_described():
 
 
 @pytest.mark.parametrize("source", ["", "shopping-list", "./english", "words.txt", Path("english"), ("english",), 7])
-def test_what_is_no_name_comes_back_unchanged(source):
+def test_other_sources_than_names_come_back_unchanged(source):
     assert named_list(source) is source
 
 
@@ -115,7 +116,9 @@ def test_files_need_no_other_package(monkeypatch):
 
 def test_the_table_has_every_list_below_its_licence():
     licence, found = "", {}
-    for row in describe_lists().splitlines():
+    printed = CliRunner().invoke(app, ["lists"]).stdout
+    assert printed == f"{describe_lists()}\n"
+    for row in printed.splitlines():
         if row.startswith("From "):
             licence = re.search(r"\(licence (.+)\):$", row)[1]
         else:

@@ -89,7 +89,7 @@ def test_a_weak_budget_gets_a_look_that_tells_less():
 
 
 @given(st.lists(st.integers(0, 5000), max_size=30), st.integers(0, 5000))
-def test_one_person_is_in_one_class(sizes, another):
+def test_one_person_changes_one_class_of_the_look_by_one(sizes, another):
     step = LookStep()
     before = step.add_up(np.array(sizes, np.int64))
     after = step.add_up(np.array([*sizes, another], np.int64))
@@ -118,7 +118,7 @@ def test_the_bound_fits_what_people_hold(size, bounds):
     assert look_plan().choose_limit(people) in bounds
 
 
-def test_without_anything_to_see_the_usual_number_is_taken():
+def test_a_look_at_nothing_chooses_the_usual_limit():
     assert look_plan().choose_limit([0.0] * len(CLASSES)) == USUAL
     assert look_plan().choose_limit([-30.0, 4.0] * (len(CLASSES) // 2)) == USUAL
 
@@ -162,7 +162,7 @@ def test_every_plan_that_a_look_may_choose_keeps_its_part(epsilon, delta, counts
         assert Plan.from_dict(json.loads(json.dumps(plan.to_dict()))) == plan
 
 
-def test_a_menu_is_written_whole():
+def test_a_plan_with_a_look_is_written_whole():
     planned = dpunion.plan(epsilon=1.0, delta=1e-6)
     values = json.loads(json.dumps(planned.to_dict()))
     assert values["parameters"]["max_items_per_user"] == "auto"
@@ -177,7 +177,7 @@ def test_a_look_raises_the_threshold_by_less_than_a_hundredth():
 
 
 @pytest.mark.parametrize("algorithm", ["policy-gaussian", "count-laplace"])
-def test_others_cannot_choose(algorithm):
+def test_only_funnel_can_choose_by_a_look(algorithm):
     with pytest.raises(BadParameter, match="Only funnel can choose"):
         dpunion.plan(algorithm, epsilon=1.0, delta=1e-6, max_items_per_user="auto")
 
@@ -187,7 +187,7 @@ def test_a_misspelt_word_is_refused_with_the_word_there_is():
         dpunion.plan(epsilon=1.0, delta=1e-6, max_items_per_user="autp")
 
 
-def test_who_is_asked_to_look():
+def test_a_name_or_auto_asks_for_a_look_and_a_number_does_not():
     assert isinstance(dpunion.plan("funnel", epsilon=1.0, delta=1e-6), dpunion.LookPlan)
     assert isinstance(dpunion.plan(epsilon=1.0, delta=1e-6, max_items_per_user="auto"), dpunion.LookPlan)
     assert isinstance(dpunion.plan(epsilon=1.0, delta=1e-6, max_items_per_user=50), Plan)
@@ -211,7 +211,7 @@ def sets_of(sizes):
 
 
 @pytest.mark.parametrize(("size", "counts"), [(2, False), (9, False), (9, True), (40, False), (350, False)])
-def test_what_was_chosen_is_what_a_fixed_number_would_have_kept(size, counts):
+def test_a_chosen_limit_keeps_what_the_same_fixed_limit_keeps(size, counts):
     source = sets_of([size] * 3000 + [700] * 5)
     options = {"epsilon": 3.0, "delta": 1e-5, "unsafe_test_key": 5, "counts": counts}
     made = dpunion.release(source, **options)
@@ -272,7 +272,7 @@ def sets_by_user(sets):
 
 
 def test_known_items_are_not_looked_at():
-    """People hold thirty items, all but two of them known: a small number is enough."""
+    """People have thirty items, all but two of them known: a small number is enough."""
     source = sets_of([30] * 4000)
     known = [f"i{place}" for place in range(28)]
     options = {"epsilon": 3.0, "delta": 1e-5, "unsafe_test_key": 1}
@@ -305,7 +305,7 @@ def test_the_statement_names_the_choice():
     assert made.to_dict()["plan"]["look"]["menu"] == list(LIMITS)
 
 
-def test_nobody_and_few_people_get_an_answer():
+def test_a_look_at_few_people_or_none_has_a_result():
     assert len(dpunion.release({}, epsilon=1.0, delta=1e-6)) == 0
     assert len(dpunion.release({"u": ["a"]}, epsilon=1.0, delta=1e-6)) == 0
 

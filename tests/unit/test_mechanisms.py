@@ -8,16 +8,7 @@ import pyarrow as pa
 import pytest
 from scipy import stats
 
-from dpunion.algorithms import (
-    ALGORITHMS,
-    DpSips,
-    Funnel,
-    Norm,
-    OptimalSingleItem,
-    Sensitivity,
-    UserOrder,
-    algorithm_named,
-)
+from dpunion import algorithms
 from dpunion.budget import Budget
 from dpunion.calibration.rounding import MAX_USERS
 from dpunion.engines.local import run_rounds
@@ -27,8 +18,8 @@ from dpunion.mechanisms import ShareRule, State, mechanism_for
 from dpunion.plans import plan_release
 from dpunion.randomness import RunKey
 from dpunion.sets import narrowing
-from dpunion.sets.encoding import Normalization, encode
 from dpunion.sets.narrowing import Part, Sets, count_keepers, draw_items
+from making import encode_items
 from spark_in_process import by_rounds, by_shares, cut_up, each, partitions, summed, to_shards
 from weighing import weigh
 
@@ -38,15 +29,14 @@ BUDGET = Budget(1.0, 0.01)
 PEOPLE = {f"user{n}": [f"item{(n + 4 * i) % 15}" for i in range(1 + n % 12)] for n in range(30)}
 
 
-def contributions(people, limit=100, order=UserOrder.RANDOM):
+def contributions(people, limit=100, order=algorithms.UserOrder.RANDOM):
     users = pa.array([user for user, items in people.items() for _ in items])
     items = pa.array([item for held in people.values() for item in held])
-    options = {"user_order": order, "normalization": Normalization.NFC, "split_words": False}
-    return encode([(users, items)], KEY, max_items_per_user=limit, **options)
+    return encode_items([(users, items)], KEY, limit, order)
 
 
 def plan_of(kind):
-    return plan_release(kind() if kind is OptimalSingleItem else kind(max_items_per_user=3), BUDGET)
+    return plan_release(kind() if kind is algorithms.OptimalSingleItem else kind(max_items_per_user=3), BUDGET)
 
 
 def data_for(plan, people=PEOPLE):
@@ -55,15 +45,15 @@ def data_for(plan, people=PEOPLE):
 
 def wrong_ones(right):
     """Return sensitivities that the noise is not for."""
-    other = Norm.L1 if right.norm is Norm.L2 else Norm.L2
+    other = algorithms.Norm.L1 if right.norm is algorithms.Norm.L2 else algorithms.Norm.L2
     return [
-        Sensitivity(right.norm, 0.5 * right.bound),
-        Sensitivity(right.norm, 2.0 * right.bound),
-        Sensitivity(other, right.bound),
+        algorithms.Sensitivity(right.norm, 0.5 * right.bound),
+        algorithms.Sensitivity(right.norm, 2.0 * right.bound),
+        algorithms.Sensitivity(other, right.bound),
     ]
 
 
-@pytest.mark.parametrize("kind", ALGORITHMS.values(), ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", algorithms.ALGORITHMS.values(), ids=lambda kind: kind.__name__)
 def test_weights_of_another_sensitivity_are_refused(kind):
     plan = plan_of(kind)
     data, mechanism = data_for(plan), mechanism_for(plan)
@@ -77,7 +67,7 @@ def test_weights_of_another_sensitivity_are_refused(kind):
                 mechanism.decide(changed, State.start(len(data.table)), number, data.table.digests, KEY)
 
 
-@pytest.mark.parametrize("kind", ALGORITHMS.values(), ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", algorithms.ALGORITHMS.values(), ids=lambda kind: kind.__name__)
 def test_noise_for_another_sensitivity_is_refused(kind):
     plan = plan_of(kind)
     data = data_for(plan)
@@ -87,8 +77,8 @@ def test_noise_for_another_sensitivity_is_refused(kind):
             run_rounds(mechanism_for(dataclasses.replace(plan, sensitivity=wrong)), data, KEY)
 
 
-@pytest.mark.parametrize("kind", ALGORITHMS.values(), ids=lambda kind: kind.__name__)
-def test_so_it_is_by_the_tasks_of_spark(kind):
+@pytest.mark.parametrize("kind", algorithms.ALGORITHMS.values(), ids=lambda kind: kind.__name__)
+def test_noise_for_another_sensitivity_is_refused_by_the_tasks_of_spark(kind):
     """What weigh said travels beside the weights, through sums, to decide."""
     plan = plan_of(kind)
     database = {user: set(items) for user, items in PEOPLE.items()}
@@ -101,7 +91,7 @@ def test_so_it_is_by_the_tasks_of_spark(kind):
 
 
 def test_shards_that_weigh_differently_are_refused():
-    plan = plan_of(Funnel)
+    plan = plan_of(algorithms.Funnel)
     mechanism, secret = mechanism_for(plan), Secret.of(KEY)
     pieces, _ = cut_up(plan, partitions({user: set(items) for user, items in PEOPLE.items()}, 2), KEY, 3)
     rows = each(Weigh(mechanism, secret, 0, 3), to_shards(pieces))
@@ -111,17 +101,17 @@ def test_shards_that_weigh_differently_are_refused():
 
 
 def test_sets_that_are_bounded_more_loosely_are_refused():
-    plan = plan_of(Funnel)
+    plan = plan_of(algorithms.Funnel)
     with pytest.raises(InternalError, match="loosely"):
         run_rounds(mechanism_for(plan), contributions(PEOPLE, 4), KEY)
 
 
 @pytest.mark.parametrize("limit", [1, 2, 7, 100])
-@pytest.mark.parametrize("norm", Norm)
+@pytest.mark.parametrize("norm", algorithms.Norm)
 @pytest.mark.parametrize("rule", ShareRule)
-def test_what_a_rule_says_of_its_sensitivity_is_what_its_shares_come_to(rule, norm, limit):
+def test_the_sensitivity_of_a_rule_is_the_norm_of_its_shares(rule, norm, limit):
     shares = rule.of_sizes(limit) * 2.0**-32
-    power = 1 if norm is Norm.L1 else 2
+    power = 1 if norm is algorithms.Norm.L1 else 2
     most = max((size * share**power) ** (1 / power) for size, share in enumerate(shares.tolist()))
     said = rule.sensitivity(norm, limit)
     assert said.norm is norm
@@ -133,20 +123,20 @@ def test_an_item_that_nobody_kept_is_not_held_and_never_released():
     held = count_keepers(data) > 0
     assert np.flatnonzero(held).tolist() == np.unique(data.items).tolist()
     assert held.sum() < len(data.table)
-    for kind in ALGORITHMS.values():
+    for kind in algorithms.ALGORITHMS.values():
         plan = plan_of(kind)
         rounds = tuple(dataclasses.replace(one, threshold=-100.0) for one in plan.rounds)
         loose = dataclasses.replace(plan, threshold=-100.0, rounds=rounds)
         kept = data_for(loose, {"one": [f"item{n}" for n in range(50)], "two": ["item1", "item2"]})
         chosen = run_rounds(mechanism_for(loose), kept, KEY)
-        if kind is not OptimalSingleItem:
+        if kind is not algorithms.OptimalSingleItem:
             assert len(chosen) > 0
         assert (count_keepers(kept)[chosen] > 0).all()
 
 
 @pytest.mark.parametrize("name", ["policy-gaussian", "policy-laplace"])
 def test_a_reserve_fills_what_very_many_hold_up_to_the_higher_cutoff(name):
-    planned = plan_release(algorithm_named(name, max_items_per_user=3, reserve=0.1), Budget(3.0, 1e-3))
+    planned = plan_release(algorithms.algorithm_named(name, max_items_per_user=3, reserve=0.1), Budget(3.0, 1e-3))
     safe = planned.threshold + planned.algorithm.safe_margin * planned.scale
     weights = []
     for people in (math.ceil(planned.cutoff / 0.9), math.ceil(planned.cutoff / 0.9) + 5, 20 * math.ceil(safe)):
@@ -159,8 +149,8 @@ def test_a_reserve_fills_what_very_many_hold_up_to_the_higher_cutoff(name):
     assert chance(planned.algorithm.safe_margin) < 1e-6
 
 
-@pytest.mark.parametrize("kind", [Funnel, DpSips])
-def test_what_stays_in_the_sets_though_it_is_gone_changes_nothing(monkeypatch, kind):
+@pytest.mark.parametrize("kind", [algorithms.Funnel, algorithms.DpSips])
+def test_released_items_that_stay_in_the_sets_change_nothing(monkeypatch, kind):
     database = {f"user{n}": [f"item{m}" for m in range(40) if (n * m) % 7 < 3] for n in range(60)}
     plan = plan_release(kind(max_items_per_user=3), Budget(3.0, 0.01))
     data = data_for(plan, database)
@@ -210,7 +200,7 @@ def sets_of(data, part):
 
 def test_sips_is_the_same_in_plain_python():
     """Each round: draw at most the limit, share out 1/sqrt(k), one coin per item; what is released leaves all sets."""
-    plan = plan_release(DpSips(max_items_per_user=3, share_ratio=1.0), Budget(2.0, 0.1))
+    plan = plan_release(algorithms.DpSips(max_items_per_user=3, share_ratio=1.0), Budget(2.0, 0.1))
     data = data_for(plan)
     digests = data.table.digests
     released = set()
@@ -235,7 +225,7 @@ def test_sips_is_the_same_in_plain_python():
 
 @pytest.mark.parametrize("number", [0, 1, 3])
 def test_one_user_moves_a_rounds_weights_by_at_most_its_budget(number):
-    plan = plan_release(Funnel(max_items_per_user=12), BUDGET)
+    plan = plan_release(algorithms.Funnel(max_items_per_user=12), BUDGET)
     data = data_for(plan)
     scores = np.linspace(-1.0, plan.cutoff + 1.0, len(data.table))
     weights = weigh(plan, data, KEY, number, scores.copy()).values
@@ -256,7 +246,7 @@ def test_one_user_moves_a_rounds_weights_by_at_most_its_budget(number):
 
 
 def test_nothing_about_values_shows():
-    plan = plan_of(Funnel)
+    plan = plan_of(algorithms.Funnel)
     data = data_for(plan)
     for thing in (Sets(data), State.start(3), weigh(plan, data)):
         assert "<sensitive>" in repr(thing)

@@ -116,7 +116,7 @@ def rows():
     return pa.table({"user": users, "item": [item for items in PEOPLE.values() for item in sorted(items)]})
 
 
-def test_it_is_planned_by_name_and_released_on_both_engines(careful):
+def test_the_policy_is_planned_by_name_and_released_on_both_engines(careful):
     plan = dpunion.plan(careful, epsilon=BUDGET.epsilon, delta=BUDGET.delta)
     assert plan.threshold == dpunion.plan(PolicyGaussian(max_items_per_user=5), epsilon=2.0, delta=1e-3).threshold
     released = dpunion.release(

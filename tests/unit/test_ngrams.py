@@ -52,8 +52,6 @@ def released(source=None, **options):
 
 
 # --- what comes out ------------------------------------------------------------------------------------------
-
-
 def test_common_ngrams_come_out_and_private_ones_do_not():
     release = released()
     assert set(release.of_length(1)) == {"the", "quick", "brown", "fox"}
@@ -162,16 +160,14 @@ def test_ngrams_kept_by_nobody_but_held_can_come_out_and_their_places_count(monk
 
 
 def test_progress_names_the_lengths_only():
-    told = []
-    released(run=Run(progress=lambda stage, done: told.append(stage)))
-    assert dict.fromkeys(told) == dict.fromkeys(
+    stages = []
+    released(run=Run(progress=lambda stage, done: stages.append(stage)))
+    assert dict.fromkeys(stages) == dict.fromkeys(
         ["reading", "grouping", "selecting length 1", "selecting length 2", "selecting length 3", "writing"]
     )
 
 
 # --- tokenisers ----------------------------------------------------------------------------------------------
-
-
 def tokens_of(text, tokenizer, **options):
     _, (counts, offsets, data) = documents(pa.array([text]), Splitting(tokenizer, **options))
     raw = data.tobytes()
@@ -216,7 +212,7 @@ def test_a_function_may_not_return_tokens_with_spaces_or_leak_by_its_errors():
     assert caught.value.__context__ is None
 
 
-def test_treebank_is_nltks():
+def test_treebank_splits_as_nltk_does():
     nltk = pytest.importorskip("nltk", reason="the extra 'text' is not installed")
     assert nltk.__version__
     assert tokens_of("I can't stop, really.", Tokenizer.TREEBANK) == ["I", "ca", "n't", "stop", ",", "really", "."]
@@ -260,29 +256,23 @@ def test_bad_utf8_is_refused_by_every_tokeniser():
 
 
 # --- settings and plans --------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"longest": 0}, "longest"),
-        ({"longest": 99}, "longest"),
-        ({"spurious_rate": 0.0}, "spurious_rate"),
-        ({"spurious_rate": math.nan}, "spurious_rate"),
-        ({"share_ratio": 0.0}, "share_ratio"),
-        ({"first": "policy-laplace"}, "'first'"),
-        ({"first": "dp-sips"}, "'first'"),
+        ({"longest": 0}, "longest"), ({"longest": 99}, "longest"), ({"spurious_rate": 0.0}, "spurious_rate"),
+        ({"spurious_rate": math.nan}, "spurious_rate"), ({"share_ratio": 0.0}, "share_ratio"),
+        ({"first": "policy-laplace"}, "'first'"), ({"first": "dp-sips"}, "'first'"),
         ({"later": "count-gaussian"}, "'later'"),
         ({"longest": 4, "later": ("funnel", "funnel")}, "2 algorithms for the 3 lengths"),
     ],
-)
+)  # fmt: skip
 def test_bad_settings_are_refused(options, text):
     with pytest.raises(BadParameter, match=text):
         Ngrams(**options)
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(30.0, 1e-12), (30.0, 1e-8), (20.0, 1e-15)])
-def test_what_a_set_union_refuses_n_grams_refuse(epsilon, delta):
+def test_ngrams_refuse_the_budgets_that_items_refuse(epsilon, delta):
     """127-bit normals are not fine enough for these."""
     for plan in (plan_release, lambda _, budget: plan_ngrams(Ngrams(), budget)):
         with pytest.raises(BadParameter, match="too coarse"):
@@ -317,8 +307,6 @@ def test_a_plan_round_trips_and_needs_no_data():
 
 
 # --- calibration ---------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("epsilon", "delta", "published", "exact"), [(3.0, E10, 9.609, 9.01), (1.0, 1e-5, 29.36, 27.53)]
 )
@@ -386,8 +374,6 @@ def test_results_are_functions_of_the_released_ngrams():
 
 
 # --- the release ---------------------------------------------------------------------------------------------
-
-
 def test_a_release_round_trips():
     release = released()
     assert Release.from_json(release.to_json()) == release

@@ -1,12 +1,7 @@
 """Long runs of combining marks: they end words, items that have one are left out, and nothing hangs on them."""
 
-from __future__ import annotations
-
-import subprocess
-import sys
 import tracemalloc
 import unicodedata
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +14,7 @@ from dpunion.buffers import string_buffers, text_array
 from dpunion.kernels.words import LONG, MOST_MARKS, survey, tables
 from dpunion.text import words
 from dpunion.text.words import Normalization, find_long_runs, normalize_texts
-from running import PATIENCE
+from running import run_python
 from twins.words import reference_words, stream_safe
 
 # Marks of many classes, what consists of two of them or of a letter and marks, letters that join, and none of these.
@@ -37,13 +32,13 @@ HOSTILE = {
 }
 
 
-def spelled(items: list[str], how: Normalization = Normalization.NFC) -> list[str]:
+def spelled(items, how=Normalization.NFC):
     return normalize_texts(*string_buffers(text_array(items)), how)
 
 
 @settings(max_examples=300, deadline=None)
 @given(st.lists(texts, max_size=4))
-def test_items_with_a_long_run_are_left_out_and_the_others_are_in_nfc(items: list[str]) -> None:
+def test_items_with_a_long_run_are_left_out_and_the_others_are_in_nfc(items):
     safe = [" " not in stream_safe(item.replace(" ", "_")) for item in items]
     assert spelled(items) == [
         unicodedata.normalize("NFC", item) if is_safe else "" for item, is_safe in zip(items, safe, strict=True)
@@ -53,14 +48,14 @@ def test_items_with_a_long_run_are_left_out_and_the_others_are_in_nfc(items: lis
 
 @settings(max_examples=100, deadline=None)
 @given(texts)
-def test_words_with_long_runs_of_marks_are_those_of_the_twin(text: str) -> None:
+def test_words_with_long_runs_of_marks_are_those_of_the_twin(text):
     for how in Normalization:
         assert words.words(pa.array([text], pa.string()), how).to_pylist() == [reference_words(text, how.value)]
 
 
 @settings(max_examples=100, deadline=None)
 @given(texts)
-def test_equivalent_spellings_have_the_same_words(text: str) -> None:
+def test_equivalent_spellings_have_the_same_words(text):
     known = words.blank_unassigned(text)
     spellings = pa.array([known, *(unicodedata.normalize(form, known) for form in ("NFC", "NFD"))])
     first, *others = words.words(spellings).to_pylist()
@@ -69,7 +64,7 @@ def test_equivalent_spellings_have_the_same_words(text: str) -> None:
 
 @pytest.mark.parametrize("letter", ["e", "é", "\u1f82", "漢"])
 @pytest.mark.parametrize("mark", ["\u0323", "\u0344", "\u0f73"])
-def test_thirty_marks_are_enough(letter: str, mark: str) -> None:
+def test_thirty_marks_are_enough(letter, mark):
     marks = len(unicodedata.normalize("NFD", mark))
     room = MOST_MARKS - (len(unicodedata.normalize("NFD", letter)) - 1)
     fits, too_long = letter + mark * (room // marks), letter + mark * (room // marks + 1)
@@ -81,7 +76,7 @@ def test_thirty_marks_are_enough(letter: str, mark: str) -> None:
 
 
 @pytest.mark.parametrize("mark", ["\u0301", "\u0f73", "\u0344", "\U0001d165", "\u0378"])
-def test_long_runs_are_flagged(mark: str) -> None:
+def test_long_runs_are_flagged(mark):
     for count, is_long in ((13, False), (14, True)):
         data = f"é{mark * count}漢e{mark * 13}".encode()
         flags = np.zeros(1, np.uint8)
@@ -89,7 +84,7 @@ def test_long_runs_are_flagged(mark: str) -> None:
         assert bool(flags[0] & LONG) == is_long
 
 
-def test_every_run_of_marks_is_found() -> None:
+def test_every_run_of_marks_is_found():
     """Every character that decomposes to marks is counted, and ordinary text is never cut."""
     for char in map(chr, (*range(0xD800), *range(0xE000, 0x110000))):
         decomposed = unicodedata.normalize("NFD", char)
@@ -104,7 +99,7 @@ def test_every_run_of_marks_is_found() -> None:
 
 
 @pytest.mark.parametrize("what", [{"item": None}, {"item": dpunion.Words(tokenizer="whitespace")}])
-def test_nobody_releases_an_item_with_a_long_run(what: dict[str, Any]) -> None:
+def test_nobody_releases_an_item_with_a_long_run(what):
     hostile = "e" + "\u0301\u0323" * 20
     people = {f"u{number}": ["plain", hostile] for number in range(200)}
     pairs = [(who, item) for who, items in people.items() for item in items]
@@ -131,15 +126,9 @@ print("done")
 
 @pytest.mark.full
 @pytest.mark.parametrize("case", HOSTILE)
-def test_no_tokenizer_hangs_on_a_hostile_text(case: str) -> None:
+def test_no_tokenizer_hangs_on_a_hostile_text(case):
     """Sorting these runs by swapping neighbours takes a quarter of an hour each."""
-    ran = subprocess.run(
-        [sys.executable, "-c", SPLIT, "words", "whitespace", "treebank", "icu"],
-        input=HOSTILE[case].encode(),
-        capture_output=True,
-        check=False,
-        timeout=PATIENCE,
-    )
+    ran = run_python(SPLIT, "words", "whitespace", "treebank", "icu", input=HOSTILE[case].encode(), text=False)
     assert ran.stdout == b"done\n", ran.stderr
 
 
@@ -147,7 +136,7 @@ def test_no_tokenizer_hangs_on_a_hostile_text(case: str) -> None:
 @given(
     st.lists(texts | st.text(st.sampled_from(MARKS[:4] + OTHERS + "İΣσ'"), max_size=60), max_size=4), st.integers(1, 40)
 )
-def test_texts_that_are_normalized_in_pieces_have_the_same_words(many: list[str], size: int) -> None:
+def test_texts_that_are_normalized_in_pieces_have_the_same_words(many, size):
     array = pa.array(many, pa.string())
     whole = words.words(array)
     with pytest.MonkeyPatch.context() as patch:
@@ -156,12 +145,12 @@ def test_texts_that_are_normalized_in_pieces_have_the_same_words(many: list[str]
 
 
 @pytest.mark.parametrize("text", ["plain words, one e\u0301 ", "漢字かな交じり文か\u3099\n"])
-def test_mending_a_long_text_takes_a_few_times_its_size(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mending_a_long_text_takes_a_few_times_its_size(text, monkeypatch):
     array = pa.array([text * 100_000])
-    peaks: list[int] = []
+    peaks = []
     kernel = words.split_words
 
-    def split(*arguments: Any) -> Any:
+    def split(*arguments):
         peaks.append(tracemalloc.get_traced_memory()[1])
         return kernel(*arguments)
 

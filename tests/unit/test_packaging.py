@@ -64,10 +64,10 @@ def test_the_version_has_one_home():
     assert re.search(rf"^## {re.escape(dpunion.__version__)}\b", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
 
 
-def test_the_pages_name_the_wheel_that_is_built():
-    for page in ("README.md", "docs/platforms.md"):
-        named = set(re.findall(r"dpunion-[\d.]+-py3-none-any\.whl", (ROOT / page).read_text()))
-        assert named == {f"dpunion-{dpunion.__version__}-py3-none-any.whl"}
+def test_the_page_on_installing_names_the_wheel_that_is_built():
+    named = set(re.findall(r"dpunion-[\d.]+-py3-none-any\.whl", (ROOT / "docs/platforms.md").read_text()))
+    assert named == {f"dpunion-{dpunion.__version__}-py3-none-any.whl"}
+    assert "`pip install .`" in (ROOT / "README.md").read_text()
 
 
 def test_a_finished_version_can_be_published(ready):
@@ -96,7 +96,7 @@ def test_a_finished_version_can_be_published(ready):
         (lambda root: build(root, "Name: other\n"), "", [], "other files"),
     ],
 )
-def test_what_is_unfinished_is_not(ready, spoil, changed, tags, word):
+def test_what_is_not_ready_is_not_published(ready, spoil, changed, tags, word):
     spoil(ready)
     (problem,) = tool("publish").obstacles(ready, "1.2.3", changed, tags)
     assert word in problem

@@ -1,7 +1,5 @@
 """Run keys keep their secret, and every draw is a function of (run key, purpose, round, item bytes)."""
 
-from __future__ import annotations
-
 import copy
 import hashlib
 import inspect
@@ -32,7 +30,7 @@ KEY = RunKey.for_tests(1)
 NAMES = [f"item {i}".encode() for i in range(200)] + [b"", "naïve 東京".encode(), b"x" * 300]
 
 
-def pack(strings: list[bytes]) -> tuple[np.ndarray, np.ndarray]:
+def pack(strings):
     offsets = np.zeros(len(strings) + 1, dtype=np.int64)
     np.cumsum([len(s) for s in strings], out=offsets[1:])
     return offsets, np.frombuffer(b"".join(strings), dtype=np.uint8)
@@ -42,15 +40,13 @@ DIGESTS = KEY.digests(Purpose.ITEM, *pack(NAMES))
 
 
 # --------------------------------------------------------------------------------------- the secret
-
-
-def traces(secret: bytes) -> list[bytes]:
+def traces(secret):
     """Every run of four key bytes, raw, as hex and as Python writes bytes."""
     pieces = [secret[i : i + 4] for i in range(len(secret) - 3)]
     return [form for p in pieces for form in (p, p.hex().encode(), repr(p)[2:-1].encode())]
 
 
-def assert_silent(text: str, key: RunKey) -> None:
+def assert_silent(text, key):
     shown = text.encode()
     assert not [t for t in traces(key._secret) if t in shown]
 
@@ -119,7 +115,7 @@ def test_the_operating_system_is_asked_for_randomness_in_one_module_only():
     assert "os.urandom" in inspect.getsource(RunKey.fresh)
 
 
-def fresh_subkey(_: int) -> bytes:
+def fresh_subkey(_):
     return RunKey.fresh().subkey(Purpose.COIN)
 
 
@@ -152,8 +148,6 @@ def test_fresh_keys_differ_after_a_bare_fork():
 
 
 # ---------------------------------------------------------------------------- subkeys, digests, words
-
-
 def test_subkey_is_keyed_blake2b_of_purpose_and_round():
     message = b"noise\0" + (7).to_bytes(8, "little")
     expected = hashlib.blake2b(message, digest_size=32, key=KEY._secret, person=b"dpunion").digest()
@@ -168,7 +162,7 @@ def test_subkeys_of_all_keys_purposes_and_rounds_differ():
 
 
 @pytest.mark.parametrize("number", [-1, 2**64])
-def test_rounds_outside_eight_bytes_are_refused(number: int):
+def test_rounds_outside_eight_bytes_are_refused(number):
     with pytest.raises(InternalError, match="round"):
         KEY.subkey(Purpose.COIN, number)
 
@@ -230,43 +224,28 @@ def test_empty_arrays_give_empty_draws():
         (np.array([0, 4]), np.zeros(4, np.int8)),
     ],
 )
-def test_offsets_that_leave_the_data_are_refused(offsets: np.ndarray, data: np.ndarray):
+def test_offsets_that_leave_the_data_are_refused(offsets, data):
     with pytest.raises(InternalError):
         KEY.digests(Purpose.ITEM, offsets, data)
 
 
 @pytest.mark.parametrize("digests", [DIGESTS.view(np.int64), DIGESTS[:, :1], DIGESTS.ravel()])
-def test_other_things_than_digests_are_refused(digests: np.ndarray):
+def test_other_things_than_digests_are_refused(digests):
     with pytest.raises(InternalError, match="digests"):
         KEY.words(Purpose.COIN, 0, digests)
 
 
 # ------------------------------------------------------------------------------------- exact coins
-
-
-def split(number: int) -> tuple[np.uint64, np.uint64]:
+def split(number):
     return np.uint64(number >> 64), np.uint64(number & (2**64 - 1))
 
 
-PROBABILITIES = [
-    0.5,
-    0.25,
-    1e-3,
-    0.1,
-    1 / 3,
-    0.49999999999999994,
-    0.75,
-    1 - 2**-53,
-    2**-64,
-    2**-65,
-    1e-20,
-    1e-30,
-    2**-128,
-]
+PROBABILITIES = [0.5, 0.25, 1e-3, 0.1, 1 / 3, 0.49999999999999994, 0.75, 1 - 2**-53]
+PROBABILITIES += [2**-64, 2**-65, 1e-20, 1e-30, 2**-128]
 
 
 @pytest.mark.parametrize("probability", PROBABILITIES)
-def test_coin_boundary_is_exact(probability: float):
+def test_coin_boundary_is_exact(probability):
     bound = Fraction(probability) * 2**128 // 1
     assert bound > 0
     assert sampling.hits(probability, *split(bound - 1))
@@ -277,7 +256,7 @@ def test_coin_boundary_is_exact(probability: float):
 
 @settings(max_examples=300, deadline=None)
 @given(st.floats(0.0, 1.0), st.integers(0, 2**64 - 1), st.integers(0, 2**64 - 1), st.integers(-2, 2))
-def test_coin_equals_its_twin(probability: float, high: int, low: int, near: int):
+def test_coin_equals_its_twin(probability, high, low, near):
     assert sampling.hits(probability, np.uint64(high), np.uint64(low)) == twin.hits(probability, high, low)
     edge = min(max(Fraction(probability) * 2**128 // 1 + near, 0), 2**128 - 1)
     words = split(edge)
@@ -308,55 +287,47 @@ def test_decisions_toss_the_rarer_outcome():
         assert not decide(np.array([np.nan, np.nan]), 2.0, 1.0, words).any()
 
 
-@pytest.mark.parametrize("weight", [0.0, 1.5, 4.0, 4.5, 9.0, 11.5])
-def test_gaussian_decision_changes_exactly_at_its_tail(weight: float):
-    """Threshold 4, stddev 1.5: the last hit is at Pr[Z > |weight - 4|/1.5]·2¹²⁸, to float64 accuracy."""
+TAILS = {"gaussian": lambda z: mpmath.erfc(z / mpmath.sqrt(2)), "laplace": lambda z: mpmath.exp(-z)}
+
+
+@pytest.mark.parametrize(
+    ("noise", "weight"), [*itertools.product(TAILS, [0.0, 1.5, 4.0, 4.5, 9.0]), ("gaussian", 11.5), ("laplace", 40.0)]
+)
+def test_decisions_change_exactly_at_the_tail_of_their_noise(noise, weight):
+    """Threshold 4, spread 1.5: the last hit is at Pr[Z > |weight - 4|/1.5]·2¹²⁸, to float64 accuracy."""
     with mpmath.workdps(60):
-        tail = int(mpmath.erfc(abs(mpmath.mpf(weight) - 4) / 1.5 / mpmath.sqrt(2)) / 2 * 2**128)
+        tail = int(TAILS[noise](abs(mpmath.mpf(weight) - 4) / 1.5) / 2 * 2**128)
     for factor, hit in ((1 - 1e-13, True), (1 + 1e-13, False)):
         words = np.array([split(int(tail * Fraction(factor)))], dtype=np.uint64)
         expected = hit if weight <= 4.0 else not hit
-        assert sampling.decide_gaussian(np.array([weight]), 4.0, 1.5, words)[0] == expected
-
-
-@pytest.mark.parametrize("weight", [0.0, 1.5, 4.0, 4.5, 9.0, 40.0])
-def test_laplace_decision_changes_exactly_at_its_tail(weight: float):
-    with mpmath.workdps(60):
-        tail = int(mpmath.exp(-abs(mpmath.mpf(weight) - 4) / 1.5) / 2 * 2**128)
-    for factor, hit in ((1 - 1e-13, True), (1 + 1e-13, False)):
-        words = np.array([split(int(tail * Fraction(factor)))], dtype=np.uint64)
-        expected = hit if weight <= 4.0 else not hit
-        assert sampling.decide_laplace(np.array([weight]), 4.0, 1.5, words)[0] == expected
+        assert getattr(sampling, f"decide_{noise}")(np.array([weight]), 4.0, 1.5, words)[0] == expected
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-def test_what_is_not_finite_is_refused(bad: float):
-    weights = np.ones(len(DIGESTS))
-    weights[5] = bad
+def test_what_is_not_finite_is_refused(bad):
     fine = np.ones(len(DIGESTS))
-    with pytest.raises(InternalError, match="weight is not finite"):
-        KEY.decide_gaussian(0, DIGESTS, weights, threshold=1.0, stddev=1.0)
-    with pytest.raises(InternalError, match="weight is not finite"):
-        KEY.decide_laplace(0, DIGESTS, weights, threshold=1.0, scale=1.0)
-    with pytest.raises(InternalError, match="finite"):
-        KEY.decide_gaussian(0, DIGESTS, fine, threshold=bad, stddev=1.0)
-    with pytest.raises(InternalError, match="finite"):
-        KEY.decide_laplace(0, DIGESTS, fine, threshold=1.0, scale=bad)
+    weights = np.where(np.arange(len(DIGESTS)) == 5, bad, fine)
+    for decide, spread in ((KEY.decide_gaussian, "stddev"), (KEY.decide_laplace, "scale")):
+        with pytest.raises(InternalError, match="weight is not finite"):
+            decide(0, DIGESTS, weights, threshold=1.0, **{spread: 1.0})
+        for numbers in ({"threshold": bad, spread: 1.0}, {"threshold": 1.0, spread: bad}):
+            with pytest.raises(InternalError, match="finite"):
+                decide(0, DIGESTS, fine, **numbers)
 
 
 @pytest.mark.parametrize("spread", [0.0, -1.0])
-def test_noise_without_spread_is_refused(spread: float):
+def test_noise_without_spread_is_refused(spread):
     with pytest.raises(InternalError, match="positive"):
         KEY.decide_gaussian(0, DIGESTS, np.ones(len(DIGESTS)), threshold=1.0, stddev=spread)
 
 
 @pytest.mark.parametrize("bad", [np.nan, -1e-9, 1.0000001])
-def test_coins_refuse_what_is_no_probability(bad: float):
+def test_coins_refuse_what_is_no_probability(bad):
     with pytest.raises(InternalError, match="probability"):
         KEY.coins(0, DIGESTS, np.full(len(DIGESTS), bad), np.ones(len(DIGESTS), dtype=np.bool_))
 
 
-def test_lengths_must_agree():
+def test_arrays_of_other_lengths_than_the_digests_are_refused():
     with pytest.raises(InternalError):
         KEY.coins(0, DIGESTS, np.full(3, 0.5), np.ones(3, dtype=np.bool_))
     with pytest.raises(InternalError):
@@ -372,9 +343,7 @@ def test_coins_use_the_coin_words_of_the_round():
 
 
 # ----------------------------------------------------------------------------------------- normals
-
-
-def tail_error(p: float) -> tuple[float, float]:
+def tail_error(p):
     """Return x = inverse_upper_tail(p), and the relative error of its tail by 50-digit arithmetic."""
     x = sampling.inverse_upper_tail(p)
     with mpmath.workdps(50):
@@ -403,7 +372,7 @@ def test_the_error_measure_sees_a_wrong_tail():
 
 
 @pytest.mark.parametrize("border", [0.5, 0.075, float(np.exp(-25.0))])
-def test_inverse_upper_tail_is_monotone_across_the_borders_of_its_pieces(border: float):
+def test_inverse_upper_tail_is_monotone_across_the_borders_of_its_pieces(border):
     grid = border * (1 + np.arange(-50, 51) * 1e-9)
     values = [sampling.inverse_upper_tail(p) for p in grid]
     assert all(a > b for a, b in itertools.pairwise(values))
@@ -418,7 +387,7 @@ def test_inverse_upper_tail_at_its_ends():
 
 
 @pytest.mark.parametrize("tail", [0, 1, 2**20, 2**53 + 1, 2**64 - 1, 2**64, 2**90, 2**126, 2**127 - 1])
-def test_normals_read_sign_and_tail_from_the_words(tail: int):
+def test_normals_read_sign_and_tail_from_the_words(tail):
     """The tail is (T + ½)/2¹²⁸ for the 127 bits T above the sign bit, down to T = 0."""
     high, low = tail >> 64, tail & (2**64 - 1)
     words = np.array([[high << 1 | 1, low], [high << 1, low]], dtype=np.uint64)

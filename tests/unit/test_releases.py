@@ -21,15 +21,7 @@ from dpunion.algorithms import ALGORITHMS, algorithm_named
 from dpunion.files import atomic_file
 from dpunion.plans.ngrams import Ngrams, plan_ngrams
 from dpunion.reading.known import read_known
-from dpunion.releases.formats import (
-    SIGNS,
-    WRITERS,
-    check_target,
-    defuse_formula,
-    escape_controls,
-    restore_formula,
-    text_of_csv,
-)
+from dpunion.releases import formats
 from dpunion.releases.release import Release
 from dpunion.releases.statements import NOT_PRIVATE, statement
 from dpunion.sets.strings import StringTable
@@ -37,33 +29,10 @@ from making import ngram_release
 
 # What breaks naive writers: formulas, quotes, separators, line ends, escapes, NUL, other planes, line separators.
 NASTY = (
-    '"',
-    "'quoted",
-    "+1",
-    ",",
-    "-1",
-    "=cmd|' /C calc'!A0",
-    "@sum",
-    "x;=cmd|' /C calc'!A0",
-    "x\t=1+1",
-    "x;'=1",
-    "＝1+1",
-    "\u200b =1",
-    "\x00",
-    "\x1b[31mred",
-    "\\n",
-    "a\nb",
-    "a\r\nb",
-    "a\rb",
-    "a\u2028b",
-    "a\x85b",
-    " leading and trailing ",
-    "<script>alert(1)</script>",
-    "e\u0301",
-    "\ufeffbom",
-    "中文",
-    "😀",
-)
+    '"', "'quoted", "+1", ",", "-1", "=cmd|' /C calc'!A0", "@sum", "x;=cmd|' /C calc'!A0", "x\t=1+1", "x;'=1", "＝1+1",
+    "\u200b =1", "\x00", "\x1b[31mred", "\\n", "a\nb", "a\r\nb", "a\rb", "a\u2028b", "a\x85b",
+    " leading and trailing ", "<script>alert(1)</script>", "e\u0301", "\ufeffbom", "中文", "😀",
+)  # fmt: skip
 
 PLAN = dpunion.plan("weighted-laplace", epsilon=1.0, delta=1e-6)
 
@@ -83,7 +52,7 @@ def csv_rows(raw, separator=","):
 READERS = {
     ".parquet": lambda raw: pq.read_table(io.BytesIO(raw))["item"].to_pylist(),
     ".arrow": lambda raw: pa.ipc.open_file(io.BytesIO(raw)).read_all()["item"].to_pylist(),
-    ".csv": lambda raw: [text_of_csv(row[0]) for row in csv_rows(raw)[1:]],
+    ".csv": lambda raw: [formats.text_of_csv(row[0]) for row in csv_rows(raw)[1:]],
     ".jsonl": lambda raw: [json.loads(line)["item"] for line in raw.decode().split("\n")[:-1]],
     ".txt": lambda raw: [unescaped(line) for line in raw.decode().split("\n")[:-1]],
     ".json": lambda raw: json.loads(raw)["items"],
@@ -91,10 +60,10 @@ READERS = {
 
 
 def test_every_format_has_a_reader_here():
-    assert set(READERS) == set(WRITERS)
+    assert set(READERS) == set(formats.WRITERS)
 
 
-@pytest.mark.parametrize("suffix", WRITERS)
+@pytest.mark.parametrize("suffix", formats.WRITERS)
 @pytest.mark.parametrize("items", [(), ("one",), NASTY], ids=["none", "one", "nasty"])
 def test_written_files_read_back_as_the_items(tmp_path, suffix, items):
     release = made(items)
@@ -102,16 +71,16 @@ def test_written_files_read_back_as_the_items(tmp_path, suffix, items):
     assert READERS[suffix](path.read_bytes()) == list(release.items)
 
 
-@pytest.mark.parametrize("suffix", WRITERS)
+@pytest.mark.parametrize("suffix", formats.WRITERS)
 @given(items=st.sets(st.text(min_size=1, alphabet=st.characters(exclude_categories=["Cs"])), max_size=6))
 def test_any_items_survive_every_format(suffix, items):
     release = made(items)
     raw = io.BytesIO()
-    WRITERS[suffix](release, raw)
+    formats.WRITERS[suffix](release, raw)
     assert READERS[suffix](raw.getvalue()) == list(release.items)
 
 
-@pytest.mark.parametrize("suffix", WRITERS)
+@pytest.mark.parametrize("suffix", formats.WRITERS)
 def test_the_same_items_give_the_same_bytes(tmp_path, suffix):
     first = made(NASTY).write(tmp_path / f"a{suffix}").read_bytes()
     assert made(reversed(NASTY)).write(tmp_path / f"b{suffix}").read_bytes() == first
@@ -122,28 +91,28 @@ def test_csv_is_read_alike_by_another_reader(tmp_path):
     options = pyarrow.csv.ParseOptions(newlines_in_values=True)
     strings = pyarrow.csv.ConvertOptions(column_types={"item": pa.string()}, strings_can_be_null=False)
     table = pyarrow.csv.read_csv(path, parse_options=options, convert_options=strings)
-    assert [text_of_csv(cell) for cell in table["item"].to_pylist()] == sorted(NASTY)
+    assert [formats.text_of_csv(cell) for cell in table["item"].to_pylist()] == sorted(NASTY)
 
 
 @pytest.mark.parametrize("text", ["=1", "+1", "-1", "@x", "'=1", "＝1", "＋1", "－1", "＠x", " =1", "\u200b=1", "'"])
 def test_no_csv_cell_starts_like_a_formula(text):
-    assert defuse_formula(text) == "'" + text
+    assert formats.defuse_formula(text) == "'" + text
 
 
 @pytest.mark.parametrize("separator", ";\t\r\n")
 def test_what_follows_a_separator_is_a_cell_too(separator):
-    assert defuse_formula(f"x{separator}=1{separator}y") == f"x{separator}'=1{separator}y"
-    assert defuse_formula(f"{separator}=1") == f"{separator}'=1"
+    assert formats.defuse_formula(f"x{separator}=1{separator}y") == f"x{separator}'=1{separator}y"
+    assert formats.defuse_formula(f"{separator}=1") == f"{separator}'=1"
 
 
 @pytest.mark.parametrize("text", ["", "word", "1+1", "a=b", "word'", "x;y", "a, =b", "\t"])
 def test_harmless_cells_are_left_alone(text):
-    assert defuse_formula(text) == text
+    assert formats.defuse_formula(text) == text
 
 
 @pytest.mark.parametrize("text", ["'tis", "'", "o'clock", "x;'tis"])
 def test_apostrophes_of_other_writers_stay(text):
-    assert restore_formula(text) == text
+    assert formats.restore_formula(text) == text
 
 
 TRICKY = st.text(alphabet="=+-@＝＋－＠;,\t\r\n\"' a\u200b\ufeff", min_size=1, max_size=8)
@@ -153,16 +122,16 @@ def formulas(raw):
     """Return the cells that a spreadsheet would run, whichever separator it takes."""
     cells = [cell for separator in ",;\t" for row in csv_rows(raw, separator) for cell in row]
     visible = ["".join(character for character in cell if character.isprintable()).lstrip() for cell in cells]
-    return [cell for cell in visible if cell and cell[0] in SIGNS]
+    return [cell for cell in visible if cell and cell[0] in formats.SIGNS]
 
 
 @given(st.sets(st.tuples(TRICKY, TRICKY), min_size=1, max_size=4))
 def test_no_spreadsheet_finds_a_formula_whatever_separates_its_cells(rows):
     """Behind a line's first comma, quotes do not stop a reader that separates at semicolons."""
     raw = io.BytesIO()
-    WRITERS[".csv"](Release(tuple(sorted(rows)), PLAN, guaranteed=True, columns=("=a", "b;=c")), raw)
+    formats.WRITERS[".csv"](Release(tuple(sorted(rows)), PLAN, guaranteed=True, columns=("=a", "b;=c")), raw)
     assert formulas(raw.getvalue()) == []
-    restored = [tuple(map(restore_formula, row)) for row in csv_rows(raw.getvalue())]
+    restored = [tuple(map(formats.restore_formula, row)) for row in csv_rows(raw.getvalue())]
     assert restored == [("=a", "b;=c"), *sorted(rows)]
 
 
@@ -195,12 +164,12 @@ def test_ngrams_are_defused_and_read_back(tmp_path_factory, texts):
     release = ngram_release(rows, plan_ngrams(Ngrams(), dpunion.Budget(1.0, 1e-6)), (), guaranteed=True)
     raw = release.write(tmp_path_factory.mktemp("ngrams") / "a.csv").read_bytes()
     assert formulas(raw) == []
-    assert [(text_of_csv(text), int(length)) for text, length in csv_rows(raw)[1:]] == list(rows)
+    assert [(formats.text_of_csv(text), int(length)) for text, length in csv_rows(raw)[1:]] == list(rows)
 
 
 @given(st.text())
 def test_escaped_lines_are_printable_and_unambiguous(text):
-    escaped = escape_controls(text)
+    escaped = formats.escape_controls(text)
     assert escaped.isprintable()
     assert len(escaped.splitlines()) <= 1
     assert unescaped(escaped) == text or any(0xD800 <= ord(c) < 0xE000 for c in text)
@@ -237,23 +206,11 @@ def broken(**changes):
 @pytest.mark.parametrize(
     "text",
     [
-        "",
-        "[]",
-        "null",
-        "{}",
-        broken(format="dpunion-release/0"),
-        broken(items=None),
-        broken(items="abc"),
-        broken(items=[1]),
-        broken(items={"a": 1}),
-        broken(guaranteed=None),
-        broken(guaranteed="yes"),
-        broken(plan=None),
-        broken(plan={}),
-        broken(plan=[]),
-        broken(plan={"algorithm": "greedy"}),
+        "", "[]", "null", "{}", broken(format="dpunion-release/0"), broken(items=None), broken(items="abc"),
+        broken(items=[1]), broken(items={"a": 1}), broken(guaranteed=None), broken(guaranteed="yes"),
+        broken(plan=None), broken(plan={}), broken(plan=[]), broken(plan={"algorithm": "greedy"}),
     ],
-)
+)  # fmt: skip
 def test_what_is_no_release_is_refused(text):
     with pytest.raises(dpunion.BadParameter, match="This is not a"):
         Release.from_json(text)
@@ -343,7 +300,7 @@ def test_suffixes_are_read_without_regard_to_case(tmp_path):
     assert made(["a"]).write(tmp_path / "out.CSV").read_text() == "item\na\n"
 
 
-def test_overwriting_needs_leave(tmp_path):
+def test_write_overwrites_only_on_request(tmp_path):
     path = made(["a"]).write(tmp_path / "out.txt")
     with pytest.raises(dpunion.CannotWrite, match="exists already"):
         made(["b"]).write(path)
@@ -354,12 +311,12 @@ def test_overwriting_needs_leave(tmp_path):
 def test_a_folder_is_never_overwritten(tmp_path):
     (tmp_path / "out.txt").mkdir()
     with pytest.raises(dpunion.CannotWrite, match="is a folder"):
-        check_target(tmp_path / "out.txt", overwrite=True)
+        formats.check_target(tmp_path / "out.txt", overwrite=True)
 
 
 def test_a_name_that_is_too_long_is_refused_early(tmp_path):
     with pytest.raises(dpunion.CannotWrite, match="too long"):
-        check_target(tmp_path / ("x" * 300 + ".csv"), overwrite=False)
+        formats.check_target(tmp_path / ("x" * 300 + ".csv"), overwrite=False)
 
 
 def test_the_longest_name_can_be_written(tmp_path):

@@ -5,7 +5,6 @@ import hashlib
 import json
 import math
 import re
-import subprocess
 import sys
 from html.parser import HTMLParser
 
@@ -42,25 +41,13 @@ from dpunion.report import charts as charts_module
 from dpunion.report.pages import FIRST_ROWS, behind, embedded
 from dpunion.report.tables import number, percent
 from making import ngram_release as make_ngrams
+from running import run_python
 
 HOSTILE = (
-    "<script>alert(1)</script>",
-    "</script><script>alert(2)</script>",
-    "<img src=x onerror=alert(3)>",
-    '"><b>bold</b>',
-    "=cmd|' /C calc'!A0",
-    "\x1b[31mred",
-    "a\u202eb\u2066c",
-    "line\u2028separator",
-    "<!--",
-    "<!--<script>",
-    "-->",
-    "{{7*7}}",
-    "{% raw %}",
-    "\x00",
-    "\ud800",
-    "",
-)
+    "<script>alert(1)</script>", "</script><script>alert(2)</script>", "<img src=x onerror=alert(3)>",
+    '"><b>bold</b>', "=cmd|' /C calc'!A0", "\x1b[31mred", "a\u202eb\u2066c", "line\u2028separator", "<!--",
+    "<!--<script>", "-->", "{{7*7}}", "{% raw %}", "\x00", "\ud800", "",
+)  # fmt: skip
 PLAN = dpunion.plan("weighted-laplace", epsilon=1.0, delta=1e-6)
 MIB = 1 << 20
 
@@ -122,7 +109,7 @@ TOTALS = Totals(Estimate(12_345, 12_061, 12_629), Estimate(6_789, 6_505, 7_073),
 
 
 def counted_release(items, people, *, plan=COUNTED_PLAN, columns=("item",), totals=TOTALS):
-    """Return a release in which so many people hold the items, each number right to a tenth."""
+    """Return a release in which this many people have the items, each number right to a tenth."""
     counted = Counted(
         tuple(people), tuple(max(1, 9 * one // 10) for one in people), tuple(11 * one // 10 for one in people), totals
     )
@@ -158,8 +145,6 @@ def studied(text="ε = 1"):
 
 
 # --- what pages say -----------------------------------------------------------------------------------------
-
-
 def test_the_page_of_a_release_says_everything():
     page = Reader(release_page(made(["apple", "pear"])))
     words = page.words()
@@ -175,7 +160,7 @@ def test_the_page_of_a_release_says_everything():
     assert json.loads(page.inside["script"][0]) == ["apple", "pear"]
 
 
-def test_one_item_is_one_item():
+def test_one_item_is_in_the_singular():
     assert "1 item released" in Reader(release_page(made(["apple"]))).words()
 
 
@@ -253,7 +238,7 @@ def test_the_page_of_a_release_with_counts(counted):
     assert ways[:2] == ["down 1", "up 1"]
 
 
-def test_nobody_is_said_to_be_cut_where_nobody_was():
+def test_the_page_reports_no_cut_if_nobody_was_cut():
     totals = Totals(Estimate(9, 1, 20), Estimate(0, 0, 11), 0.0, 1.0)
     words = Reader(release_page(counted_release(("apple",), (5,), totals=totals))).words()
     assert "too many listed items" not in words
@@ -261,7 +246,7 @@ def test_nobody_is_said_to_be_cut_where_nobody_was():
     assert "People by rank" not in words  # of one item there is no line
 
 
-def test_however_it_was_sorted_the_page_begins_with_the_most_popular():
+def test_the_page_begins_with_the_most_popular_in_any_order():
     by_item = with_items(
         Release((), COUNTED_PLAN, True), ("b", "a"), Counted((9, 3), (1, 1), (20, 9), TOTALS), Order.ITEM
     )
@@ -363,8 +348,6 @@ def test_a_damaged_plan_still_has_a_page():
 
 
 # --- pages are inert and complete ---------------------------------------------------------------------------
-
-
 def pages(ngram_release, planning):
     hostile = make_ngrams(
         tuple((text, 2) for text in HOSTILE), ngram_release.plan, ngram_release.results, guaranteed=True
@@ -522,19 +505,10 @@ def test_charts_that_cannot_be_drawn_are_refused(series, scale, words):
 @pytest.mark.parametrize(
     ("value", "text"),
     [
-        (None, "–"),
-        ("<b>", "<b>"),
-        (1234567, "1,234,567"),
-        (1e-6, "10⁻⁶"),
-        (9.998e-7, "9.998 × 10⁻⁷"),
-        (0.0, "0"),
-        (2.718281, "2.718"),
-        (12345.6, "12,346"),
-        (1e12, "10¹²"),
-        (math.inf, "inf"),
-        (0.001, "0.001"),
+        (None, "–"), ("<b>", "<b>"), (1234567, "1,234,567"), (1e-6, "10⁻⁶"), (9.998e-7, "9.998 × 10⁻⁷"), (0.0, "0"),
+        (2.718281, "2.718"), (12345.6, "12,346"), (1e12, "10¹²"), (math.inf, "inf"), (0.001, "0.001"),
     ],
-)
+)  # fmt: skip
 def test_numbers_are_written_for_people(value, text):
     assert number(value) == text
 
@@ -548,8 +522,6 @@ def test_chances_are_written_for_people(value, text):
 
 
 # --- files --------------------------------------------------------------------------------------------------
-
-
 def test_pages_are_written_whole_or_not_at_all(tmp_path):
     target = tmp_path / "report.html"
     assert write_page(target, "one é \ud800") == target
@@ -588,24 +560,17 @@ def test_without_the_extra_the_remedy_is_named(monkeypatch):
 
 def test_the_page_libraries_are_loaded_when_needed():
     code = "import sys, dpunion.report; print(sorted({'jinja2', 'vl_convert', 'altair'} & set(sys.modules)))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "[]\n"
+    assert run_python(code, check=True).stdout == "[]\n"
 
 
 # --- release curves -----------------------------------------------------------------------------------------
-
 EPSILON, DELTA, SIZE, COPIES = 3.0, 1e-4, 5, 700
 MODELLED = [
-    dpunion.Funnel(),
-    dpunion.Funnel(rounds=2, first_share=0.4),
-    dpunion.PolicyGaussian(user_order="smallest-first"),
-    dpunion.PolicyLaplace(user_order="smallest-first"),
-    dpunion.DpSips(),
-    dpunion.WeightedGaussian(max_items_per_user=3),
-    dpunion.WeightedLaplace(),
-    dpunion.CountGaussian(max_items_per_user=5),
-    dpunion.OptimalSingleItem(),
-]
+    dpunion.Funnel(), dpunion.Funnel(rounds=2, first_share=0.4), dpunion.PolicyGaussian(user_order="smallest-first"),
+    dpunion.PolicyLaplace(user_order="smallest-first"), dpunion.DpSips(),
+    dpunion.WeightedGaussian(max_items_per_user=3), dpunion.WeightedLaplace(),
+    dpunion.CountGaussian(max_items_per_user=5), dpunion.OptimalSingleItem(),
+]  # fmt: skip
 
 
 def modelled_rows(holders, company):
@@ -654,15 +619,9 @@ def test_more_holders_more_chance(name, company):
 
 def test_more_budget_fewer_holders():
     grid = holders_between(1, 1000)
-    needed = [
-        release_curve(
-            dpunion.plan("policy-gaussian", epsilon=epsilon, delta=1e-6),
-            set_size=10,
-            company=Company.EQUAL,
-            holders=grid,
-        ).holders_for(0.5)
-        for epsilon in (0.5, 1.0, 2.0, 4.0)
-    ]
+    plans = [dpunion.plan("policy-gaussian", epsilon=epsilon, delta=1e-6) for epsilon in (0.5, 1.0, 2.0, 4.0)]
+    curves = [release_curve(plan, set_size=10, company=Company.EQUAL, holders=grid) for plan in plans]
+    needed = [curve.holders_for(0.5) for curve in curves]
     assert needed == sorted(needed, reverse=True)
     assert len(set(needed)) == 4
 
@@ -709,7 +668,7 @@ def test_senseless_set_sizes_are_refused():
         release_curve(PLAN, set_size=0, company=Company.RARE, holders=np.array([1]))
 
 
-def test_the_page_of_a_menu_lists_its_plans():
+def test_the_page_of_a_plan_with_a_look_lists_its_plans():
     planned = dpunion.plan(epsilon=2.0, delta=1e-5)
     page = plan_page(planned, epsilons=(), algorithms=())
     assert "How many items per person are used" in page
@@ -720,8 +679,6 @@ def test_the_page_of_a_menu_lists_its_plans():
 
 
 # --- candidates -----------------------------------------------------------------------------------------------
-
-
 LISTED_PLAN = dpunion.plan("weighted-gaussian", epsilon=1.0, delta=1e-6, counts=True, candidates=["pear", "plum"])
 MARKS = (Numbers("listed", (False, True), 1),)
 MISTAKES = "On average at most 0.002 of the 2 candidates come out although nobody has them"

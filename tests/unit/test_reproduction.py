@@ -17,51 +17,25 @@ from dpunion.algorithms import Funnel
 from dpunion.errors import BadParameter
 from dpunion.report.tables import Table
 from dpunion.requests import Words
-from dpunion_lab import agreement, claims, fitting, generators, paper_tables, rows, texts
-from dpunion_lab import trials as lab_trials
+from dpunion_lab import agreement, claims, fitting, generators, paper_tables, published, rows, texts
 from dpunion_lab.claims import WORD_CLAIMS, Claim, Finding, Study, Verdict, judge
 from dpunion_lab.claims_texts import TEXT_CLAIMS
 from dpunion_lab.data import COVERAGE, NOT_PRIVATE, load
 from dpunion_lab.measuring import Figure, Measured, student_test
-from dpunion_lab.published import (
-    contradictions,
-    not_printed,
-    papers,
-    published_fact,
-    published_facts,
-    published_figures,
-    published_tables,
-)
 from dpunion_lab.trials import Trial
 
 PAPERS_LIMITS = (1, 10, 50, 100, 200, 300)
 
 
-@pytest.fixture
-def counted(monkeypatch):
-    """The trials that are really run."""
-    runs = []
-    real = lab_trials.run_trial
-
-    def run(data, setting, plan, contributions, number):
-        runs.append((setting, number))
-        return real(data, setting, plan, contributions, number)
-
-    monkeypatch.setattr(lab_trials, "run_trial", run)
-    return runs
-
-
 # --- published numbers --------------------------------------------------------------------------------------
-
-
 def test_every_published_number_is_there_and_cited():
-    tables = published_tables()
+    tables = published.published_tables()
     values = [row for table in tables.values() for row in table.rows.values()]
     counts = (len(tables), sum(len(row.values) for row in values), sum(len(row.sd) for row in values))
     assert counts == (8, 189, 119)
-    assert (len(published_facts()), len(published_figures())) == (98, 19)
-    for part in (*tables.values(), *published_facts(), *published_figures()):
-        assert part.paper in papers()
+    assert (len(published.published_facts()), len(published.published_figures())) == (98, 19)
+    for part in (*tables.values(), *published.published_facts(), *published.published_figures()):
+        assert part.paper in published.papers()
     for table in tables.values():
         assert table.what
         for row in table.rows.values():
@@ -70,11 +44,11 @@ def test_every_published_number_is_there_and_cited():
             assert set(row.sd) <= set(row.values)
             assert all(value > 0 for value in row.values.values())
     assert tables["jpc-2"].rows["policy-gaussian"].value(300) is None
-    assert len(not_printed()) >= 5
+    assert len(published.not_printed()) >= 5
 
 
 def test_later_papers_repeat_what_they_are_said_to_repeat():
-    tables = published_tables()
+    tables = published.published_tables()
     for table in tables.values():
         if table.repeats:
             first = tables[table.repeats]
@@ -90,7 +64,7 @@ def test_later_papers_repeat_what_they_are_said_to_repeat():
 
 
 def test_misprints_are_marked_and_nothing_else():
-    tables = published_tables()
+    tables = published.published_tables()
     for name in ("icml-main-2", "jpc-3"):
         table = tables[name]
         for row in ("policy-laplace", "policy-gaussian"):
@@ -107,7 +81,7 @@ def test_misprints_are_marked_and_nothing_else():
 
 def test_the_papers_p_values_follow_from_population_deviations():
     """So the printed deviations have the divisor 5; means and deviations are rounded, hence the width."""
-    table = published_tables()["icml-supplement-2"].rows
+    table = published.published_tables()["icml-supplement-2"].rows
     checked = 0
     for policy in ("policy-laplace", "policy-gaussian"):
         one, two = table[f"{policy}, 1 pass"], table[f"{policy}, 2 passes"]
@@ -125,7 +99,7 @@ def test_the_papers_p_values_follow_from_population_deviations():
             assert min(near) - 1e-3 <= printed <= max(near) + 1e-3, (policy, column)
             checked += 1
     assert checked == 9
-    assert "divisor 5" in contradictions()["sd"]
+    assert "divisor 5" in published.contradictions()["sd"]
 
 
 @pytest.mark.parametrize("trials", [2, 3, 5, 8])
@@ -139,12 +113,12 @@ def test_the_t_test_is_students(trials):
 
 
 def test_the_papers_rows_are_rows_of_the_evaluation():
-    assert set(published_tables()["icml-main-1"].rows) == {row.printed for row in rows.ROWS if row.printed}
-    assert {reading.printed for reading in rows.READINGS} <= set(published_tables()["jpc-2"].rows)
-    named = {name for name in published_tables()["icml-supplement-2"].rows if "p-value" not in name}
+    assert set(published.published_tables()["icml-main-1"].rows) == {row.printed for row in rows.ROWS if row.printed}
+    assert {reading.printed for reading in rows.READINGS} <= set(published.published_tables()["jpc-2"].rows)
+    named = {name for name in published.published_tables()["icml-supplement-2"].rows if "p-value" not in name}
     assert named == set(rows.PASSES)
-    assert list(COVERAGE) == published_tables()["icml-main-2"].columns
-    for figure in published_figures():
+    assert list(COVERAGE) == published.published_tables()["icml-main-2"].columns
+    for figure in published.published_figures():
         if isinstance(figure.curves, list) and "count-laplace" in figure.curves:
             assert {name.removesuffix(" (NOT PRIVATE)") for name in texts.PAPER_NAMES} >= set(figure.curves)
 
@@ -162,8 +136,6 @@ def test_settings_of_the_papers_use_the_papers_constants():
 
 
 # --- the fitted data ----------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("tail", list(fitting.TAILS))
 def test_the_shipped_shape_is_what_the_fit_finds(tail):
     found, shipped = fitting.fit_shape(tail), generators.SHAPES[tail]
@@ -192,9 +164,9 @@ def test_generated_data_is_as_expected():
 
 
 def test_set_sizes_are_the_printed_shares():
-    users = published_fact("users after filtering and preprocessing")
+    users = published.published_fact("users after filtering and preprocessing")
     sizes = generators.sizes_of(users, np.arange(users))
-    for most, printed in published_tables()["icml-supplement-1"].rows["share"].values.items():
+    for most, printed in published.published_tables()["icml-supplement-1"].rows["share"].values.items():
         assert 100 * np.mean(sizes <= int(most)) == pytest.approx(printed, abs=0.001)
     assert sizes.max() == 2_000
     assert 850 <= np.sort(sizes)[-10] <= 880
@@ -231,13 +203,11 @@ def test_the_tails_are_those_of_the_data_they_are_named_after(tail, file):
 
 
 # --- agreement ----------------------------------------------------------------------------------------------
-
-
 class Fixed(Measured):
     """The printed sizes themselves, times a factor for each algorithm."""
 
     def size(self, setting):
-        table = published_tables()["icml-main-1"]
+        table = published.published_tables()["icml-main-1"]
         name = setting.algorithm.name
         row = table.rows.get(name)
         value = row.value(setting.parameters["max_items_per_user"]) if row else None
@@ -298,8 +268,6 @@ def test_rows_that_the_data_was_fitted_to_are_marked(fixed):
 
 
 # --- claims -------------------------------------------------------------------------------------------------
-
-
 def test_a_claim_holds_in_part_when_some_cases_do():
     assert judge([True, True], "x") == Finding(Verdict.HOLDS, "2 of 2 cases; x")
     assert judge([True, False], "x").verdict is Verdict.IN_PART
@@ -398,8 +366,6 @@ def test_there_are_claims_enough_and_each_says_where():
 
 
 # --- reproduction -------------------------------------------------------------------------------------------
-
-
 @pytest.fixture(scope="module")
 def quick(tmp_path_factory):
     out = tmp_path_factory.mktemp("out") / "reproduction"
@@ -411,10 +377,10 @@ def test_a_quick_reproduction_has_every_table_and_figure(quick):
     text = result.text()
     assert text.startswith("NOT PRIVATE")
     titles = " ".join(part.title for part in result.parts)
-    for table in published_tables().values():
+    for table in published.published_tables().values():
         name = f"{table.paper}, {table.table}" if "supplement" in table.paper else f"{table.paper} {table.table}"
         assert name in titles, name
-    for figure in published_figures():
+    for figure in published.published_figures():
         name = f"{figure.paper}, {figure.figure}" if "supplement" in figure.paper else f"{figure.paper} {figure.figure}"
         if figure.has_data and "grams" not in figure.what:
             assert name in titles, name
@@ -435,17 +401,17 @@ def test_numbers_of_other_sizes_are_not_compared(quick):
     assert "On 1,000 users nothing is compared" in result.text()
 
 
-def test_a_reproduction_writes_its_results_and_goes_on(quick, counted):
+def test_a_reproduction_writes_its_results_and_goes_on(quick, trials_run):
     result, out = quick
     values = json.loads((out / "results.json").read_text())
     assert values["warning"] == NOT_PRIVATE
-    assert values["odd"] == contradictions()
+    assert values["odd"] == published.contradictions()
     assert values["tables"][-1]["title"] == "Claims"
     table = pq.read_table(out / "trials.parquet")
     assert table.schema.metadata[b"dpunion"] == b"NOT PRIVATE"
     assert len(table) == len(result.trials) == len(values["trials"])
     again = lab.reproduce(quick=True, users=1_000, out=out)
-    assert counted == []
+    assert trials_run == []
     assert again.text() == result.text()
 
 
@@ -496,4 +462,4 @@ def test_texts_that_are_not_there(monkeypatch, tmp_path):
 
 def test_budgets_are_the_papers():
     assert rows.DELTA == math.exp(-10) == fitting.BUDGET.delta
-    assert rows.EPSILON == published_fact("epsilon of the tables") == fitting.BUDGET.epsilon
+    assert rows.EPSILON == published.published_fact("epsilon of the tables") == fitting.BUDGET.epsilon

@@ -1,5 +1,6 @@
 """What is asked for, and what of it shows."""
 
+import dataclasses
 import inspect
 
 import pytest
@@ -11,7 +12,7 @@ from dpunion.engines.local.engine import LocalEngine
 from dpunion.engines.publishing import Outputs, publish
 from dpunion.errors import BadParameter, InternalError
 from dpunion.releases.release import Release
-from dpunion.requests import Charge, Folder, Request, Run, SparkSource
+from dpunion.requests import HOMES, Charge, Folder, Request, Run, SparkSource
 
 SECRET = "canary-17"
 BUDGET = {"epsilon": 1.0, "delta": 1e-6}
@@ -44,19 +45,19 @@ def test_one_name_of_spark_is_one_name():
 
 
 def test_a_folder_is_written_in_the_stage_of_writing():
-    """An interrupt there must not be told that nothing was released."""
-    told = []
+    """An interrupt there must not claim that nothing was released."""
+    steps = []
 
     class Engine:
         def store(self, chosen, made):
-            told.append("stored")
+            steps.append("stored")
             return "folder"
 
     draft = Release((), dpunion.plan(dpunion.Funnel(), **BUDGET), guaranteed=True)
-    run = Run(progress=lambda stage, _done: told.append(stage))
+    run = Run(progress=lambda stage, _done: steps.append(stage))
     outputs = Outputs.of(Folder("folder"), overwrite=False, counts=False)
     made, files = publish(Chosen(is_remote=True), None, draft, Request.of([]), Engine(), outputs, run)
-    assert told == ["writing", "stored"]
+    assert steps == ["writing", "stored"]
     assert (made.stored, files) == ("folder", [])
 
 
@@ -68,7 +69,6 @@ def test_one_machine_stores_no_folder():
 
 
 # --- keywords that belong to a class ------------------------------------------------------------------------
-
 MISPLACED = {
     "stop_words": 'belongs to Words. Write item=Words("body", stop_words=...).',
     "tokenizer": 'belongs to Words. Write item=Words("body", tokenizer=...).',
@@ -93,6 +93,45 @@ def test_a_keyword_that_a_class_takes_is_refused_with_its_place(name):
     with pytest.raises(BadParameter) as caught:
         dpunion.plan("weighted-gaussian", epsilon=1.0, delta=1e-6, **{name: "x"})
     assert str(caught.value) == expected
+
+
+@pytest.mark.parametrize("kind", [kind for kind, _, _ in HOMES], ids=lambda kind: kind.__name__)
+def test_every_field_of_every_class_has_its_place(kind):
+    """A new field is found without an entry anywhere."""
+    release, plan = (inspect.signature(one).parameters for one in (dpunion.release, dpunion.plan))
+    for field in dataclasses.fields(kind):
+        homes = [one for one, _, _ in HOMES if field.name in {other.name for other in dataclasses.fields(one)}]
+        assert kind in homes
+        place = f"'{field.name}' belongs to {homes[0].__name__}\\. "
+        if field.name not in plan:
+            with pytest.raises(BadParameter, match=place):
+                dpunion.plan(epsilon=1.0, delta=1e-6, **{field.name: "x"})
+        if field.name not in release:
+            with pytest.raises(BadParameter, match=place):
+                dpunion.release([("u", "a")], epsilon=1.0, delta=1e-6, **{field.name: "x"})
+
+
+def test_every_class_that_release_takes_has_its_fields_found():
+    exported = {getattr(dpunion, name) for name in dpunion._HOMES if dpunion._HOMES[name] == "requests"}
+    kinds = {kind for kind in exported if dataclasses.is_dataclass(kind)}
+    assert {kind for kind, _, _ in HOMES} == {*kinds, dpunion.Counts, dpunion.Ngrams, dpunion.About}
+
+
+def test_a_plan_says_which_parameters_only_a_release_takes():
+    release, plan = (set(inspect.signature(one).parameters) for one in (dpunion.release, dpunion.plan))
+    assert {"user", "item", "text", "query", "out", "charge", "run"} < release - plan
+    for name in sorted(release - plan - {"source"}):
+        with pytest.raises(BadParameter) as caught:
+            dpunion.plan(epsilon=1.0, delta=1e-6, **{name: "x"})
+        assert str(caught.value) == f"{name!r} belongs to release. Leave it out here: a plan reads no data."
+
+
+def test_a_name_that_an_algorithm_and_a_class_have_is_the_algorithms():
+    assert dpunion.plan("dp-sips", epsilon=1.0, delta=1e-6, share_ratio=0.5).algorithm.share_ratio == 0.5
+    with pytest.raises(
+        BadParameter, match=r"'share_ratio' belongs to Ngrams\. Write algorithm=Ngrams\(share_ratio=...\)"
+    ):
+        dpunion.plan(epsilon=1.0, delta=1e-6, share_ratio=2.0)
 
 
 def test_every_option_of_the_command_line_has_a_place_in_python():

@@ -1,5 +1,6 @@
 """Schedules: plans from shares of an account, the calendar, and the releases that it has due."""
 
+import contextlib
 import datetime as dt
 import json
 import math
@@ -20,12 +21,15 @@ from dpunion.calibration.rounding import EPSILON_SLACK
 from dpunion.errors import (
     AlreadyReleased,
     BadParameter,
+    BudgetExhausted,
     DamagedLedger,
     DamagedSource,
+    InternalError,
     LedgerError,
     NotDue,
     NotPrivate,
     UnfinishedRelease,
+    UnknownColumn,
 )
 from dpunion.ledger import Amounts, Composition, EntryState, Ledger, Schedule
 from dpunion.ledger.accounts import account_caps, charge_for, charge_for_plan
@@ -165,9 +169,67 @@ def test_an_independent_accountant_confirms_the_total(schedule, epsilon, delta):
     assert novelty >= 0.29 * delta, "what was set aside for novel items is used"
 
 
+class Interrupted(Exception):
+    pass
+
+
+FATES = st.lists(st.tuples(st.integers(0, 9), st.sampled_from(["settles", "dies", "fails before reading"])), max_size=9)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.builds(Schedule, st.integers(1, 60), st.floats(0.8, 2.0), st.just(START)), BUDGETS, FATES)
+def test_a_ledger_grants_the_caps_exactly_whatever_happens(tmp_path_factory, schedule, budget, fates):
+    """Releases settle, die, fail or are left out, on any days; dp-accounting adds up what the ledger granted."""
+    folder = tmp_path_factory.mktemp("fates")
+    output = folder / "list.csv"
+    output.write_text("item,since\n")
+    book = Ledger.open(folder / "budget.db", create=True)
+    caps = book.create_dataset("posts", *budget, schedule=schedule).caps
+    week = 1
+    for number, (ahead, fate) in enumerate([*fates, (schedule.weeks, "settles")]):
+        week += ahead
+        with contextlib.suppress(LedgerError, Interrupted):  # nothing is due, it was made, or nothing is left
+            due = book.find_due("posts", schedule.first_day(week))
+            steps = Amounts(rounding=10_000)
+            with book.reserve("posts", steps, str(number), charge_again=True, due=due) as reservation:
+                if fate == "fails before reading":
+                    raise Interrupted
+                reservation.start_reading()
+                if fate == "settles":
+                    reservation.settle([output])
+        (account,) = book.overview().accounts
+        assert account.spent.fits(caps, Composition.TIGHT)
+    assert (account.remaining.mu_squared, account.remaining.novelty) == (0, 0), "the last one spends all that is left"
+    entries = [one for one in book.overview().entries if not one.is_cancelled]
+    settled = [one.release for one in entries if one.is_settled]
+    assert settled == sorted(set(settled)), "one release for each week, in order"
+    accountant = dp_accounting.pld.PLDAccountant(value_discretization_interval=1e-3)
+    for one in entries:
+        accountant.compose(dp_accounting.GaussianDpEvent(math.sqrt(MU_SQUARED_UNITS / one.charge.mu_squared)))
+    novelty, rounding = sum(one.charge.novelty for one in entries) / DELTA_UNITS, caps.rounding / EPSILON_UNITS
+    left = budget[1] * math.exp(-rounding / 2) - novelty
+    assert accountant.get_epsilon(left) == pytest.approx(budget[0] - rounding, rel=1e-4)
+
+
+def test_a_plan_that_costs_more_than_its_share_is_not_charged(ledger):
+    due = ledger.find_due("posts", START)
+    for more in (Amounts(mu_squared=due.share.mu_squared + 1), Amounts(novelty=due.share.novelty + 1)):
+        with pytest.raises(InternalError, match="more than its share"):
+            ledger.reserve("posts", more, "0" * 64, due=due)
+    assert ledger.overview().entries == ()
+
+
 @pytest.mark.parametrize(
     "arguments",
-    [{"weeks": 0}, {"weeks": 2000}, {"grow": math.nan}, {"start": "soon"}, {"start": "2026-1-5"}],
+    [
+        {"weeks": 0},
+        {"weeks": 2000},
+        {"grow": math.nan},
+        {"start": "soon"},
+        {"start": "2026-1-5"},
+        {"start": "9999-12-30"},
+        {"start": dt.date(9999, 12, 30)},
+    ],
 )
 def test_bad_schedules_are_refused(arguments):
     with pytest.raises(BadParameter):
@@ -349,7 +411,7 @@ def test_a_late_release_is_made_until_the_next_is_due(ledger, make):
     assert entry.details["schedule"] == {"release": 2, "week": 3}
     with pytest.raises(AlreadyReleased):
         make(3, out="again-list.parquet")
-    with pytest.raises(NotDue):
+    with pytest.raises(NotDue, match=r"due in week 2 once that of week 2 has begun\. The next is that of week 4, from"):
         make(2, out="again-list.parquet")
 
 
@@ -374,6 +436,62 @@ def test_a_release_that_died_is_paid_once_more(ledger, make, monkeypatch):
     assert account.spent.novelty == account.caps.novelty
 
 
+def test_the_last_release_that_died_leaves_nothing_to_pay_with(ledger, make, monkeypatch):
+    from dpunion.engines.local import engine
+
+    with monkeypatch.context() as patched:
+        patched.setattr(engine, "encode", lambda *_, **__: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            make(12)
+    before = spent(ledger)
+    assert before.mu_squared == ledger.overview().accounts[0].caps.mu_squared
+    with pytest.raises(UnfinishedRelease, match="nothing more was charged"):
+        make(12)
+    with pytest.raises(BudgetExhausted, match=r"0\.000% is left"):
+        make(12, charge={"again": True})
+    assert spent(ledger) == before
+
+
+def test_a_budget_that_other_releases_used_up_is_said_to_be(ledger, make, rows, tmp_path):
+    caps = ledger.overview().accounts[0].caps
+    with ledger.reserve("posts", caps, "0" * 64, note={"algorithm": "other"}) as reservation:
+        reservation.settle(digest="0" * 64)
+    with pytest.raises(BudgetExhausted, match="does not cover this release"):
+        make(1)
+
+
+def test_releases_that_begin_at_once_are_made_in_order(ledger):
+    """Of two runs that were planned at once, for different weeks, the earlier one is refused after the later one."""
+    early, late = (ledger.find_due("posts", day(week)) for week in (1, 2))
+    ledger.reserve("posts", Amounts(), "late", due=late)
+    with pytest.raises(NotDue, match=r"later release of the schedule has begun: entry budget\.db#2"):
+        ledger.reserve("posts", Amounts(), "early", due=early, charge_again=True)
+    assert [one.release for one in ledger.overview().entries] == [2]
+
+
+def test_a_slow_run_does_not_take_the_place_of_a_later_list(ledger, tmp_path):
+    """The next release continues the latest one of the schedule, in whatever order their runs ended."""
+    lists, running = {}, {}
+    for week in (1, 2, 4):
+        lists[week] = tmp_path / f"{week}.csv"
+        lists[week].write_text(f"item,since\nw,{week}\n")
+        running[week] = ledger.reserve("posts", Amounts(), str(week), due=ledger.find_due("posts", day(week)))
+    for week in (4, 1, 2):
+        running[week].settle([lists[week]])
+    assert ledger.find_due("posts", day(8)).earlier.source == lists[4]
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_of_two_runs_of_one_week_that_wrote_one_file_the_list_that_is_there_counts(ledger, tmp_path, order):
+    """A run that was thought dead settles before or after the run that replaced it."""
+    path, due = tmp_path / "list.csv", ledger.find_due("posts", day(1))
+    runs = [ledger.reserve("posts", Amounts(), "same", due=due, charge_again=again) for again in (False, True)]
+    for number in order:
+        path.write_text(f"item,since\nw{number},1\n")
+        runs[number].settle([path])
+    assert ledger.find_due("posts", day(2)).earlier.source == path
+
+
 def test_a_lost_or_changed_list_is_refused_before_any_charge(ledger, make, tmp_path):
     make(1)
     before, path = spent(ledger), tmp_path / "list-1.parquet"
@@ -386,7 +504,7 @@ def test_a_lost_or_changed_list_is_refused_before_any_charge(ledger, make, tmp_p
     (folder / "renamed.parquet").write_bytes(content)
     (folder / "other.parquet").write_bytes(b"nothing")
     path.unlink()
-    with pytest.raises(LedgerError, match="not where it was written"):
+    with pytest.raises(LedgerError, match=r"not where it was written.*: .*/list-1\.parquet\. Nothing was charged"):
         make(2)
     with pytest.raises(BadParameter, match="no such folder"):
         make(2, charge={"earlier": tmp_path / "nowhere"})
@@ -409,6 +527,22 @@ def test_a_list_that_is_not_one_is_refused(make, tmp_path):
         read_vocabulary(path, "0" * 64, 4)
 
 
+@pytest.mark.parametrize("suffix", [".parquet", ".csv", ".jsonl", ".arrow", ".json"])
+def test_a_list_of_other_columns_is_refused_in_every_format(ledger, tmp_path, suffix):
+    """It is not read as an empty list, with which what was released before would be paid for again."""
+    keys = pa.table({"user": [f"u{n}" for n in range(3_000)], "a": ["x"] * 3_000, "b": ["y"] * 3_000})
+
+    def make(week, item):
+        charge = dpunion.Charge(tmp_path / "budget.db", "posts", scheduled=True, on=day(week))
+        return dpunion.release(keys, user="user", item=item, out=tmp_path / f"list-{week}{suffix}", charge=charge)
+
+    assert make(1, ["a", "b"]).items == (("x", "y"),)
+    before = spent(ledger)
+    with pytest.raises(UnknownColumn):
+        make(2, "a")
+    assert spent(ledger) == before
+
+
 @pytest.mark.parametrize(
     ("options", "match"),
     [
@@ -417,7 +551,9 @@ def test_a_list_that_is_not_one_is_refused(make, tmp_path):
         ({"out": "list.txt"}, "needs an output file"),
         ({"algorithm": "policy-gaussian"}, "Only funnel"),
         ({"charge": {"on": "monday"}}, "must be a day"),
-        ({"charge": {"scheduled": False}}, "needs an 'epsilon'"),
+        ({"charge": {"scheduled": False, "on": None}}, "needs an 'epsilon'"),
+        ({"charge": {"scheduled": False}, "epsilon": 1.0, "delta": 1e-6}, "'on' .--on. needs a schedule"),
+        ({"charge": {"scheduled": False, "on": None, "earlier": "."}, "epsilon": 1.0, "delta": 1e-6}, "'earlier'"),
     ],
 )
 def test_options_that_do_not_go_with_a_schedule_are_refused(ledger, make, options, match):
@@ -426,10 +562,31 @@ def test_options_that_do_not_go_with_a_schedule_are_refused(ledger, make, option
     assert ledger.overview().entries == ()
 
 
-def test_a_key_that_is_used_twice_is_refused(ledger, make):
+def test_a_key_that_could_be_used_twice_is_refused(ledger, make):
     with pytest.raises(NotPrivate):
         make(1, unsafe_test_key=1)
     assert ledger.overview().entries == ()
+
+
+def test_every_release_has_a_key_of_its_own(ledger, make, monkeypatch):
+    """Also the run that pays once more after a crash, with the same options on the same day."""
+    from dpunion.engines.local import engine
+    from dpunion.randomness import RunKey
+
+    secrets, keep = [], RunKey.__init__
+
+    def note(key, secret, **kind):
+        secrets.append(secret)
+        keep(key, secret, **kind)
+
+    monkeypatch.setattr(RunKey, "__init__", note)
+    make(1)
+    with monkeypatch.context() as patched:
+        patched.setattr(engine, "encode", lambda *_, **__: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            make(2)
+    make(2, charge={"again": True})
+    assert len(secrets) == len(set(secrets)) == len(ledger.overview().entries) == 3
 
 
 def test_the_list_of_the_release_before_is_not_overwritten(make, tmp_path):
@@ -500,3 +657,60 @@ def test_a_schedule_on_spark(spark, ledger, rows, make, tmp_path):
             charge=dpunion.Charge(tmp_path / "budget.db", "posts", scheduled=True, on=day(4)),
         )
     assert len(ledger.overview().entries) == 2
+
+
+# The command line and the page of the ledger
+
+
+def call(*words):
+    from click.testing import CliRunner
+
+    from dpunion.cli import app
+
+    return CliRunner().invoke(app, [str(word) for word in words])
+
+
+def test_a_calendar_is_printed_and_compared_with_an_even_split(tmp_path):
+    asked = ("ledger", "open", tmp_path / "new.db", "--dataset", "logs", "-e", 3, "-d", 1e-6, "--schedule", 52)
+    said = call(*asked, "--start", "2026-01-05").stderr
+    lines = [line.split() for line in said.splitlines() if line.strip()[:1].isdigit()]
+    assert [int(line[0]) for line in lines] == list(Schedule(52).releases)
+    assert lines[0][1:4] == ["2026-01-05", "3.1", "%"]
+    needed = [int(line[-1]) for line in lines]
+    assert needed == sorted(needed, reverse=True)
+    even = int(said.replace("\n", " ").split("would need about ")[1].split()[0])
+    assert even > needed[0] > 2 * needed[-1]
+
+
+@pytest.mark.parametrize("budget", [("-e", 0.07, "--schedule", 52), ("-e", 3, "--schedule", 12, "--grow", 10)])
+def test_a_small_budget_has_a_calendar_too(tmp_path, budget):
+    made = call("ledger", "open", tmp_path / "new.db", "--dataset", "logs", "-d", 1e-6, *budget)
+    assert made.exit_code == 0, made.output
+    assert "people needed" in made.stderr
+
+
+def test_a_schedule_without_a_plan_is_refused_before_anything_is_opened(tmp_path):
+    asked = ("ledger", "open", tmp_path / "new.db", "--dataset", "logs", "-e", 3, "-d", 1e-6)
+    made = call(*asked, "--schedule", 52, "--grow", 10)
+    assert made.exit_code == 2
+    assert "too small a part" in made.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_page_and_show_name_what_was_charged_and_what_is_to_come(ledger, tmp_path):
+    """Week 1 died and was paid once more, week 2 was left out, week 4 was made."""
+    output = tmp_path / "list.csv"
+    output.write_text("item,since\n")
+    for number, week in enumerate((1, 1, 4)):
+        due = ledger.find_due("posts", day(week))
+        made = ledger.reserve("posts", Amounts(), str(number), due=due, charge_again=True)
+        if number:
+            made.settle([output])
+    page = tmp_path / "ledger.html"
+    assert call("ledger", "report", tmp_path / "budget.db", "--out", page).exit_code == 0
+    for said in ("made in week 1: entries #2, #3", "left out: nothing was charged", "made in week 4: entry #5"):
+        assert said in page.read_text("utf-8")
+    assert "weeks 8, 12" in call("ledger", "show", tmp_path / "budget.db").stdout
+    ledger.reserve("posts", Amounts(), "8", due=ledger.find_due("posts", day(8)))
+    shown = call("ledger", "show", tmp_path / "budget.db").stdout
+    assert shown.splitlines()[1].endswith("week 12")

@@ -4,7 +4,6 @@ import errno
 import json
 import pickle
 import resource
-import subprocess
 import sys
 import threading
 
@@ -15,23 +14,12 @@ import pyarrow.json
 import pyarrow.parquet as pq
 import pytest
 import rich.console
-from click.testing import CliRunner
 
 import dpunion
-from dpunion.cli import app
+from dpunion import errors
 from dpunion.engines.spark.sessions import MARK, call_spark, guard_task
-from dpunion.errors import (
-    NO_THREAD,
-    BadSource,
-    ForeignErrors,
-    LedgerNote,
-    NotEnoughMemory,
-    find_shortage,
-    ledger_note,
-    name_shortages,
-)
-from dpunion.threads import Threads, work_beside, work_in_order, work_in_threads
-from running import PATIENCE
+from dpunion.threads import Threads, work_in_background, work_in_order, work_in_threads
+from running import CLI, run_cli, run_python
 
 CANARY = "CanarySecret"
 COLUMNS = ("--user", "user", "--item", "item", "-e", "1", "-d", "1e-6")
@@ -52,35 +40,34 @@ SHORTAGES = {
     "system": OSError(errno.ENOMEM, CANARY),
     "loader": ImportError(f"{CANARY}.so: failed to map segment from shared object"),
     "ctypes": OSError(f"{CANARY}.so: cannot create shared object descriptor: Cannot allocate memory"),
-    "threads": RuntimeError(NO_THREAD),
+    "threads": RuntimeError(errors.NO_THREAD),
     "cause": caused(MemoryError()),
 }
 OTHERS = [
-    ValueError("x"),
-    OSError(errno.EIO, "Cannot allocate memory"),
-    ImportError("No module named 'x'"),
-    RuntimeError("x"),
-    KeyboardInterrupt(),
-    NotEnoughMemory("There is none.", "Get some."),
-    BadSource("It is bad.", "Mend it."),
-]
+    ValueError("x"), OSError(errno.EIO, "Cannot allocate memory"), ImportError("No module named 'x'"),
+    RuntimeError("x"), KeyboardInterrupt(), errors.NotEnoughMemory("There is none.", "Get some."),
+    errors.BadSource("It is bad.", "Mend it."),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("error", SHORTAGES.values(), ids=SHORTAGES)
 def test_every_lack_of_memory_is_the_same_error(error):
-    with pytest.raises(NotEnoughMemory) as caught, ForeignErrors(lambda _: BadSource("It is damaged.", "Copy it.")):
+    with (
+        pytest.raises(errors.NotEnoughMemory) as caught,
+        errors.ForeignErrors(lambda _: errors.BadSource("It is damaged.", "Copy it.")),
+    ):
         raise error
-    told = caught.value
-    assert (told.exit_code, isinstance(told, MemoryError)) == (3, True)
-    assert CANARY not in str(told)
-    assert told.__cause__ is told.__context__ is None
-    assert str(pickle.loads(pickle.dumps(told))) == str(told)
+    failure = caught.value
+    assert (failure.exit_code, isinstance(failure, MemoryError)) == (3, True)
+    assert CANARY not in str(failure)
+    assert failure.__cause__ is failure.__context__ is None
+    assert str(pickle.loads(pickle.dumps(failure))) == str(failure)
 
 
 @pytest.mark.parametrize("error", OTHERS, ids=repr)
 def test_other_errors_are_no_lack_of_memory(error):
-    assert find_shortage(error) is None
-    with pytest.raises(type(error)) as caught, name_shortages():
+    assert errors.find_shortage(error) is None
+    with pytest.raises(type(error)) as caught, errors.name_shortages():
         raise error
     assert caught.value is error
 
@@ -88,20 +75,18 @@ def test_other_errors_are_no_lack_of_memory(error):
 def test_the_note_about_the_charge_is_kept():
     error = MemoryError()
     error.add_note(CANARY)
-    error.add_note(LedgerNote("The charge stays.", {"charged": True}))
-    shortage = find_shortage(error)
+    error.add_note(errors.LedgerNote("The charge stays.", {"charged": True}))
+    shortage = errors.find_shortage(error)
     assert shortage.__notes__ == ["The charge stays."]
-    assert ledger_note(shortage).facts == {"charged": True}
+    assert errors.ledger_note(shortage).facts == {"charged": True}
 
 
-def test_what_is_read_is_named():
-    assert "memory to read file 'a.csv'." in str(find_shortage(MemoryError(), "file 'a.csv'"))
-    assert "refused to start another thread" in str(find_shortage(RuntimeError(NO_THREAD)))
+def test_shortages_name_the_source_or_the_thread():
+    assert "memory to read file 'a.csv'." in str(errors.find_shortage(MemoryError(), "file 'a.csv'"))
+    assert "refused to start another thread" in str(errors.find_shortage(RuntimeError(errors.NO_THREAD)))
 
 
 # --- readers ------------------------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def files(tmp_path):
     table = pa.table({"user": [u for u, _ in PAIRS], "item": [i for _, i in PAIRS]})
@@ -113,21 +98,17 @@ def files(tmp_path):
 
 @pytest.mark.parametrize(
     ("name", "module", "function"),
-    [
-        ("a.csv", pyarrow.csv, "read_csv"),
-        ("a.jsonl", pyarrow.json, "read_json"),
-        ("a.parquet", pq, "ParquetFile"),
-    ],
+    [("a.csv", pyarrow.csv, "read_csv"), ("a.jsonl", pyarrow.json, "read_json"), ("a.parquet", pq, "ParquetFile")],
 )
 def test_readers_without_memory_call_no_file_damaged(files, monkeypatch, name, module, function):
     def fail(*_args, **_options):
         raise pa.ArrowMemoryError(CANARY)
 
     monkeypatch.setattr(module, function, fail)
-    result = CliRunner().invoke(app, ["release", str(files / name), *COLUMNS, "--json"])
-    told = json.loads(result.stdout)
-    assert (result.exit_code, told["code"], told["error"]) == (3, 3, "NotEnoughMemory")
-    assert "--memory-limit" in told["remedy"]
+    result = run_cli("release", files / name, *COLUMNS, "--json")
+    values = json.loads(result.stdout)
+    assert (result.exit_code, values["code"], values["error"]) == (3, 3, "NotEnoughMemory")
+    assert "--memory-limit" in values["remedy"]
     assert not {"damaged", "bug", CANARY} & set(result.output.replace(".", " ").split())
 
 
@@ -136,7 +117,7 @@ def test_a_frame_without_memory_is_not_called_unreadable(monkeypatch):
         def __arrow_c_stream__(self, requested_schema=None):
             raise MemoryError(CANARY)
 
-    with pytest.raises(NotEnoughMemory):
+    with pytest.raises(errors.NotEnoughMemory):
         dpunion.release(Frame(), user="user", item="item", epsilon=1.0, delta=1e-6)
 
 
@@ -147,14 +128,12 @@ def test_a_task_on_spark_sends_the_error_to_the_driver():
 
     with pytest.raises(RuntimeError, match=MARK) as caught:
         list(guard_task(task)([]))
-    with pytest.raises(NotEnoughMemory):
+    with pytest.raises(errors.NotEnoughMemory):
         call_spark(lambda: list(guard_task(task)([])))
     assert CANARY not in str(caught.value)
 
 
 # --- threads ------------------------------------------------------------------------------------------------
-
-
 @pytest.fixture(params=[0, 1, 2])
 def few_threads(request, monkeypatch):
     """The system gives this many threads, and then no further one."""
@@ -162,7 +141,7 @@ def few_threads(request, monkeypatch):
 
     def start(thread):
         if len(given) >= request.param:
-            raise RuntimeError(NO_THREAD)
+            raise RuntimeError(errors.NO_THREAD)
         given.append(thread)
         real(thread)
 
@@ -175,7 +154,7 @@ def test_fewer_threads_do_all_the_work(few_threads):
     done = []
     work_in_threads(done.append, range(100), 4)
     assert sorted(done) == [*range(100)]
-    with work_beside(lambda: 5, 4) as task:
+    with work_in_background(lambda: 5, 4) as task:
         assert task.result() == 5
 
 
@@ -215,14 +194,12 @@ def test_a_release_is_the_same_with_fewer_threads(files, few_threads):
 
 
 # --- the command line ---------------------------------------------------------------------------------------
-
-
 def test_an_error_is_printed_plainly_where_rich_finds_no_memory(files, monkeypatch):
     def fail(*_args, **_options):
         raise MemoryError(CANARY)
 
     monkeypatch.setattr(rich.console, "Console", fail)
-    result = CliRunner().invoke(app, ["release", str(files / "none.csv"), *COLUMNS, "--json"])
+    result = run_cli("release", files / "none.csv", *COLUMNS, "--json")
     assert result.exit_code == 3
     assert result.stderr.startswith("Error: There is no file ")
     assert json.loads(result.stdout)["error"] == "SourceNotFound"
@@ -233,17 +210,10 @@ def test_an_error_is_printed_plainly_where_rich_finds_no_memory(files, monkeypat
 def test_a_process_with_little_memory_says_so_in_json(files, megabytes):
     """From the import of the first modules to that of the compiler."""
     limit = megabytes << 20
-    command = [sys.executable, "-c", "from dpunion.cli import main; main()"]
-    done = subprocess.run(
-        [*command, "release", str(files / "a.csv"), *COLUMNS, "--json"],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=PATIENCE,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)),
-    )
+    limited = {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit))}
+    done = run_python(CLI, "release", files / "a.csv", *COLUMNS, "--json", **limited)
     assert done.returncode == 3, done.stderr
-    told = json.loads(done.stdout)
-    assert (told["error"], told["code"], told["version"]) == ("NotEnoughMemory", 3, dpunion.__version__)
+    values = json.loads(done.stdout)
+    assert (values["error"], values["code"], values["version"]) == ("NotEnoughMemory", 3, dpunion.__version__)
     assert "Traceback" not in done.stderr
     assert done.stderr.startswith("Error: There is not enough memory")

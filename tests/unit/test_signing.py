@@ -39,8 +39,6 @@ def released(tmp_path, dataset="posts", about=TOLD, **options):
 
 
 # --- what is told -------------------------------------------------------------------------------------------
-
-
 def test_what_is_told_is_in_the_release_and_comes_back(tmp_path, ledger):
     release = released(tmp_path)
     today = dt.datetime.now(dt.UTC).date()
@@ -50,7 +48,7 @@ def test_what_is_told_is_in_the_release_and_comes_back(tmp_path, ledger):
     assert Release.from_json(release.to_json()) == release
 
 
-def test_it_changes_neither_the_items_nor_the_fingerprint(tmp_path, ledger):
+def test_what_is_told_changes_neither_the_items_nor_the_fingerprint(tmp_path, ledger):
     one = dpunion.release(PAIRS, **BUDGET, unsafe_test_key=1, run=dpunion.Run(about=TOLD))
     other = dpunion.release(PAIRS, **BUDGET, unsafe_test_key=1)
     assert one.items == other.items
@@ -74,15 +72,10 @@ def test_white_space_is_tidied():
 @pytest.mark.parametrize(
     ("part", "value"),
     [
-        ("about", {"made": "yesterday"}),
-        ("about", {"title": 3}),
-        ("about", 3),
-        ("ledger", {}),
-        ("ledger", {"after": 2.0}),
-        ("ledger", {"after": "1"}),
-        ("ledger", {"more": -1}),
+        ("about", {"made": "yesterday"}), ("about", {"title": 3}), ("about", 3), ("ledger", {}),
+        ("ledger", {"after": 2.0}), ("ledger", {"after": "1"}), ("ledger", {"more": -1}),
     ],
-)
+)  # fmt: skip
 def test_a_file_that_tells_nonsense_is_no_release(tmp_path, ledger, part, value):
     values = json.loads(released(tmp_path).to_json())
     values[part] = values[part] | value if value and isinstance(value, dict) else value
@@ -91,8 +84,6 @@ def test_a_file_that_tells_nonsense_is_no_release(tmp_path, ledger, part, value)
 
 
 # --- the ledger ---------------------------------------------------------------------------------------------
-
-
 def test_the_ledger_says_who_what_and_what_for(tmp_path, ledger):
     path = tmp_path / "people.csv"
     path.write_text("\n".join(["who,word", *(f"{user},{item}" for user, item in PAIRS)]))
@@ -169,8 +160,6 @@ def test_rows_written_before_anything_was_told_go_on_working(tmp_path, ledger):
 
 
 # --- pages --------------------------------------------------------------------------------------------------
-
-
 def test_what_it_means_comes_before_the_list(tmp_path, ledger):
     page = Reader(release_page(released(tmp_path)))
     words = page.words()
@@ -184,7 +173,7 @@ def test_what_it_means_comes_before_the_list(tmp_path, ledger):
     assert "owner Search team <b> what it is for For the help pages." in words
     assert "With it 33.3 % of the budget was spent; the rest would cover about 2 more like it." in words
     assert "spent before 0 % this release 33.3 % left 66.7 %" in words
-    assert "50 % before 50 % what the list may add 23.2 % doubt that remains at least 26.8 %" in words
+    assert "before 50 % what the list may add 23.2 % doubt that remains at least 26.8 %" in words
 
 
 def test_the_plan_and_the_statement_are_folded(tmp_path, ledger):
@@ -238,7 +227,7 @@ def test_the_page_of_a_ledger_says_everything(tmp_path, ledger):
     assert "33.3 % is spent; what is left: about 2 more like the last one." in words
     assert f"what is left: about {release.about.charged.more - 1} more like the last one." in words
     assert (
-        "Words of the week (items), by weighted-gaussian Search team <b> For the help pages. 1, 10⁻⁶ a release: SHA"
+        "Words of the week, by weighted-gaussian (items) Search team <b> For the help pages. 1, 10⁻⁶ a release: SHA"
         in words
     )
     assert r"<script>alert(1)</script> (items) \u202eowner {{7*7}} 1, 10⁻⁶ started, not settled" in words

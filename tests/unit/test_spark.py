@@ -1,4 +1,4 @@
-"""The Spark engine's small parts, without Spark: errors, options, Java, what shards are told."""
+"""The Spark engine's small parts, without Spark: errors, options, Java, what shards get."""
 
 import base64
 import json
@@ -21,21 +21,19 @@ from dpunion.algorithms import Norm, Sensitivity
 from dpunion.cli import options
 from dpunion.cli.release import run_with_progress
 from dpunion.engines.spark import sessions, sources, tasks, wire
-from dpunion.engines.spark.engine import DEFAULT_SHARDS, MOST_SHARDS, check_shards
+from dpunion.engines.spark.engine import DEFAULT_SHARDS, MOST_SHARDS, SparkEngine, check_shards
 from dpunion.engines.spark.sessions import LARGEST_CLOSURE, MARK, call_spark, prepare_session
 from dpunion.mechanisms import Weights, mechanism_for
 from dpunion.randomness import Purpose, RunKey
 from dpunion.reading import ValueKind
 from dpunion.reading.databases import QueryMixesPeople
-from dpunion.requests import Folder, Request, Run, SparkSource, is_on_spark
+from dpunion.requests import Candidates, Folder, Request, Run, SparkSource, is_on_spark
 
 SECRET = "CanarySecret"
 PEOPLE = {f"u{u}": ["x", "y"] for u in range(50)}
 
 
 # --- errors -------------------------------------------------------------------------------------------------
-
-
 def failing(error):
     def task(_batches):
         yield pa.record_batch({"a": [1]})
@@ -55,17 +53,17 @@ def caught_in_worker(error):
 
 @pytest.mark.parametrize("error", [ValueError(SECRET), KeyError(SECRET), OSError(2, SECRET)])
 def test_a_worker_tells_only_the_type_of_an_error(error):
-    told = caught_in_worker(error)
-    assert str(told) == f"a task of dpunion failed with {type(error).__name__}"
-    assert told.__context__ is told.__cause__ is None
-    assert SECRET not in "".join(traceback.format_exception(told))
+    failure = caught_in_worker(error)
+    assert str(failure) == f"a task of dpunion failed with {type(error).__name__}"
+    assert failure.__context__ is failure.__cause__ is None
+    assert SECRET not in "".join(traceback.format_exception(failure))
 
 
 def test_an_error_of_ours_comes_back_as_it_was():
-    told = caught_in_worker(errors.NullUsers("Some rows have no user.", "Drop them."))
-    assert told.__context__ is None
+    failure = caught_in_worker(errors.NullUsers("Some rows have no user.", "Drop them."))
+    assert failure.__context__ is None
     with pytest.raises(errors.NullUsers) as caught:
-        call_spark(lambda: raise_(RuntimeError(f"Job aborted ... {told} at org.apache.spark")))
+        call_spark(lambda: raise_(RuntimeError(f"Job aborted ... {failure} at org.apache.spark")))
     assert (caught.value.what, caught.value.remedy) == ("Some rows have no user.", "Drop them.")
     assert caught.value.__context__ is caught.value.__cause__ is None
 
@@ -74,8 +72,8 @@ def raise_(error):
     raise error
 
 
-def marked(*told):
-    return RuntimeError(MARK + base64.b64encode(json.dumps(told).encode()).decode())
+def marked(*given):
+    return RuntimeError(MARK + base64.b64encode(json.dumps(given).encode()).decode())
 
 
 @pytest.mark.parametrize("kind", ["RunKey", "Any", "base64", "nothing", "DpunionError"])
@@ -133,13 +131,11 @@ def test_workers_without_dpunion_are_told_as_that(module, is_ours):
 
 
 # --- the workers' Python and the spread of work -----------------------------------------------------------------
-
-
 HERE = {"processor": "x86_64", "python": "/usr/bin/python3", "dpunion": dpunion.__version__, "numpy": np.__version__}
 
 
 @pytest.mark.parametrize(
-    ("told", "words"),
+    ("answers", "words"),
     [
         ([HERE, HERE | {"dpunion": "0.0.1"}], "A worker of Spark has dpunion 0.0.1"),
         ([HERE, HERE | {"numpy": "1.0"}], "A worker of Spark has numpy 1.0"),
@@ -147,16 +143,16 @@ HERE = {"processor": "x86_64", "python": "/usr/bin/python3", "dpunion": dpunion.
         ([HERE, HERE | {"processor": "arm64"}], "different processors [(]arm64, x86_64[)]"),
     ],
 )
-def test_workers_that_cannot_run_this_dpunion_are_refused(monkeypatch, told, words):
-    monkeypatch.setattr(sessions, "ask_workers", lambda _: told)
+def test_workers_that_cannot_run_this_dpunion_are_refused(monkeypatch, answers, words):
+    monkeypatch.setattr(sessions, "ask_workers", lambda _: answers)
     with pytest.raises(errors.BadSource, match=words) as caught:
         sessions.check_workers(None)
     assert caught.value.remedy
 
 
 def test_dpunion_is_sent_to_workers_that_lack_it_alone(monkeypatch):
-    sent, told = [], iter([[HERE | {"lacks": "dpunion"}], [HERE]])
-    monkeypatch.setattr(sessions, "ask_workers", lambda _: next(told))
+    sent, answers = [], iter([[HERE | {"lacks": "dpunion"}], [HERE]])
+    monkeypatch.setattr(sessions, "ask_workers", lambda _: next(answers))
     monkeypatch.setattr(sessions, "send_package", sent.append)
     sessions.check_workers("session")
     assert sent == ["session"]
@@ -182,14 +178,39 @@ def test_small_data_takes_few_tasks_and_large_data_many():
     assert [spread.width(load) for load in (0, 1, 2, 3, 100)] == [1, 4, 8, 8, 100]
 
 
+class Estimated:
+    """A frame, as far as its size is asked for: every call on the way to Spark's estimate gives this object again."""
+
+    def __init__(self, size, *files):
+        context = types.SimpleNamespace(defaultParallelism=8)
+        self.sparkSession = types.SimpleNamespace(conf={"spark.master": "yarn"}, sparkContext=context)
+        self._jdf, self.toString, self.inputFiles = self, lambda: str(size), lambda: list(files)
+        for name in ("queryExecution", "optimizedPlan", "stats", "sizeInBytes"):
+            setattr(self, name, lambda: self)
+
+
+@pytest.mark.parametrize(
+    ("frame", "rows"),
+    [
+        (Estimated(1_000, "a.parquet"), 1),
+        (Estimated(20 << 20, "a.jsonl"), 5),
+        (Estimated(20 << 20, "a.snappy.parquet"), 8),
+        (Estimated(320 << 20, "a.jsonl"), 16),
+        (Estimated(320 << 20, "a.jsonl", "b.jsonl.gz"), 40),
+        (Estimated(1 << 50, "a.parquet"), 20_000),
+        (Estimated(1 << 61), 16),
+    ],
+)
+def test_rows_are_spread_by_their_size_when_read_and_in_whole_turns_of_the_cores(frame, rows):
+    assert sessions.Spread.of(frame).rows == rows
+
+
 @pytest.mark.parametrize(("master", "is_local"), [("local", True), ("local[2]", True), ("local-cluster[2,1,1]", False)])
 def test_only_a_master_in_this_process_is_local(master, is_local):
     assert sessions.is_local(master) == is_local
 
 
 # --- the key ------------------------------------------------------------------------------------------------
-
-
 def test_the_key_travels_in_a_closure_and_shows_nowhere():
     key = RunKey.for_tests(1)
     secret = tasks.Secret.of(key)
@@ -228,8 +249,6 @@ def test_a_session_without_a_context_is_left_as_it_is():
 
 
 # --- options ------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("shards", [0, -1, 1025, 2.0, "8", True, float("nan")])
 def test_shards_that_make_no_sense_are_refused(shards):
     with pytest.raises(dpunion.BadParameter, match="shards"):
@@ -246,7 +265,9 @@ def test_a_sum_that_does_not_fit_ends_the_run():
 
 def engine_options(**given):
     """Return the options of the engine as the command line gives them."""
-    return options.Given(**options.engine.defaults() | {"force": False, "out_folder": None} | given)
+    return options.Given(
+        **{one.name: one.initial for one in options.engine} | {"force": False, "out_folder": None} | given
+    )
 
 
 def recorded(**given):
@@ -285,26 +306,16 @@ def test_the_record_holds_no_secret_settings():
 
 
 # --- what is read, by its name ------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("name", "said", "format_"),
     [
-        ("a.csv", None, "csv"),
-        ("hdfs:///x/*.CSV.gz", None, "csv"),
-        ("a.tsv.zst", None, "tsv"),
-        ("a.ndjson", None, "jsonl"),
-        ("posts.json/", None, "jsonl"),
-        ("a.pq", None, "parquet"),
-        ("a.orc", None, "orc"),
-        ("logs.2024", None, "parquet"),
-        ("logs", "csv", "csv"),
-        ("a.csv", "csv", "csv"),
-        ("people.csv", "table", "table"),
-        (".", None, "parquet"),
+        ("a.csv", None, "csv"), ("hdfs:///x/*.CSV.gz", None, "csv"), ("a.tsv.zst", None, "tsv"),
+        ("a.ndjson", None, "jsonl"), ("posts.json/", None, "jsonl"), ("a.pq", None, "parquet"),
+        ("a.orc", None, "orc"), ("logs.2024", None, "parquet"), ("logs", "csv", "csv"), ("a.csv", "csv", "csv"),
+        ("people.csv", "table", "table"), (".", None, "parquet"),
     ],
-)
-def test_the_format_is_told_by_the_suffix_or_said(name, said, format_):
+)  # fmt: skip
+def test_the_format_is_that_of_the_suffix_or_of_the_option(name, said, format_):
     assert sources.format_of(name, said) == format_
 
 
@@ -333,7 +344,7 @@ def named(*names, said=None):
         ([], None, None, "no source"),
     ],
 )
-def test_what_the_names_tell_is_refused_before_spark_starts(monkeypatch, names, said, query, words):
+def test_bad_names_are_refused_before_spark_starts(monkeypatch, names, said, query, words):
     monkeypatch.setattr(sources, "open_session", lambda *_: pytest.fail("Spark was started"))
     options = {"user": "u", "item": "i", "epsilon": 1.0, "delta": 1e-6, "query": query}
     with pytest.raises(dpunion.BadParameter, match=words):
@@ -408,8 +419,6 @@ def test_missing_columns_are_left_to_the_check_that_says_which():
 
 
 # --- shards -------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("shards", [1, 2, 8, 64, 1024])
 @pytest.mark.parametrize("highest", [0.3, 1.0, 37.2, 1e5])
 def test_sums_of_all_shards_fit_and_units_are_fine(shards, highest):
@@ -452,9 +461,16 @@ def test_the_largest_number_of_shards_is_that_of_the_guarantees(epsilon, delta, 
         tasks.check_scores(plan.scale, plan.threshold, plan.algorithm, most + 1)
 
 
+def test_a_list_leaves_less_room_for_shards():
+    """The tosses of listed items take their part of what Theorem F5 allows (docs/guarantees-funnel.md, section 11)."""
+    plan = dpunion.plan(dpunion.Funnel(), epsilon=3.0, delta=math.exp(-10.0), candidates=["a"])
+    request = Request.of(SparkSource("rows.parquet"), user="u", item="i", candidates=Candidates(["a"]))
+    SparkEngine(Run(), 256, None).check(request, plan)
+    with pytest.raises(dpunion.BadParameter, match="257 shards"):
+        SparkEngine(Run(), 257, None).check(request, plan)
+
+
 # --- Java ---------------------------------------------------------------------------------------------------
-
-
 def fake_java(folder, version):
     """Make a java that only tells its version."""
     path = folder / "bin" / "java"
@@ -478,7 +494,7 @@ def test_the_version_of_a_java_is_read(tmp_path, says, version):
     assert sessions.java_version(str(fake_java(tmp_path, says))) == version
 
 
-def test_what_does_not_run_has_no_version(tmp_path):
+def test_a_java_that_does_not_run_has_no_version(tmp_path):
     assert sessions.java_version(str(tmp_path / "java")) == 0
     (tmp_path / "java").write_text("#!/bin/sh\nexit 3\n")
     (tmp_path / "java").chmod(0o755)

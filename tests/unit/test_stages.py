@@ -1,4 +1,4 @@
-"""Stages: what a run is told, also while kernels are compiled; and compiling beforehand."""
+"""Stages that a run reports, also while kernels are compiled; and compiling beforehand."""
 
 import logging
 import os
@@ -16,29 +16,24 @@ from dpunion.warm_up import warm_up
 ROWS = [(f"u{n}", word) for n in range(50) for word in "abc"]
 
 
-def test_a_run_is_told_its_stages():
-    told = []
-    run = dpunion.Run(progress=lambda stage, done: told.append(stage))
+def test_progress_gets_the_stages_of_a_run():
+    stages = []
+    run = dpunion.Run(progress=lambda stage, done: stages.append(stage))
     dpunion.release(ROWS, epsilon=2.0, delta=1e-4, counts=True, run=run)
-    seen = [stage for stage in dict.fromkeys(told) if stage not in {"planning", "compiling"}]
+    seen = [stage for stage in dict.fromkeys(stages) if stage not in {"planning", "compiling"}]
     assert seen == ["reading", "grouping", "selecting", "counting", "writing"]
 
 
-def test_after_compiling_the_stage_is_told_again():
-    told = []
-    each = Stages(lambda stage, done: told.append((stage, done)))
+def test_after_compiling_the_stage_is_reported_again():
+    stages = []
+    each = Stages(lambda stage, done: stages.append((stage, done)))
     each.compile(True)
     each.compile(False)
     each("reading", 0.25)
     each.compile(True)
     each.compile(False)
-    assert told == [
-        ("compiling", None),
-        ("planning", None),
-        ("reading", 0.25),
-        ("compiling", None),
-        ("reading", 0.25),
-    ]
+    compiling, reading = ("compiling", None), ("reading", 0.25)
+    assert stages == [compiling, ("planning", None), reading, compiling, reading]
 
 
 @show_compiling
@@ -63,10 +58,10 @@ def uncached(monkeypatch):
     monkeypatch.setattr("dpunion.kernels.compiler.cache_directory", lambda: None)
 
 
-def test_compiling_is_told_once_for_all_that_a_kernel_needs(uncached):
-    told = []
-    compile_something(run=dpunion.Run(progress=lambda stage, done: told.append(stage)))
-    assert told == ["compiling", "planning"] * 2
+def test_compiling_is_reported_once_for_all_that_a_kernel_needs(uncached):
+    stages = []
+    compile_something(run=dpunion.Run(progress=lambda stage, done: stages.append(stage)))
+    assert stages == ["compiling", "planning"] * 2
 
 
 def test_without_progress_a_log_record_says_so_once(uncached, caplog, monkeypatch):
@@ -77,20 +72,20 @@ def test_without_progress_a_log_record_says_so_once(uncached, caplog, monkeypatc
     assert kernels._hooks == []
 
 
-def test_whoever_listens_already_hears_it_instead(uncached, caplog):
-    told = []
-    with kernels.on_compiling(told.append):
+def test_a_listener_replaces_the_log_record(uncached, caplog):
+    events = []
+    with kernels.on_compiling(events.append):
         compile_something()
-    assert told == [True, False] * 2
+    assert events == [True, False] * 2
     assert not caplog.records
 
 
-def test_what_is_compiled_already_is_not_told(caplog):
+def test_loading_a_compiled_kernel_is_not_announced(caplog):
     dpunion.release(ROWS, epsilon=2.0, delta=1e-4)
     caplog.clear()
-    told = []
-    dpunion.release(ROWS, epsilon=2.0, delta=1e-4, run=dpunion.Run(progress=lambda stage, _: told.append(stage)))
-    assert "compiling" not in told
+    stages = []
+    dpunion.release(ROWS, epsilon=2.0, delta=1e-4, run=dpunion.Run(progress=lambda stage, _: stages.append(stage)))
+    assert "compiling" not in stages
     assert not caplog.records
 
 
@@ -110,31 +105,29 @@ def test_an_interrupt_while_compiling_leaves_numba_working(uncached):
 
     with pytest.raises(KeyboardInterrupt):
         compile_something(run=dpunion.Run(progress=refuse))
-    told = []
-    compile_something(run=dpunion.Run(progress=lambda stage, done: told.append(stage)))
-    assert told == ["compiling", "planning"] * 2
+    stages = []
+    compile_something(run=dpunion.Run(progress=lambda stage, done: stages.append(stage)))
+    assert stages == ["compiling", "planning"] * 2
 
 
-def test_only_the_outermost_kernel_is_told():
-    told = []
-    events = CompileListener()
-    with kernels.on_compiling(told.append):
-        for event in (events.on_start, events.on_start, events.on_end, events.on_end):
+def test_only_the_outermost_kernel_is_announced():
+    seen = []
+    listener = CompileListener()
+    with kernels.on_compiling(seen.append):
+        for event in (listener.on_start, listener.on_start, listener.on_end, listener.on_end):
             event(None)
-    assert told == [True, False]
+    assert seen == [True, False]
 
 
 # --- warm-up -----------------------------------------------------------------------------------------------------
-
-
 def test_warm_up_makes_every_kind_of_release():
-    told = []
-    warm_up(lambda job, done: told.append((job, done)))
-    parts = [done for _, done in told]
+    stages = []
+    warm_up(lambda job, done: stages.append((job, done)))
+    parts = [done for _, done in stages]
     assert parts == sorted(parts)
     assert parts[0] == 0.0
     assert parts[-1] < 1.0
-    assert {"funnel", "dp-sips", "words", "counts", "n-grams, policy-gaussian"} <= {job for job, _ in told}
+    assert {"funnel", "dp-sips", "words", "counts", "n-grams, policy-gaussian"} <= {job for job, _ in stages}
 
 
 def in_home(home, *arguments):

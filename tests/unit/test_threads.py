@@ -2,9 +2,7 @@
 
 import os
 import signal
-import subprocess
 import sys
-import textwrap
 import threading
 import time
 import types
@@ -37,11 +35,11 @@ from dpunion.threads import (
     Threads,
     uninterrupted,
     usable_cores,
-    work_beside,
+    work_in_background,
     work_in_order,
     work_in_threads,
 )
-from running import PATIENCE
+from running import PATIENCE, run_python
 
 
 def test_results_come_back_and_errors_too():
@@ -54,7 +52,7 @@ def test_results_come_back_and_errors_too():
             wrong.result()
 
 
-def test_what_is_handed_over_is_not_kept():
+def test_a_result_that_was_taken_is_not_kept():
     with Threads(1) as threads:
         task = threads.submit(np.arange, 3)
         value = task.take()
@@ -99,8 +97,7 @@ def test_a_process_ends_although_a_thread_never_does():
             threads.submit(threading.Event().wait)
             raise SystemExit(7)
     """
-    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], timeout=PATIENCE, check=False)
-    assert done.returncode == 7
+    assert run_python(code).returncode == 7
 
 
 @pytest.mark.parametrize("number", INTERRUPTS)
@@ -216,17 +213,14 @@ def test_an_interrupt_while_a_kernel_is_loaded_ends_the_run(tmp_path, nth):
     """An interrupt inside the compiler's lock must not leave the lock to a thread that waits for it."""
     source = tmp_path / "rows.csv"
     source.write_text("user,item\n" + "".join(f"u{i},word\nu{i},own{i}\n" for i in range(100)))
-    options = ["release", str(source), "--user", "user", "--item", "item", "-e", "1", "-d", "1e-6"]
-    command = [sys.executable, "-c", textwrap.dedent(RELEASE_STRUCK_AT_A_LOCK), str(nth), *options]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    options = ["release", source, "--user", "user", "--item", "item", "-e", "1", "-d", "1e-6"]
+    done = run_python(RELEASE_STRUCK_AT_A_LOCK, nth, *options)
     assert done.returncode == 130, done.stderr
     assert done.stdout == ""
     assert "Traceback" not in done.stderr
 
 
 # --- shares of the work -------------------------------------------------------------------------------------
-
-
 @given(st.integers(0, 50), st.integers(1, 9))
 def test_even_ranges_cover_everything_once(count, parts):
     shares = even_ranges(count, parts)
@@ -235,26 +229,16 @@ def test_even_ranges_cover_everything_once(count, parts):
     assert len(shares) <= parts
 
 
-@given(st.lists(st.integers(0, 20), max_size=40), st.integers(1, 9))
-def test_heavy_ranges_cover_everything_once_and_weigh_about_the_same(weights, parts):
-    ends = np.cumsum(np.array(weights, np.int64))
-    shares = heavy_ranges(ends, parts)
-    assert [place for share in shares for place in share] == list(range(len(weights)))
-    assert all(shares)
-    assert len(shares) <= parts
-    for share in shares:
-        assert sum(weights[place] for place in share) <= sum(weights) / parts + 2 * max(weights)
-
-
-@given(st.lists(st.integers(0, 1000), max_size=40), st.integers(1, 9))
-def test_gathering_ranges_cover_everything_once_and_take_about_as_long(sizes, parts):
-    shares = gathering_ranges(offsets_of(np.array(sizes, np.int64)), parts)
-    assert [place for share in shares for place in share] == list(range(len(sizes)))
-    assert all(shares)
-    assert len(shares) <= parts
-    costs = [size + PAIRS_PER_USER for size in sizes]
-    for share in shares:
-        assert sum(costs[place] for place in share) <= sum(costs) / parts + 2 * max(costs)
+@given(st.lists(st.integers(0, 20) | st.integers(0, 1000), max_size=40), st.integers(1, 9))
+def test_ranges_cover_everything_once_and_weigh_or_take_about_the_same(sizes, parts):
+    heavy = heavy_ranges(np.cumsum(np.array(sizes, np.int64)), parts)
+    gathering = gathering_ranges(offsets_of(np.array(sizes, np.int64)), parts)
+    for shares, costs in ((heavy, sizes), (gathering, [size + PAIRS_PER_USER for size in sizes])):
+        assert [place for share in shares for place in share] == list(range(len(sizes)))
+        assert all(shares)
+        assert len(shares) <= parts
+        for share in shares:
+            assert sum(costs[place] for place in share) <= sum(costs) / parts + 2 * max(costs)
 
 
 def test_each_share_is_worked_off_once_and_errors_come_out():
@@ -355,14 +339,18 @@ def test_threads_that_refill_a_table_together_lose_nothing():
         assert sorted(zip(slots[0::2][taken].tolist(), slots[1::2][taken].tolist(), strict=True)) == expected
 
 
-def test_too_many_strings_are_refused_in_every_thread(monkeypatch):
-    monkeypatch.setattr(strings, "MAX_ITEMS", 100)
+def refused_in_every_thread(error, words, tasks):
     table = StringTable(np.uint64(7), capacity=2, threads=4)
-    arrays = [pa.array([f"{start} {number}" for number in range(1000)]) for start in range(4)]
+    arrays = [pa.array([f"{start} {number}" for number in range(1000)]) for start in range(tasks)]
     with Threads(4) as threads:
         for task in [threads.submit(table.number, array) for array in arrays]:
-            with pytest.raises(BadSource, match="more than 100 distinct values"):
+            with pytest.raises(error, match=words):
                 task.result()
+
+
+def test_too_many_strings_are_refused_in_every_thread(monkeypatch):
+    monkeypatch.setattr(strings, "MAX_ITEMS", 100)
+    refused_in_every_thread(BadSource, "more than 100 distinct values", 4)
 
 
 @pytest.mark.parametrize("failing", ["refill_slots", "intern_rows"])
@@ -370,13 +358,8 @@ def test_without_memory_for_a_larger_table_no_thread_waits_for_ever(failing, mon
     def fail(*_):
         raise MemoryError
 
-    table = StringTable(np.uint64(7), capacity=2, threads=4)
     monkeypatch.setattr(strings.interning, failing, fail)
-    arrays = [pa.array([f"{start} {number}" for number in range(1000)]) for start in range(8)]
-    with Threads(4) as threads:
-        for task in [threads.submit(table.number, array) for array in arrays]:
-            with pytest.raises(MemoryError):
-                task.result()
+    refused_in_every_thread(MemoryError, None, 8)
 
 
 def test_all_usable_cores_are_used():
@@ -430,8 +413,6 @@ def test_a_tokenizer_of_the_callers_is_called_by_the_callers_thread():
 
 
 # --- kernels that are loaded beside reading -----------------------------------------------------------------
-
-
 @pytest.mark.parametrize("name", ["funnel", "policy-gaussian", "policy-laplace", "weighted-gaussian", "dp-sips"])
 def test_every_plan_can_be_rehearsed_and_bounds_somebody(name, monkeypatch):
     bounded = []
@@ -461,7 +442,7 @@ def test_kernels_are_loaded_ahead_where_there_is_a_core_for_it(threads, expected
     assert len(rehearsed) == 2 * expected
 
 
-def test_who_enters_a_string_waits_for_a_thread_that_was_stopped_while_it_did(monkeypatch):
+def test_a_thread_waits_for_another_that_was_stopped_while_entering_a_string(monkeypatch):
     table = StringTable(np.uint64(7), threads=2)
     table._state[int(BUSY)] = 1
     naps = []
@@ -490,7 +471,7 @@ def test_with_one_thread_an_interrupt_is_not_kept_for_later(monkeypatch, algorit
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_work_beside_is_left_to_who_wants_it_where_there_is_one_thread(threads):
-    with work_beside(lambda: 7, threads) as task:
+    with work_in_background(lambda: 7, threads) as task:
         assert (task is None) == (threads == 1)
         assert task is None or task.result() == 7
     assert Task.done(8).result() == 8

@@ -11,6 +11,7 @@ import pytest
 import dpunion
 from dpunion.budget import Budget
 from dpunion.calibration import rounding
+from dpunion.cli.release import summarize
 from dpunion.errors import AlreadyReleased, BadParameter, LedgerError
 from dpunion.ledger import Ledger, Schedule
 from dpunion.ledger.accounts import charge_for
@@ -93,6 +94,8 @@ def test_a_window_confirms_items_finds_new_ones_and_names_those_that_left(make, 
     assert made.plan.candidates.listed == len(OLD)
     assert made.plan.candidates.error == 0.01
     assert f"the 40 items of the release before; {6 - len(again)} of them are not in this list" in made.statement
+    assert f"Items of the release before that are not in this list: {6 - len(again)}." in summarize(made, "")
+    assert not any("release before" in line for line in summarize(first, ""))
     written = json.loads((tmp_path / "posts-2.json").read_text())
     assert written["gone"] == sorted(set(LEFT) - again)
     assert Release.from_json(json.dumps(written)).gone == made.gone
@@ -176,7 +179,7 @@ def test_a_changed_list_is_refused_before_any_charge(ledger, make, tmp_path):
 def test_the_list_of_the_release_before_is_not_overwritten(ledger, make, tmp_path):
     make(1, OLD)
     before, content = spent(ledger), (tmp_path / "posts-1.json").read_bytes()
-    with pytest.raises(dpunion.DpunionError, match="list of the release before"):
+    with pytest.raises(dpunion.DpunionError, match="is the earlier list of this run"):
         make(2, OLD, out="posts-1.json", run=dpunion.Run(overwrite=True))
     assert (spent(ledger), (tmp_path / "posts-1.json").read_bytes()) == (before, content)
 

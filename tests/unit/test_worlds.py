@@ -17,38 +17,13 @@ from dpunion.counting.steps import FineStep, add_noise
 from dpunion.errors import BadParameter
 from dpunion.plans.counts import Counted, Estimate, Totals
 from dpunion_lab import hindsight, worlds
-from dpunion_lab.hindsight import (
-    Scene,
-    covers_too_few,
-    judge_counts,
-    judge_worlds,
-    score_counts,
-    spread_of,
-    summarize_worlds,
-    tables_of,
-)
 from dpunion_lab.trials import run_candidates, trial_key
 from dpunion_lab.worlds import World, draw_sizes, draw_world, draws_needed, generate_world, item_odds
 
 WORLD = World(
-    seed=0,
-    number=0,
-    attempt=0,
-    people=4_000,
-    sizes="lognormal",
-    spread=1.2,
-    mean=12.0,
-    largest=10_000,
-    vocabulary=3_000,
-    exponent=1.0,
-    knee=3_000,
-    steeper=0.0,
-    heavy=0.0,
-    other=0.0,
-    epsilon=2.0,
-    delta=1e-5,
-    key=5,
-)
+    seed=0, number=0, attempt=0, people=4_000, sizes="lognormal", spread=1.2, mean=12.0, largest=10_000,
+    vocabulary=3_000, exponent=1.0, knee=3_000, steeper=0.0, heavy=0.0, other=0.0, epsilon=2.0, delta=1e-5, key=5,
+)  # fmt: skip
 
 
 @pytest.fixture
@@ -65,18 +40,12 @@ def sets_of(data):
 
 
 # --- drawing --------------------------------------------------------------------------------------------------------
-
-
-def test_what_is_drawn_is_within_its_range():
+def test_drawn_worlds_are_within_their_ranges():
     drawn = [draw_world(3, number) for number in range(2_000)]
     ranges = {
-        "people": worlds.PEOPLE,
-        "mean": worlds.MEAN_SIZES,
-        "largest": worlds.LARGEST_SETS,
-        "exponent": worlds.EXPONENTS,
-        "epsilon": worlds.EPSILONS,
-        "delta": worlds.DELTAS,
-    }
+        "people": worlds.PEOPLE, "mean": worlds.MEAN_SIZES, "largest": worlds.LARGEST_SETS,
+        "exponent": worlds.EXPONENTS, "epsilon": worlds.EPSILONS, "delta": worlds.DELTAS,
+    }  # fmt: skip
     for name, (low, high) in ranges.items():
         values = [getattr(one, name) for one in drawn]
         assert low <= min(values) < low * (high / low) ** 0.05
@@ -153,8 +122,6 @@ def test_heavy_people_hold_other_items():
 
 
 # --- judging --------------------------------------------------------------------------------------------------------
-
-
 def counted(people, low, high):
     nothing = Estimate(0, 0, 0)
     return Counted(tuple(people), tuple(low), tuple(high), Totals(nothing, nothing, 0.0, 1.0))
@@ -166,37 +133,37 @@ def test_counts_are_scored_by_error_intervals_and_sums():
         counted([2, 30, 100, 150, 200, 200, 400], [1, 21, 90, 90, 150, 150, 300], [3, 40, 110, 160, 250, 250, 500]),
         counted([3, 20, 100, 100, 100, 100, 200], [1, 10, 90, 90, 90, 90, 190], [4, 30, 110, 160, 250, 199, 399]),
     ]
-    score = score_counts(true, two, 0.05)
+    score = hindsight.score_counts(true, two, 0.05)
     assert score["draws"] == 2
     # Six of fourteen are wrong: the median lies between right ones.
     assert score["median_error"] == 0.0
     assert score["intervals"] == [2, 2, 4, 6, 0, 0]
     assert score["covered"] == [2, 1, 4, 4, 0, 0]
     assert score["sum_ratio"] == 1_050 / 1_000
-    few = score_counts(true[:4], [counted([4, 40, 200, 200], [0] * 4, [9] * 4)], 0.25)
+    few = hindsight.score_counts(true[:4], [counted([4, 40, 200, 200], [0] * 4, [9] * 4)], 0.25)
     assert few["ratio"] == pytest.approx(4.0)
     assert few["sum_ratio"] is None
 
 
 def test_the_spread_of_ratios_is_told_from_its_bad_end():
     ratios = {number: 1.0 + number / 100.0 for number in range(100)}
-    high = spread_of(ratios, high_is_bad=True)
+    high = hindsight.spread_of(ratios, high_is_bad=True)
     assert high["worlds"] == 100
     assert high["median"] == pytest.approx(1.495)
     assert high["nine_of_ten"] == pytest.approx(1.891)
     assert high["worst_twentieth"] == pytest.approx(1.97)
     assert high["worst"] == pytest.approx(1.99)
     assert high["worst_worlds"] == [99, 98, 97, 96, 95]
-    low = spread_of(ratios, high_is_bad=False)
+    low = hindsight.spread_of(ratios, high_is_bad=False)
     assert (low["worst"], low["worst_worlds"]) == (1.0, [0, 1, 2, 3, 4])
     assert low["nine_of_ten"] == pytest.approx(1.099)
-    assert spread_of({7: 2.5}, high_is_bad=True)["worst_twentieth"] == 2.5
-    assert spread_of({}, high_is_bad=True) == {"worlds": 0}
+    assert hindsight.spread_of({7: 2.5}, high_is_bad=True)["worst_twentieth"] == 2.5
+    assert hindsight.spread_of({}, high_is_bad=True) == {"worlds": 0}
 
 
 def test_coverage_is_below_by_two_standard_errors():
     # With 100 intervals two standard errors are 0.051.
-    assert covers_too_few(np.array([87, 88, 0]), np.array([100, 100, 0])).tolist()[:2] == [True, False]
+    assert hindsight.covers_too_few(np.array([87, 88, 0]), np.array([100, 100, 0])).tolist()[:2] == [True, False]
 
 
 def world_of(number, **judged):
@@ -211,7 +178,7 @@ def test_worlds_are_summed_up():
     def bound(chosen, best_bound, best, ratio):
         return {"chosen": chosen, "best_bound": best_bound, "best": best, "ratio": ratio}
 
-    found = summarize_worlds(
+    found = hindsight.summarize_worlds(
         [
             world_of(1, counts=counts(0.9, 0.2, [40, 0, 0, 0, 0, 0], 0.81), bound=bound(300, 300, 50, 0.95)),
             world_of(2, counts=counts(2.5, 0.95, [30, 10, 0, 0, 0, 0], 1.3), bound=bound(10, 25, 400, 0.8)),
@@ -236,7 +203,7 @@ def test_worlds_are_summed_up():
 
 
 def test_the_best_error_in_hindsight_is_the_least_of_all_allowances():
-    scene = Scene.of(WORLD)
+    scene = hindsight.Scene.of(WORLD)
     numbers = np.full(len(scene.data.holders), -1, np.int32)
     numbers[scene.listed] = np.arange(len(scene.listed))
     key = trial_key(WORLD.key)
@@ -257,8 +224,10 @@ def test_the_best_error_in_hindsight_is_the_least_of_all_allowances():
 
 
 def test_an_estimator_that_doubles_is_noticed(monkeypatch):
-    judged = [judge_counts(Scene.of(dataclasses.replace(WORLD, people=20_000, key=key))) for key in (1, 2)]
-    good = summarize_worlds([world_of(number, counts=one) for number, one in enumerate(judged)])["counts"]
+    judged = [
+        hindsight.judge_counts(hindsight.Scene.of(dataclasses.replace(WORLD, people=20_000, key=key))) for key in (1, 2)
+    ]
+    good = hindsight.summarize_worlds([world_of(number, counts=one) for number, one in enumerate(judged)])["counts"]
     real = counting.count_people
 
     def double(*given):
@@ -266,8 +235,10 @@ def test_an_estimator_that_doubles_is_noticed(monkeypatch):
         return dataclasses.replace(found, people=tuple(2 * one for one in found.people))
 
     monkeypatch.setattr(counting, "count_people", double)
-    judged = [judge_counts(Scene.of(dataclasses.replace(WORLD, people=20_000, key=key))) for key in (1, 2)]
-    bad = summarize_worlds([world_of(number, counts=one) for number, one in enumerate(judged)])["counts"]
+    judged = [
+        hindsight.judge_counts(hindsight.Scene.of(dataclasses.replace(WORLD, people=20_000, key=key))) for key in (1, 2)
+    ]
+    bad = hindsight.summarize_worlds([world_of(number, counts=one) for number, one in enumerate(judged)])["counts"]
     assert (good["gross"], good["sums_judged"]) == (0.0, 2)
     assert (bad["gross"], bad["sums_too_high"], bad["worlds_with_gross_sums"]) == (1.0, 2, [0, 1])
     assert bad["ratio"]["median"] > 2.0
@@ -282,24 +253,22 @@ def test_intervals_that_are_too_narrow_are_noticed(monkeypatch):
         return dataclasses.replace(found, low=found.people, high=found.people)
 
     monkeypatch.setattr(counting, "count_people", narrow)
-    bad = summarize_worlds([world_of(0, counts=judge_counts(Scene.of(WORLD)))])["counts"]
+    bad = hindsight.summarize_worlds([world_of(0, counts=hindsight.judge_counts(hindsight.Scene.of(WORLD)))])["counts"]
     assert bad["bands_below"] == bad["bands_judged"] > 0
 
 
 def test_short_lists_are_counted_several_times():
-    scene = Scene.of(dataclasses.replace(WORLD, vocabulary=8, knee=8, mean=3.0))
+    scene = hindsight.Scene.of(dataclasses.replace(WORLD, vocabulary=8, knee=8, mean=3.0))
     assert 5 <= len(scene.listed) <= 8
-    assert judge_counts(scene)["draws"] == 5
+    assert hindsight.judge_counts(scene)["draws"] == 5
 
 
 # --- many worlds, and the command -----------------------------------------------------------------------------------
-
-
 def test_the_same_seed_gives_the_same_figures(small):
-    one, again, threads = (judge_worlds(seed=4, count=3, threads=threads) for threads in (1, 1, 2))
+    one, again, threads = (hindsight.judge_worlds(seed=4, count=3, threads=threads) for threads in (1, 1, 2))
     assert one == again == threads
-    assert judge_worlds(seed=4, count=3, only=1)["worlds"] == one["worlds"][1:2]
-    assert judge_worlds(seed=5, count=3)["worlds"] != one["worlds"]
+    assert hindsight.judge_worlds(seed=4, count=3, only=1)["worlds"] == one["worlds"][1:2]
+    assert hindsight.judge_worlds(seed=5, count=3)["worlds"] != one["worlds"]
     for found in one["worlds"]:
         fixed = found["bound"]["released_at_bounds"]
         assert found["bound"]["best"] == max(fixed.values()) == fixed[str(found["bound"]["best_bound"])]
@@ -310,7 +279,7 @@ def test_the_same_seed_gives_the_same_figures(small):
 
 
 def test_candidates_are_compared_with_no_list(small):
-    found = judge_worlds(seed=4, count=3, judged=("candidates",))
+    found = hindsight.judge_worlds(seed=4, count=3, judged=("candidates",))
     for one in found["worlds"]:
         world, listed = World(**one["world"]), one["candidates"]
         data = generate_world(world)
@@ -323,7 +292,7 @@ def test_candidates_are_compared_with_no_list(small):
         assert listed["unlisted_with_list"] <= listed["with_list"] <= len(data.holders)
     totals = found["summary"]["candidates"]["totals"]
     assert totals["with_list"] == sum(one["candidates"]["with_list"] for one in found["worlds"])
-    text = tables_of(found)[-1].text()
+    text = hindsight.tables_of(found)[-1].text()
     assert f"{totals['today']:,}" in text
     assert f"{totals['with_list']:,}" in text
 
@@ -341,10 +310,10 @@ def test_a_list_of_what_nobody_has_adds_its_error_only():
 
 
 def test_worlds_without_a_list_are_drawn_again(monkeypatch, small):
-    first = judge_worlds(seed=4, count=4, judged=("counts",))
+    first = hindsight.judge_worlds(seed=4, count=4, judged=("counts",))
     limit = 1 + min(one["data"]["listed"] for one in first["worlds"])
     monkeypatch.setattr(hindsight, "FEWEST_LISTED", limit)
-    again = judge_worlds(seed=4, count=4, judged=("counts",))
+    again = hindsight.judge_worlds(seed=4, count=4, judged=("counts",))
     assert again["summary"]["redrawn"] > first["summary"]["redrawn"]
     assert all(one["data"]["listed"] >= limit for one in again["worlds"])
     kept = [one["world"]["number"] for one in first["worlds"] if one["data"]["listed"] >= limit]
@@ -361,9 +330,9 @@ def test_worlds_without_a_list_are_drawn_again(monkeypatch, small):
         ({"threads": 0}, "'threads'"),
     ],
 )
-def test_what_has_no_meaning_is_refused(asked, words):
+def test_options_without_meaning_are_refused(asked, words):
     with pytest.raises(BadParameter, match=words):
-        judge_worlds(**{"count": 1} | asked)
+        hindsight.judge_worlds(**{"count": 1} | asked)
 
 
 def call(monkeypatch, capsys, *arguments):
@@ -389,13 +358,10 @@ def test_the_command_prints_tables_and_writes_everything(small, tmp_path, monkey
         assert words in printed.out
     written = json.loads(out.read_text())
     assert "NOT PRIVATE" in written["warning"]
-    assert written == judge_worlds(seed=4, count=3)
-    assert [table.title for table in tables_of(written)][1:] == [
-        "Counts that went wrong",
-        "Intervals of counts",
-        "Items per person",
-        "Candidates, all worlds together",
-    ]
+    assert written == hindsight.judge_worlds(seed=4, count=3)
+    assert [table.title for table in hindsight.tables_of(written)][1:] == [
+        "Counts that went wrong", "Intervals of counts", "Items per person", "Candidates, all worlds together",
+    ]  # fmt: skip
     code, printed = call(monkeypatch, capsys, "--seed", 4, "--out", out)
     assert (code, printed.out) == (4, "")
     code, printed = call(monkeypatch, capsys, "--seed", 4, "--only", 1, "--of", "counts,bound", "--json")

@@ -131,7 +131,7 @@ def claims_table(claims: Sequence[Claim]) -> Table:
         )
         for number, claim in enumerate(claims, 1)
     )
-    columns = ("claim", "said in", "by the papers' own tables", "figures printed", "by our runs", "figures here")
+    columns = ("claim", "stated in", "by the papers' own tables", "figures printed", "by our runs", "figures here")
     return Table("Claims", columns, rows, claims_note(claims))
 
 
@@ -316,31 +316,31 @@ def _claim_rise(end: float, where: str) -> MakeClaim:
 @states("Policy Laplace and ℓ2-descent are largest at α = 3, ℓ1-descent at α = 5", "JPC 6.2.3")
 def claim_peak(study: Study) -> Findings:
     """Compare the size at the alpha that the journal version names with the largest size."""
-    said = {LAPLACE: 3.0, GAUSSIAN: 3.0, POLICY_L1: 5.0}
-    cases, told = [], []
-    for row, margin in said.items():
+    expected = {LAPLACE: 3.0, GAUSSIAN: 3.0, POLICY_L1: 5.0}
+    cases, figures = [], []
+    for row, margin in expected.items():
         sizes, best = _best(study.margins, study.over_margins(row))
         if margin in sizes:
             cases.append(is_ahead(sizes[margin], sizes[best]))
-            told.append(f"{row.name} {best:g} ({sizes[best]:,.0f}; {sizes[margin]:,.0f} at {margin:g})")
+            figures.append(f"{row.name} {best:g} ({sizes[best]:,.0f}; {sizes[margin]:,.0f} at {margin:g})")
     icml, jpc = published_tables()["icml-main-1"].rows["policy-laplace"], published_tables()["jpc-2"].rows
     ratios = [value / icml.values[limit] for limit, value in jpc["policy-laplace"].values.items()]
     return (
         judge([ratio >= 1.0 for ratio in ratios], f"Policy Laplace at α = 3 / at 5: {span(ratios, '{:.3f}')}"),
-        judge(cases, f"largest at α: {', '.join(told)}"),
+        judge(cases, f"largest at α: {', '.join(figures)}"),
     )
 
 
 @states("The best α lies between 2 and 6", "ICML 3.2 and 4.2, JPC 4 and 5")
 def claim_range(study: Study) -> Findings:
     """Compare the largest size with alpha between 2 and 6 with the largest of all."""
-    cases, told = [], []
+    cases, figures = [], []
     for row in POLICIES:
         sizes, best = _best(study.margins, study.over_margins(row))
         inside = max((size for margin, size in sizes.items() if 2.0 <= margin <= 6.0), default=0.0)
         cases.append(is_ahead(inside, sizes[best]))
-        told.append(f"{row.name} {best:g} ({sizes[best]:,.0f}; {inside:,.0f} between 2 and 6)")
-    return NOTHING_PRINTED, judge(cases, f"best α: {', '.join(told)}")
+        figures.append(f"{row.name} {best:g} ({sizes[best]:,.0f}; {inside:,.0f} between 2 and 6)")
+    return NOTHING_PRINTED, judge(cases, f"best α: {', '.join(figures)}")
 
 
 @states("The largest releases need Δ0 below 300", "ICML 5.2.1, JPC 6.2.5")
@@ -358,17 +358,17 @@ def claim_limit(study: Study) -> Findings:
 def claim_best_limit(study: Study) -> Findings:
     """Compare the size at the marked number of items per user with the largest size."""
     table = published_tables()["icml-main-1"]
-    printed, here, told = [], [], []
+    printed, here, figures = [], [], []
     for row in PRINTED_ROWS:
         bold = int(table.rows[row.printed].bold[0])
         printed.append(table.rows[row.printed].values[str(bold)] == max(_printed(row)))
         if bold in study.limits:
             sizes, best = _best(study.limits, study.over_limits(row))
             here.append(is_ahead(sizes[bold], sizes[best]))
-            told.append(f"{row.name} {best} (marked {bold})")
+            figures.append(f"{row.name} {best} (marked {bold})")
     return (
         judge(printed, "the marks are those of the largest numbers"),
-        judge(here, f"largest at Δ0: {', '.join(told)}"),
+        judge(here, f"largest at Δ0: {', '.join(figures)}"),
     )
 
 
@@ -394,14 +394,14 @@ def claim_anonymity(study: Study) -> Findings:
 )
 def claim_outgrown(study: Study) -> Findings:
     """Find the smallest k for which a policy releases more items than at least k users have."""
-    said = {LAPLACE: 25, GAUSSIAN: 18}
+    expected = {LAPLACE: 25, GAUSSIAN: 18}
     table = published_tables()["icml-main-2"].rows
 
     def find(quotients: Callable[[Row], Sequence[float]]) -> Finding:
-        pairs = {row: zip(COVERAGE, quotients(row), strict=True) for row in said}
+        pairs = {row: zip(COVERAGE, quotients(row), strict=True) for row in expected}
         first = {row: next((k for k, value in some if value > 1.0), 0) for row, some in pairs.items()}
-        told = ", ".join(f"{row.name} {k or 'none tried'}" for row, k in first.items())
-        return judge([first[row] == k for row, k in said.items()], f"smallest k that is outgrown: {told}")
+        figures = ", ".join(f"{row.name} {k or 'none tried'}" for row, k in first.items())
+        return judge([first[row] == k for row, k in expected.items()], f"smallest k that is outgrown: {figures}")
 
     return (
         find(lambda row: [table[row.printed].values[str(k)] / 100.0 for k in COVERAGE]),
@@ -434,12 +434,12 @@ def claim_zipf(study: Study) -> Findings:
     holders = np.sort(study.words.data.holders)[::-1]
     parts = [(low, 10 * low) for low in (10, 100, 1_000) if 10 * low <= len(holders)]
     here = [math.log(holders[low - 1] / holders[high - 1]) / math.log(10.0) for low, high in parts]
-    told = ", ".join(f"{value:.2f}" for value in here)
+    figures = ", ".join(f"{value:.2f}" for value in here)
     source = f"{tail:.2f} from rank {held['25']:,} to rank {held['5']:,}, by the counts of ICML Table 2"
     return (
         judge([0.75 <= tail <= 1.25], source),
         judge(
-            [0.75 <= value <= 1.25 for value in here], f"{told} from rank to ten times the rank, from 10 on (fitted)"
+            [0.75 <= value <= 1.25 for value in here], f"{figures} from rank to ten times the rank, from 10 on (fitted)"
         ),
     )
 

@@ -50,7 +50,9 @@ def grid(
         variants = (
             _variants(kinds[algorithm], asked) if isinstance(algorithm, str) else [_check_algorithm(algorithm, kinds)]
         )
-        found |= {Setting(variant, budget): None for variant, budget in itertools.product(variants, budgets)}
+        # Without a number of items per person, a release by Funnel chooses it privately.
+        looks = algorithm == Funnel.name and "max_items_per_user" not in asked
+        found |= {Setting(variant, budget, looks): None for variant, budget in itertools.product(variants, budgets)}
     if not 1 <= len(found) <= MOST_SETTINGS:
         raise BadParameter(
             f"There are {len(found):,} settings to compare.", f"Choose at least one and at most {MOST_SETTINGS:,}."

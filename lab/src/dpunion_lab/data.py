@@ -20,8 +20,8 @@ from dpunion.requests import Progress, Request, Run
 from dpunion_lab.generators import Generated
 
 NOT_PRIVATE = (
-    "NOT PRIVATE: a study, not a release. How much an algorithm releases from data says something about the people in "
-    "it. Study public or generated data only."
+    "NOT PRIVATE: a study, not a release. All numbers below, also those of users and items, are exact, without noise, "
+    "and say something about the people in the data. Study public or generated data only."
 )
 
 ENCODING_KEY = 0

@@ -144,8 +144,8 @@ def student_test(first: tuple[float, float], second: tuple[float, float], *, tri
     """
     from scipy.special import stdtr
 
-    apart = abs(first[0] - second[0])
+    difference = abs(first[0] - second[0])
     error = math.sqrt((first[1] ** 2 + second[1] ** 2) / (trials - 1))
     if error == 0.0:
-        return 1.0 if apart == 0.0 else 0.0
-    return float(2.0 * stdtr(2 * trials - 2, -apart / error))
+        return 1.0 if difference == 0.0 else 0.0
+    return float(2.0 * stdtr(2 * trials - 2, -difference / error))

@@ -198,7 +198,7 @@ def zipf_figure(data: LabData) -> Figure:
     line = Line("generated", tuple(map(float, ranks)), tuple(float(holders[rank - 1]) for rank in ranks))
     note = f"The papers find a straight line with an exponent of about 1. {NO_POINTS}"
     title = "Holders of an item by its rank [ICML supplement, Figure 4; JPC Figure 4]"
-    return Figure(title, "rank", "users who hold the item", (line,), note, log_x=True, log_y=True)
+    return Figure(title, "rank", "users who have the item", (line,), note, log_x=True, log_y=True)
 
 
 def set_sizes_figure(data: LabData) -> Figure:

@@ -154,7 +154,7 @@ def plan_study(policy: ResearchPolicy, budget: Budget) -> Plan:
     """Plan a research policy with the numbers of a similar private one, which prove nothing about it."""
     if isinstance(policy, GreedyByOwnCounts):
         raise BadParameter(
-            "gw fills items in the order of how often a user holds each, which sets do not tell.",
+            "gw fills items in the order of how often a user has each, which sets do not show.",
             "Leave gw out; greedy is its relative on sets.",
         )
     relative = PolicyLaplace if isinstance(policy, Greedy) else PolicyGaussian

@@ -11,7 +11,7 @@ import json
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -26,7 +26,7 @@ from dpunion.engines.local import find_listed, run_rounds
 from dpunion.mechanisms import mechanism_for
 from dpunion.plans import Plan, plan_release
 from dpunion.plans.candidates import add_candidates
-from dpunion.plans.look import LookPlan
+from dpunion.plans.look import AUTO, LookPlan, plan_look
 from dpunion.randomness import Purpose, RunKey
 from dpunion.sets.grouping import bound_further
 from dpunion.threads import Threads
@@ -44,10 +44,14 @@ OnTrial = Callable[[str, float], None]
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """An algorithm or a research policy, and a budget."""
+    """An algorithm or a research policy, and a budget.
+
+    looks: Funnel chooses the number of items per person privately, as a release does; that of `algorithm` is unused.
+    """
 
     algorithm: Algorithm | ResearchPolicy
     budget: Budget
+    looks: bool = False
 
     @property
     def has_proof(self) -> bool:
@@ -59,6 +63,7 @@ class Setting:
         """Return the algorithm's parameters as plain values."""
         fields = dataclasses.fields(self.algorithm)
         values = {field.name: getattr(self.algorithm, field.name) for field in fields}
+        values |= {"max_items_per_user": AUTO} if self.looks else {}
         return {name: value.value if isinstance(value, enum.Enum) else value for name, value in values.items()}
 
     @property
@@ -153,7 +158,7 @@ class _Group:
 
     number: int
     bounding: Bounding
-    settings: tuple[Setting, ...]
+    settings: tuple[tuple[Setting, Plan], ...]
 
 
 def check_counts(trials: int, jobs: int) -> None:
@@ -162,12 +167,13 @@ def check_counts(trials: int, jobs: int) -> None:
     check_whole("a study", "jobs", jobs, 1, MOST_JOBS)
 
 
-def plan_all(settings: Sequence[Setting], on_plan: OnTrial | None = None) -> dict[Setting, Plan]:
+def plan_all(settings: Sequence[Setting], on_plan: OnTrial | None = None) -> dict[Setting, Plan | LookPlan]:
     """Plan every setting before any data is read, so that a bad setting is refused early."""
-    plans: dict[Setting, Plan] = {}
+    plans: dict[Setting, Plan | LookPlan] = {}
     for setting in settings:
         if setting not in plans:
-            plans[setting] = plan_setting(setting)
+            given = {name: value for name, value in setting.parameters.items() if value != AUTO}
+            plans[setting] = plan_look(setting.budget, None, given) if setting.looks else plan_setting(setting)
             if on_plan is not None:
                 on_plan("planning", len(plans) / len(settings))
     return plans
@@ -175,7 +181,7 @@ def plan_all(settings: Sequence[Setting], on_plan: OnTrial | None = None) -> dic
 
 def run_all(
     data: LabData,
-    plans: dict[Setting, Plan],
+    plans: Mapping[Setting, Plan | LookPlan],
     *,
     trials: int,
     jobs: int,
@@ -197,8 +203,8 @@ def run_all(
             return
         try:
             contributions = bound_again(data.everything, group.bounding, trial_key(group.number))
-            for setting in itertools.takewhile(lambda _: not stop.is_set(), group.settings):
-                trial = run_trial(data, setting, plans[setting], contributions, group.number)
+            for setting, plan in itertools.takewhile(lambda _: not stop.is_set(), group.settings):
+                trial = run_trial(data, setting, plan, contributions, group.number)
                 if journal is not None:
                     journal.add(identity(data, setting, group.number), trial.to_dict())
                 with lock:
@@ -221,19 +227,21 @@ def run_all(
 
 
 def _find_missing(
-    data: LabData, plans: dict[Setting, Plan], trials: int, journal: Journal | None
+    data: LabData, plans: Mapping[Setting, Plan | LookPlan], trials: int, journal: Journal | None
 ) -> tuple[dict[tuple[Setting, int], Trial], list[_Group]]:
     """Return the trials that are in the journal, and the others in groups."""
     known = {} if journal is None else journal.entries
     done: dict[tuple[Setting, int], Trial] = {}
-    waiting: dict[tuple[int, Bounding], list[Setting]] = defaultdict(list)
+    waiting: dict[tuple[int, Bounding], list[tuple[Setting, Plan]]] = defaultdict(list)
     for number in range(trials):
-        for setting in plans:
+        for setting, planned in plans.items():
             before = _trial_of(setting, number, known.get(identity(data, setting, number)))
             if before is not None:
                 done[setting, number] = before
             else:
-                waiting[number, setting.algorithm.bounding].append(setting)
+                plan = choose_fixed(data, planned, number) if isinstance(planned, LookPlan) else planned
+                bounding = (plan if setting.looks else setting).algorithm.bounding
+                waiting[number, bounding].append((setting, plan))
     groups = [_Group(*place, tuple(settings)) for place, settings in waiting.items()]
     # Start the largest groups first: then no thread is left with a large one at the end.
     return done, sorted(groups, key=lambda group: len(group.settings), reverse=True)

@@ -22,7 +22,7 @@ from dpunion.calibration import gaussian
 from dpunion.calibration.funnel import calibrate_with_hints
 from dpunion.contributions import Float64s
 from dpunion.errors import InternalError
-from dpunion.kernels.normal import unit_norm_delta, upper_tail
+from dpunion.kernels.normal import unit_norm_delta
 
 # The part of delta that Funnel's Gaussian noise gets at length 1; novel items get the rest. This public choice was near
 # the best at every budget tried.
@@ -171,7 +171,7 @@ def walk_tail(stddev: float, threshold: float, shape: Funnel) -> float:
     for number in range(len(budgets) - 1, -1, -1):
         width = budgets[number] * stddev
         starts = later_nodes[number - 1][0] if number else np.zeros(1)
-        passing = np.array([upper_tail((threshold - start) / width) for start in starts])
+        passing = gaussian.gaussian_chances(starts, threshold, width)
         if values is None:
             values = passing
             continue

@@ -72,8 +72,11 @@ class App(Commands):
         except click.ClickException as mistake:
             code = BadParameter.exit_code
             as_json = "--json" in (sys.argv[1:] if args is None else args)
+            context = getattr(mistake, "ctx", None)
+            message = mistake.format_message().replace("valid float", "number").replace("valid integer", "whole number")
             with contextlib.suppress(click.exceptions.Exit), answering({"as_json": as_json}):
-                raise BadParameter(mistake.format_message(), "See --help.") from None
+                remedy = f"See '{context.command_path if context else 'dpunion'} --help'."
+                raise BadParameter(message, remedy) from None
         if standalone_mode:
             sys.exit(code)
         return code
@@ -149,7 +152,7 @@ app = App(
         Option(name, text, bool, is_eager=True, expose_value=False, callback=action)
         for name, text, action in ROOT_OPTIONS
     ],
-    help="""Differentially private set union: release vocabularies, n-grams and keys that give nobody away.
+    help="""Publish the words, queries or keys that many users share, without revealing any single user.
 
 Try [cyan]dpunion demo[/cyan], then [cyan]dpunion release --help[/cyan].""",
     no_args_is_help=True,

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 OTHER = "Other options"
-VALUES = {"integer": "NUMBER", "float": "NUMBER", "path": "FILE", "text": "TEXT"}
+VALUES = {"integer": "NUMBER", "float": "NUMBER", "path": "FILE", "text": "TEXT", "whole_or_auto": "NUMBER"}
 """What the help shows for a value, by the name of its type in click."""
 WIDEST_NAMES = 28
 EXAMPLE = "  dpunion "

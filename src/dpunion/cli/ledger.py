@@ -81,13 +81,14 @@ def ledger_open(where: str, dataset: str, epsilon: float, delta: float, composit
         raise BadParameter("--grow and --start are for a schedule.", "Add --schedule, or leave them out.")
     schedule = Schedule(**chosen) if chosen else None
     # Bad values are refused before a file is made.
-    new_account(dataset, epsilon, delta, composition, schedule=schedule)
+    planned = new_account(dataset, epsilon, delta, composition, schedule=schedule)
+    calendar = [] if schedule is None else _calendar(schedule, planned.caps)
     ledger = Ledger.open(where, create=True)
     account = ledger.create_dataset(dataset, epsilon, delta, composition, schedule=schedule)
     how = account.composition.value
     click.echo(f"Opened {dataset} in {ledger.name}: ({epsilon:g}, {delta:g}) in all, by {how} composition.", err=True)
-    if schedule is not None:
-        say("\n".join(_calendar(schedule, account.caps)))
+    if calendar:
+        say("\n".join(calendar))
     elif account.composition is Composition.ADDITIVE:
         _say_tight(epsilon, delta)
 
@@ -97,13 +98,16 @@ def _calendar(schedule: Schedule, caps: Amounts) -> list[str]:
     from dpunion.budget import Budget
     from dpunion.chances import MOST_HOLDERS, find_needed
     from dpunion.ledger.amounts import DELTA_UNITS, EPSILON_UNITS
-    from dpunion.ledger.schedules import share_of
+    from dpunion.ledger.schedules import is_too_small, share_of
     from dpunion.plans.look import USUAL, plan_share
     from dpunion.report.tables import lay_out, percent
 
     def needed(share: Amounts) -> str:
         whole = Budget(caps.epsilon / EPSILON_UNITS, caps.delta / DELTA_UNITS)
-        plan = plan_share(share_of(share), whole, max_items_per_user=USUAL)
+        try:
+            plan = plan_share(share_of(share), whole, max_items_per_user=USUAL)
+        except BadParameter:  # a small share, for which the look has fewer limits to choose from
+            plan = plan_share(share_of(share), whole, max_items_per_user=ITEMS_EACH)
         return f"{find_needed(plan, [ITEMS_EACH])[0].even or MOST_HOLDERS:,}"
 
     rows = [("week", "from", "part of the budget", "people needed")]
@@ -111,12 +115,13 @@ def _calendar(schedule: Schedule, caps: Amounts) -> list[str]:
         part = percent(share.mu_squared / caps.mu_squared)
         rows.append((str(week), str(schedule.first_day(week)), part, needed(share)))
     even = type(caps)(mu_squared=caps.mu_squared // schedule.weeks, novelty=caps.novelty // schedule.weeks)
+    weekly = "no item would come out" if is_too_small(even) else f"an item would need about {needed(even)} people"
     return [
         *("", *lay_out(rows, [False] * len(rows[0])), ""),
-        f"People needed: with about this many people who have an item, and {ITEMS_EACH} items each, the chance that it "
-        "is released is even. A release reads all rows so far.",
-        f"With an even split over {schedule.weeks} weeks, each week's rows alone, an item would need about "
-        f"{needed(even)} people in one week. Each week, run: dpunion release ... --scheduled",
+        f"People needed: if about this many people have an item, and {ITEMS_EACH} items each, it is released with a "
+        "chance of one half. A release reads all rows so far.",
+        f"With an even split over {schedule.weeks} weeks, each week's rows alone, {weekly} in one week. Each week, "
+        "run: dpunion release ... --scheduled",
     ]
 
 
@@ -167,15 +172,15 @@ def ledger_show(where: str, as_json: bool) -> None:
 
 
 def _entry_lines(values: dict[str, Any]) -> list[str]:
-    """Return an entry as a block: what it is, and below it, one to a line, what it says."""
+    """Return an entry as a block: its kind, and below it one line for each field."""
     head = f"[bold]entry {values['entry']}[/bold]  {_escape(values['dataset'])}  {values['state']}  {values['written']}"
     planned = values.get("schedule")
-    said = {
+    fields = {
         "week": "" if planned is None else f"{planned['week']}, for the release of week {planned['release']}",
         "charge": f"({values['epsilon']:g}, {values['delta']:g})",
         **{name: values[name] for name in ("algorithm", "title", "owner", "note")},
     }
-    lines = [f"  {name:<10}{_escape(text)}" for name, text in said.items() if text]
+    lines = [f"  {name:<10}{_escape(text)}" for name, text in fields.items() if text]
     outputs = [each["path"] or f"SHA-256 {each['sha256'][:16]}" for each in values["outputs"]]
     return [head, *lines, *(f"  {'output':<10}{_escape(path)}" for path in outputs)]
 

@@ -81,17 +81,13 @@ class OptionGroup:
     def __iter__(self) -> Iterator[Option | Argument]:
         return iter(self.options)
 
-    def defaults(self) -> dict[str, Any]:
-        """Return the value of each option when it is not given."""
-        return {str(one.name): one.initial for one in self.options}
-
     def values(self, given: Given) -> dict[str, Any]:
         """Return the value of each option by its name."""
         return {str(one.name): getattr(given, str(one.name)) for one in self.options}
 
-    def is_given(self, given: Given) -> bool:
-        """Say whether any of the options differs from its default."""
-        return self.values(given) != self.defaults()
+    def names_given(self, given: Given) -> list[str]:
+        """Return the names of the options that differ from their defaults."""
+        return [one.opts[0] for one in self.options if getattr(given, str(one.name)) != one.initial]
 
 
 def whole_or_auto(value: Any) -> Any:
@@ -108,7 +104,7 @@ as_json = Option("--json as_json", "Print JSON.", bool, heading=OUTPUT)
 quiet = Option("--quiet -q", "Print only errors.", bool, heading=OUTPUT)
 normalize = Option(
     "--normalize",
-    "How to normalize items and words: nfc-lower (default for texts), nfc (default for items) or exact.",
+    "Normal form: nfc-lower (for texts), nfc (for items) or exact.",
     checks.NormalizationName,
     heading=DATA,
 )
@@ -128,7 +124,7 @@ database = OptionGroup(
 )
 reading = OptionGroup(
     DATA,
-    Argument("source", "Data to read, see above.", metavar="SOURCE...", nargs=-1, required=True),
+    Argument("source", "Files, a folder, a database, or - for stdin.", metavar="SOURCE...", nargs=-1, required=True),
     Option("--user -u", "Column with the user ids.", metavar="COLUMN", required=True),
     *database,
 )
@@ -146,10 +142,7 @@ candidates = OptionGroup(
 items = OptionGroup(
     DATA,
     Option(
-        "--item -i",
-        "Column with the items. Repeat it for keys of several columns; rows with a missing part are left out.",
-        metavar="COLUMN",
-        multiple=True,
+        "--item -i", "Column with the items. Repeat it for keys of several columns.", metavar="COLUMN", multiple=True
     ),
     Option("--text -t", "Instead of --item: column with texts, which are split into words.", metavar="COLUMN"),
     Option("--ngrams", "Texts: release n-grams of these lengths, like 1-3, as one set."),
@@ -161,9 +154,7 @@ items = OptionGroup(
 )
 texts = OptionGroup(
     DATA,
-    Option(
-        "--tokenizer", "Texts: tokenizer words, whitespace, treebank or icu.", checks.TokenizerName, default="words"
-    ),
+    Option("--tokenizer", "Texts: words, whitespace, treebank or icu.", checks.TokenizerName, default="words"),
     Option("--locale", "Texts: language for the tokenizer icu, like th or ja.", default="en"),
     Option("--drop-urls", "Texts: leave out web addresses.", bool),
     Option("--stop-words", "Texts: file with a public list of words to leave out, one per line.", FILE),
@@ -172,18 +163,8 @@ texts = OptionGroup(
 )
 privacy = OptionGroup(
     PRIVACY,
-    Option(
-        "--epsilon -e",
-        "How much one person may change the odds of a result; smaller is more private.",
-        float,
-        required=True,
-    ),
-    Option(
-        "--delta -d",
-        "Small probability on top of that; choose it well below 1 / number of people.",
-        float,
-        required=True,
-    ),
+    Option("--epsilon -e", "How much one person may change the odds; smaller is more private.", float, required=True),
+    Option("--delta -d", "Probability on top of that; choose it well below 1 / people.", float, required=True),
     Option("--weak-budget", "Allow epsilon above 10 or delta above 0.001, which protect almost nothing.", bool),
 )
 privacy_or_schedule = OptionGroup(PRIVACY, *map(copy.copy, privacy))
@@ -206,11 +187,12 @@ output = OptionGroup(
     OUTPUT,
     Option(
         "--out -o",
-        "Output file: .parquet .csv .jsonl .txt .arrow, or .json with the plan. May be repeated.",
+        "Output file: .parquet .csv .jsonl .txt .arrow, or .json with the plan. May be repeated. Default: print items.",
         FILE,
         multiple=True,
     ),
     Option("--sort", "item, or people: most popular first (the default with counts).", checks.OrderName),
+    Option("--statement", "Explain the guarantee in full, as the .json output and the page do.", bool),
     force,
     as_json,
     quiet,
@@ -225,15 +207,9 @@ shared = [*texts, *output, *ledger, *about]
 counts = OptionGroup(
     OUTPUT,
     Option("--counts", "Also estimate how many people have each item.", bool),
-    Option(
-        "--count-share",
-        "Part of the budget for counts (0.1). A larger part makes counts more precise and releases fewer items.",
-        float,
-    ),
+    Option("--count-share", "Part of the budget for counts (0.1). More means better counts and fewer items.", float),
 )
-drop_doubtful = Option(
-    "--drop-doubtful", "With counts: drop candidates that may have no people at all.", bool, heading=OUTPUT
-)
+drop_doubtful = Option("--drop-doubtful", "With counts: drop candidates that may have nobody.", bool, heading=OUTPUT)
 algorithm = OptionGroup(
     TUNING,
     Option("--algorithm -a", "See 'Algorithms' above.", checks.AlgorithmName, default="funnel"),
@@ -241,34 +217,20 @@ algorithm = OptionGroup(
         "--max-items-per-user",
         "Use at most this many items per person. auto (funnel's default) chooses the number privately.",
         whole_or_auto,
-        metavar="number or auto",
     ),
     Option("--calibration", "exact (default) or published noise constants.", checks.CalibrationName),
     Option("--cutoff-margin", "Policies: distance of the cutoff above the threshold, in noise scales.", float),
     Option("--passes", "Policies: number of passes over the users.", int),
     Option("--user-order", "Policies: order of users, random or smallest-first.", checks.UserOrderName),
-    Option(
-        "--set settings",
-        "Any other parameter of the algorithm, for example rounds=3.",
-        multiple=True,
-        metavar="NAME=VALUE",
-    ),
+    Option("--set settings", "Any other parameter, for example rounds=3.", multiple=True, metavar="NAME=VALUE"),
 )
 ngrams = OptionGroup(
     TUNING,
     Option(
-        "--first",
-        "Algorithm for single tokens: funnel, policy-gaussian or weighted-gaussian.",
-        NgramAlgorithm,
-        default="funnel",
+        "--first", "For single tokens: funnel, policy-gaussian or weighted-gaussian.", NgramAlgorithm, default="funnel"
     ),
-    Option("--later", "Algorithm for longer n-grams: one of the same three.", NgramAlgorithm, default="funnel"),
-    Option(
-        "--spurious-rate",
-        "Expected spurious n-grams, as a part of those released at the length before.",
-        float,
-        default=0.01,
-    ),
+    Option("--later", "For longer n-grams: one of the same three.", NgramAlgorithm, default="funnel"),
+    Option("--spurious-rate", "Spurious n-grams, as a part of those one token shorter.", float, default=0.01),
     Option("--share-ratio", "Budget of each length divided by that of the length before.", float, default=1.0),
 )
 engine = OptionGroup(
@@ -310,10 +272,11 @@ def check_items(given: Given) -> None:
 
 def check_texts(given: Given) -> None:
     """Refuse options of texts when there is no column of texts."""
-    if given.text is None and (given.ngrams is not None or texts.is_given(given)):
+    named = texts.names_given(given) + ([] if given.ngrams is None else ["--ngrams"])
+    if given.text is None and named:
         raise BadParameter(
-            "Options for texts were given, but there is no column of texts.",
-            "Name the column of texts with 'text' (--text), or leave out these options.",
+            f"There is no column of texts for {' and '.join(named)}.",
+            f"Name the column of texts with --text, or leave out {' and '.join(named)}.",
         )
 
 

@@ -28,13 +28,13 @@ MADE_BEFORE = 6
 """The exit code of a release that was made before and whose output is in place."""
 FEW = 10
 """A release with fewer items than this is explained."""
-FIRST_LINES = 12
 ADDS_UP = (
-    "This release was not charged to a ledger. The budgets of all releases from the same data add up, and "
-    "together they guarantee less. See dpunion ledger --help."
+    "This release was not charged to a ledger. Budgets of releases from the same data add up: dpunion ledger --help."
 )
+AS_GIVEN = ("user", "epsilon", "delta", "weak_budget", "query", "null_users", "normalize", "sort", "unsafe_test_key")
+FIRST_ONES = "; the terminal shows the first. --out FILE keeps all, but a second release spends the budget again."
 
-RELEASE_HELP = f"""Release as many items as possible of the union of the users' sets, privately.
+RELEASE_HELP = f"""Release the items that many users share, without revealing any single user.
 
 SOURCE is one or more files or quoted patterns: Parquet, Arrow IPC, CSV, TSV or JSONL (also .gz, .zst); a folder of
 Parquet files; either at s3://, gs:// or abfs:// too; a Delta or Iceberg table; a database
@@ -45,11 +45,11 @@ Parquet files; either at s3://, gs:// or abfs:// too; a Delta or Iceberg table; 
   dpunion release 'logs/*.csv.gz' --user uid --item query -e 2 -d 1e-7 > queries.txt
   dpunion release reviews.jsonl --user id --text body -e 1 -d 1e-6 --out words.csv --out words.json
   dpunion release visits.csv -u id --item country --item device -e 1 -d 1e-6 --out keys.csv
-  dpunion release posts.parquet -u author -i word -e 1 -d 1e-6 --counts --out popular.csv
+  dpunion release posts.parquet -u author -i word -e 1 -d 1e-6 --counts --statement --out popular.csv
   dpunion release hdfs:///logs --engine spark --master yarn -u uid -i query -e 1 -d 1e-9 --out-folder hdfs:///q
   dpunion release orders.csv -u customer -i product -e 1 -d 1e-6 --candidates catalogue.csv --out sold.csv
   dpunion release new.csv -u id -i word -e 1 -d 1e-6 --known old.parquet --ledger budget.db --dataset posts
-  dpunion release posts.parquet -u author -i word --ledger budget.db --dataset logs --scheduled -o so-far.parquet
+  dpunion release posts.parquet -u author -i word --ledger budget.db --dataset logs --scheduled -o week-8.parquet
 
 {options.ALGORITHM_HELP}
 
@@ -119,13 +119,12 @@ image, run it as the user who will make releases, and on the same kind of proces
     options.running,
 )
 def release_command(**values: Any) -> None:
-    """Release as many items as possible of the union of the users' sets, privately."""
+    """Release the items that many users share, without revealing any single user."""
     given = Given(**values)
     options.check_items(given)
     own = options.items.values(given) | ({"item": given.item[0]} if len(given.item) == 1 else {})
-    own |= {"unsafe_test_key": given.unsafe_test_key, "out_folder": given.out_folder}
-    own |= {"drop_doubtful": given.drop_doubtful}
-    own |= {"scheduled": given.scheduled, "current": given.current, "earlier": given.earlier}
+    kept = ("unsafe_test_key", "out_folder", "drop_doubtful", "scheduled", "current", "earlier")
+    own |= {name: getattr(given, name) for name in kept}
     _make(given, own, {**options.build_algorithm(given), **options.build_items(given)})
 
 
@@ -178,19 +177,11 @@ def _make(given: Given, own: dict[str, Any], wanted: dict[str, Any]) -> None:
         with run_with_progress(given) as run:
             made = release(
                 source,
-                user=given.user,
-                epsilon=given.epsilon,
-                delta=given.delta,
-                weak_budget=given.weak_budget,
                 counts=options.build_counts(given),
-                query=given.query,
-                null_users=given.null_users,
-                normalize=given.normalize,
                 out=targets if given.out_folder is None else Folder(given.out_folder),
-                sort=given.sort,
                 charge=charge,
                 run=dataclasses.replace(run, about=about),
-                unsafe_test_key=given.unsafe_test_key,
+                **{name: getattr(given, name) for name in AS_GIVEN},
                 **wanted,
             )
     except AlreadyReleased as already:
@@ -200,10 +191,7 @@ def _make(given: Given, own: dict[str, Any], wanted: dict[str, Any]) -> None:
         recorded = {key: value for group in first for key, value in group.values(given).items()}
         recorded |= options.engine_record(given) | options.counts.values(given) | options.about.values(given)
         record_configuration(place, recorded | {"out": given.out, "sort": given.sort} | own, made.plan)
-        if made.stored is not None:
-            say(f"Released to {made.stored}.\n{made.statement}")
-        else:
-            answer_release(made, targets, as_json=given.as_json)
+        answer_release(made, targets, as_json=given.as_json, whole=given.statement)
 
 
 @contextlib.contextmanager
@@ -238,8 +226,8 @@ def delivering(released: Release, written: Sequence[object]) -> Iterator[None]:
         raise
 
 
-def answer_release(made: Release, targets: Sequence[Path], *, as_json: bool) -> None:
-    """Print a release, or say where it was written; on a terminal show its first rows."""
+def answer_release(made: Release, targets: Sequence[Path], *, as_json: bool, whole: bool) -> None:
+    """Print a release, or say where it was written, and what it guarantees; whole: say the whole statement."""
     from dpunion.releases.formats import table_lines, text_line
     from dpunion.releases.release import SHOWN
 
@@ -251,24 +239,63 @@ def answer_release(made: Release, targets: Sequence[Path], *, as_json: bool) -> 
             values["written"] = [str(target) for target in targets]
         print_json(values)
         return
-    if not targets:
+    where = f" to {made.stored or ' and '.join(map(str, targets)) or 'standard output'}."
+    if made.stored is None and not targets:
+        is_seen = answers.is_terminal(sys.stdout)
         # With counts, people get numbers below each other; programs always get tabs.
-        is_table = made.totals is not None and sys.stdout.isatty()
-        print_result("".join(f"{line}\n" for line in (table_lines(made) if is_table else map(text_line, made.rows()))))
-    elif is_watched() and len(made):
-        left = len(made) - SHOWN
-        say_lines([*table_lines(made, SHOWN), *([f"… and {left:,} more"] if left > 0 else []), ""])
-    places = " and ".join(str(target) for target in targets) or "standard output"
-    sizes = ", ".join(f"{one.released:,} of length {one.length}" for one in made.results)
-    unit = "n-gram" if sizes else "item"
-    what = f"{len(made):,} {unit}{'' if len(made) == 1 else 's'}" + (f" ({sizes})" if sizes else "")
-    say(f"Released {what} to {places}.\n{made.statement}")
-    if len(made) < FEW and made.guaranteed:
+        lines = table_lines(made) if is_seen and made.totals is not None else map(text_line, made.rows())
+        if is_seen and made.about.charged is None:  # making a charged release again would be charged again
+            lines, where = iter([*preview(made), ""]), FIRST_ONES if len(made) > SHOWN else "."
+        print_result("".join(f"{line}\n" for line in lines))
+    elif targets and is_watched() and len(made):
+        say_lines([*preview(made), ""])
+    say("\n".join(summarize(made, where, whole=whole)))
+    if made.stored is None and len(made) < FEW and made.guaranteed:
         from dpunion.chances import needed_sentence
 
         say(needed_sentence(made.plan))
     if made.about.charged is None and made.guaranteed and is_watched():
         say(ADDS_UP)
+
+
+def preview(made: Release) -> Iterator[str]:
+    """Yield the first rows of a release for a person."""
+    from dpunion.releases.formats import table_lines
+    from dpunion.releases.release import SHOWN
+
+    left = len(made) - SHOWN
+    yield from (row.rstrip() for row in table_lines(made, SHOWN if left > 0 else None))
+    yield from [f"… and {left:,} more"] if left > 0 else []
+
+
+def summarize(made: Release, where: str, *, whole: bool = False) -> list[str]:
+    """Say what was released (where: how that sentence ends) and guaranteed, and warnings or the whole statement."""
+    from dpunion.budget import Strength, guarantee
+    from dpunion.releases.statements import expected_mistakes
+    from dpunion.text.splitting import PLAIN
+
+    sizes = ", ".join(f"{one.released:,} of length {one.length}" for one in made.results)
+    unit = ("n-gram" if sizes else "item") + "s"[: len(made.items) != 1] + (f" ({sizes})" if sizes else "")
+    lines = [f"Released{where}" if made.stored else f"Released {len(made):,} {unit}{where}"]
+    if whole or not made.guaranteed:
+        return [*lines, made.statement]
+    plan, totals, charged = made.plan, made.totals, made.about.charged
+    lines.append(f"{made.statement.splitlines()[0]} --statement explains it.")
+    if plan.budget.strength is Strength.WEAK:
+        lines.append(guarantee(plan.budget)[1])
+    if plan.candidates is not None and plan.candidates.listed:
+        lines.append(expected_mistakes(plan.candidates))
+    if spurious := sum(one.spurious for one in made.results):
+        lines.append(f"At most {spurious:.3g} of them are expected to be spurious, that is, written by nobody.")
+    if totals is not None:
+        lines.append(
+            f"About {totals.everybody} people have at least one item; about {totals.others} of them have an item that "
+            "is not on the list."
+        )
+    if made.gone:
+        lines.append(f"Items of the release before that are not in this list: {len(made.gone):,}.")
+    unsplit = PLAIN.notes_on(made.items) if len(made.columns) == 1 else ()
+    return lines + [note for note in made.notes if note in unsplit or (charged and charged.receipt in note)]
 
 
 def answer_again(already: AlreadyReleased, targets: Sequence[Path], *, overwrite: bool, as_json: bool) -> NoReturn:
@@ -316,31 +343,24 @@ def report_command(release: Path, out: Path | None, force: bool) -> None:
 @command("demo", DEMO_HELP, [Option("--out -o", "Output file of the release, if wanted.", FILE), options.force])
 def demo_command(out: Path | None, force: bool) -> None:
     """Make a release from the bundled sample and show it."""
-    from rich.console import Console
-
     from dpunion.pipeline import release
-    from dpunion.releases.formats import check_target, escape_controls
+    from dpunion.releases.formats import check_target
     from dpunion.requests import Run
     from dpunion.samples import debian_depends
 
     if out is not None:
         check_target(out, overwrite=force)
         check_outputs([out], None, {"source": debian_depends()})
-    console = Console(highlight=False, soft_wrap=True)
     shown = "$ dpunion release debian_depends.parquet --user user --item item --epsilon 1 --delta 1e-6"
-    console.print(f"{shown} --out {out}\n" if out else f"{shown}\n", markup=False, style="bold")
+    print_result(f"{shown} --out {out}\n\n" if out else f"{shown}\n\n")
     with answers.progress_bar() as progress:
         run = Run(progress=progress)
         released = release(debian_depends(), user="user", item="item", epsilon=1.0, delta=1e-6, run=run)
         if out is not None:
             released.write(out, overwrite=force)
-    for name in released.items[:FIRST_LINES]:
-        console.print("  " + escape_controls(name), markup=False)
-    console.print(f"  ... {len(released):,} items in all\n", markup=False)
-    if out is not None:
-        console.print(f"Written to {out}\n", markup=False, style="bold")
-    console.print(answers.wrap(released.statement, sys.stdout), markup=False)
-    console.print("\nThe command above does the same after: dpunion sample", markup=False)
+    summary = summarize(released, f" to {out}." if out else ".")
+    more = "To make it yourself: dpunion sample, then the command above with --out FILE. See dpunion release --help."
+    print_result(answers.wrap("\n".join([*preview(released), "", *summary, "", more, ""]), sys.stdout))
 
 
 @command(
@@ -370,7 +390,7 @@ def lists_command(as_json: bool) -> None:
     if as_json:
         print_json({name: dataclasses.asdict(one) for name, one in LISTS.items()})
     else:
-        print_result(describe_lists())
+        print_result(f"{describe_lists()}\n")
 
 
 @command("warm-up", WARM_UP_HELP, [options.quiet])

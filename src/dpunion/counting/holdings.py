@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dpunion.buffers import read_only
 from dpunion.contributions import Bools, Contributions, Int32s, Int64s, Uint64s, offsets_of
-from dpunion.kernels.counting import copy_listed
+from dpunion.kernels.counting import copy_listed, find_in_buckets
 from dpunion.plans.counts import MOST_COUNTED
 from dpunion.randomness import RunKey
 from dpunion.sets.grouping import bound_sets, compact_items, gathering_ranges
 from dpunion.threads import share_count, work_in_order
 
-LEADING_BITS = 22
 UNLISTED, KNOWN = -1, -2
 
 
@@ -52,37 +52,20 @@ def number_items(digests: Uint64s, listed: Uint64s, known: Uint64s) -> Int32s:
 
     Guarantees: two items are the same when their 128-bit keyed digests are.
     """
-    numbers = np.full(len(digests), UNLISTED, np.int32)
-    for wanted, names in ((known, np.full(len(known), KNOWN)), (listed, np.arange(len(listed)))):
-        places, found = find_digests(digests, wanted)
-        numbers[places] = names[found]
+    numbers = find_listed(digests, listed).astype(np.int32)
+    numbers[(numbers < 0) & (find_listed(digests, known) >= 0)] = KNOWN
     return numbers
 
 
-def find_digests(digests: Uint64s, wanted: Uint64s) -> tuple[Int64s, Int64s]:
-    """Find the wanted digests: their places in `digests`, and their places in `wanted`, int64[found] each.
+def find_listed(digests: Uint64s, listed: Uint64s) -> Int64s:
+    """Return each digest's place on a list, or UNLISTED: int64[n].
 
-    digests: uint64[n, 2], distinct, rising by their first words; wanted: uint64[m, 2].
+    digests: uint64[n, 2], distinct, rising by their first words; listed: uint64[m, 2].
     """
-    first = np.ascontiguousarray(digests[:, 0])
-    # Most digests that are not there are seen by their leading bits, which is faster than searching for them.
-    shift = np.uint64(64 - LEADING_BITS)
-    is_likely = np.zeros(1 << LEADING_BITS, np.bool_)
-    is_likely[first >> shift] = True
-    left = np.flatnonzero(is_likely[wanted[:, 0] >> shift])
-    places = np.zeros(len(wanted), np.int64)
-    places[left] = np.searchsorted(first, wanted[left, 0])
-    found = [(np.zeros(0, np.int64), np.zeros(0, np.int64))]
-    while len(left):
-        # Nearly all need one step. Where first words are equal, the second word decides.
-        there = places[left] < len(first)
-        left = left[there]
-        left = left[first[places[left]] == wanted[left, 0]]
-        hit = digests[places[left], 1] == wanted[left, 1]
-        found.append((places[left[hit]], left[hit]))
-        left = left[~hit]
-        places[left] += 1
-    return np.concatenate([one for one, _ in found]), np.concatenate([one for _, one in found])
+    bits = max(1, len(digests).bit_length())  # so that a bucket has one digest or none, mostly
+    starts = offsets_of(np.bincount((digests[:, 0] >> np.uint64(64 - bits)).astype(np.int64), minlength=1 << bits))
+    some, others = (read_only(np.ascontiguousarray(one)) for one in (digests, listed))
+    return find_in_buckets(some, starts, 64 - bits, others)
 
 
 def holdings_of(contributions: Contributions, numbers: Int32s, key: RunKey, *, in_place: bool = False) -> Holdings:

@@ -6,7 +6,7 @@ n-grams.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
@@ -29,7 +29,7 @@ class Chosen:
     """The selected items: texts, or n-grams with their lengths and the results of each length.
 
     levels: the n-grams as numbers, length by length in the order of `ngrams`. frame: on Spark, a frame of the session.
-    is_remote: the items are not here, but on the executors, as this frame.
+    is_remote: the items are not here, but on the executors, as this frame. candidates: those of the items, if known.
     """
 
     items: tuple[str, ...] = ()
@@ -38,6 +38,7 @@ class Chosen:
     levels: tuple[Level, ...] = ()
     frame: Any = None
     is_remote: bool = False
+    candidates: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,7 @@ class Listed:
     """The public list of which people are counted: texts, or the levels of n-grams in order.
 
     known: a public list that is not part of it. sure: for each text, whether somebody has it for sure; least: the least
-    number of people to show for these.
+    number of people to show for these. candidates: for each text, whether it is on the list of candidates.
     """
 
     texts: tuple[str, ...]
@@ -53,6 +54,7 @@ class Listed:
     sure: tuple[bool, ...]
     levels: tuple[Level, ...] = ()
     least: int = 1
+    candidates: Sequence[bool] = ()
 
 
 class Engine(Protocol):

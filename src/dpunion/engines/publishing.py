@@ -80,7 +80,7 @@ class Outputs:
         names = list(source.names) if isinstance(source, SparkSource) else source
         stopped = item.stop_words if isinstance(item, Words) else None
         read = {"source": names, "known list": [known.source if isinstance(known, Known) else known]}
-        read |= {"ledger": charge and charge.ledger, "list of the release before": [one.source for one in earlier]}
+        read |= {"ledger": charge and charge.ledger, "earlier list": [one.source for one in earlier]}
         read["list of stop words"] = [stopped]
         read["list of candidates"] = listed
         refuse_overwriting(self.files if self.folder is None else self.folder.path, read)
@@ -122,22 +122,19 @@ def list_chosen(chosen: Chosen, request: Request) -> Listed:
     """
     if chosen.levels:
         return Listed((), (), tuple(length == 1 for _, length in chosen.ngrams), chosen.levels)
-    if request.known is None:
-        texts = sorted(chosen.items)
-        return Listed(tuple(texts), (), tuple(not one for one in find_candidates(texts, request)))
-    known, selected = request.known.items, set(chosen.items)
-    texts = sorted(selected.union(known) if request.include_known else selected)
-    unlisted = (not one for one in find_candidates(texts, request))
-    sure = tuple(text in selected and plain for text, plain in zip(texts, unlisted, strict=True))
-    return Listed(tuple(texts), () if request.include_known else known, sure)
+    known, selected = () if request.known is None else request.known.items, set(chosen.items)
+    texts = tuple(sorted(selected.union(known) if request.include_known else selected))
+    candidates = find_candidates(texts, chosen, request)
+    sure = tuple(text in selected and not one for text, one in zip(texts, candidates, strict=True))
+    return Listed(texts, () if request.include_known else known, sure, candidates=candidates)
 
 
-def find_candidates(texts: Sequence[str], request: Request) -> list[bool]:
+def find_candidates(texts: Sequence[str], chosen: Chosen, request: Request) -> list[bool]:
     """Say which texts are on the request's list of candidates: nobody may have these."""
-    if request.candidates is None:
-        return [False] * len(texts)
-    listed = request.candidates.texts
-    found = set(listed.filter(pc.is_in(listed, value_set=large_texts(text_array(texts)))).to_pylist())
+    found = chosen.candidates
+    if request.candidates is not None and not found:
+        listed = request.candidates.texts
+        found = frozenset(listed.filter(pc.is_in(listed, value_set=large_texts(text_array(texts)))).to_pylist())
     return [text in found for text in texts]
 
 
@@ -173,9 +170,9 @@ def publish(
     elif chosen.is_remote:
         made = draft
     else:
-        texts = list_chosen(chosen, request).texts
-        listed = None if request.candidates is None else find_candidates(texts, request)
-        if request.drop_doubtful and listed is not None and counted is not None:
+        public = list_chosen(chosen, request)
+        texts, listed = public.texts, public.candidates
+        if request.drop_doubtful and counted is not None:
             sound = [place for place, low in enumerate(counted.low) if low > 0 or not listed[place]]
             texts, listed = tuple(texts[place] for place in sound), [listed[place] for place in sound]
             people, low, high = (tuple(getattr(counted, name)[place] for place in sound) for name in COUNTED)
@@ -184,10 +181,9 @@ def publish(
         since = None if before is None else before.weeks_of(texts)
         numbers = () if since is None else (Numbers(SINCE, since, 32),)
         earlier = frozenset() if before is None else before.listed
-        if listed is not None or earlier:
-            flags = listed or [False] * len(texts)
-            flags = [flag or text in earlier for flag, text in zip(flags, texts, strict=True)]
-            numbers = (*numbers, Numbers(LISTED, tuple(flags), 1))
+        if request.candidates is not None or earlier:
+            flags = tuple(flag or text in earlier for flag, text in zip(listed, texts, strict=True))
+            numbers = (*numbers, Numbers(LISTED, flags, 1))
         made = with_items(draft, texts, counted, outputs.order, numbers)
         if before is not None and before is request.candidates:
             made = with_gone(made, before.since)

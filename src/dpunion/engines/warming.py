@@ -18,8 +18,8 @@ R = TypeVar("R")
 
 PLANNING, COMPILING = "planning", "compiling"
 MOST_ITEMS = 1000
-REHEARSED: set[tuple[str, bool]] = set()
-"""The plans that were rehearsed in this process: the algorithm, and whether with a look."""
+REHEARSED: set[tuple[str, bool, bool]] = set()
+"""The plans that were rehearsed in this process: the algorithm, whether with a look, and whether with a list."""
 
 
 class Stages:
@@ -62,7 +62,7 @@ def preload_kernels(plan: Planned, threads: int | None) -> Iterator[None]:
 
     Guarantees: the rehearsal uses made-up rows, and its result is thrown away.
     """
-    kind = (plan.name, plan.look is not None)
+    kind = (plan.name, plan.look is not None, plan.candidates is not None)
     if (threads or usable_cores()) == 1 or kind in REHEARSED:
         yield
         return
@@ -87,8 +87,7 @@ def rehearse(plan: Planned) -> None:
     from dpunion.sets.encoding import encode
     from dpunion.text.words import Normalization
 
-    decided = plan.opening
-    bounding = decided.bounding
+    decided, bounding = plan.opening, plan.opening.bounding
     items = text_array([f"item {number}" for number in range(min(bounding.limit + 1, MOST_ITEMS))])
     made = encode(
         [(pa.DictionaryArray.from_arrays(number_array([0] * len(items), 32), items.slice(0, 1)), items)],
@@ -99,7 +98,7 @@ def rehearse(plan: Planned) -> None:
         split_words=False,
         threads=1,
     )
-    run_rounds(mechanism_for(decided), made, key, 1)
+    run_rounds(mechanism_for(decided), made, key, 1, None if plan.candidates is None else made.table.digests)
     if plan.look is not None:
         from dpunion.counting.steps import look_at_sizes
 

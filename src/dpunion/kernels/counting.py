@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dpunion.contributions import Bools, Float64s, Int32s, Int64s
+from dpunion.contributions import Bools, Float64s, Int32s, Int64s, Uint64s
 from dpunion.kernels.compiler import kernel
 
 WHOLE = 2**16
@@ -40,6 +40,21 @@ def copy_listed(
         anything[user] = offsets[user + 1] > offsets[user]
         others[user] = other
     return to
+
+
+@kernel
+def find_in_buckets(digests: Uint64s, starts: Int64s, shift: int, listed: Uint64s) -> Int64s:
+    """Return each digest's place on the list, or -1: int64[digests]; starts: of those of each first word >> shift.
+
+    Guarantees: a place tells nothing but which digests are equal.
+    """
+    places = np.full(len(digests), -1, np.int64)
+    for i in range(len(listed)):
+        bucket = np.int64(listed[i, 0] >> np.uint64(shift))
+        for at in range(starts[bucket], starts[bucket + 1]):
+            if digests[at, 0] == listed[i, 0] and digests[at, 1] == listed[i, 1]:
+                places[at] = i
+    return places
 
 
 @kernel

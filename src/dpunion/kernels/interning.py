@@ -61,6 +61,15 @@ def words_of(data: Uint8s, start: np.uint64, size: np.uint64, seed: np.uint64) -
     return first & ((U1 << (size << U3)) - U1), size << U24
 
 
+@kernel
+def hash_strings(offsets: Int64s, data: Uint8s) -> Uint64s:
+    """Return a hash of each string data[offsets[i]:offsets[i+1]]. Guarantees: row i depends on these bytes alone."""
+    hashes = np.empty(len(offsets) - 1, np.uint64)
+    for i in range(len(hashes)):
+        hashes[i] = table_hash(data, offsets[i], offsets[i + 1], U0)
+    return hashes
+
+
 @inlined
 def same_bytes(a: Uint8s, a_start: np.uint64, b: Uint8s, b_start: np.uint64, size: np.uint64) -> bool:
     """Say whether a[a_start:a_start+size] equals b[b_start:b_start+size]; both have at least eight bytes."""

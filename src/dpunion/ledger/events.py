@@ -319,8 +319,9 @@ class Overview:
     def reach(self, account: Account) -> str:
         """Say how far the rest of a budget reaches."""
         if account.schedule is not None:
-            weeks = ", ".join(map(str, self.to_come(account)))
-            return f"weeks {weeks}" if weeks else "nothing: the schedule is complete"
+            weeks = self.to_come(account)
+            listed = f"week{'s' if len(weeks) > 1 else ''} {', '.join(map(str, weeks))}"
+            return listed if weeks else "nothing (the schedule is complete)"
         more = self.more_like_last(account)
         if more is None:
             return "all of it"
@@ -364,8 +365,17 @@ def refuse_repeat(
         )
 
 
-def refuse_second(ledger: str, week: int, same: list[Entry], release_fingerprint: str, *, again: bool) -> None:
-    """Refuse a release of a schedule that was made; `again` allows it only if no earlier run of it has settled."""
+def refuse_second(ledger: str, week: int, entries: list[Entry], release_fingerprint: str, *, again: bool) -> None:
+    """Refuse a release of a schedule that was made; `again` allows it only if no earlier run of it has settled.
+
+    Guarantees: it also refuses if a later release began after this one was planned, so that each continues the other.
+    """
+    if later := [entry for entry in entries if (entry.release or 0) > week and not entry.is_cancelled]:
+        raise errors.NotDue(
+            f"A later release of the schedule has begun: entry {ledger}#{later[-1].number}. Nothing was charged.",
+            "Make the releases of a schedule one after the other.",
+        )
+    same = [entry for entry in entries if entry.release == week]
     made = [entry for entry in same if entry.is_settled]
     for entry in made:
         if entry.fingerprint != release_fingerprint:
@@ -400,9 +410,10 @@ def refuse_charge(account: Account, charge: Amounts) -> NoReturn:
     ]
     if account.composition is Composition.ADDITIVE:
         parts = [f"(epsilon, delta) = {pair(charge)}, and {pair(left)} is left"]
+    smaller = "Use a smaller epsilon or delta, or do" if account.schedule is None else "Do"
     raise errors.BudgetExhausted(
         f"The budget of dataset {account.name!r} does not cover this release: it asks for {' and '.join(parts)}.",
-        "Use a smaller epsilon or delta, or do not make this release: it would break the promise made for this data.",
+        f"{smaller} not make this release: it would break the promise made for this data.",
     )
 
 

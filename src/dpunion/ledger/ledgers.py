@@ -196,8 +196,7 @@ class Ledger:
         made = [entry for entry in book.entries.values() if entry.dataset == dataset]
         if "schedule" in details:
             week = details["schedule"]["release"]
-            same = [entry for entry in made if entry.release == week]
-            events.refuse_second(self.name, week, same, release_fingerprint, again=details["charge_again"])
+            events.refuse_second(self.name, week, made, release_fingerprint, again=details["charge_again"])
         elif not details["charge_again"]:
             same = [entry for entry in made if entry.fingerprint == release_fingerprint]
             events.refuse_repeat(self.name, same, details["sources"])
@@ -273,7 +272,10 @@ class Reservation:
     def sentence(self) -> str:
         """Return the sentence about the ledger in a release's statement."""
         due, plan = json.loads(self._event.details).get("schedule"), self.account.schedule
-        when = f" It was made in week {due['week']} of {plan.weeks}, from {plan.start}." if due and plan else ""
+        when = ""
+        if due and plan:
+            of = f" of {plan.weeks}, from" if due["week"] <= plan.weeks else f", after the {plan.weeks} weeks from"
+            when = f" It was made in week {due['week']}{of} {plan.start}."
         return (
             f"It is entry {self.receipt} of the dataset {self.account.name!r}. The ledger limits all releases "
             f"from this dataset together to {pair(self.account.caps)}, by {self.account.composition.value} "
@@ -330,21 +332,21 @@ class Reservation:
     ) -> None:
         if os.getpid() != self._process:
             return
-        said = f"The charge of {pair(self._event.amounts)} on {self.account.name!r} stays: entry {self.entry}."
+        note = f"The charge of {pair(self._event.amounts)} on {self.account.name!r} stays: entry {self.entry}."
         charged = True
         if isinstance(error, ReplacedLedger):
-            said, charged = "", False
+            note, charged = "", False
         elif not (self._reading or self._closed):
             # If it cannot be given back it counts as spent, which is safe; the first error must stay visible.
             try:
                 self.cancel()
-                said, charged = f"Nothing was charged: entry {self.entry} is cancelled.", False
+                note, charged = f"Nothing was charged: entry {self.entry} is cancelled.", False
             except ReplacedLedger:
-                said, charged = f"No data was read, but {self._uncharged}", False
+                note, charged = f"No data was read, but {self._uncharged}", False
             except errors.DpunionError as problem:
-                said = f"{said} The charge could not be cancelled: {problem.what}"
+                note = f"{note} The charge could not be cancelled: {problem.what}"
         if error is not None:
-            error.add_note(errors.LedgerNote(said, self.facts | {"charged": charged}))
+            error.add_note(errors.LedgerNote(note, self.facts | {"charged": charged}))
 
 
 def new_account(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import datetime as dt
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -113,9 +113,9 @@ def as_day(day: object, name: str) -> dt.date:
     """Return a date, or a text like 2027-01-04, as a date."""
     wrong = BadParameter(f"The {name!r} parameter must be a day such as 2027-01-04.", "Write year, month and day.")
     if isinstance(day, dt.date) and not isinstance(day, dt.datetime):
-        return day
+        day = day.isoformat()
     with ForeignErrors(lambda _: wrong, TypeError, ValueError):
-        if isinstance(day, str) and len(day) == len("2027-01-04"):
+        if isinstance(day, str) and len(day) == len("2027-01-04") and day < "3000":  # later, a week may have no date
             return dt.date.fromisoformat(day)
     raise wrong
 
@@ -165,22 +165,26 @@ class Due:
 
         Guarantees: refuses a plan that costs more than the share.
         """
-        if computed.mu_squared > self.share.mu_squared or computed.novelty > self.share.novelty:
+        share = self.share
+        if computed.mu_squared > share.mu_squared or computed.novelty > share.novelty:
             raise InternalError("a scheduled release costs more than its share")
-        epsilon = epsilon_alone(self.share, computed.rounding, self.account.caps)
-        return dataclasses.replace(
-            computed, epsilon=epsilon, mu_squared=self.share.mu_squared, novelty=self.share.novelty
-        )
+        epsilon = epsilon_alone(share, computed.rounding, self.account.caps)
+        return dataclasses.replace(computed, epsilon=epsilon, mu_squared=share.mu_squared, novelty=share.novelty)
 
 
 def share_of(share: Amounts) -> tuple[float, float]:
     """Return mu_squared and novelty to plan from: lower than the units by more than what rounding up a charge adds."""
-    if share.mu_squared < 10**6 or share.novelty < 1_000:
+    if is_too_small(share):
         raise BadParameter(
             "A release of this schedule would get too small a part of the budget.",
             "Choose a larger 'epsilon' and 'delta', fewer weeks, or a 'grow' nearer to 1.",
         )
     return share.mu_squared / MU_SQUARED_UNITS * BELOW, share.novelty / DELTA_UNITS * BELOW
+
+
+def is_too_small(share: Amounts) -> bool:
+    """Say whether a release with this share has no plan: rounding would take too much of it."""
+    return share.mu_squared < 2 * 10**9 or share.novelty < 1_000
 
 
 def epsilon_alone(share: Amounts, rounding: int, caps: Amounts) -> int:
@@ -213,42 +217,46 @@ def find_release(account: Account, entries: Iterable[Entry], day: dt.date, folde
     week = schedule.week_on(day)
     made = [one for one in entries if one.dataset == name and one.release is not None and not one.is_cancelled]
     release = schedule.due_in(week)
-    own = [one for one in made if one.release == release and one.is_settled]
+    settled = sorted((one for one in made if one.is_settled), key=lambda one: one.release or 0)
+    own = [one for one in settled if one.release == release]
     last = max((one.release or 0 for one in made), default=0)
     if release is None or last > release or (own and own[-1].details["schedule"]["week"] != week):
         refuse_day(account, schedule, week, last)
     if own:
-        # It was made this week: the ledger finds that out, and nothing is read.
-        return Due(account, release, week, own[-1].charge, Earlier(None, "", week))
-    before = next((one for one in reversed(made) if one.is_settled), None)
-    return Due(account, release, week, schedule.share(account.remaining, release), find_earlier(before, week, folder))
+        return Due(account, release, week, own[-1].charge, Earlier(None, "", week))  # the ledger will refuse it
+    share = schedule.share(account.remaining, release)
+    if is_too_small(share):
+        # Other releases, or a run of the last one that has not settled, took it: the ledger refuses the usual share.
+        share = schedule.shares(account.caps)[schedule.releases.index(release)]
+    before = [one for one in settled if one.release == settled[-1].release]
+    return Due(account, release, week, share, find_earlier(before, week, folder))
 
 
 def refuse_day(account: Account, schedule: Schedule, week: int, last: int) -> NoReturn:
     """Say why a week has no release, and when the next one is due."""
     following = next((one for one in schedule.releases if one > max(week, last)), None)
-    state = "has not begun" if week < 1 else f"has no release in week {week}"
+    state = f"has no release due in week {week} once that of week {last} has begun" if last else "has not begun"
     when, remedy = "It is complete.", "Open a dataset with a new schedule; for people in both, the budgets add up."
     if following is not None:
         when = f"The next is that of week {following}, from {schedule.first_day(following)}."
-        remedy = "Run the same command then."
+        remedy = "Run it for that day or a later one, with another output."
     raise NotDue(f"The schedule of {account.name!r} {state}. {when} Nothing was charged.", remedy)
 
 
-def find_earlier(entry: Entry | None, week: int, folder: Path | None) -> Earlier:
-    """Return a file of an entry that is as it was written, in `folder` under any name; refuse if there is none."""
-    if entry is None:
+def find_earlier(entries: Sequence[Entry], week: int, folder: Path | None) -> Earlier:
+    """Return a file of these entries that is as it was written, in `folder` under any name; refuse if there is none."""
+    if not entries:
         return Earlier(None, "", week)
     if folder is not None and not folder.is_dir():
         raise BadParameter("There is no such folder with earlier releases.", "Check 'earlier' (--earlier).")
-    kept = [(path, digest) for path, digest in entry.outputs if Path(path).suffix.lower() not in UNREADABLE]
+    kept = [one for entry in entries for one in entry.outputs if Path(one[0]).suffix.lower() not in UNREADABLE]
     for path, digest in kept:
         there = [] if folder is None else [one for one in sorted(folder.iterdir()) if one.suffix == Path(path).suffix]
         for candidate in (*there, Path(path)):
             if is_intact((str(candidate), digest)):
                 return Earlier(candidate, digest, week)
     raise LedgerError(
-        f"The list of the release before, entry {entry.number}, is not where it was written, or it was changed. "
-        "Nothing was charged.",
+        f"The list of the release before, entry {entries[-1].number}, is not where it was written, or it was changed: "
+        f"{', '.join(path for path, _ in kept)}. Nothing was charged.",
         "Restore one of its files from a backup, or name the folder it is in: 'earlier' (--earlier).",
     )

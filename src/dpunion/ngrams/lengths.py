@@ -18,7 +18,7 @@ from dpunion.algorithms import Bounding, Funnel, UserOrder
 from dpunion.buffers import as_texts
 from dpunion.calibration.composition import candidate_threshold, spurious_tail, walk_tail, walk_threshold
 from dpunion.contributions import Contributions, Int32s, Int64s, ItemTable, Uint64s
-from dpunion.counting.holdings import UNLISTED, Holdings, find_digests, holdings_of
+from dpunion.counting.holdings import UNLISTED, Holdings, find_listed, holdings_of
 from dpunion.kernels.ngrams import compact, renumber
 from dpunion.kernels.normal import upper_tail
 from dpunion.ngrams.candidates import CandidateGrams, Level, halves, mark_candidates, places_in
@@ -222,11 +222,8 @@ def positions_in(stream: TokenStream, levels: Sequence[Level], key: RunKey) -> I
 
     Guarantees: the numbers are those of the public levels, the same in every partition.
     """
-    numbers = np.full(len(stream.table), -1, np.int32)
-    places, found = find_digests(stream.table.digests, levels[0].digests)
-    numbers[places] = found
     codes = stream.tokens.astype(np.int32)
-    renumber(codes, numbers)
+    renumber(codes, find_listed(stream.table.digests, levels[0].digests).astype(np.int32))
     positions = Positions(stream.offsets, codes)
     yield positions
     for level in levels[1:]:

@@ -27,6 +27,7 @@ from dpunion.kernels.normal import gaussian_delta
 from dpunion.plans.counts import PARTS, Counts, CountsPlan
 
 if TYPE_CHECKING:
+    from dpunion.chances import Needed
     from dpunion.plans.look import SizeLook
     from dpunion.plans.ngrams import NgramPlan
 
@@ -118,10 +119,9 @@ class Planned(Protocol):
     """What is fixed before any data is read, for every kind of plan.
 
     name: of the algorithm. counts: how people are counted, if they are. candidates: the numbers of a public list, if
-    there is one. look: the private look before the release, if
-    there is one. opening: the plan of the list that is released first; with a look, the plan that is followed when
-    the look shows nothing. alternatives: every plan that may be followed; empty if the ledger must charge the whole
-    budget. bounding: how many items are read of each user, for items.
+    there is one. look: the private look before the release, if there is one. opening: the plan of the list that is
+    released first; with a look, the plan that is followed when the look shows nothing. alternatives: every plan that
+    may be followed; empty if the ledger must charge the whole budget. bounding: how many items are read of each user.
     """
 
     nouns: ClassVar[Nouns]
@@ -160,8 +160,38 @@ class Planned(Protocol):
         """Return the plan as plain values, for JSON and for people."""
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class PlanDisplay:
+    """What every plan shows of itself: how many people an item needs, computed when it is asked for."""
+
+    __slots__ = ()
+
+    def needed(self: Planned, set_sizes: Sequence[int] = (1, 10, 100), *, listed: bool = False) -> tuple[Needed, ...]:
+        """Return about how many people must have an item for a chance of 50 % (even) and 90 % (likely) to come out.
+
+        There is one row for each number of items that these people have in total, if their other items are rare.
+        listed: for an item on the list of candidates. It reads no data.
+
+        >>> plan_release("policy-gaussian", Budget(epsilon=1.0, delta=1e-6)).needed([1, 10])
+        (Needed(items_each=1, even=24, likely=31), Needed(items_each=10, even=118, likely=182))
+        """
+        from dpunion.chances import find_needed
+
+        return find_needed(self, set_sizes, listed=listed)
+
+    def __repr__(self: Planned) -> str:
+        from dpunion.chances import describe_plan
+
+        return describe_plan(self)
+
+    def _repr_html_(self: Planned) -> str:
+        """Return a small card for notebooks."""
+        from dpunion.chances import draw_plan
+
+        return draw_plan(self)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Plan(PlanDisplay):
     """The public numbers of a release with one algorithm.
 
     scale: the standard deviation of Gaussian or the scale of Laplace noise. threshold: what a noisy weight must

@@ -41,13 +41,11 @@ class PublicItems(Protocol):
 
 
 def add_candidates(planned: P, listed: PublicItems | None, error: float) -> P:
-    """Return the plan with the numbers for a public list, if there is one; error: as in `Candidates`.
+    """Return the plan with the numbers for a public list, None while it is still read; error: as in `Candidates`.
 
     Guarantees: noise, threshold and delta of all other items stay as they are, unless rounding needs more for the list;
     nothing here depends on data.
     """
-    if listed is None:
-        return planned
     if isinstance(planned, NgramPlan):
         refuse_candidates("Ngrams(...)")
     if isinstance(planned, LookPlan):
@@ -76,7 +74,7 @@ def plan_for_listed(plan: Plan) -> Plan:
     return dataclasses.replace(model, algorithm=shape, rounds=plan_rounds(shape, plan.scale, threshold))
 
 
-def _add(plan: Plan, listed: PublicItems, error: float) -> Plan:
+def _add(plan: Plan, listed: PublicItems | None, error: float) -> Plan:
     name = plan.algorithm.name
     if name in WITHOUT_LISTS:
         raise BadParameter(
@@ -92,9 +90,10 @@ def _add(plan: Plan, listed: PublicItems, error: float) -> Plan:
         is_gaussian = plan.noise is Noise.GAUSSIAN
         lowest = candidate_threshold(plan.scale, error) if is_gaussian else laplace_quantile_above(error, plan.scale)
         threshold = min(lowest, plan.threshold)
-        chances = gaussian_chances if is_gaussian else laplace_chances
+        chances = {Noise.GAUSSIAN: gaussian_chances, Noise.LAPLACE: laplace_chances}[plan.noise]
         chance = float(chances(np.zeros(1), threshold, plan.scale)[0])
-    numbers = CandidatesPlan(len(listed.texts), listed.sha256, error, threshold, chance)
+    about = (0, "") if listed is None else (len(listed.texts), listed.sha256)
+    numbers = CandidatesPlan(*about, error, threshold, chance)
     return dataclasses.replace(plan, candidates=numbers)
 
 

@@ -138,9 +138,9 @@ class Estimate:
 class Totals:
     """Estimates about all people together, from the noisy sums alone; public.
 
-    everybody: how many people have any item. others: how many have an item that is neither listed nor known. cut:
-    about the part of people who have too many listed items to count in full for each of them. corrected: the largest
-    factor by which counts were raised to make up for that.
+    everybody: how many people have at least one item. others: how many have an item that is neither listed nor known.
+    cut: about which part of people (0.2 is a fifth) have too many listed items to count as a whole person for all of
+    them. corrected: the largest factor by which counts were raised to make up for that; 1 means not at all.
     """
 
     everybody: Estimate

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, cast
 
+from dpunion import plans
 from dpunion.algorithms import Bounding, Funnel, algorithm_named
 from dpunion.budget import Budget
 from dpunion.calibration import rounding
@@ -107,8 +108,8 @@ def class_sizes() -> list[float]:
     return [math.sqrt(first * last) for first, last in zip(CLASSES, ends, strict=True)]
 
 
-@dataclass(frozen=True, slots=True)
-class LookPlan:
+@dataclass(frozen=True, slots=True, repr=False)
+class LookPlan(plans.PlanDisplay):
     """The public numbers of a release that begins with a look.
 
     look: how the limit of items per person is chosen. alternatives: a plan for each limit, the smallest first.

@@ -149,8 +149,8 @@ class LengthResult:
         return cls(read_length(values), released, candidates, threshold, read_real(values, "spurious", 0.0))
 
 
-@dataclass(frozen=True, slots=True)
-class NgramPlan:
+@dataclass(frozen=True, slots=True, repr=False)
+class NgramPlan(plans.PlanDisplay):
     """The public numbers of a release of n-grams; first: the plan of length 1, with its threshold."""
 
     nouns: ClassVar[Nouns] = NGRAMS

@@ -58,7 +58,7 @@ def open_source(
     check_addresses(request)
     parts = next((found for reader in READERS if (found := reader.parts_of(request)) is not None), None)
     if parts is None:
-        raise BadParameter(f"A {type(request.source).__name__} is not a source.", PAIRS)
+        raise BadParameter(f"dpunion reads no {type(request.source).__name__}.", PAIRS)
     has_columns = all(part.has_columns for part in parts)
     wanted = Wanted.of(request, has_columns=has_columns)
     cleaner = Cleaner(request if has_columns else dataclasses.replace(request, granularity=None))

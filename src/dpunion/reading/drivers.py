@@ -442,6 +442,6 @@ def explain_failure(failure: Failure, where: str) -> BadSource:
     query = where if where.startswith("the query") else f"the query on {where}"
     for start, kind, what, remedy in REASONS:
         if failure.code.startswith(start):
-            said = f"{query} {failure.mistake or what}" if what is MISTAKE else f"{where} {what}"
-            return kind(f"{said[0].upper()}{said[1:]} ({failure.code}).", remedy)
+            text = f"{query} {failure.mistake or what}" if what is MISTAKE else f"{where} {what}"
+            return kind(f"{text[0].upper()}{text[1:]} ({failure.code}).", remedy)
     return DamagedSource(f"T{query[1:]} failed ({failure.code}).", TRY_IT)

@@ -24,11 +24,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from dpunion.addresses import public_address
-from dpunion.buffers import large_texts, pc, text_array
+from dpunion.buffers import array_of, large_texts, pc, read_only, string_buffers, text_array
 from dpunion.errors import BadSource, DamagedSource, SourceNotFound, UnknownColumn, attempt
+from dpunion.kernels.interning import hash_strings
+from dpunion.kernels.words import count_byte
 from dpunion.reading.blocks import read_blocks
 from dpunion.reading.jsonlines import distinct_keys, find_line_end
 from dpunion.reading.locate import COMPRESSIONS, FORMATS, PARTS, data_file, file_size
@@ -92,7 +95,8 @@ def read_known(
     if isinstance(source, (str, os.PathLike)):
         path = Path(source).expanduser()
         if status(path) is None:
-            raise SourceNotFound(f"There is no file {public_address(path)} with a {what}.", "Check the path.")
+            remedy = "Name a file with one word or item on each line, for example words.txt."
+            raise SourceNotFound(f"There is no file {public_address(path)} with a {what}.", remedy)
         texts = _read_rows(path, columns, what)
         if not isinstance(texts, pa.Array):
             found = _texts(texts, len(columns))
@@ -109,8 +113,16 @@ def read_known(
             )
         texts = large_texts(text_array(listed))
         digest = hashlib.sha256("\0".join(listed).encode())
-    spelled = _spell(texts, kind, normalization, words_only=words_only).unique()
-    return KnownItems(spelled.filter(pc.not_equal(spelled, "")), digest.hexdigest())
+    return KnownItems(_each_once(_spell(texts, kind, normalization, words_only=words_only)), digest.hexdigest())
+
+
+def _each_once(texts: pa.Array) -> pa.Array:
+    """Return the texts that are not empty, each once. Most lists are so already; sorted hashes show it quickly."""
+    offsets, data = string_buffers(texts)
+    hashes = np.sort(hash_strings(read_only(offsets), read_only(data)))
+    if np.all(offsets[1:] > offsets[:-1]) and np.all(hashes[1:] > hashes[:-1]):
+        return texts
+    return texts.filter(pc.not_equal(texts, "")).unique()
 
 
 def join_lists(lists: Sequence[KnownItems]) -> KnownItems:
@@ -182,8 +194,8 @@ def _spell(texts: pa.Array, kind: ValueKind, normalization: Normalization, *, wo
 
 def _listed(source: Any, columns: Sequence[str]) -> Iterable[Any] | None:
     """Return the texts or tuples of an object in memory; None when it is not a list of such columns."""
-    if getattr(source, "stored", None) is not None:
-        return None  # its items are in a folder
+    if getattr(source, "stored", None) is not None or getattr(source, "ndim", 1) != 1:
+        return None  # its items are in a folder, or it is a pandas DataFrame, which yields the names of its columns
     items = getattr(source, "items", None)
     if isinstance(items, tuple):
         named = tuple(getattr(source, "columns", columns))
@@ -228,9 +240,10 @@ def _json_items(path: Path, columns: Sequence[str]) -> list[Any] | None:
     values = json.loads(path.read_bytes().decode("utf-8-sig"), object_pairs_hook=distinct_keys)
     if (name := columns[-1]) in (SINCE, LISTED) and name not in values["columns"]:
         items = [item if isinstance(item, list) else [item] for item in values["items"]]
-        same = values["columns"] == list(columns[:-1])
+        if values["columns"] != list(columns[:-1]):
+            raise UnknownColumn(f"The columns of {path} are not those of the key.", _needs(columns[:-1]))
         numbers = values["numbers"].get(name, [None] * len(items))
-        return [(*item, one) for item, one in zip(items, numbers, strict=True)] if same else None
+        return [(*item, one) for item, one in zip(items, numbers, strict=True)]
     name = "ngrams" if len(columns) == 1 and "items" not in values else "items"
     same = len(columns) == 1 or values["columns"] == list(columns)
     if not same or not isinstance(values[name], list):
@@ -239,21 +252,21 @@ def _json_items(path: Path, columns: Sequence[str]) -> list[Any] | None:
 
 
 def _line_texts(file: DataFile) -> Iterator[pa.Array]:
-    """Yield the items on the lines of a text file, large_string for each block of it."""
+    """Yield the items on the lines of a text file, large_string for each block of it; their bytes, less line ends."""
     for block in read_blocks(file, find_line_end, None):
-        text = block.data.decode()
-        lines = (text.replace("\r\n", "\n") if "\r" in text else text).removesuffix("\r").split("\n")
-        if "\\" in text:
-            lines = list(map(unescape_controls, lines))
-        yield large_texts(text_array([line for line in lines if line]))
+        data = (block.data.replace(b"\r\n", b"\n") if b"\r" in block.data else block.data).removesuffix(b"\r")
+        if b"\\" in data:
+            yield large_texts(text_array(list(map(unescape_controls, data.decode().split("\n")))))
+            continue
+        ends = np.flatnonzero(np.frombuffer(data if data.endswith(b"\n") else data + b"\n", np.uint8) == ord("\n"))
+        yield array_of(np.append(0, ends - np.arange(len(ends))), data.translate(None, b"\n"), pa.large_string())
 
 
 def _text_rows(file: DataFile) -> Iterator[tuple[str, ...]]:
     """Yield the keys on the lines of a text file."""
     for block in read_blocks(file, find_line_end, None):
         for ended in block.data.decode().split("\n"):
-            line = ended.removesuffix("\r")  # which other programs write
-            if line:
+            if line := ended.removesuffix("\r"):  # which other programs write
                 yield tuple(map(unescape_controls, line.split("\t")))
 
 
@@ -283,10 +296,8 @@ def _column_rows(file: DataFile, columns: Sequence[str]) -> pa.Array | list[tupl
 
 def _undo_csv(texts: pa.Array) -> pa.Array:
     """Return texts that were escaped for CSV as they were; most columns have none."""
-    if not pc.any(pc.match_substring_regex(texts, "'|x00")).as_py():
-        return texts
-    if texts.null_count:
-        return texts  # which the caller refuses
+    if texts.null_count or not any(count_byte(read_only(string_buffers(texts)[1]), ord(one)) for one in "'\\"):
+        return texts  # the caller refuses nulls
     return large_texts(text_array([text_of_csv(text) for text in texts.to_pylist()]))
 
 

@@ -314,7 +314,7 @@ def refuse_overwriting(out: PathLike | Iterable[PathLike], read: Mapping[str, ob
             for path in places:
                 if is_same_file(target, path) or _would_read(path, target):
                     raise CannotWrite(
-                        f"The output {target} is also the {what} of this run, or would be read as one by the next run.",
+                        f"The output {target} is the {what} of this run, or the next run would read it as one.",
                         "Choose another name or folder for the output; overwriting does not help here.",
                     )
 

@@ -257,6 +257,9 @@ def refuse_column(names: Sequence[str], column: str | int, where: str, query: st
         raise UnknownColumn(f"There is no {label} in {where}.", hint)
     if isinstance(column, str) and len(parts := column.split(",")) > 1 and set(map(str.strip, parts)) <= set(names):
         hint = "Name several columns one by one: --item a --item b on the command line, item=['a', 'b'] in Python."
+    # A pattern names the files of a folder with partitions one by one, as in "file 'logs/week=…/part.parquet'".
+    if partition := re.search(rf"'((?:[^'=]*/)?)(?:[^'/=]+=…/)*{re.escape(str(column))}=…/.*parquet'", where):
+        hint = f"Name the folder {partition[1].rstrip('/') or '.'!r} to have its partitions as columns."
     shown = ", ".join(repr(name) for name in names[:MOST_NAMES_SHOWN])
     more = f" and {len(names) - MOST_NAMES_SHOWN} more" if len(names) > MOST_NAMES_SHOWN else ""
     raise UnknownColumn(f"There is no {label} in {where}. Its columns are: {shown or 'none'}{more}.", hint)

@@ -93,20 +93,20 @@ class About:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values: the title, owner, note and day, and the entry in the ledger."""
-        said = self.words | ({"made": self.made} if self.made else {})
+        words = self.words | ({"made": self.made} if self.made else {})
         entry = {"ledger": asdict(self.charged)} if self.charged is not None else {}
-        return ({"about": said} if said else {}) | entry
+        return ({"about": words} if words else {}) | entry
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> About:
         """Read back what `to_dict` wrote among other values; raise ValueError or TypeError where it cannot have."""
-        said, entry = values.get("about", {}), values.get("ledger")
-        if not isinstance(said, dict) or not isinstance(said.get("made", ""), str):
+        words, entry = values.get("about", {}), values.get("ledger")
+        if not isinstance(words, dict) or not isinstance(words.get("made", ""), str):
             raise TypeError("no words about a release")
-        made = said.get("made", "")
+        made = words.get("made", "")
         if made and dt.date.fromisoformat(made).isoformat() != made:
             raise ValueError("a day that is none")
-        words = {name: said[name] for name in LONGEST if name in said}
+        words = {name: words[name] for name in LONGEST if name in words}
         return cls(**words, made=made, charged=None if entry is None else Charged.from_dict(entry))
 
 

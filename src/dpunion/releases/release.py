@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, overload
 
 from dpunion.checks import check_whole
-from dpunion.errors import BadParameter, ForeignErrors
+from dpunion.errors import BadParameter, ForeignErrors, import_library
 from dpunion.files import atomic_file
 from dpunion.plans import Plan
 from dpunion.plans.counts import MOST_PEOPLE, Counted, Totals
@@ -53,6 +53,7 @@ class Numbers:
 class Release:
     """What may be published: a collection of items, and a table for every library that takes Arrow's streams.
 
+    pl.DataFrame(release), pa.table(release) and to_pandas() have all columns; pd.DataFrame(release) has the items only.
     items: texts, or tuples for keys of several columns; sorted by their UTF-8 bytes, or the most popular first.
     guaranteed: False if a test key was used. notes: more public sentences of the statement: the ledger entry, the known
     list. columns: the column names of the items' texts. numbers: columns of numbers: for n-grams the length, with
@@ -161,8 +162,13 @@ class Release:
         return pa.table(texts | {one.name: number_array(one.values, one.bits) for one in self.numbers})
 
     def to_pandas(self) -> Any:
-        """Return the table as a pandas DataFrame; pandas must be installed."""
+        """Return the table as a pandas DataFrame. `pd.DataFrame(release)` would have the items alone."""
+        import_library("pandas", "to_pandas needs pandas", "pandas")
         return self.table().to_pandas()
+
+    def to_polars(self) -> Any:
+        """Return the table as a polars DataFrame, as `pl.DataFrame(release)` does."""
+        return import_library("polars", "to_polars needs polars", "polars").DataFrame(self)
 
     def of_length(self, length: int) -> tuple[str, ...]:
         """Return the n-grams of one length."""

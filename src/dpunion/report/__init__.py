@@ -8,19 +8,5 @@ from dpunion.report.pages import check_page, lab_page, release_page, write_page
 from dpunion.report.planning import plan_page
 from dpunion.report.tables import Gauge, Section, Table
 
-__all__ = [
-    "Axis",
-    "AxisScale",
-    "Chart",
-    "ChartKind",
-    "Gauge",
-    "Section",
-    "Series",
-    "Table",
-    "check_page",
-    "lab_page",
-    "ledger_page",
-    "plan_page",
-    "release_page",
-    "write_page",
-]
+__all__ = ["Axis", "AxisScale", "Chart", "ChartKind", "Gauge", "Section", "Series", "Table"]
+__all__ += ["check_page", "lab_page", "ledger_page", "plan_page", "release_page", "write_page"]

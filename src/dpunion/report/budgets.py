@@ -84,7 +84,7 @@ def dataset_section(overview: Overview, account: Account) -> Section:
 def calendar_parts(overview: Overview, account: Account) -> Iterator[Gauge | Table]:
     """Draw what is spent and what is left; of a schedule also the next release, and the calendar below it."""
     schedule, caps, left = account.schedule, account.caps, account.remaining
-    title = f"Spent of {account.name}"
+    title = f"The budget of {account.name}"
     if schedule is None:
         yield Gauge(title, (("spent", account.spent_share),), "left")
         return
@@ -95,7 +95,8 @@ def calendar_parts(overview: Overview, account: Account) -> Iterator[Gauge | Tab
         part = sum(one.charge.mu_squared for one in done)
         if done:
             how = "made" if done[-1].is_settled else "charged, but not settled,"
-            state = f"{how} in week {done[-1].details['schedule']['week']}: entry #{done[-1].number}"
+            charged = f"entr{'ies' if done[1:] else 'y'} {', '.join(f'#{one.number}' for one in done)}"
+            state = f"{how} in week {done[-1].details['schedule']['week']}: {charged}"
         elif week in coming:
             share = schedule.share(left, week)
             left, part, state = left - share, share.mu_squared, "to come"
@@ -105,8 +106,8 @@ def calendar_parts(overview: Overview, account: Account) -> Iterator[Gauge | Tab
         rows.append((f"week {week}", str(schedule.first_day(week)), percent(part / caps.mu_squared), state))
     spent = ("spent", account.spent.mu_squared / caps.mu_squared)
     yield Gauge(title, (spent, *following[:1]), "later" if following[1:] else "left")
-    note = f"A release can be made from its day on, until the next one is due. Week 1 began on {schedule.start}."
-    columns = ("release", "from", "part of the budget", "state")
+    note = f"A release can be made from its day on, until the next one is due. Weeks are counted from {schedule.start}."
+    columns = ("release", "from", "budget", "state")
     yield Table(f"The calendar of {account.name}", columns, tuple(rows), note, stacked=True)
 
 
@@ -115,10 +116,10 @@ def entry_row(entry: Entry) -> tuple[Cell, ...]:
     values = entry.to_dict()
     sources = ", ".join(values["sources"])
     made = f"{', '.join(values['columns']) or 'items'}{f' of {sources}' if sources else ''}"
-    what = f"{values['title']} ({made})" if values["title"] else made
-    how = f"{what}, by {values['algorithm']}" if values["algorithm"] else what
+    how = f", by {values['algorithm']}" if values["algorithm"] else ""
+    what = f"{values['title']}{how} ({made})" if values["title"] else f"{made}{how}"
     outputs = ", ".join(one["path"] or f"SHA-256 {one['sha256'][:16]}" for one in values["outputs"])
     outcome = f"{STATES[entry.state]}{f': {outputs}' if outputs else ''}"
-    said = [escape_controls(text) or None for text in (how, values["owner"], values["note"])]
-    head: tuple[Cell, ...] = (f"#{entry.number}", escape_controls(entry.written[:10]), *said)
+    texts = [escape_controls(text) or None for text in (what, values["owner"], values["note"])]
+    head: tuple[Cell, ...] = (f"#{entry.number}", escape_controls(entry.written[:10]), *texts)
     return (*head, f"{number(values['epsilon'])}, {number(values['delta'])}", escape_controls(outcome))

@@ -297,7 +297,7 @@ def meaning_section(budget: Budget, covers: str, *, subject: str = "This list", 
     after = rounded if rounded < 1.0 else after
     gauge = Gauge(
         "How sure someone can become that a given person's data was used",
-        (("50 % before", before), ("what the list may add", after - before)),
+        (("before", before), ("what the list may add", after - before)),
         "doubt that remains at least",
     )
     return Section(title, (meaning, allowed, formal), (gauge,))

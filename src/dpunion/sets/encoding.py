@@ -22,7 +22,7 @@ from dpunion.sets.spill import RowStore, TextStore
 from dpunion.sets.strings import StringTable, select_strings
 from dpunion.text.splitting import PLAIN, Splitting, Tokenizer, documents, left_to_spell, unwanted_tokens
 from dpunion.text.words import Normalization, WordRoom, normalize_texts
-from dpunion.threads import share_count, usable_cores, work_beside, work_in_order, work_in_threads
+from dpunion.threads import share_count, usable_cores, work_in_background, work_in_order, work_in_threads
 
 R = TypeVar("R")
 
@@ -75,7 +75,7 @@ def encode(
         user_digests = digests_of_users(user_table, key, count)
         del user_table
         normal = left_to_spell(splitting, normalization) if split_words else normalization
-        with work_beside(lambda: digest_order(user_digests), count) as by_digest:
+        with work_in_background(lambda: digest_order(user_digests), count) as by_digest:
             table, renumbered = canonical_table(item_table, key, normal, count)
             del item_table
             unwanted = either(mark_known(table, known, key), unwanted_tokens(table.offsets, table.data, splitting))

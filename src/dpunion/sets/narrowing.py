@@ -70,7 +70,7 @@ class Sets:
     def __iter__(self) -> Iterator[Part]:
         return iter(self._parts) if self._alive is None else self.wanting(lambda: None)
 
-    def beside(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Task[T] | None:
+    def start(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Task[T] | None:
         """Let a thread call `work` while sets are visited; return its task, or None without threads."""
         return None if self._threads is None else self._threads.submit(work, *args, **kwargs)
 

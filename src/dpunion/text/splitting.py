@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import enum
 import functools
-import importlib
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -21,7 +20,7 @@ import pyarrow as pa
 
 from dpunion.buffers import array_of, pc, string_buffers
 from dpunion.contributions import Bools, Int64s, Uint8s, offsets_of
-from dpunion.errors import BadParameter, ForeignErrors
+from dpunion.errors import BadParameter, ForeignErrors, import_library
 from dpunion.text.words import NOT_TEXT, Normalization, WordBuffers, WordRoom, damaged_text, word_buffers
 
 # What str.isspace says, fixed here: these characters have not changed since Unicode 6.3.
@@ -251,7 +250,7 @@ def call_tokenizer(split_one: SplitFunction, text: str) -> list[str]:
 @functools.cache
 def treebank() -> SplitFunction:
     """Return NLTK's Penn Treebank tokenizer, which needs no downloaded model."""
-    module = import_for_tokenizer("treebank", "nltk", "text", "nltk.tokenize")
+    module = import_library("nltk.tokenize", "The tokenizer 'treebank' needs nltk", "'dpunion[text]'")
     tokenize: SplitFunction = module.NLTKWordTokenizer().tokenize
     return tokenize
 
@@ -259,7 +258,7 @@ def treebank() -> SplitFunction:
 @functools.cache
 def icu(locale: str) -> SplitFunction:
     """Return ICU's word segmentation: the segments that contain a letter, a mark or a number."""
-    module = import_for_tokenizer("icu", "icu4py", "icu", "icu4py.breakers")
+    module = import_library("icu4py.breakers", "The tokenizer 'icu' needs icu4py", "'dpunion[icu]'")
 
     def segments(text: str) -> Iterator[str]:
         for segment in module.WordBreaker(text, locale):
@@ -267,13 +266,3 @@ def icu(locale: str) -> SplitFunction:
                 yield from segment.split()
 
     return segments
-
-
-def import_for_tokenizer(tokenizer: str, library: str, extra: str, module: str) -> Any:
-    """Import the module that a tokenizer needs; refuse the tokenizer if its library is not installed."""
-    missing = BadParameter(
-        f"The tokenizer {tokenizer!r} needs {library}, which is not installed.",
-        f"Install it with: pip install 'dpunion[{extra}]'.",
-    )
-    with ForeignErrors(lambda _: missing, ImportError):
-        return importlib.import_module(module)

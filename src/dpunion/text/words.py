@@ -303,7 +303,8 @@ def normalize_texts(offsets: Int64s, data: Uint8s, normalization: Normalization)
 
 def normalize_array(texts: pa.Array, normalization: Normalization) -> pa.Array:
     """Return the texts as the normalization spells them: large_string[texts]; Arrow does those in ASCII."""
-    if normalization is Normalization.EXACT:
+    is_nfc = normalization is Normalization.NFC and buffers.has_ascii_only(buffers.string_buffers(texts)[1])
+    if is_nfc or normalization is Normalization.EXACT:
         return texts
     is_plain = buffers.pc.string_is_ascii(texts)
     spelled = buffers.pc.ascii_lower(texts) if normalization is Normalization.NFC_LOWER else texts

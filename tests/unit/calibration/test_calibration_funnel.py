@@ -11,13 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpunion.algorithms import Funnel
-from dpunion.calibration.funnel import (
-    GUARD,
-    ROUNDED,
-    FunnelHints,
-    calibrate_funnel,
-    certificate,
-)
+from dpunion.calibration.funnel import GUARD, ROUNDED, FunnelHints, calibrate_funnel, certificate
 from dpunion.calibration.gaussian import exact_unit_norm
 from dpunion.calibration.novelty import WalkNovelty, interpolate_gifts, largest_gifts
 from dpunion.errors import BadParameter
@@ -75,8 +69,6 @@ def refuted(bound, estimate):
 
 
 # ------------------------------------------------------------------------------------------------ simulation
-
-
 @pytest.fixture(scope="module")
 def loose():
     """A calibration with so large a delta that plain simulation can see it."""
@@ -145,8 +137,6 @@ def test_other_shapes_are_bounded_too(shape):
 
 
 # ---------------------------------------------------------------------------------------- bounds among themselves
-
-
 def test_bounds_are_probabilities_that_grow_with_the_number_of_novel_items():
     bounds = novelty_bounds(1.2885, 7.07, Funnel())
     assert bounds.shape == (301,)
@@ -191,8 +181,6 @@ def test_along_bounds_at_and_is_close():
 
 
 # ----------------------------------------------------------------------------------------------- calibration
-
-
 @settings(max_examples=12, deadline=None)
 @given(
     epsilon=st.floats(math.log(0.01), math.log(20.0)).map(math.exp),
@@ -259,8 +247,6 @@ def test_the_certificate_is_at_most_theorem_a_and_at_least_each_pure_case():
 
 
 # ---------------------------------------------------------------------------------------- kernels and twins
-
-
 @settings(max_examples=30, deadline=None)
 @given(st.integers(0, 2**32 - 1))
 def test_smoothing_kernels_equal_their_twins(seed):
@@ -357,8 +343,6 @@ def test_a_higher_score_stays_higher_after_every_gift(others, least, rounds, has
 
 
 # ------------------------------------------------------------------------------------------------- parameters
-
-
 def test_shares_add_up():
     shape = Funnel(rounds=4, first_share=0.2, keep_fraction=0.85, keep_margin=1.0)
     assert shape.squared_shares == pytest.approx((0.2, 0.8 / 3, 0.8 / 3, 0.8 / 3))
@@ -381,21 +365,11 @@ def test_haste_aims_at_more_but_never_beyond_the_cutoff():
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"rounds": 0},
-        {"rounds": 9},
-        {"rounds": True},
-        {"rounds": 1},
-        {"first_share": 0.0},
-        {"first_share": 1.0},
-        {"first_share": math.nan},
-        {"keep_fraction": 2.1},
-        {"keep_margin": -0.1},
-        {"haste": 0.9},
-        {"haste": math.inf},
-        {"cutoff_margin": math.inf},
-        {"max_items_per_user": 0},
+        {"rounds": 0}, {"rounds": 9}, {"rounds": True}, {"rounds": 1}, {"first_share": 0.0}, {"first_share": 1.0},
+        {"first_share": math.nan}, {"keep_fraction": 2.1}, {"keep_margin": -0.1}, {"haste": 0.9}, {"haste": math.inf},
+        {"cutoff_margin": math.inf}, {"max_items_per_user": 0},
     ],
-)
+)  # fmt: skip
 def test_bad_shapes_are_refused(wrong):
     with pytest.raises(BadParameter):
         Funnel(**wrong)
@@ -404,16 +378,10 @@ def test_bad_shapes_are_refused(wrong):
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"epsilon": 0.0},
-        {"epsilon": math.nan},
-        {"epsilon": math.inf},
-        {"delta": 0.0},
-        {"delta": 1.0},
-        {"extra_mu_squared": -1.0},
-        {"extra_mu_squared": math.nan},
-        {"gaussian_share": 1.0},
+        {"epsilon": 0.0}, {"epsilon": math.nan}, {"epsilon": math.inf}, {"delta": 0.0}, {"delta": 1.0},
+        {"extra_mu_squared": -1.0}, {"extra_mu_squared": math.nan}, {"gaussian_share": 1.0},
     ],
-)
+)  # fmt: skip
 def test_bad_questions_are_refused(wrong):
     with pytest.raises(BadParameter):
         calibrate_funnel(**({"epsilon": 1.0, "delta": 1e-5, "shape": SMALL} | wrong))

@@ -8,24 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpunion.calibration import bounds, gaussian
-from dpunion.kernels.normal import (
-    gaussian_delta,
-    log_upper_tail,
-    mixed_delta,
-    unit_count_delta,
-    unit_norm_delta,
-    upper_tail,
-)
+from dpunion.kernels import normal
 
 E10 = math.exp(-10)
 GRID = [(e, d) for e in (0.01, 0.1, 1.0, 3.0, 8.0, 20.0) for d in (1e-15, 1e-9, 1e-5, 1e-2)]
 
 
-def arb_tail(x: arb) -> arb:
+def arb_tail(x):
     return (x / arb(2).sqrt()).erfc() / 2
 
 
-def arb_delta(epsilon: float, mu: arb) -> arb:
+def arb_delta(epsilon, mu):
     e = arb(epsilon)
     return arb_tail(e / mu - mu / 2) - e.exp() * arb_tail(e / mu + mu / 2)
 
@@ -42,8 +35,8 @@ def test_tails_are_accurate_far_out(x):
     exact = arb_tail(arb(x))
     if x < 37:
         # Rounding the argument, and the constant it is multiplied by, are worth 2 x^2 roundings of the tail.
-        assert abs(upper_tail(x) / float(exact) - 1) < (8 + 2 * x * x) * 2**-53
-    assert abs(log_upper_tail(x) - float(exact.log())) <= 1e-13 * abs(float(exact.log())) + 1e-300
+        assert abs(normal.upper_tail(x) / float(exact) - 1) < (8 + 2 * x * x) * 2**-53
+    assert abs(normal.log_upper_tail(x) - float(exact.log())) <= 1e-13 * abs(float(exact.log())) + 1e-300
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), GRID)
@@ -57,7 +50,7 @@ def test_the_noise_ends_on_the_private_side(epsilon, delta):
 @pytest.mark.parametrize(("epsilon", "delta"), GRID)
 def test_gaussian_delta_has_the_relative_accuracy_the_guard_assumes(epsilon, delta):
     stddev = gaussian.gaussian_stddev(epsilon, delta, 1.0)
-    computed = gaussian_delta(epsilon, 1.0 / stddev)
+    computed = normal.gaussian_delta(epsilon, 1.0 / stddev)
     assert abs(computed / float(arb_delta(epsilon, arb(1.0 / stddev))) - 1) < 1e-10
 
 
@@ -90,8 +83,8 @@ def test_every_certificate_holds_and_is_used_up(epsilon, delta, limit):
         found = calibrate(epsilon, delta, limit)
         assert 0.99 * delta <= found.delta_used < delta
     unit = gaussian.exact_unit_norm(epsilon, delta, limit)
-    assert unit_norm_delta(epsilon, unit.scale, 0.98 * unit.threshold, limit, 400, 0.0)[0] > delta
-    assert unit_norm_delta(epsilon, 0.98 * unit.scale, unit.threshold, limit, 400, 0.0)[0] > delta
+    assert normal.unit_norm_delta(epsilon, unit.scale, 0.98 * unit.threshold, limit, 400, 0.0)[0] > delta
+    assert normal.unit_norm_delta(epsilon, 0.98 * unit.scale, unit.threshold, limit, 400, 0.0)[0] > delta
 
 
 @pytest.mark.parametrize("limit", [1, 10, 100])
@@ -117,7 +110,7 @@ def test_the_wrong_tail_formula_would_be_caught():
     """A Laplace threshold under Gaussian noise, as one library once shipped, is not certified."""
     stddev = gaussian.gaussian_stddev(1.0, 1e-6, 1.0)
     wrong = 1.0 + bounds.laplace_quantile_above(1e-6, 1.0)
-    assert unit_norm_delta(1.0, stddev, wrong, 1, 400, 0.0)[0] > 1e-6
+    assert normal.unit_norm_delta(1.0, stddev, wrong, 1, 400, 0.0)[0] > 1e-6
 
 
 def test_large_deltas_use_the_other_half_of_the_laplace_tail():
@@ -134,12 +127,12 @@ def test_mixed_delta_bounds_the_true_divergence(t, part, stddev, epsilon, thresh
     """One shared item of any base weight and t novel ones: the released set's exact distribution, both directions."""
     novel_weight = math.sqrt(part / t) if t else 0.0
     shared_shift = math.sqrt(max(0.0, 1.0 - t * novel_weight**2))
-    log_quiet = t * log_upper_tail((novel_weight - threshold) / stddev)
-    bound = mixed_delta(epsilon, log_quiet, shared_shift / stddev)
+    log_quiet = t * normal.log_upper_tail((novel_weight - threshold) / stddev)
+    bound = normal.mixed_delta(epsilon, log_quiet, shared_shift / stddev)
     quiet = math.exp(log_quiet)
     for base in (0.0, threshold - 1.0, threshold - 0.4, threshold, threshold + 1.0):
-        without = upper_tail((threshold - base) / stddev)
-        with_user = upper_tail((threshold - base - shared_shift) / stddev)
+        without = normal.upper_tail((threshold - base) / stddev)
+        with_user = normal.upper_tail((threshold - base - shared_shift) / stddev)
         p = [quiet * with_user, quiet * (1 - with_user), 1 - quiet]
         q = [without, 1 - without, 0.0]
         assert max(hockey_stick(p, q, epsilon), hockey_stick(q, p, epsilon)) <= bound * (1 + 1e-9) + 1e-15
@@ -148,7 +141,7 @@ def test_mixed_delta_bounds_the_true_divergence(t, part, stddev, epsilon, thresh
 def test_count_certificate_sees_the_mixed_cases():
     """With unit weights a user with some new and some shared items can be the worst one."""
     worst = [
-        unit_count_delta(e, gaussian.gaussian_stddev(e, d, math.sqrt(k)), th, k, 0.0)
+        normal.unit_count_delta(e, gaussian.gaussian_stddev(e, d, math.sqrt(k)), th, k, 0.0)
         for e, d, k, th in [(1.0, 1e-5, 50, 134.7), (3.0, E10, 50, 44.0)]
     ]
     assert all(value > 0.0 for value, _ in worst)

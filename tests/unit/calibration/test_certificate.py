@@ -1,4 +1,4 @@
-"""The hypotheses of default_release_private (proofs/default.v) hold for the default menu, in interval arithmetic.
+"""The numbers of the default menu are what default_funnel_private (proofs/whole.v) asks for: by intervals.
 
 Every number below is an enclosure: a comparison is true only if it is true of all numbers inside. The chances p_t are
 the upper bounds that Theorem B's recursion returns (docs/proofs.md, "What is not covered").
@@ -31,11 +31,11 @@ def _precision():
     ctx.prec = before
 
 
-def tail(x: arb) -> arb:
+def tail(x):
     return (x / arb(2).sqrt()).erfc() / 2
 
 
-def delta_g(epsilon: arb, mu: arb) -> arb:
+def delta_g(epsilon, mu):
     """Enclose delta_G as proofs/gaussian.v defines it, for mu > 0."""
     return tail(epsilon / mu - mu / 2) - epsilon.exp() * tail(epsilon / mu + mu / 2)
 
@@ -46,13 +46,13 @@ def targets(epsilon, delta):
     return target_steps(budget, *calibration_target(epsilon, delta), 1)
 
 
-def keeps_delta(plan, epsilon: arb, room: arb) -> bool:
+def keeps_delta(plan, epsilon, room):
     """plan_certified.keeps_delta, for every number t of novel items and every gift y of round 1."""
     shape, sigma = plan.algorithm, arb(plan.scale)
     first, items = arb(shape.squared_shares[0]), shape.max_items_per_user
     novelty = WalkNovelty(plan.scale, plan.threshold, shape)
     novel = np.arange(1, items + 1)
-    gifts = largest_gifts(plan.scale, plan.threshold, shape)
+    gifts = largest_gifts(plan.scale, plan.threshold, shape) * (1 + 2.0**-50)  # not below the real ones
     bad = novelty.at(novel, gifts)
     if not delta_g(epsilon, 1 / sigma) <= room:
         return False
@@ -73,12 +73,13 @@ def keeps_delta(plan, epsilon: arb, room: arb) -> bool:
     return True
 
 
-def cost_of_look(epsilon: arb, mu: arb, nu: arb, room: arb) -> arb:
+def cost_of_look(epsilon, mu, nu, room):
     """Enclose from above the mean of look_bound (proofs/look.v): v is convex, so it lies below its chords."""
     points = [nu / 2 + arb(HIGHEST) * cell / CELLS for cell in range(CELLS + 1)]
     ratios = [(nu * z - nu * nu / 2).exp() for z in points]
     values = [x * delta_g(epsilon - x.log(), mu) for x in ratios]
-    total = room * (1 + delta_g(arb(0), nu)) + 2 * tail(points[-1] - nu)
+    # Beyond the last point v is at most x, and look_bound adds 2 x there.
+    total = room * (1 + delta_g(arb(0), nu)) + 3 * tail(points[-1] - nu)
     for left, right in zip(range(CELLS), range(1, CELLS + 1), strict=True):
         chance = tail(points[left]) - tail(points[right])
         moment = tail(points[left] - nu) - tail(points[right] - nu)
@@ -100,8 +101,14 @@ def test_every_plan_of_the_default_menu_has_its_certificate(menu):
     for plan in planned.alternatives:
         shares = plan.algorithm.squared_shares
         assert plan.scale > 0
+        assert plan.threshold >= 0
+        assert plan.counts is None  # plan_counting is 0
         assert 0 <= shares[0] <= 1
         assert abs(sum(shares) - 1) < 1e-12
+        rounded = 1 + arb(2) ** -51  # an aim of 1/c is a float64
+        assert all(
+            arb(c) * arb(aim) <= rounded for c, aim in zip(plan.algorithm.shares, plan.algorithm.aims, strict=True)
+        )
         assert 1 / arb(plan.scale) <= arb(largest)  # distance_within
         assert keeps_delta(plan, arb(epsilon), room)
 

@@ -2,14 +2,13 @@
 
 import io
 import re
-import subprocess
-import sys
 
 import click
 import pytest
 
 from dpunion.cli import answers, options
 from dpunion.cli.release import run_with_progress
+from running import run_python
 
 
 class Terminal(io.StringIO):
@@ -53,7 +52,7 @@ def test_compiling_is_said_once_and_shown(monkeypatch):
     assert re.search(r"compiling.*0:00:00", terminal.getvalue())
 
 
-def test_where_no_bar_is_shown_compiling_is_said_too(monkeypatch, capsys):
+def test_without_a_bar_compiling_is_announced_too(monkeypatch, capsys):
     monkeypatch.setattr(answers, "running", answers.Running())
     with answers.progress_bar() as show:
         show("compiling", None)
@@ -94,7 +93,7 @@ def test_a_pipe_gets_texts_as_they_are(capsys, monkeypatch):
 def test_on_spark_an_interrupt_knows_the_stage_too(capsys):
     """Once it was writing, nobody may say that nothing is left behind or charged."""
 
-    given = options.Given(**options.engine.defaults() | {"engine": "spark", "force": False})
+    given = options.Given(**{one.name: one.initial for one in options.engine} | {"engine": "spark", "force": False})
     with (
         pytest.raises(click.exceptions.Exit) as caught,
         answers.answering({"ledger": "budget.db"}),
@@ -137,15 +136,13 @@ cli.main()
 def test_leaving_runs_exit_handlers_flushes_and_keeps_the_code(how, code):
     printing = "close" not in how
     text = LEAVING.format(how=how) if printing else LEAVING.format(how=how).replace('print("handled")', "None")
-    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=False)
+    done = run_python(text)
     assert done.returncode == (code if printing else 120)
     assert done.stdout == ("done\nhandled\n" if printing else "done\n")
 
 
 def test_an_unknown_error_is_not_swallowed_at_the_end():
-    done = subprocess.run(
-        [sys.executable, "-c", LEAVING.format(how="1 / 0")], capture_output=True, text=True, check=False
-    )
+    done = run_python(LEAVING.format(how="1 / 0"))
     assert done.returncode == 1
     assert "ZeroDivisionError" in done.stderr
 
@@ -167,8 +164,7 @@ cli.main()
 
 @pytest.mark.parametrize("number", ["SIGINT", "SIGTERM"])
 def test_an_interrupt_between_the_options_and_the_command_is_not_lost(number):
-    text = INTERRUPTED_BETWEEN.format(number=number)
-    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=False)
+    done = run_python(INTERRUPTED_BETWEEN.format(number=number))
     assert (done.returncode, done.stdout) == (130, "options read\n")
     assert "Interrupted." in done.stderr
 
@@ -192,8 +188,7 @@ cli.main()
 @pytest.mark.parametrize(("when", "code", "said"), [("before", 130, "Interrupted."), ("after", 0, "")])
 def test_an_interrupt_outside_a_command(number, when, code, said):
     """Before a command there is nothing to clean up; after it its answer stands."""
-    text = INTERRUPTED_OUTSIDE.format(number=number, when=when)
-    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=False)
+    done = run_python(INTERRUPTED_OUTSIDE.format(number=number, when=when))
     assert done.returncode == code
     assert said in done.stderr
     assert "Traceback" not in done.stderr
@@ -203,13 +198,13 @@ def test_an_interrupt_outside_a_command(number, when, code, said):
 def test_importing_the_command_line_leaves_signals_and_libraries_alone():
     """What is imported before main listens is little, so that hardly an interrupt meets Python's own handler."""
     code = "import signal, sys, dpunion.cli; print('click' in sys.modules, signal.getsignal(2).__name__)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = run_python(code, check=True)
     assert done.stdout == "False default_int_handler\n"
 
 
 def test_a_command_is_interrupted_by_us_not_by_arrow(monkeypatch):
     """Arrow's own way loses interrupts: it takes the signals while it parses and gives them back."""
-    told = []
-    monkeypatch.setattr("pyarrow.enable_signal_handlers", told.append)
-    with run_with_progress(options.Given(**options.engine.defaults(), force=False)):
-        assert told == [False]
+    handlers = []
+    monkeypatch.setattr("pyarrow.enable_signal_handlers", handlers.append)
+    with run_with_progress(options.Given(**{one.name: one.initial for one in options.engine}, force=False)):
+        assert handlers == [False]

@@ -9,26 +9,21 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 import dpunion
-from dpunion.cli import app
 from dpunion.cli.records import record_configuration, without_credentials
 from dpunion.errors import CannotWrite
 from dpunion.ledger import Ledger
+from running import assert_error
+from running import run_cli as run
 
 BUDGET = ("-e", "1", "-d", "1e-6")
 COLUMNS = ("-u", "user", "-i", "item")
 
 
-def run(*arguments):
-    """Run a command in this process; stdout and stderr are kept apart."""
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
-
-
 @pytest.fixture
 def source(tmp_path, monkeypatch):
-    """A file in which 300 people hold three items each; the tests run beside it."""
+    """A file in which 300 people have three items each; the tests run in its folder."""
     monkeypatch.chdir(tmp_path)
     rows = [f"person{i},{item}" for i in range(300) for item in ("apple", "plum", "pear")]
     Path("s.csv").write_text("\n".join(["user,item", *rows]) + "\n")
@@ -36,7 +31,6 @@ def source(tmp_path, monkeypatch):
 
 
 # --- mistakes in the file -----------------------------------------------------------------------------------
-
 MISTAKES = {
     "epsilonn = 3": ("'epsilonn'", "Did you mean 'epsilon'?"),
     'usr = "author"': ("'usr'", "Did you mean 'user'?"),
@@ -74,8 +68,7 @@ MISTAKES = {
 @pytest.mark.parametrize("text", MISTAKES, ids=lambda text: text[:30])
 def test_a_mistake_in_the_file_is_told_in_its_words(source, text):
     Path("c.toml").write_text(text)
-    result = run("release", source, "--config", "c.toml")
-    assert result.exit_code == 2, result.output
+    result = run("release", source, "--config", "c.toml", code=2)
     assert "c.toml" in result.stderr
     for word in MISTAKES[text]:
         assert word in result.stderr
@@ -85,20 +78,14 @@ def test_a_mistake_in_the_file_is_told_in_its_words(source, text):
 
 def test_a_file_that_cannot_be_read(source, tmp_path):
     Path("latin.toml").write_bytes('user = "é"'.encode("latin-1"))
-    for name, words in {
-        "missing.toml": "There is no configuration file",
-        str(tmp_path): "Is a directory",
-        "latin.toml": "not UTF-8",
-    }.items():
-        result = run("release", source, "--config", name, *COLUMNS, *BUDGET)
-        assert result.exit_code == 2
-        assert words in result.stderr
+    problems = {"missing.toml": "There is no configuration file", str(tmp_path): "Is a directory"}
+    for name, words in (problems | {"latin.toml": "not UTF-8"}).items():
+        assert_error(run("release", source, "--config", name, *COLUMNS, *BUDGET), 2, words)
 
 
 def test_an_integer_too_large_for_a_float_is_refused(source):
     Path("c.toml").write_text("delta = " + "9" * 400)
-    result = run("release", source, "--config", "c.toml", *COLUMNS, "--epsilon", "1")
-    assert result.exit_code == 2, result.output
+    result = run("release", source, "--config", "c.toml", *COLUMNS, "--epsilon", "1", code=2)
     assert result.stderr.startswith("Error: ")
     assert "delta" in result.stderr
 
@@ -111,18 +98,15 @@ def test_ngrams_has_options_of_its_own(source):
 
 
 def test_help_does_not_look_into_the_file(source):
-    result = run("release", source, "--config", "missing.toml", "--help")
-    assert result.exit_code == 0
+    result = run("release", source, "--config", "missing.toml", "--help", code=0)
     assert "--config" in result.stdout
 
 
-def test_what_is_said_on_the_command_line_wins(source):
+def test_the_command_line_wins_over_the_file(source):
     Path("c.toml").write_text(
         'user = "nobody"\nitem = "item"\nepsilon = 1\ndelta = 1e-6\njson = true\nset = "rounds=3"\n'
     )
-    result = run("release", source, "--config", "c.toml", "-u", "user")
-    assert result.exit_code == 0, result.output
-    values = json.loads(result.stdout)
+    values = json.loads(run("release", source, "--config", "c.toml", "-u", "user", code=0).stdout)
     assert values["items"] == ["apple", "pear", "plum"]
     assert values["plan"]["parameters"]["rounds"] == 3
 
@@ -135,14 +119,10 @@ def test_counts_are_asked_for_in_the_file(source):
     assert values["items"] == ["apple", "pear", "plum"]
     assert len(values["numbers"]["people"]) == 3
     Path("c.toml").write_text(lines.replace("counts = true", "count-share = 0.3"))
-    result = run("release", source, "--config", "c.toml")
-    assert result.exit_code == 2
-    assert "without --counts" in result.stderr
+    assert "without --counts" in run("release", source, "--config", "c.toml", code=2).stderr
 
 
 # --- options given twice ------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -156,19 +136,14 @@ def test_counts_are_asked_for_in_the_file(source):
     ],
 )
 def test_an_option_given_twice_is_refused(source, arguments):
-    result = run(*arguments)
-    assert result.exit_code == 2, result.output
-    assert "more than once" in result.stderr
+    assert_error(run(*arguments), 2, "more than once")
 
 
 def test_lists_may_be_repeated(source):
-    result = run("release", source, *COLUMNS, *BUDGET, "--out", "a.txt", "--out", "b.txt", "--force")
-    assert result.exit_code == 0, result.output
+    run("release", source, *COLUMNS, *BUDGET, "--out", "a.txt", "--out", "b.txt", "--force", code=0)
 
 
 # --- the record ---------------------------------------------------------------------------------------------
-
-
 def test_there_is_one_record_beside_the_first_output(source):
     assert run("release", source, *COLUMNS, *BUDGET, "-o", "a.csv", "-o", "b.json").exit_code == 0
     assert sorted(path.name for path in Path().iterdir()) == ["a.csv", "a.csv.private.toml", "b.json", "s.csv"]
@@ -190,13 +165,11 @@ def test_there_is_one_record_beside_the_first_output(source):
 )
 def test_the_record_makes_the_same_release_again(source, arguments):
     Path("k.txt").write_text("plum\n")
-    first = run(*arguments, "-o", "a.json", "-o", "a.txt", "--unsafe-test-key", "5")
-    assert first.exit_code == 0, first.output
+    run(*arguments, "-o", "a.json", "-o", "a.txt", "--unsafe-test-key", "5", code=0)
     made, record = Path("a.json").read_bytes(), Path("a.json.private.toml").read_bytes()
     for name in ("a.json", "a.txt"):
         Path(name).unlink()
-    again = run(arguments[0], "--config", "a.json.private.toml")
-    assert again.exit_code == 0, again.output
+    run(arguments[0], "--config", "a.json.private.toml", code=0)
     assert Path("a.json").read_bytes() == made
     assert Path("a.txt").exists()
     assert Path("a.json.private.toml").read_bytes() == record
@@ -204,12 +177,11 @@ def test_the_record_makes_the_same_release_again(source, arguments):
 
 def test_an_option_of_the_algorithm_wins_over_the_record(source):
     assert run("release", source, *COLUMNS, *BUDGET, "-o", "a.json").exit_code == 0
-    result = run("release", "--config", "a.json.private.toml", "--max-items-per-user", "9", "--force", "--json")
-    assert result.exit_code == 0, result.output
+    result = run("release", "--config", "a.json.private.toml", "--max-items-per-user", "9", "--force", "--json", code=0)
     assert json.loads(result.stdout)["plan"]["parameters"]["max_items_per_user"] == 9
 
 
-def test_the_record_of_spark_says_all(source, monkeypatch):
+def test_the_record_keeps_the_options_of_spark(source, monkeypatch):
     real = dpunion.release
 
     def here(spark, *, query, run, **options):
@@ -222,13 +194,8 @@ def test_the_record_of_spark_says_all(source, monkeypatch):
     assert run("release", source, *COLUMNS, *BUDGET, *spark, "-o", "a.csv").exit_code == 0
     record = Path("a.csv.private.toml").read_text()
     values = tomllib.loads(record)
-    assert {key: values[key] for key in ("engine", "master", "shards", "query", "input-format")} == {
-        "engine": "spark",
-        "master": "local[2]",
-        "shards": 3,
-        "query": "select * from source",
-        "input-format": "csv",
-    }
+    kept = {"engine": "spark", "master": "local[2]", "shards": 3, "query": "select * from source"}
+    assert {key: values[key] for key in (*kept, "input-format")} == kept | {"input-format": "csv"}
     assert "hunter2" not in record
     assert values["conf"] == ["spark.a=b"]
 
@@ -354,7 +321,6 @@ def test_a_full_disk_leaves_the_old_record(tmp_path, monkeypatch):
 
 def test_a_file_in_the_place_of_the_record_is_kept(source):
     Path("a.csv.private.toml").write_text("precious = 1\n")
-    result = run("release", source, *COLUMNS, *BUDGET, "-o", "a.csv", "--force")
-    assert result.exit_code == 4
+    run("release", source, *COLUMNS, *BUDGET, "-o", "a.csv", "--force", code=4)
     assert Path("a.csv.private.toml").read_text() == "precious = 1\n"
     assert not Path("a.csv").exists()

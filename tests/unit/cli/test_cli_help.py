@@ -1,5 +1,6 @@
 """Help that fits, examples that can be copied, what shells complete; `python -m dpunion`."""
 
+import json
 import os
 import re
 import shlex
@@ -8,12 +9,12 @@ import sys
 
 import click
 import pytest
-from click.testing import CliRunner
 
 from dpunion.cli import app
 from dpunion.cli.commands import SHELLS
 from dpunion.cli.help import EXAMPLE, break_example
-from running import PATIENCE
+from running import assert_error, run_python
+from running import run_cli as run
 
 
 def commands(command, *names):
@@ -31,8 +32,7 @@ EVERY = list(commands(app))
 @pytest.mark.parametrize("width", [80, 120])
 @pytest.mark.parametrize(("names", "command"), EVERY, ids=lambda value: " ".join(value) if type(value) is tuple else "")
 def test_help_fits_and_its_examples_can_be_copied(names, command, width):
-    shown = CliRunner().invoke(app, [*names, "--help"], env={"COLUMNS": str(width)})
-    assert shown.exit_code == 0
+    shown = run(*names, "--help", code=0, env={"COLUMNS": str(width)})
     lines = shown.stdout.splitlines()
     assert max(map(len, lines)) <= width
     assert not re.search(r"<(bool|str|int|float|path|list\[)", shown.stdout)
@@ -52,7 +52,7 @@ def test_a_broken_example_is_the_same_command(width):
 
 
 def test_options_of_a_command_say_what_they_take():
-    shown = " ".join(CliRunner().invoke(app, ["release", "--help"], env={"COLUMNS": "100"}).stdout.split())
+    shown = " ".join(run("release", "--help", env={"COLUMNS": "100"}).stdout.split())
     assert "-u, --user COLUMN Column with the user ids. Required." in shown
     assert "--known FILE" in shown
     assert "--include-known Add the known items" in shown
@@ -63,10 +63,7 @@ def completed(line):
     """Ask as bash does what may stand at the end of a line."""
     asked = {"_DPUNION_COMPLETE": "bash_complete", "COMP_WORDS": line, "COMP_CWORD": str(len(line.split(" ")) - 1)}
     code = "import sys; sys.argv[0] = 'dpunion'; from dpunion.cli import main; main()"
-    env = {**os.environ, **asked}
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True, timeout=PATIENCE
-    )
+    done = run_python(code, env=os.environ | asked, check=True)
     return [word.removeprefix("plain,") for word in done.stdout.split()]
 
 
@@ -78,7 +75,7 @@ def test_a_shell_completes_commands_options_and_their_words():
 
 
 def test_completion_can_be_shown_and_installed():
-    shown = CliRunner().invoke(app, ["--help"]).stdout
+    shown = run("--help").stdout
     assert "--install-completion" in shown
     assert "--show-completion" in shown
 
@@ -94,13 +91,10 @@ def test_completion_is_shown_and_installed_for_the_shell_in_use(shell, tmp_path,
     monkeypatch.setenv("SHELL", f"/bin/{shell}")
     monkeypatch.setattr("os.getppid", lambda: 0)  # no process has this number
     monkeypatch.setattr("pathlib.Path.home", lambda: tmp_path)
-    shown = CliRunner().invoke(app, ["--show-completion"])
-    assert shown.exit_code == 0
+    shown = run("--show-completion", code=0)
     assert f"_DPUNION_COMPLETE={shell}_complete" in shown.stdout
     for _ in range(2):
-        done = CliRunner().invoke(app, ["--install-completion"])
-        assert done.exit_code == 0
-        assert done.stdout.startswith(f"{shell} completion installed in {tmp_path}")
+        assert run("--install-completion", code=0).stdout.startswith(f"{shell} completion installed in {tmp_path}")
     script, place, line = SHELLS[shell]
     assert (tmp_path / script).read_text() == shown.stdout
     if place:
@@ -110,9 +104,7 @@ def test_completion_is_shown_and_installed_for_the_shell_in_use(shell, tmp_path,
 def test_an_unknown_shell_is_refused(monkeypatch):
     monkeypatch.setenv("SHELL", "/bin/tcsh")
     monkeypatch.setattr("os.getppid", lambda: 0)
-    refused = CliRunner().invoke(app, ["--install-completion"])
-    assert refused.exit_code == 2
-    assert "none of bash, zsh and fish" in refused.stderr
+    assert_error(run("--install-completion"), 2, "none of bash, zsh and fish")
 
 
 def test_the_package_runs_as_a_module():
@@ -122,3 +114,27 @@ def test_the_package_runs_as_a_module():
     assert "Error: The 'delta' parameter" in done.stderr
     shown = subprocess.run([*command, "--version"], capture_output=True, text=True, check=True)
     assert shown.stdout.startswith("dpunion ")
+
+
+# --- mistakes in options -------------------------------------------------------------------------------------
+@pytest.mark.parametrize("as_json", [False, True])
+@pytest.mark.parametrize(
+    ("arguments", "problem", "remedy"),
+    [
+        (("plan", "-e", "1"), "Missing option '--delta' / '-d'.", "See 'dpunion plan --help'."),
+        (("plan", "--people", "x"), "'x' is not a whole number.", "See 'dpunion plan --help'."),
+        (("release", "--nope"), "No such option '--nope'.", "See 'dpunion release --help'."),
+        (("relase",), "No such command 'relase'.", "See 'dpunion --help'."),
+        (("plan", "-e", "1", "-d", "x"), "'x' is not a number.", "See 'dpunion plan --help'."),
+    ],
+)
+def test_mistakes_in_options_look_like_other_errors(arguments, problem, remedy, as_json):
+    result = run(*arguments, *(["--json"] if as_json else []), code=2)
+    first, second = result.stderr.splitlines()
+    assert first.startswith("Error: ")
+    assert problem in first
+    assert second == f"  {remedy}"
+    if as_json:
+        values = json.loads(result.stdout)
+        assert (values["code"], values["remedy"]) == (2, remedy)
+        assert problem in values["message"]

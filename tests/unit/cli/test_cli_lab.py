@@ -10,36 +10,20 @@ import sys
 import pyarrow.csv as pcsv
 import pyarrow.parquet as pq
 import pytest
-from click.testing import CliRunner
 
-from dpunion.cli import app
 from dpunion.errors import BadParameter
 from dpunion_lab.commands.lab import COMPARE_HELP, GENERATE_HELP, REPRODUCE_HELP, listed
-from running import PATIENCE, wait_until
+from running import CLI, PATIENCE, assert_error, wait_until
+from running import run_cli as run
 
 COMPARE = ("lab", "compare", "--generate", "300", "-e", "3", "-d", "1e-4")
-COMMAND = [sys.executable, "-c", "from dpunion.cli import main; main()"]
-
-
-def run(*arguments):
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
-
-
-def assert_error(result, code, *words):
-    assert result.exit_code == code, result.output
-    assert result.stdout == ""
-    for word in words:
-        assert word in result.stderr
-    assert "Traceback" not in result.stderr
+COMMAND = [sys.executable, "-c", CLI]
 
 
 # --- help and refusals --------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("name", ["reproduce", "compare", "generate"])
 def test_every_command_has_help_that_says_it_is_no_release(name):
-    result = CliRunner().invoke(app, ["lab", name, "--help"], env={"COLUMNS": "200"})
-    assert result.exit_code == 0
+    result = run("lab", name, "--help", code=0, env={"COLUMNS": "200"})
     assert "Usage" in result.stdout
     assert "--ledger" not in result.stdout
     if name != "generate":
@@ -47,8 +31,16 @@ def test_every_command_has_help_that_says_it_is_no_release(name):
         assert "keeps no ledger" in result.stdout
 
 
+def test_funnel_is_compared_as_it_is_released():
+    auto = json.loads(run(*COMPARE, "-a", "funnel", "--trials", 1, "--json").stdout)["summary"]
+    fixed = json.loads(run(*COMPARE, "-a", "funnel", "--trials", 1, "--max-items-per-user", 300, "--json").stdout)
+    assert [row["parameters"]["max_items_per_user"] for row in auto] == ["auto"]
+    assert [row["parameters"]["max_items_per_user"] for row in fixed["summary"]] == [300]
+    assert "exact, without noise" in fixed["warning"]
+
+
 def test_the_first_help_names_the_lab():
-    assert "NOT PRIVATE" in CliRunner().invoke(app, ["--help"], env={"COLUMNS": "200"}).stdout
+    assert "NOT PRIVATE" in run("--help", env={"COLUMNS": "200"}).stdout
 
 
 @pytest.mark.parametrize("text", [COMPARE_HELP, REPRODUCE_HELP, GENERATE_HELP])
@@ -79,7 +71,7 @@ def test_a_ledger_is_refused_with_the_reason(arguments, tmp_path, monkeypatch):
         ((*COMPARE, "--item", "word"), "its own columns"),
         (("lab", "compare", "data.parquet", "-e", "1", "-d", "1e-5"), "needs --user"),
         ((*COMPARE, "-a", "funel"), "must be one of"),
-        ((*COMPARE, "-a", "gw"), "sets do not tell"),
+        ((*COMPARE, "-a", "gw"), "sets do not show"),
         ((*COMPARE, "-e", "one"), "Got 'one'"),
         ((*COMPARE, "--passes", "1.5"), "whole numbers"),
         ((*COMPARE, "-a", "dp-sips", "--passes", "2"), "has a parameter 'passes'"),
@@ -92,7 +84,7 @@ def test_a_ledger_is_refused_with_the_reason(arguments, tmp_path, monkeypatch):
         (("lab", "reproduce", "--quick", "--trials", "0"), "'trials'"),
     ],
 )
-def test_what_has_no_meaning_is_refused(arguments, words, tmp_path, monkeypatch):
+def test_options_without_meaning_are_refused(arguments, words, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert_error(run(*arguments), 2, words)
 
@@ -111,12 +103,9 @@ def test_lists_are_numbers_with_commas():
 
 
 # --- generate -----------------------------------------------------------------------------------------------
-
-
 def test_generated_data_is_the_same_for_the_same_seed(tmp_path):
     for name, seed in (("a.parquet", 1), ("b.parquet", 1), ("c.parquet", 2), ("a.csv", 1)):
-        result = run("lab", "generate", tmp_path / name, "--users", 50, "--seed", seed)
-        assert result.exit_code == 0
+        result = run("lab", "generate", tmp_path / name, "--users", 50, "--seed", seed, code=0)
         assert "not a release" in result.stderr
     a, b, c = (pq.read_table(tmp_path / f"{name}.parquet") for name in "abc")
     assert a.equals(b)
@@ -128,8 +117,7 @@ def test_generated_data_is_the_same_for_the_same_seed(tmp_path):
 
 
 def test_fitted_data_is_generated_too(tmp_path):
-    result = run("lab", "generate", tmp_path / "a.parquet", "--users", 60, "--fitted")
-    assert result.exit_code == 0, result.output
+    run("lab", "generate", tmp_path / "a.parquet", "--users", 60, "--fitted", code=0)
     fitted = pq.read_table(tmp_path / "a.parquet")
     run("lab", "generate", tmp_path / "b.parquet", "--users", 60)
     assert len(set(fitted["user"].to_pylist())) == 60
@@ -137,13 +125,10 @@ def test_fitted_data_is_generated_too(tmp_path):
 
 
 # --- compare ------------------------------------------------------------------------------------------------
-
-
 def test_a_comparison_is_stamped_everywhere(tmp_path):
     out, page = tmp_path / "results.json", tmp_path / "page.html"
     grid = ("-a", "weighted-gaussian", "-a", "greedy", "--max-items-per-user", "10,20", "--trials", "2")
-    result = run(*COMPARE, "-e", "1", *grid, "--out", out, "--html", page)
-    assert result.exit_code == 0, result.output
+    result = run(*COMPARE, "-e", "1", *grid, "--out", out, "--html", page, code=0)
     assert result.stdout.startswith("NOT PRIVATE")
     assert "greedy (NOT PRIVATE)" in result.stdout
     assert "of ceiling" in result.stdout
@@ -186,8 +171,6 @@ def test_a_source_of_ones_own(tmp_path):
 
 
 # --- interruption -------------------------------------------------------------------------------------------
-
-
 def lines_of(journal):
     return journal.read_bytes().splitlines()[1:] if journal.exists() else []
 
@@ -234,12 +217,9 @@ def test_an_interrupted_study_without_a_place_keeps_nothing(monkeypatch):
 
 
 # --- reproduce ----------------------------------------------------------------------------------------------
-
-
-def test_reproduce(tmp_path):
+def test_reproduce_prints_and_writes_the_tables(tmp_path):
     out, page = tmp_path / "out", tmp_path / "page.html"
-    result = run("lab", "reproduce", "--quick", "--users", 500, "--out", out, "--html", page)
-    assert result.exit_code == 0, result.output
+    result = run("lab", "reproduce", "--quick", "--users", 500, "--out", out, "--html", page, code=0)
     assert result.stdout.startswith("NOT PRIVATE")
     for words in ("ICML Table 1", "JPC Table 2", "JPC Table 4", "Claims", "What is odd about the printed numbers"):
         assert words in result.stdout

@@ -5,20 +5,17 @@ import stat
 import tomllib
 
 import pytest
-from click.testing import CliRunner
 
-from dpunion.cli import app
+from running import run_cli
 
 POSTS = "author,word\n" + "\n".join(f"user{at},word{at % 3}" for at in range(600)) + "\n"
-TOLD = ("--title", "Words of the week", "--owner", "Search team", "--note", "For the help pages.")
+WORDS = ("--title", "Words of the week", "--owner", "Search team", "--note", "For the help pages.")
 RELEASE = ("release", "posts.csv", "-u", "author", "-i", "word", "-e", "1", "-d", "1e-6", "-a", "weighted-gaussian")
 CHARGED = ("--ledger", "budget.db", "--dataset", "posts")
 
 
 def run(*words, code=0):
-    result = CliRunner().invoke(app, [str(word) for word in words], env={"COLUMNS": "120", "TERM": "dumb"})
-    assert result.exit_code == code, result.output
-    return result
+    return run_cli(*words, code=code, env={"COLUMNS": "120", "TERM": "dumb"})
 
 
 @pytest.fixture(autouse=True)
@@ -30,36 +27,32 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_they_are_in_the_output_the_record_the_ledger_and_the_page(folder):
-    run(*RELEASE, *TOLD, *CHARGED, "--out", "words.json")
+def test_title_owner_and_note_are_in_every_output(folder):
+    run(*RELEASE, *WORDS, *CHARGED, "--out", "words.json")
     values = json.loads((folder / "words.json").read_text())
-    assert {name: values["about"][name] for name in ("title", "owner", "note")} == {
-        "title": "Words of the week",
-        "owner": "Search team",
-        "note": "For the help pages.",
-    }
+    assert [values["about"][name] for name in ("title", "owner", "note")] == list(WORDS[1::2])
     assert values["ledger"]["entry"] == "budget.db#2"
     record = tomllib.loads((folder / "words.json.private.toml").read_text())
-    assert (record["title"], record["owner"], record["note"]) == (TOLD[1], TOLD[3], TOLD[5])
+    assert (record["title"], record["owner"], record["note"]) == WORDS[1::2]
     (entry,) = json.loads(run("ledger", "show", "budget.db", "--json").stdout)["entries"]
-    assert (entry["title"], entry["owner"], entry["note"]) == (TOLD[1], TOLD[3], TOLD[5])
+    assert (entry["title"], entry["owner"], entry["note"]) == WORDS[1::2]
     assert (entry["sources"], entry["columns"]) == (["posts.csv"], ["word"])
     shown = run("ledger", "show", "budget.db").stdout
     assert "33.3%  about 2 more like the last one" in shown
-    for text in (TOLD[1], TOLD[3], TOLD[5]):
+    for text in WORDS[1::2]:
         assert text in shown
     run("report", "words.json")
     assert "<h1>Words of the week</h1>" in (folder / "words.html").read_text()
 
 
-def test_a_record_tells_the_same_again(folder):
-    run(*RELEASE, *TOLD, "--out", "words.json")
+def test_a_record_repeats_title_and_owner(folder):
+    run(*RELEASE, *WORDS, "--out", "words.json")
     run("release", "posts.csv", "--config", "words.json.private.toml", "--out", "again.json", "--note", "Another.")
     values = json.loads((folder / "again.json").read_text())["about"]
     assert (values["title"], values["note"]) == ("Words of the week", "Another.")
 
 
-def test_what_nobody_said_has_no_column(folder):
+def test_missing_owners_and_titles_have_no_column(folder):
     run(*RELEASE, *CHARGED)
     heads = run("ledger", "show", "budget.db").stdout
     assert "algorithm" in heads
@@ -68,7 +61,7 @@ def test_what_nobody_said_has_no_column(folder):
 
 
 def test_a_ledger_becomes_a_page_for_its_owner_alone(folder):
-    run(*RELEASE, *TOLD, *CHARGED)
+    run(*RELEASE, *WORDS, *CHARGED)
     run("ledger", "report", "budget.db", "--out", "page.html")
     assert "Words of the week" in (folder / "page.html").read_text()
     assert stat.S_IMODE((folder / "page.html").stat().st_mode) == 0o600
@@ -100,7 +93,7 @@ def test_a_title_that_is_too_long_is_refused_before_anything_is_charged():
 
 
 @pytest.mark.parametrize("command", ["verify", "show", "report"])
-def test_a_ledger_that_cannot_be_read_is_told_from_an_altered_one(folder, command):
+def test_unreadable_and_altered_ledgers_have_different_errors(folder, command):
     (folder / "folder").mkdir()
     for missing in ("none.db", "folder"):
         assert "ledger" in run("ledger", command, missing, code=3).stderr

@@ -1,18 +1,12 @@
 """Keys of several columns: the same from every source, unambiguous, and released as columns."""
 
-from __future__ import annotations
-
 import csv
 import dataclasses
 import datetime as dt
 import io
 import json
-import sqlite3
 import sys
 import unicodedata
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import duckdb
 import pandas as pd
@@ -22,42 +16,30 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
-from click.testing import CliRunner
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 import dpunion
-from dpunion.cli import app
 from dpunion.errors import AlreadyReleased, BadParameter, BadSource, UnknownColumn, UnsupportedType
 from dpunion.ledger import Ledger, fingerprint
 from dpunion.reading import ValueKind
 from dpunion.reading.cleaning import MAX_ITEM_BYTES
 from dpunion.reading.known import read_known
-from dpunion.reading.parts import NullUserPolicy
 from dpunion.reading.spelling import join_columns
 from dpunion.releases.formats import SEPARATOR, WRITERS, join_key, split_key
 from dpunion.releases.release import Release
-from dpunion.requests import Charge, Known, Request
-from dpunion.sets.encoding import Normalization
-from opening import check_source, open_rows
+from dpunion.requests import Charge, Known
+from opening import check_source, make_request, read_pairs, write_sqlite
+from running import run_cli as run
 
 KEY = 1
 COLUMNS = ("country", "device")
-BUDGET: dict[str, Any] = {"epsilon": 4.0, "delta": 1e-3, "algorithm": "weighted-gaussian", "unsafe_test_key": KEY}
+BUDGET = {"epsilon": 4.0, "delta": 1e-3, "algorithm": "weighted-gaussian", "unsafe_test_key": KEY}
 HOLDERS = 60
 COMMON = [
-    ("FR", "phone"),
-    ("FR", "tab,let"),
-    ("DE", "phone"),
-    ("DE", "=1+1"),
-    ("Österreich", 'q"q'),
-    ("a\x1f", "b"),
-    ("a", "\x1fb"),
-    ("a\\", "_b"),
-    ("a", "\\_b"),
-    ("x\ty", "NULL"),
-    ("001", "1"),
-]
+    ("FR", "phone"), ("FR", "tab,let"), ("DE", "phone"), ("DE", "=1+1"), ("Österreich", 'q"q'), ("a\x1f", "b"),
+    ("a", "\x1fb"), ("a\\", "_b"), ("a", "\\_b"), ("x\ty", "NULL"), ("001", "1"),
+]  # fmt: skip
 ROWS = [
     *((f"user {i:03}", country, device) for i in range(HOLDERS) for country, device in COMMON),
     *((f"user {i:03}", f"rare {i}", f"only {i}") for i in range(HOLDERS)),
@@ -67,19 +49,17 @@ texts = st.text(st.sampled_from("aé_\\\x1f\u0301\u0338ΣSİ<=1") | st.character
 
 
 # --- one text for each key ----------------------------------------------------------------------------------
-
-
 @given(st.lists(texts, min_size=1, max_size=4))
 @example(["\\", "\x1f"])
 @example(["\\\x1f", "\\\\_"])
 @example(["", "", ""])
-def test_splitting_undoes_joining(parts: list[str]) -> None:
+def test_splitting_undoes_joining(parts):
     """So different keys have different texts."""
     assert split_key(join_key(parts)) == tuple(parts)
 
 
 @given(st.lists(st.tuples(texts, texts), min_size=1, max_size=8))
-def test_columns_are_joined_as_texts_are(keys: list[tuple[str, str]]) -> None:
+def test_columns_are_joined_as_texts_are(keys):
     expected = [join_key(key) if all(key) else None for key in keys]
     columns = [pa.array(column, pa.string()) for column in zip(*keys, strict=True)]
     coded = [column.dictionary_encode() for column in columns]
@@ -91,11 +71,11 @@ def test_columns_are_joined_as_texts_are(keys: list[tuple[str, str]]) -> None:
 @given(st.lists(texts, min_size=2, max_size=3))
 @example(["\x1f\u0301", "\\\u0338"])
 @example(["ΑΣ", "Σ"])
-def test_normalising_a_key_is_normalising_its_parts(parts: list[str]) -> None:
-    def lowered(text: str) -> str:
+def test_normalising_a_key_is_normalising_its_parts(parts):
+    def lowered(text):
         return unicodedata.normalize("NFC", unicodedata.normalize("NFC", text).lower())
 
-    def composed(text: str) -> str:
+    def composed(text):
         return unicodedata.normalize("NFC", text)
 
     for normal in (composed, lowered):
@@ -103,43 +83,36 @@ def test_normalising_a_key_is_normalising_its_parts(parts: list[str]) -> None:
 
 
 # --- every source -------------------------------------------------------------------------------------------
-
-
-def table() -> pa.Table:
+def table():
     users, countries, devices = zip(*ROWS, strict=True)
     return pa.table({"country": countries, "other": [1.5] * len(ROWS), "who": users, "device": devices})
 
 
-def text_file(path: Path, mark: str) -> Path:
+def text_file(path, mark):
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, delimiter=mark)
         writer.writerows([("device", "who", "country"), *((device, who, country) for who, country, device in ROWS)])
     return path
 
 
-def json_file(path: Path) -> Path:
+def json_file(path):
     lines = (json.dumps({"country": c, "who": w, "device": d, "more": [1]}) for w, c, d in ROWS)
     path.write_text("\n".join(lines))
     return path
 
 
-def arrow_bytes(new: Any) -> bytes:
+def arrow_bytes(new):
     out = io.BytesIO()
     with new(out, table().schema) as writer:
         writer.write_table(table(), max_chunksize=100)
     return out.getvalue()
 
 
-def sqlite_file(path: Path) -> Path:
-    connection = sqlite3.connect(path)
-    connection.execute("create table t (who text, country text, device text)")
-    connection.executemany("insert into t values (?, ?, ?)", ROWS)
-    connection.commit()
-    connection.close()
-    return path
+def sqlite_file(path):
+    return write_sqlite(path, "t (who text, country text, device text)", ROWS)
 
 
-def duckdb_file(path: Path) -> Path:
+def duckdb_file(path):
     connection = duckdb.connect(str(path))
     rows = table()  # found by its name in the query
     connection.execute("create table t as select * from rows")
@@ -148,29 +121,29 @@ def duckdb_file(path: Path) -> Path:
     return path
 
 
-def written_to(path: Path, data: bytes) -> Path:
+def written_to(path, data):
     path.write_bytes(data)
     return path
 
 
-def parquet_file(path: Path, **options: Any) -> Path:
+def parquet_file(path, **options):
     pq.write_table(table(), path, row_group_size=200, **options)
     return path
 
 
-def folder(path: Path, by: list[str]) -> Path:
+def folder(path, by):
     kinds = pa.schema([(name, pa.string()) for name in by])
     ds.write_dataset(table(), path, format="parquet", partitioning=ds.partitioning(kinds, flavor="hive"))
     return path
 
 
-def categories(column: str) -> pa.Table:
+def categories(column):
     made = table()
     place = made.column_names.index(column)
     return made.set_column(place, column, made[column].dictionary_encode())
 
 
-SOURCES: dict[str, Callable[[Path], Any]] = {
+SOURCES = {
     "parquet": lambda tmp: parquet_file(tmp / "d.parquet"),
     "parquet, plain": lambda tmp: parquet_file(tmp / "d.parquet", use_dictionary=False),
     "parquet folder": lambda tmp: folder(tmp / "d", ["country"]),
@@ -189,7 +162,7 @@ SOURCES: dict[str, Callable[[Path], Any]] = {
 
 
 @pytest.fixture(scope="module")
-def expected() -> tuple[tuple[str, ...], ...]:
+def expected():
     """The release from Python tuples, which no reader has touched."""
     pairs = [(user, (country, device)) for user, country, device in ROWS]
     released = dpunion.release(pairs, item=COLUMNS, **BUDGET)
@@ -198,26 +171,26 @@ def expected() -> tuple[tuple[str, ...], ...]:
     return released.items
 
 
-def released_from(source: Any, **more: Any) -> Release:
+def released_from(source, **more):
     return dpunion.release(source, user="who", item=["country", "device"], **BUDGET, **more)
 
 
 @pytest.mark.parametrize("name", SOURCES)
-def test_every_source_gives_the_same_keys(name: str, tmp_path: Path, expected: tuple[Any, ...]) -> None:
+def test_every_source_gives_the_same_keys(name, tmp_path, expected):
     released = released_from(SOURCES[name](tmp_path))
     assert released.items == expected
     assert released.columns == COLUMNS
 
 
 @pytest.mark.parametrize("made", [sqlite_file, duckdb_file])
-def test_databases_give_the_same_keys(made: Callable[[Path], Path], tmp_path: Path, expected: tuple[Any, ...]) -> None:
+def test_databases_give_the_same_keys(made, tmp_path, expected):
     path = made(tmp_path / "d.db")
     query = "select device, 1.5 as other, country, who from t"
-    check_source(path, user="who", value=["country", "device"], kind=ValueKind.ITEM, query=query)
+    check_source(path, user="who", value=["country", "device"], query=query)
     assert released_from(path, query=query).items == expected
 
 
-def test_postgres_gives_the_same_keys(postgres_url: str) -> None:
+def test_postgres_gives_the_same_keys(postgres_url):
     query = "select 'u' || i as who, 'FR' as country, i % 2 = 0 as device, 1.5 as other from generate_series(1, 200) i"
     with pytest.warns(UserWarning, match="password"):
         released = released_from(postgres_url, query=query)
@@ -227,9 +200,7 @@ def test_postgres_gives_the_same_keys(postgres_url: str) -> None:
 
 
 @pytest.mark.parametrize("form", ["csv", "jsonl", "arrow"])
-def test_standard_input_gives_the_same_keys(
-    form: str, tmp_path: Path, expected: tuple[Any, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_standard_input_gives_the_same_keys(form, tmp_path, expected, monkeypatch):
     data = {
         "csv": lambda: text_file(tmp_path / "d.csv", ",").read_bytes(),
         "jsonl": lambda: json_file(tmp_path / "d.jsonl").read_bytes(),
@@ -239,8 +210,8 @@ def test_standard_input_gives_the_same_keys(
     assert released_from("-").items == expected
 
 
-def test_mappings_hold_tuples(expected: tuple[Any, ...]) -> None:
-    mapping: dict[str, list[Any]] = {}
+def test_mappings_hold_tuples(expected):
+    mapping = {}
     for user, *key in ROWS:
         mapping.setdefault(user, []).append(key)
     mapping["nobody"] = [None, ("FR", None)]
@@ -248,19 +219,12 @@ def test_mappings_hold_tuples(expected: tuple[Any, ...]) -> None:
 
 
 # --- what is a key ------------------------------------------------------------------------------------------
+def read(source, columns=("country", "device"), user="who"):
+    check_source(source, user=user, value=columns)
+    return [(who, *split_key(key)) for who, key in read_pairs(source, user=user, value=columns)]
 
 
-def read(source: Any, columns: Any = ("country", "device"), user: Any = "who") -> list[tuple[str, ...]]:
-    check_source(source, user=user, value=columns, kind=ValueKind.ITEM)
-    with open_rows(source, user=user, value=columns, kind=ValueKind.ITEM) as batches:
-        return [
-            (who, *split_key(key))
-            for users, keys in batches
-            for who, key in zip(users.to_pylist(), keys.to_pylist(), strict=True)
-        ]
-
-
-def test_a_key_without_one_of_its_parts_is_left_out() -> None:
+def test_a_key_without_one_of_its_parts_is_left_out():
     countries = ["FR", None, "FR", "", "FR", None, "x" * MAX_ITEM_BYTES]
     devices = ["phone", "phone", None, "phone", "", None, "y"]
     source = pa.table({"who": [str(i) for i in range(7)], "country": countries, "device": devices})
@@ -271,22 +235,16 @@ def test_a_key_without_one_of_its_parts_is_left_out() -> None:
     assert read([(who, (country, device)) for who, country, device in pairs], user=None) == [("0", "FR", "phone")]
 
 
-def test_the_length_limit_is_that_of_the_whole_key() -> None:
+def test_the_length_limit_is_that_of_the_whole_key():
     fits = MAX_ITEM_BYTES - len(SEPARATOR) - 10
     source = pa.table({"who": ["a", "b"], "country": ["x" * fits, "x" * (fits + 1)], "device": ["y" * 10] * 2})
     assert [who for who, *_ in read(source)] == ["a"]
 
 
-def test_each_part_is_spelled_by_its_own_type() -> None:
-    source = pa.table(
-        {
-            "who": [1, 2],
-            "year": pa.array([2024, -5], pa.int16()),
-            "day": pa.array([dt.date(2024, 2, 29), dt.date(1, 1, 1)]),
-            "new": [True, False],
-            "word": pa.array(["a", "b"], pa.string_view()),
-        }
-    )
+def test_each_part_is_spelled_by_its_own_type():
+    columns = {"who": [1, 2], "day": [dt.date(2024, 2, 29), dt.date(1, 1, 1)], "new": [True, False]}
+    typed = {"year": pa.array([2024, -5], pa.int16()), "word": pa.array(["a", "b"], pa.string_view())}
+    source = pa.table(columns | typed)
     expected = [("1", "2024-02-29", "2024", "true", "a"), ("2", "0001-01-01", "-5", "false", "b")]
     assert read(source, ["day", "year", "new", "word"]) == expected
     rows = source.to_pylist()
@@ -294,13 +252,13 @@ def test_each_part_is_spelled_by_its_own_type() -> None:
     assert read(pairs, ["day", "year", "new", "word"], None) == expected
 
 
-def test_keys_beyond_one_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keys_beyond_one_batch(monkeypatch):
     monkeypatch.setattr("dpunion.reading.cleaning.ROWS_PER_BATCH", 7)
     users, countries, devices = zip(*ROWS, strict=True)
     assert read(table()) == list(zip(users, countries, devices, strict=True))
 
 
-def test_kinds_do_not_mix_within_a_column(tmp_path: Path) -> None:
+def test_kinds_do_not_mix_within_a_column(tmp_path):
     path = tmp_path / "d.jsonl"
     path.write_text('{"who": "a", "country": 1, "device": "x"}\n{"who": "b", "country": "1", "device": "x"}\n')
     with pytest.raises(UnsupportedType, match=r"Mixed types.*'country'"):
@@ -321,17 +279,17 @@ def test_kinds_do_not_mix_within_a_column(tmp_path: Path) -> None:
         ([], BadParameter, "Name one"),
     ],
 )
-def test_columns_that_make_no_key(columns: list[str], error: type[Exception], words: str, tmp_path: Path) -> None:
+def test_columns_that_make_no_key(columns, error, words, tmp_path):
     source = pa.table({"who": ["a"], "country": ["b"], "device": ["c"], "lists": [["d"]], "float": [1.5]})
     with pytest.raises(error, match=words):
-        check_source(source, user="who", value=columns, kind=ValueKind.ITEM)
+        check_source(source, user="who", value=columns)
     path = tmp_path / "d.jsonl"
     path.write_text(json.dumps(source.to_pylist()[0]))
     with pytest.raises(error):
-        check_source(path, user="who", value=columns, kind=ValueKind.ITEM)
+        check_source(path, user="who", value=columns)
 
 
-def test_files_without_any_of_the_columns(tmp_path: Path) -> None:
+def test_files_without_any_of_the_columns(tmp_path):
     (tmp_path / "d.csv").write_text("secret,hidden,more\n1,2,3\n")
     with pytest.raises(UnknownColumn, match="None of the columns 'who', 'country' and 'device' is in") as caught:
         read(tmp_path / "d.csv")
@@ -343,12 +301,12 @@ def test_files_without_any_of_the_columns(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("item", [[], ["a", "a"], ["a", 1], {"a", "b"}, 1.5])
-def test_items_that_name_no_columns(item: Any) -> None:
+def test_items_that_name_no_columns(item):
     with pytest.raises(BadParameter, match="'item'"):
         dpunion.release("nowhere.csv", user="u", item=item, **BUDGET)
 
 
-def test_tuples_need_names() -> None:
+def test_tuples_need_names():
     with pytest.raises(UnsupportedType, match=r'tuple.*item=\["country", "device"\]'):
         dpunion.release([("u", ("a", "b"))], **BUDGET)
     for wrong in ("ab", ("a",), ("a", "b", "c")):
@@ -360,7 +318,7 @@ def test_tuples_need_names() -> None:
         check_source(table(), user="who", value=COLUMNS, kind=ValueKind.TEXT)
 
 
-def test_a_list_of_one_column_is_that_column() -> None:
+def test_a_list_of_one_column_is_that_column():
     one, other = (dpunion.release(table(), user="who", item=item, **BUDGET) for item in ("country", ["country"]))
     assert one == other
     assert one.columns == ("item",)
@@ -368,14 +326,12 @@ def test_a_list_of_one_column_is_that_column() -> None:
 
 
 # --- the release --------------------------------------------------------------------------------------------
-
-
 @pytest.fixture(scope="module")
-def release() -> Release:
+def release():
     return released_from(table())
 
 
-def fields(path: Path) -> tuple[list[str], list[tuple[str, ...]]]:
+def fields(path):
     """Return the columns and the rows of a written file."""
     match path.suffix:
         case ".parquet" | ".arrow":
@@ -399,7 +355,7 @@ def fields(path: Path) -> tuple[list[str], list[tuple[str, ...]]]:
 
 
 @pytest.mark.parametrize("suffix", WRITERS)
-def test_a_written_release_has_the_columns_and_nothing_else(suffix: str, release: Release, tmp_path: Path) -> None:
+def test_a_written_release_has_the_columns_and_nothing_else(suffix, release, tmp_path):
     path = release.write(tmp_path / f"keys{suffix}")
     names, rows = fields(path)
     assert names == list(COLUMNS)
@@ -408,19 +364,19 @@ def test_a_written_release_has_the_columns_and_nothing_else(suffix: str, release
 
 
 @pytest.mark.parametrize("suffix", WRITERS)
-def test_an_empty_release_still_has_its_columns(suffix: str, release: Release, tmp_path: Path) -> None:
+def test_an_empty_release_still_has_its_columns(suffix, release, tmp_path):
     empty = Release((), release.plan, guaranteed=True, columns=COLUMNS)
     path = empty.write(tmp_path / f"keys{suffix}")
     if suffix in (".parquet", ".arrow", ".csv", ".json"):
         assert fields(path) == (list(COLUMNS), [])
 
 
-def test_spreadsheets_run_no_part_of_a_key(release: Release, tmp_path: Path) -> None:
+def test_spreadsheets_run_no_part_of_a_key(release, tmp_path):
     odd = Release((("=a", "+b"),), release.plan, guaranteed=True, columns=("@sum", "device"))
     assert odd.write(tmp_path / "keys.csv").read_text() == "'@sum,device\n'=a,'+b\n"
 
 
-def test_json_gives_the_release_back(release: Release) -> None:
+def test_json_gives_the_release_back(release):
     assert Release.from_json(release.to_json()) == release
     old = dpunion.release({"u": ["a"]}, **BUDGET)
     values = old.to_dict()
@@ -432,15 +388,13 @@ def test_json_gives_the_release_back(release: Release) -> None:
             Release.from_json(json.dumps(release.to_dict() | spoiled))
 
 
-def test_the_statement_names_the_columns(release: Release) -> None:
+def test_the_statement_names_the_columns(release):
     assert "combination of values of 'country', 'device'" in dataclasses.replace(release, guaranteed=True).statement
 
 
 # --- known lists --------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("suffix", WRITERS)
-def test_known_keys_from_files(suffix: str, release: Release, tmp_path: Path) -> None:
+def test_known_keys_from_files(suffix, release, tmp_path):
     path = release.write(tmp_path / f"known{suffix}")
     known = read_known(path, COLUMNS)
     assert sorted(map(split_key, known.items)) == sorted(COMMON)
@@ -448,7 +402,7 @@ def test_known_keys_from_files(suffix: str, release: Release, tmp_path: Path) ->
         read_known(path if suffix != ".txt" else release.write(tmp_path / "other.csv"), ("country", "year"))
 
 
-def test_known_keys_are_left_out_or_added(release: Release) -> None:
+def test_known_keys_are_left_out_or_added(release):
     some = COMMON[:4]
     assert released_from(table(), known=some).items == tuple(sorted(COMMON[4:]))
     added = released_from(table(), known=Known([*some, ("IT", "watch")], include=True))
@@ -456,7 +410,7 @@ def test_known_keys_are_left_out_or_added(release: Release) -> None:
     assert released_from(table(), known=release).items == ()
 
 
-def test_known_lists_of_another_kind(release: Release) -> None:
+def test_known_lists_of_another_kind(release):
     for wrong in (["FR"], [("FR",)], [("FR", 1)], [("FR", "phone", "x")], 7):
         with pytest.raises(BadSource, match="tuples of 2 texts"):
             read_known(wrong, COLUMNS)
@@ -467,23 +421,11 @@ def test_known_lists_of_another_kind(release: Release) -> None:
 
 
 # --- the ledger and the command line ------------------------------------------------------------------------
+def reading(value):
+    return make_request("d.csv", "who", value)
 
 
-def reading(value: Any) -> Request:
-    return Request(
-        source="d.csv",
-        user="who",
-        kind=ValueKind.ITEM,
-        value=value,
-        query=None,
-        input_format=None,
-        null_users=NullUserPolicy.REFUSE,
-        normalization=Normalization.NFC,
-        known=None,
-    )
-
-
-def test_the_fingerprint_tells_keys_apart() -> None:
+def test_the_fingerprint_tells_keys_apart():
     values = ["country", "device", COLUMNS, COLUMNS[::-1], (*COLUMNS, "year"), "country, device", "country\x1fdevice"]
     prints = {fingerprint(**reading(value).facts()) for value in values}
     assert len(prints) == len(values)
@@ -491,7 +433,7 @@ def test_the_fingerprint_tells_keys_apart() -> None:
     assert reading("country").facts()["value"] == "country"
 
 
-def test_a_ledger_charges_each_key_once(tmp_path: Path) -> None:
+def test_a_ledger_charges_each_key_once(tmp_path):
     book = Ledger.open(tmp_path / "budget.db", create=True)
     book.create_dataset("visits", 10, 1e-2)
     book.close()
@@ -503,18 +445,13 @@ def test_a_ledger_charges_each_key_once(tmp_path: Path) -> None:
         dpunion.release(source, user="who", item=["country", "device"], **options)
 
 
-def run(*arguments: Any) -> Any:
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
-
-
 SETTINGS = ("-e", "4", "-d", "1e-3", "-a", "weighted-gaussian", "--unsafe-test-key", KEY)
 
 
-def test_the_command_line_takes_several_columns(tmp_path: Path) -> None:
+def test_the_command_line_takes_several_columns(tmp_path):
     source = text_file(tmp_path / "d.csv", ",")
     asked = ("release", source, "--user", "who", "--item", "country", "-i", "device", *SETTINGS)
-    printed = run(*asked)
-    assert printed.exit_code == 0, printed.output
+    printed = run(*asked, code=0)
     assert "FR\tphone\n" in printed.stdout
     assert "x\\ty\tNULL\n" in printed.stdout
     assert len(printed.stdout.splitlines()) == len(COMMON)
@@ -525,34 +462,31 @@ def test_the_command_line_takes_several_columns(tmp_path: Path) -> None:
     assert fields(tmp_path / "keys.parquet") == (list(COLUMNS), sorted(COMMON))
     again = run(*asked, "--known", tmp_path / "keys.parquet")
     assert (again.exit_code, again.stdout) == (0, "")
-    twice = run("release", source, "-u", "who", "-i", "country", "-i", "country", *SETTINGS)
-    assert twice.exit_code == 2
+    run("release", source, "-u", "who", "-i", "country", "-i", "country", *SETTINGS, code=2)
 
 
-def test_configuration_files_take_one_column_or_several(tmp_path: Path) -> None:
+def test_configuration_files_take_one_column_or_several(tmp_path):
     source = text_file(tmp_path / "d.csv", ",")
     for item, header in ((["country", "device"], "country,device"), ("country", "item"), (["country"], "item")):
         out = tmp_path / "keys.csv"
         (tmp_path / "run.toml").write_text(f'user = "who"\nitem = {json.dumps(item)}\n')
-        result = run("release", source, "--config", tmp_path / "run.toml", *SETTINGS, "--out", out, "--force")
-        assert result.exit_code == 0, result.output
+        run("release", source, "--config", tmp_path / "run.toml", *SETTINGS, "--out", out, "--force", code=0)
         assert out.read_text().splitlines()[0] == header
         first = out.read_bytes()
         record = tmp_path / "keys.csv.private.toml"
         assert f"item = {json.dumps(item if header != 'item' else 'country')}\n" in record.read_text()
         (tmp_path / "again.toml").write_text(record.read_text())
-        again = run("release", "--config", tmp_path / "again.toml", "--out", out, "--force")
-        assert again.exit_code == 0, again.output
+        run("release", "--config", tmp_path / "again.toml", "--out", out, "--force", code=0)
         assert out.read_bytes() == first
 
 
-def test_a_frame_of_pandas_categories() -> None:
+def test_a_frame_of_pandas_categories():
     users, countries, devices = zip(*ROWS, strict=True)
     frame = pd.DataFrame({"who": users, "country": pd.Categorical(countries), "device": devices})
     assert len(read(frame)) == len(ROWS)
 
 
-def test_layouts_of_arrow_make_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_layouts_of_arrow_make_no_difference(monkeypatch):
     monkeypatch.setattr("dpunion.reading.cleaning.ROWS_PER_BATCH", 2)
     runs = pc.run_end_encode(pa.array(["x", "x", "x", "y", "y"]))
     odd = pa.DictionaryArray.from_arrays(pa.array([0, 1, 2, 3, 0], pa.int8()), pa.array(["k", None, "", "m\x1f"]))

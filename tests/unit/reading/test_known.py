@@ -1,15 +1,12 @@
 """Known lists: read strictly and before the charge, and spelled as the items are."""
 
-from __future__ import annotations
-
 import csv
+import functools
 import gzip
 import io
-from collections.abc import Callable
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
+import pandas as pd
 import pyarrow as pa
 import pyarrow.feather
 import pyarrow.parquet as pq
@@ -21,7 +18,8 @@ import dpunion
 from dpunion.errors import BadSource, SourceNotFound, UnknownColumn
 from dpunion.ledger import Ledger
 from dpunion.plans.counts import Counted, Estimate, Totals
-from dpunion.reading import ValueKind
+from dpunion.reading import ValueKind, known
+from dpunion.reading.blocks import read_blocks
 from dpunion.reading.known import read_known
 from dpunion.releases.formats import WRITERS
 from dpunion.releases.release import Release, with_items
@@ -29,39 +27,24 @@ from dpunion.requests import Charge, Known, Words
 from dpunion.sets.encoding import Normalization
 
 ODD = [
-    "'tis",
-    "''twas",
-    "=1+1",
-    "'=1",
-    "-x",
-    "@y",
-    "+z",
-    "\ttab",
-    "a\tb",
-    "line\nbreak",
-    "cr\r",
-    "\\n",
-    "C:\\new",
-    "\\",
-]
+    "'tis", "''twas", "=1+1", "'=1", "-x", "@y", "+z", "\ttab", "a\tb", "line\nbreak", "cr\r", "\\n", "C:\\new", "\\",
+]  # fmt: skip
 ODD += ['"', 'say "x", y', "é", "e\u0301", "\ufeffbom", "\x1f", "\u2028", "😀", " ", "\\ud800", "\\U00110000", "null"]
 
 
-def released(items: list[str]) -> Release:
+def released(items):
     plan = dpunion.plan(dpunion.Funnel(), epsilon=1.0, delta=1e-6)
     return Release(tuple(sorted(items)), plan, guaranteed=False)
 
 
-def foreign_csv(items: list[str], column: str = "item") -> str:
+def foreign_csv(items, column="item"):
     out = io.StringIO(newline="")
     csv.writer(out).writerows([[column], *([item] for item in items)])
     return out.getvalue()
 
 
 # --- what dpunion wrote reads back exactly ------------------------------------------------------------------
-
-
-def with_counts(items: list[str]) -> Release:
+def with_counts(items):
     """Return a release with numbers beside its items: none of them is an item."""
     numbers = tuple(range(len(items)))
     totals = Totals(Estimate(9, 1, 20), Estimate(0, 0, 5), 0.0, 1.0)
@@ -70,7 +53,7 @@ def with_counts(items: list[str]) -> Release:
 
 @pytest.mark.parametrize("suffix", WRITERS)
 @pytest.mark.parametrize("made", [released, with_counts])
-def test_our_own_files_read_back_exactly(suffix: str, made: Callable[[list[str]], Release], tmp_path: Path) -> None:
+def test_our_own_files_read_back_exactly(suffix, made, tmp_path):
     path = made(ODD).write(tmp_path / f"known{suffix}")
     assert set(read_known(path).items) == set(ODD) == set(read_known(made(ODD)).items)
 
@@ -79,13 +62,13 @@ def test_our_own_files_read_back_exactly(suffix: str, made: Callable[[list[str]]
 @given(
     st.sets(st.text(st.sampled_from("'=-\\nxtu0 é\n\r\t\"\0") | st.characters(exclude_categories=["Cs"]), min_size=1))
 )
-def test_our_own_text_and_csv_read_back_exactly(tmp_path_factory: pytest.TempPathFactory, items: set[str]) -> None:
+def test_our_own_text_and_csv_read_back_exactly(tmp_path_factory, items):
     folder = tmp_path_factory.mktemp("known")
     for suffix in (".txt", ".csv"):
         assert set(read_known(released(list(items)).write(folder / f"k{suffix}")).items) == items
 
 
-def test_a_csv_holds_no_nul_and_every_spelling_of_one_reads_back(tmp_path: Path) -> None:
+def test_a_csv_holds_no_nul_and_every_spelling_of_one_reads_back(tmp_path):
     items = ["\0", "a\0b", "x00", "\\x00", "\\\\x00", "\\\0", "\\\\\0x00", "\0=1", "=\\x00", "\\x000", "\\\\"]
     path = released(items).write(tmp_path / "known.csv")
     assert b"\0" not in path.read_bytes()
@@ -94,7 +77,7 @@ def test_a_csv_holds_no_nul_and_every_spelling_of_one_reads_back(tmp_path: Path)
 
 @pytest.mark.parametrize("suffix", WRITERS)
 @pytest.mark.parametrize("counts", [False, True])
-def test_released_ngrams_are_a_known_list(suffix: str, counts: bool, tmp_path: Path) -> None:
+def test_released_ngrams_are_a_known_list(suffix, counts, tmp_path):
     pairs = [(f"user{user}", text) for user in range(900) for text in ("-x", "new york", "york")]
     ngrams = dpunion.release_ngrams(
         pairs, epsilon=9.0, delta=1e-3, longest=2, unsafe_test_key=1, item=Words(tokenizer="whitespace"), counts=counts
@@ -105,10 +88,8 @@ def test_released_ngrams_are_a_known_list(suffix: str, counts: bool, tmp_path: P
 
 
 # --- lists of other programs --------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("mark", ["", "\ufeff"])
-def test_apostrophes_and_backslashes_of_others_stay(tmp_path: Path, mark: str) -> None:
+def test_apostrophes_and_backslashes_of_others_stay(tmp_path, mark):
     others = ["'tis", "'n'", "=formula", "-dash", "plain", "'", "C:\\dir", "\\d+", "\\x4", "a\\"]
     (tmp_path / "k.csv").write_text(mark + foreign_csv(others))
     (tmp_path / "k.txt").write_text(mark + "\r\n".join(others))
@@ -117,7 +98,23 @@ def test_apostrophes_and_backslashes_of_others_stay(tmp_path: Path, mark: str) -
         assert set(read_known(tmp_path / name).items) == set(others)
 
 
-def test_columns_are_found_by_name(tmp_path: Path) -> None:
+LINES = ["b\na\n", "b\na", "b\r\na\r", "\n\nb\n\na\n\n", "b\na\nb\n\r\na", "b\na\n\\x\nb"]
+
+
+@pytest.mark.parametrize("text", LINES)
+def test_lines_that_are_empty_or_repeated_do_not_count(tmp_path, text):
+    (tmp_path / "k.txt").write_bytes(text.encode())
+    assert read_known(tmp_path / "k.txt").texts.to_pylist() == ["b", "a"] + ["\\x"] * ("x" in text)
+
+
+def test_lines_of_several_blocks_are_one_list(tmp_path, monkeypatch):
+    lines = [f"é{number}" for number in range(1000)]
+    (tmp_path / "k.txt").write_text("\n".join(lines))
+    monkeypatch.setattr(known, "read_blocks", functools.partial(read_blocks, size=100))
+    assert read_known(tmp_path / "k.txt").texts.to_pylist() == lines
+
+
+def test_columns_are_found_by_name(tmp_path):
     table = pa.table({"length": [1, 2], "item": ["a", "b"]})
     pq.write_table(table, tmp_path / "k.parquet")
     pyarrow.feather.write_feather(table, tmp_path / "k.feather")
@@ -127,7 +124,7 @@ def test_columns_are_found_by_name(tmp_path: Path) -> None:
         assert read_known(tmp_path / name).items == ("a", "b")
 
 
-def test_the_only_column_of_a_columnar_file_is_meant(tmp_path: Path) -> None:
+def test_the_only_column_of_a_columnar_file_is_meant(tmp_path):
     pq.write_table(pa.table({"word": [7, 8]}), tmp_path / "k.parquet")
     assert read_known(tmp_path / "k.parquet").items == ("7", "8")
     pq.write_table(pa.table({"word": ["a"], "weight": [0.5]}), tmp_path / "two.parquet")
@@ -138,49 +135,35 @@ def test_the_only_column_of_a_columnar_file_is_meant(tmp_path: Path) -> None:
 
 
 # --- bad lists ----------------------------------------------------------------------------------------------
-
 BAD = {
-    "k.json": '{"items":["a","\\ud800"]}',
-    "deep.json": '{"items":' + "[" * 100_000 + "]" * 100_000 + "}",
-    "twice.json": '{"items":["a"],"items":["b"]}',
-    "number.json": '{"items":["a",1]}',
-    "list.json": '["a"]',
-    "mapping.json": '{"items":{"a":1}}',
-    "letters.json": '{"items":"abc"}',
-    "pairs.json": '{"ngrams":{"ab":1}}',
-    "k.jsonl": '{"item":"\\ud800"}\n',
-    "deep.jsonl": '{"item":"a","x":' + "[" * 100_000 + "]" * 100_000 + "}\n",
-    "null.jsonl": '{"item":"a"}\n{"item":null}\n',
-    "other.jsonl": '{"word":"a"}\n',
-    "k.csv": 'item\na\n"b\nc\n',
-    "stray.csv": 'item\na\nb"c\n',
-    "ragged.csv": "item\na,b\n",
-    "latin.csv": "item\né\n".encode("latin-1"),
-    "latin.txt": "é\n".encode("latin-1"),
-    "nul.txt": "a\0b\n",
-    "utf16.txt": "a\nb\n".encode("utf-16"),
-    "k.txt.gz": b"",
-    "k.parquet": b"PAR1",
-    "k.arrow": b"ARROW1",
-    "k.xlsx": b"x",
-}
+    "k.json": '{"items":["a","\\ud800"]}', "deep.json": '{"items":' + "[" * 100_000 + "]" * 100_000 + "}",
+    "twice.json": '{"items":["a"],"items":["b"]}', "number.json": '{"items":["a",1]}', "list.json": '["a"]',
+    "mapping.json": '{"items":{"a":1}}', "letters.json": '{"items":"abc"}', "pairs.json": '{"ngrams":{"ab":1}}',
+    "k.jsonl": '{"item":"\\ud800"}\n', "deep.jsonl": '{"item":"a","x":' + "[" * 100_000 + "]" * 100_000 + "}\n",
+    "null.jsonl": '{"item":"a"}\n{"item":null}\n', "other.jsonl": '{"word":"a"}\n', "k.csv": 'item\na\n"b\nc\n',
+    "stray.csv": 'item\na\nb"c\n', "ragged.csv": "item\na,b\n", "latin.csv": "item\né\n".encode("latin-1"),
+    "latin.txt": "é\n".encode("latin-1"), "nul.txt": "a\0b\n", "utf16.txt": "a\nb\n".encode("utf-16"),
+    "k.txt.gz": b"", "k.parquet": b"PAR1", "k.arrow": b"ARROW1", "k.xlsx": b"x",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_a_bad_list_costs_nothing(tmp_path: Path, name: str) -> None:
+def test_a_bad_list_costs_nothing(tmp_path, name):
     data = BAD[name]
     (tmp_path / name).write_bytes(data if isinstance(data, bytes) else data.encode())
     refused_for_free(tmp_path, tmp_path / name)
 
 
 @pytest.mark.parametrize(
-    "known", [["a", "\ud800"], [1], 7, {"a": 1}, SimpleNamespace(items=(), stored="folder")], ids=repr
+    "known",
+    [["a", "\ud800"], [1], 7, {"a": 1}, SimpleNamespace(items=(), stored="folder"), pd.DataFrame({"item": ["a"]})],
+    ids=repr,
 )
-def test_a_bad_list_in_memory_costs_nothing(tmp_path: Path, known: Any) -> None:
+def test_a_bad_list_in_memory_costs_nothing(tmp_path, known):
     refused_for_free(tmp_path, known)
 
 
-def refused_for_free(tmp_path: Path, known: Any) -> None:
+def refused_for_free(tmp_path, known):
     ledger = Ledger.open(tmp_path / "l.db", create=True)
     ledger.create_dataset("d", 1.0, 1e-5)
     before = ledger.overview()
@@ -191,7 +174,7 @@ def refused_for_free(tmp_path: Path, known: Any) -> None:
     ledger.close()
 
 
-def test_a_list_that_is_not_there(tmp_path: Path) -> None:
+def test_a_list_that_is_not_there(tmp_path):
     with pytest.raises(SourceNotFound):
         read_known(tmp_path / "k.csv")
     (tmp_path / "k.csv").mkdir()
@@ -200,8 +183,6 @@ def test_a_list_that_is_not_there(tmp_path: Path) -> None:
 
 
 # --- spelling -----------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("normalize", "expected"),
     [
@@ -210,11 +191,11 @@ def test_a_list_that_is_not_there(tmp_path: Path) -> None:
         (Normalization.NFC_LOWER, {"café", "new york", "ας"}),
     ],
 )
-def test_the_list_is_spelled_as_the_items_are(normalize: Normalization, expected: set[str]) -> None:
+def test_the_list_is_spelled_as_the_items_are(normalize, expected):
     assert set(read_known(["Cafe\u0301", "New York", "ΑΣ"], normalization=normalize).items) == expected
 
 
-def test_words_of_the_list_are_spelled_as_the_words_of_texts() -> None:
+def test_words_of_the_list_are_spelled_as_the_words_of_texts():
     listed = ["Cafe\u0301", "New York", "ΑΣ", "(really)"]
     known = read_known(listed, kind=ValueKind.TEXT, normalization=Normalization.NFC_LOWER)
     assert set(known.items) == {"café", "New York", "ας", "really"}
@@ -223,7 +204,7 @@ def test_words_of_the_list_are_spelled_as_the_words_of_texts() -> None:
 
 
 @pytest.mark.parametrize("what", [{"item": None, "normalize": "nfc-lower"}, {"text": None}])
-def test_lower_cased_items_are_left_out_and_added(what: dict[str, Any]) -> None:
+def test_lower_cased_items_are_left_out_and_added(what):
     table = pa.table({"u": [f"user{i}" for i in range(500)] * 2, "v": ["Hello"] * 500 + ["WORLD"] * 500})
     options = {name: value or "v" for name, value in what.items()}
     budget = {"epsilon": 9.0, "delta": 1e-3, "user": "u", "unsafe_test_key": 1}
@@ -232,7 +213,7 @@ def test_lower_cased_items_are_left_out_and_added(what: dict[str, Any]) -> None:
     assert both.items == ("hello", "world")
 
 
-def test_the_hash_is_that_of_what_was_given(tmp_path: Path) -> None:
+def test_the_hash_is_that_of_what_was_given(tmp_path):
     (tmp_path / "k.txt").write_text("B\na\n")
     known = [read_known(tmp_path / "k.txt", normalization=one).sha256 for one in Normalization]
     assert len(set(known)) == 1

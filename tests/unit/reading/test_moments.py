@@ -1,11 +1,7 @@
 """Dates and timestamps at a granularity: one text for each value, whatever its type, unit, zone and neighbours."""
 
-from __future__ import annotations
-
 import datetime as dt
 import zoneinfo
-from pathlib import Path
-from typing import Any
 
 import duckdb
 import pandas as pd
@@ -19,29 +15,26 @@ from hypothesis import strategies as st
 
 import dpunion
 from dpunion.errors import BadParameter, BadSource, UnsupportedType
-from dpunion.reading import ValueKind
 from dpunion.reading.spelling import Granularity
 from dpunion.requests import Request
-from opening import check_source, open_rows
+from opening import check_source, read_pairs
 
 MOMENT = dt.datetime.fromisoformat("2024-12-30T23:59:59.999999")
 TEXTS = {"year": "2024", "month": "2024-12", "week": "2025-W01", "day": "2024-12-30", "hour": "2024-12-30T23"}
 BERLIN = zoneinfo.ZoneInfo("Europe/Berlin")
 
 
-def items(source: Any, granularity: str = "day", value: Any = "v", user: str | None = "u") -> list[str]:
-    options = {"user": user, "value": value, "kind": ValueKind.ITEM, "granularity": Granularity(granularity)}
-    with open_rows(source, **options) as batches:
-        return [item for batch in batches for item in batch[1].to_pylist()]
+def items(source, granularity="day", value="v", user="u"):
+    return [item for _, item in read_pairs(source, user=user, value=value, granularity=Granularity(granularity))]
 
 
-def table(values: list[Any], type_: Any) -> pa.Table:
+def table(values, type_):
     return pa.table({"u": [str(number) for number in range(len(values))], "v": pa.array(values, type_)})
 
 
 @pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
 @pytest.mark.parametrize("granularity", TEXTS)
-def test_the_stated_texts(granularity: str, unit: str) -> None:
+def test_each_granularity_has_the_stated_texts(granularity, unit):
     moment = MOMENT.replace(microsecond=0)
     assert items(table([moment, None], pa.timestamp(unit)), granularity) == [TEXTS[granularity]]
     zoned = TEXTS[granularity] + ("Z" if granularity == "hour" else "")
@@ -53,18 +46,18 @@ def test_the_stated_texts(granularity: str, unit: str) -> None:
 
 
 @given(st.lists(st.datetimes(), min_size=1), st.sampled_from(list(Granularity)))
-def test_each_text_is_of_its_own_value(moments: list[dt.datetime], granularity: Granularity) -> None:
+def test_each_text_is_of_its_own_value(moments, granularity):
     """Among others and alone, from Arrow and from Python, long before 1970 too."""
     whole = items(table(moments, pa.timestamp("us")), granularity.value)
     alone = [items(table([moment], pa.timestamp("us")), granularity.value)[0] for moment in moments]
     pairs = [(str(number), moment) for number, moment in enumerate(moments)]
     assert whole == alone == items(pairs, granularity.value, None, None)
     formats = {"year": "%Y", "month": "%Y-%m", "week": "%G-W%V", "day": "%Y-%m-%d", "hour": "%Y-%m-%dT%H"}
-    told = [moment.strftime(formats[granularity.value]) for moment in moments]
-    assert whole == [one.rjust(len(text), "0") for one, text in zip(told, whole, strict=True)]
+    spelled = [moment.strftime(formats[granularity.value]) for moment in moments]
+    assert whole == [one.rjust(len(text), "0") for one, text in zip(spelled, whole, strict=True)]
 
 
-def test_every_source_gives_the_same(tmp_path: Path) -> None:
+def test_every_source_gives_the_same_days(tmp_path):
     moments = [MOMENT, MOMENT - dt.timedelta(days=40), None]
     rows = table(moments, pa.timestamp("us"))
     pq.write_table(rows, tmp_path / "rows.parquet")
@@ -80,30 +73,21 @@ def test_every_source_gives_the_same(tmp_path: Path) -> None:
     assert items(lists) == ["2024-12-30"] * 2
     with duckdb.connect(tmp_path / "rows.duckdb") as connection:
         connection.execute("create table t as from rows")
-    with open_rows(
-        tmp_path / "rows.duckdb",
-        user="u",
-        value="v",
-        kind=ValueKind.ITEM,
-        query="select u, v from t",
-        granularity=Granularity.DAY,
-    ) as batches:
-        assert sorted(item for batch in batches for item in batch[1].to_pylist()) == sorted(expected)
+    queried = read_pairs(tmp_path / "rows.duckdb", query="select u, v from t", granularity=Granularity.DAY)
+    assert sorted(item for _, item in queried) == sorted(expected)
 
 
-def test_moments_in_postgres(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_moments_in_postgres(postgres_url, monkeypatch):
     monkeypatch.setenv("PGPASSWORD", "pa:ss@w/rd")
     place = f"postgresql://tester@{postgres_url.rsplit('@', maxsplit=1)[1]}"
     query = "select '1' as u, timestamptz '2024-12-31 00:30+01' as zoned, timestamp '2024-12-31 00:30' as plain"
     for value, expected in (("zoned", "2024-12-30"), ("plain", "2024-12-31")):
-        options = {"user": "u", "value": value, "kind": ValueKind.ITEM, "query": query}
-        with open_rows(place, **options, granularity=Granularity.DAY) as batches:
-            assert [item for batch in batches for item in batch[1].to_pylist()] == [expected]
+        assert read_pairs(place, value=value, query=query, granularity=Granularity.DAY) == [("1", expected)]
         with pytest.raises(UnsupportedType, match="--granularity day"):
-            check_source(place, **options)
+            check_source(place, value=value, query=query)
 
 
-def test_parts_of_keys(tmp_path: Path) -> None:
+def test_moments_are_parts_of_keys_and_keys_without_one_are_refused(tmp_path):
     rows = table([MOMENT], pa.timestamp("us")).append_column("c", pa.array(["AU"]))
     assert items(rows, "month", ["c", "v"]) == ["AU\x1f2024-12"]
     assert items([("a", ("AU", MOMENT))], "month", ["c", "v"], None) == ["AU\x1f2024-12"]
@@ -113,7 +97,7 @@ def test_parts_of_keys(tmp_path: Path) -> None:
         items([("a", ("AU", "x"))], "month", ["c", "v"], None)
 
 
-def test_zones_do_not_mix() -> None:
+def test_zones_do_not_mix():
     zoned, plain = table([MOMENT], pa.timestamp("us", "UTC")), table([MOMENT], pa.timestamp("us"))
     days = table([MOMENT.date()], pa.date32())
     for pair in ([zoned, plain], [plain, days], [plain, table(["2024-12-30"], pa.string())]):
@@ -128,29 +112,29 @@ def test_zones_do_not_mix() -> None:
         items(pd.DataFrame({"u": ["a", "b"], "v": pd.Series([aware, MOMENT], dtype=object)}))
 
 
-def test_what_the_granularity_would_not_hold_for_is_refused(tmp_path: Path) -> None:
+def test_columns_that_a_granularity_cannot_round_are_refused(tmp_path):
     (tmp_path / "rows.csv").write_text("u,v\na,2024-12-30 10:00\n")
     (tmp_path / "rows.jsonl").write_text('{"u": "a", "v": "2024-12-30 10:00"}\n')
     for source in (tmp_path / "rows.csv", tmp_path / "rows.jsonl", table(["2024-12-30"], pa.string())):
         with pytest.raises(BadParameter, match="no item column"):
-            check_source(source, user="u", value="v", kind=ValueKind.ITEM, granularity=Granularity.DAY)
+            check_source(source, granularity=Granularity.DAY)
     with pytest.raises(UnsupportedType, match="no hours"):
         items(table([MOMENT.date()], pa.date32()), "hour")
     with pytest.raises(UnsupportedType, match="outside of the years"):
         items(table([2**62], pa.int64()).cast(pa.schema([("u", pa.string()), ("v", pa.timestamp("s"))])))
     with pytest.raises(UnsupportedType, match="--granularity day"):
-        check_source(table([MOMENT], pa.timestamp("us")), user="u", value="v", kind=ValueKind.ITEM)
+        check_source(table([MOMENT], pa.timestamp("us")))
     with pytest.raises(BadParameter, match="granularity"):
         Request.of("x.parquet", user="u", item=dpunion.Dated("v", "minute"))
 
 
-def test_a_moment_that_utc_has_no_year_for_is_refused() -> None:
+def test_a_moment_that_utc_has_no_year_for_is_refused():
     early = dt.datetime.min.replace(tzinfo=dt.timezone(dt.timedelta(hours=2)))
     with pytest.raises(BadSource, match="the pairs"):
         items([("a", early)], "day", None, None)
 
 
-def test_a_release_by_day_and_its_fingerprint() -> None:
+def test_a_release_by_day_and_its_fingerprint():
     rows = table([MOMENT - dt.timedelta(minutes=number) for number in range(300)], pa.timestamp("us"))
     made = dpunion.release(rows, user="u", item=dpunion.Dated("v"), epsilon=1.0, delta=1e-6)
     assert made.items == ("2024-12-30",)

@@ -1,6 +1,5 @@
 """Queries in which one person's rows may decide about other people's: seen in their text, and warned of."""
 
-import sqlite3
 import warnings
 
 import pytest
@@ -8,6 +7,7 @@ import pytest
 import dpunion
 from dpunion.reading.databases import QueryMixesPeople, mixing_clauses, warn_of_mixing
 from dpunion.requests import SparkSource
+from opening import write_sqlite
 
 MIXING = {
     "select u, v from t order by ts desc limit 1000": "LIMIT",
@@ -66,7 +66,7 @@ HARMLESS = [
 
 
 @pytest.mark.parametrize(("query", "clause"), MIXING.items())
-def test_what_mixes_people_is_seen(query, clause):
+def test_queries_that_mix_people_are_recognised(query, clause):
     assert clause in mixing_clauses(query)
 
 
@@ -91,13 +91,8 @@ def test_the_warning_says_what_a_query_may_do_and_does_not_repeat_it():
 
 @pytest.fixture
 def posts(tmp_path):
-    path = tmp_path / "posts.db"
-    connection = sqlite3.connect(path)
-    connection.execute("create table posts (author text, word text, body text)")
-    connection.executemany("insert into posts values (?, ?, ?)", [(f"u{i}", "x", "a text") for i in range(50)])
-    connection.commit()
-    connection.close()
-    return path
+    rows = [(f"u{i}", "x", "a text") for i in range(50)]
+    return write_sqlite(tmp_path / "posts.db", "posts (author text, word text, body text)", rows)
 
 
 def test_releases_from_a_database_warn(posts):

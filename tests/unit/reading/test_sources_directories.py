@@ -1,53 +1,40 @@
 """Directories of Parquet files, partitioned by folders or not."""
 
-from __future__ import annotations
-
 import datetime as dt
 import os
-from pathlib import Path
-from typing import Any
 
 import duckdb
 import polars as pl
 import pyarrow as pa
 import pyarrow.dataset as ds
-import pyarrow.parquet as pq
 import pytest
 
 from dpunion.errors import BadSource, DamagedSource, NullUsers, SourceNotFound, UnknownColumn
 from dpunion.reading import ValueKind, columnar
 from dpunion.reading.locate import locate
 from dpunion.reading.parts import NullUserPolicy
-from opening import check_source, open_rows
+from opening import check_source, open_rows, put, read_pairs
 
 CANARY = "CANARYvalue"
 AWKWARD = ["a", "b/c", "d=e", "100%", "é ☃", "x:y", "with space", "__x"]
 
 
-def read(source: Any, user: Any = "u", value: Any = "v", **more: Any) -> list[tuple[str, str]]:
-    kind = more.pop("kind", ValueKind.ITEM)
-    check_source(source, user=user, value=value, kind=kind)
-    with open_rows(source, user=user, value=value, kind=kind, **more) as batches:
-        return sorted(pair for b in batches for pair in zip(b.users.to_pylist(), b.values.to_pylist(), strict=True))
+def read(source, user="u", value="v", **more):
+    check_source(source, user=user, value=value)
+    return sorted(read_pairs(source, user=user, value=value, **more))
 
 
-def put(path: Path, **columns: Any) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(pa.table(columns), path)
-    return path
-
-
-def by_arrow(table: pa.Table, folder: Path, keys: list[str]) -> None:
+def by_arrow(table, folder, keys):
     ds.write_dataset(table, folder, format="parquet", partitioning=keys, partitioning_flavor="hive")
 
 
-def by_duckdb(table: pa.Table, folder: Path, keys: list[str]) -> None:
+def by_duckdb(table, folder, keys):
     with duckdb.connect() as connection:
         connection.register("rows_", table)
         connection.execute(f"copy rows_ to '{folder}' (format parquet, partition_by ({', '.join(keys)}))")
 
 
-def by_polars(table: pa.Table, folder: Path, keys: list[str]) -> None:
+def by_polars(table, folder, keys):
     frame = pl.from_arrow(table)
     frame.write_parquet(folder, partition_by=keys)
 
@@ -55,7 +42,7 @@ def by_polars(table: pa.Table, folder: Path, keys: list[str]) -> None:
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("writer", [by_arrow, by_duckdb, by_polars])
 @pytest.mark.parametrize("keys", [["u"], ["v"], ["u", "v"], ["d", "u"]], ids="-".join)
-def test_what_other_programs_write_is_read_back(tmp_path: Path, writer: Any, keys: list[str]) -> None:
+def test_what_other_programs_write_is_read_back(tmp_path, writer, keys):
     users = [AWKWARD[i % 8] for i in range(40)]
     values = [AWKWARD[i % 5] for i in range(40)]
     days = [dt.date(2024, 2, 28 + i % 2) for i in range(40)]
@@ -64,7 +51,7 @@ def test_what_other_programs_write_is_read_back(tmp_path: Path, writer: Any, key
     assert set(read(tmp_path / "data", "u", "d")) == {(u, d.isoformat()) for u, d in zip(users, days, strict=True)}
 
 
-def test_a_plain_directory(tmp_path: Path) -> None:
+def test_a_directory_is_read_whole_without_hidden_files(tmp_path):
     put(tmp_path / "b.parquet", u=["b"], v=["y"])
     put(tmp_path / "deep" / "er" / "a.pq", u=["a"], v=["x"])
     for name in ("_SUCCESS", "_metadata", ".b.parquet.crc", "_temporary/0/c.parquet", ".git/config"):
@@ -74,7 +61,7 @@ def test_a_plain_directory(tmp_path: Path) -> None:
     assert [file.path.name for file in locate([tmp_path])] == ["b.parquet", "a.pq"]
 
 
-def test_nulls_and_empty_values_of_partitions(tmp_path: Path) -> None:
+def test_nulls_and_empty_values_of_partitions(tmp_path):
     for folder in ("u=a", "u=__HIVE_DEFAULT_PARTITION__", "u="):
         put(tmp_path / folder / "0.parquet", v=["x", "y"])
     with pytest.raises(NullUsers):
@@ -83,26 +70,26 @@ def test_nulls_and_empty_values_of_partitions(tmp_path: Path) -> None:
     assert read(tmp_path, "v", "u") == [("x", "a"), ("y", "a")]
 
 
-def test_both_columns_told_by_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_both_columns_from_folder_names(tmp_path, monkeypatch):
     monkeypatch.setattr(columnar, "LARGEST_BATCH", 2)
     put(tmp_path / "u=a" / "v=x" / "0.parquet", w=[1.0, 2.0, 3.0])
     put(tmp_path / "u=b" / "v=y" / "0.parquet", w=pa.array([], pa.float64()))
     assert read(tmp_path) == [("a", "x")] * 3
 
 
-def test_texts_told_by_folders_are_no_dictionaries(tmp_path: Path) -> None:
+def test_texts_from_folder_names_are_no_dictionaries(tmp_path):
     put(tmp_path / "v=some text" / "0.parquet", u=["a", "b"])
-    [(users, texts)] = open_rows(tmp_path, user="u", value="v", kind=ValueKind.TEXT)
+    [(users, texts)] = open_rows(tmp_path, kind=ValueKind.TEXT)
     assert texts.type == pa.string()
     assert list(zip(users.to_pylist(), texts.to_pylist(), strict=True)) == [("a", "some text"), ("b", "some text")]
 
 
-def test_the_files_own_column_comes_first(tmp_path: Path) -> None:
+def test_the_files_own_column_comes_first(tmp_path):
     put(tmp_path / "u=a%20b" / "0.parquet", u=["a b"], v=["x"])
     assert read(tmp_path) == [("a b", "x")]
 
 
-def test_positions_count_the_folders_last(tmp_path: Path) -> None:
+def test_positions_count_the_folders_last(tmp_path):
     put(tmp_path / "k=1" / "u=a" / "0.parquet", w=[1], v=["x"])
     assert read(tmp_path, 3, 1) == [("a", "x")]
     assert read(tmp_path, 2, 1) == [("1", "x")]
@@ -110,7 +97,7 @@ def test_positions_count_the_folders_last(tmp_path: Path) -> None:
         read(tmp_path, "q")
 
 
-def test_links_are_followed_once(tmp_path: Path) -> None:
+def test_links_are_followed_once(tmp_path):
     put(tmp_path / "elsewhere" / "0.parquet", u=["a"], v=["x"])
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "link").symlink_to(tmp_path / "elsewhere")
@@ -119,7 +106,7 @@ def test_links_are_followed_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["c.csv", "notes.txt", "part-0", "d.db", "sub/e.jsonl.gz", "u=x/f.csv"])
-def test_other_files_are_not_left_out_silently(tmp_path: Path, name: str) -> None:
+def test_other_files_are_not_left_out_silently(tmp_path, name):
     put(tmp_path / "a.parquet", u=["a"], v=["x"])
     (tmp_path / name).parent.mkdir(exist_ok=True)
     (tmp_path / name).write_text("u,v\n")
@@ -136,20 +123,20 @@ def test_other_files_are_not_left_out_silently(tmp_path: Path, name: str) -> Non
         (["u=a/u=b"], "twice"), (["u=%FF"], "not percent-encoded UTF-8"), (["%C3=a"], "not percent-encoded UTF-8"),
     ],
 )  # fmt: skip
-def test_folders_that_do_not_agree(tmp_path: Path, folders: list[str], words: str) -> None:
+def test_folders_that_do_not_agree(tmp_path, folders, words):
     for folder in folders:
         put(tmp_path / folder / "0.parquet", v=["x"])
     with pytest.raises(BadSource, match=words):
         read(tmp_path)
 
 
-def test_directories_without_data(tmp_path: Path) -> None:
+def test_a_directory_without_data_is_refused(tmp_path):
     (tmp_path / "_SUCCESS").touch()
     with pytest.raises(SourceNotFound, match="no Parquet file"):
         read(tmp_path)
 
 
-def test_values_in_folder_names_do_not_show(tmp_path: Path) -> None:
+def test_values_in_folder_names_do_not_show(tmp_path):
     """Where data is partitioned by user, every path holds somebody's id."""
     put(tmp_path / "u=a" / "0.parquet", v=["x"])
     bad = put(tmp_path / f"u={CANARY}" / "1.parquet", v=["y"])
@@ -176,7 +163,7 @@ def test_values_in_folder_names_do_not_show(tmp_path: Path) -> None:
     assert CANARY not in str(caught.value)
 
 
-def test_values_in_the_paths_that_a_pattern_finds_do_not_show(tmp_path: Path) -> None:
+def test_values_in_the_paths_that_a_pattern_finds_do_not_show(tmp_path):
     bad = put(tmp_path / f"u={CANARY}" / "1.parquet", u=["a"], v=["y"])
     assert read(tmp_path / "*" / "*.parquet") == [("a", "y")]
     bad.write_bytes(b"PAR1")
@@ -185,13 +172,13 @@ def test_values_in_the_paths_that_a_pattern_finds_do_not_show(tmp_path: Path) ->
     assert CANARY not in str(caught.value)
 
 
-def test_pipes_are_not_files(tmp_path: Path) -> None:
+def test_pipes_are_not_files(tmp_path):
     os.mkfifo(tmp_path / "p.csv")
     with pytest.raises(BadSource, match=r"There is a pipe.*'-'"):
         read(tmp_path / "p.csv")
 
 
-def test_a_column_that_is_also_a_folder_must_say_the_same(tmp_path: Path) -> None:
+def test_a_column_that_is_also_a_folder_must_say_the_same(tmp_path):
     put(tmp_path / "v=F" / "0.parquet", u=["a", "b"], v=["F", "F"])
     assert read(tmp_path) == [("a", "F"), ("b", "F")]
     put(tmp_path / "v=F" / "1.parquet", u=["c", "d"], v=["F", "G"])
@@ -200,4 +187,4 @@ def test_a_column_that_is_also_a_folder_must_say_the_same(tmp_path: Path) -> Non
     for source in (ds.dataset(tmp_path, partitioning="hive"), tmp_path):
         query = None if source is not tmp_path else "select u, v from source"
         with pytest.raises(BadSource, match=r"Rename or remove"):
-            check_source(source, user="u", value="v", kind=ValueKind.ITEM, query=query)
+            check_source(source, query=query)

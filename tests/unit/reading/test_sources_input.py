@@ -1,55 +1,49 @@
 """Standard input as a source: every format that can be streamed, and the same strictness as for files."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import json
-import subprocess
 import sys
-from collections.abc import Callable
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from dpunion.errors import BadParameter, BadSource, DamagedSource, NullUsers, UnknownColumn, UnsupportedType
-from dpunion.reading import ValueKind, stdin
-from opening import check_source, open_rows
+from dpunion.reading import stdin
+from opening import check_source, read_pairs
+from running import run_python
 
 CANARY = "CANARYvalue"
 ROWS = [("001", "a,b"), ("1", "x\ty"), ("Ünï", 'q"q'), ("z" * 40, "line\nbreak")] * 50
-Pipe = Callable[[bytes], None]
 
 
 @pytest.fixture
-def pipe(monkeypatch: pytest.MonkeyPatch) -> Pipe:
+def pipe(monkeypatch):
     """Put bytes on standard input."""
     return lambda data: monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
 
 
-def read(user: str = "u", value: str = "v", **more: Any) -> list[tuple[str, str]]:
-    with open_rows("-", user=user, value=value, kind=ValueKind.ITEM, **more) as batches:
-        return [pair for b in batches for pair in zip(b.users.to_pylist(), b.values.to_pylist(), strict=True)]
+def read(**more):
+    return read_pairs("-", **more)
 
 
-def check(user: str = "u", value: str = "v", **more: Any) -> None:
-    check_source("-", user=user, value=value, kind=ValueKind.ITEM, **more)
+def check(**more):
+    check_source("-", **more)
 
 
-def csv(mark: str = ",") -> bytes:
-    def quoted(text: str) -> str:
+def csv(mark=","):
+    def quoted(text):
         return '"' + text.replace('"', '""') + '"'
 
     return "".join(f"{mark.join(map(quoted, row))}\n" for row in [("u", "v"), *ROWS]).encode()
 
 
-def jsonl() -> bytes:
+def jsonl():
     return b"\n \n" + "\n".join(json.dumps({"u": u, "v": v}) for u, v in ROWS).encode()
 
 
-def arrow(new: Any = pa.ipc.new_stream) -> bytes:
+def arrow(new=pa.ipc.new_stream):
     table = pa.table({"w": [1.5] * len(ROWS), "v": [v for _, v in ROWS], "u": [u for u, _ in ROWS]})
     out = io.BytesIO()
     with new(out, table.schema) as writer:
@@ -57,34 +51,27 @@ def arrow(new: Any = pa.ipc.new_stream) -> bytes:
     return out.getvalue()
 
 
-def parquet() -> bytes:
+def parquet():
     out = io.BytesIO()
     pq.write_table(pa.table({"u": ["a"], "v": ["x"]}), out)
     return out.getvalue()
 
 
-def zstd(data: bytes) -> bytes:
+def zstd(data):
     return bytes(pa.compress(data, codec="zstd").to_pybytes())
 
 
-INPUTS: dict[str, tuple[bytes, str | None]] = {
-    "csv": (csv(), None),
-    "csv said": (csv(), "csv"),
-    "csv with mark": (b"\xef\xbb\xbf" + csv(), None),
-    "csv.gz": (gzip.compress(csv()), None),
-    "tsv": (csv("\t"), "tsv"),
-    "tsv.zst": (zstd(csv("\t")), "tsv"),
-    "jsonl": (jsonl(), None),
-    "jsonl said": (jsonl(), "jsonl"),
-    "jsonl.zst": (zstd(jsonl()), None),
-    "arrow": (arrow(), None),
-    "arrow said": (arrow(), "arrow"),
-}
+INPUTS = {
+    "csv": (csv(), None), "csv said": (csv(), "csv"), "csv with mark": (b"\xef\xbb\xbf" + csv(), None),
+    "csv.gz": (gzip.compress(csv()), None), "tsv": (csv("\t"), "tsv"), "tsv.zst": (zstd(csv("\t")), "tsv"),
+    "jsonl": (jsonl(), None), "jsonl said": (jsonl(), "jsonl"), "jsonl.zst": (zstd(jsonl()), None),
+    "arrow": (arrow(), None), "arrow said": (arrow(), "arrow"),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("case", INPUTS)
 @pytest.mark.parametrize("size", [64, 1 << 20])
-def test_every_format(pipe: Pipe, case: str, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_format_is_read_once_after_any_number_of_checks(pipe, case, size, monkeypatch):
     monkeypatch.setattr("dpunion.reading.delimited.BLOCK_BYTES", size)
     monkeypatch.setattr("dpunion.reading.delimited.HEADER_BYTES", size)
     data, said = INPUTS[case]
@@ -97,7 +84,7 @@ def test_every_format(pipe: Pipe, case: str, size: int, monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("case", INPUTS)
-def test_unknown_columns_are_refused_and_nothing_is_lost(pipe: Pipe, case: str) -> None:
+def test_unknown_columns_are_refused_and_nothing_is_lost(pipe, case):
     data, said = INPUTS[case]
     pipe(data)
     with pytest.raises(UnknownColumn):
@@ -107,7 +94,7 @@ def test_unknown_columns_are_refused_and_nothing_is_lost(pipe: Pipe, case: str) 
     assert read(input_format=said) == ROWS
 
 
-def test_inputs_larger_than_what_is_kept(pipe: Pipe) -> None:
+def test_inputs_larger_than_what_is_kept(pipe):
     rows = [(str(i), "x" * 100) for i in range(200_000)]
     data = ("u,v\n" + "".join(f"{u},{v}\n" for u, v in rows)).encode()
     pipe(data)
@@ -118,7 +105,7 @@ def test_inputs_larger_than_what_is_kept(pipe: Pipe) -> None:
     assert not tape.kept
 
 
-def test_tabs_need_to_be_said(pipe: Pipe) -> None:
+def test_tabs_need_an_input_format(pipe):
     pipe(b"u\tv\na\tx\n")
     with pytest.raises(UnknownColumn, match=r"standard input \(read as csv\)"):
         check()
@@ -128,19 +115,14 @@ def test_tabs_need_to_be_said(pipe: Pipe) -> None:
 @pytest.mark.parametrize(
     ("data", "said", "words"),
     [
-        (parquet(), None, "Parquet file.*Name the file itself"),
-        (parquet(), "csv", "Parquet file"),
-        (gzip.compress(parquet()), None, "Parquet file"),
-        (arrow(pa.ipc.new_file), None, "Arrow file.*Arrow stream"),
-        (gzip.compress(arrow()), None, "compressed with gzip"),
-        (csv(), "parquet", "Parquet cannot be read"),
-        (csv(), "xlsx", "must be one of csv, tsv, jsonl, arrow"),
-        (csv(), "arrow", "damaged"),
-        (jsonl(), "csv", "Neither|quote"),
-        (b"", None, "no header line"),
+        (parquet(), None, "Parquet file.*Name the file itself"), (parquet(), "csv", "Parquet file"),
+        (gzip.compress(parquet()), None, "Parquet file"), (arrow(pa.ipc.new_file), None, "Arrow file.*Arrow stream"),
+        (gzip.compress(arrow()), None, "compressed with gzip"), (csv(), "parquet", "Parquet cannot be read"),
+        (csv(), "xlsx", "must be one of csv, tsv, jsonl, arrow"), (csv(), "arrow", "damaged"),
+        (jsonl(), "csv", "Neither|quote"), (b"", None, "no header line"),
     ],
-)
-def test_inputs_that_are_refused(pipe: Pipe, data: bytes, said: str | None, words: str) -> None:
+)  # fmt: skip
+def test_inputs_that_are_refused(pipe, data, said, words):
     pipe(data)
     with pytest.raises((BadSource, BadParameter), match=words):
         check(input_format=said)
@@ -163,7 +145,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_the_strict_checks_hold(pipe: Pipe, case: str) -> None:
+def test_the_strict_checks_hold(pipe, case):
     data, kind, words = BAD[case]
     pipe(data)
     with pytest.raises(kind, match=words) as caught:
@@ -172,7 +154,7 @@ def test_the_strict_checks_hold(pipe: Pipe, case: str) -> None:
     assert caught.value.__context__ is None
 
 
-def test_nothing_piped_in(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_terminal_or_no_input_is_refused(monkeypatch):
     terminal = io.TextIOWrapper(io.BytesIO())
     terminal.buffer.isatty = lambda: True
     for piped in (None, terminal):
@@ -181,11 +163,11 @@ def test_nothing_piped_in(monkeypatch: pytest.MonkeyPatch) -> None:
             check()
 
 
-def test_the_format_is_said_of_standard_input_only(tmp_path: Any) -> None:
+def test_the_format_is_said_of_standard_input_only(tmp_path):
     (tmp_path / "d.csv").write_text("u,v\n")
     for source in (tmp_path / "d.csv", pa.table({"u": ["a"], "v": ["x"]})):
         with pytest.raises(BadParameter, match="suffix of a file tells its format"):
-            check_source(source, user="u", value="v", kind=ValueKind.ITEM, input_format="csv")
+            check_source(source, input_format="csv")
 
 
 REAL = """
@@ -199,10 +181,10 @@ print(rows, seen == sorted(seen), seen[-1], len(seen) > 2)
 
 
 @pytest.mark.parametrize("how", ["pipe", "file"])
-def test_a_real_standard_input(tmp_path: Any, how: str) -> None:
+def test_a_real_standard_input(tmp_path, how):
     path = tmp_path / "d"
     path.write_bytes(b"u,v\n" + b"somebody,something\n" * 1_000_000)
     with path.open("rb") as file:
-        given: dict[str, Any] = {"stdin": file} if how == "file" else {"input": path.read_bytes()}
-        done = subprocess.run([sys.executable, "-c", REAL], capture_output=True, check=True, **given)
+        given = {"stdin": file} if how == "file" else {"input": path.read_bytes()}
+        done = run_python(REAL, check=True, text=False, **given)
     assert done.stdout.decode().split() == ["1000000", "True", "1.0", str(how == "file")]

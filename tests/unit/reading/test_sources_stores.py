@@ -1,15 +1,10 @@
 """Object stores: complete or refused, nothing secret in names or errors, and an early error without a key."""
 
-from __future__ import annotations
-
 import contextlib
 import http.server
 import io
 import threading
 import time
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -18,33 +13,31 @@ import pytest
 import dpunion
 from dpunion.errors import BadSource, DamagedSource, SourceNotFound
 from dpunion.ledger import Ledger
-from dpunion.reading import ValueKind
 from dpunion.reading.storage import explain_store, open_store
-from opening import check_source, open_rows
+from opening import check_source, read_pairs
 from s3_server import KEY, SECRET
 
 CANARY = "CANARYvalue"
 ROWS = pa.table({"u": ["a"], "v": ["x"]})
 
 
-def put(s3: Any, path: str, table: pa.Table = ROWS) -> None:
+def put(s3, path, table=ROWS):
     s3.create_dir(path.split("/", maxsplit=1)[0])
     pq.write_table(table, path, filesystem=s3)
 
 
-def write(s3: Any, path: str, data: bytes = b"{}") -> None:
+def write(s3, path, data=b"{}"):
     with s3.open_output_stream(path, compression=None) as file:
         file.write(data)
 
 
-def pairs(source: Any, value: str = "v") -> list[tuple[str, str]]:
-    with open_rows(source, user="u", value=value, kind=ValueKind.ITEM) as batches:
-        return sorted(pair for batch in batches for pair in zip(*(one.to_pylist() for one in batch), strict=True))
+def pairs(source, **more):
+    return sorted(read_pairs(source, **more))
 
 
-def refused(source: Any, words: str, error: type[BadSource] = BadSource) -> str:
+def refused(source, words, error=BadSource):
     with pytest.raises(error, match=words) as caught:
-        check_source(source, user="u", value="v", kind=ValueKind.ITEM)
+        check_source(source)
     text = str(caught.value)
     assert not [secret for secret in (CANARY, KEY, SECRET) if secret in text]
     assert caught.value.__context__ is None
@@ -52,9 +45,7 @@ def refused(source: Any, words: str, error: type[BadSource] = BadSource) -> str:
 
 
 # --- completeness on a server of S3 -------------------------------------------------------------------------
-
-
-def test_a_folder_is_read_whole_or_refused(s3: Any) -> None:
+def test_a_folder_is_read_whole_or_refused(s3):
     put(s3, f"whole/t/k={CANARY}/0.parquet")
     put(s3, "whole/t/k=2/sub/1.parquet")
     put(s3, "whole/t/_temporary/2.parquet")
@@ -68,7 +59,7 @@ def test_a_folder_is_read_whole_or_refused(s3: Any) -> None:
     refused("s3://whole/mixed", "name other partitions")
 
 
-def test_patterns_are_those_of_this_machine(s3: Any, tmp_path: Path) -> None:
+def test_patterns_are_those_of_this_machine(s3, tmp_path):
     names = ["a/0.parquet", "a/.hidden.parquet", "a/b/1.parquet", "c/2.parquet", "c/3.csv"]
     for name in names:
         put(s3, f"patterns/{name}") if name.endswith("parquet") else write(s3, f"patterns/{name}", b"u,v\na,y\n")
@@ -84,7 +75,7 @@ def test_patterns_are_those_of_this_machine(s3: Any, tmp_path: Path) -> None:
     refused("s3://patterns/z*", "No file matches the pattern", SourceNotFound)
 
 
-def put_key(bucket: str, key: str) -> None:
+def put_key(bucket, key):
     """Put an object under a key that Arrow would not write."""
     boto3 = pytest.importorskip("boto3")
     buffer = io.BytesIO()
@@ -97,20 +88,20 @@ KEYS = ["t//a.parquet", "t/./a.parquet", "t/../a.parquet", "t/a.parquet/b.parque
 
 @pytest.mark.parametrize("key", KEYS)
 @pytest.mark.parametrize("query", [None, "select u, v from source"])
-def test_keys_that_paths_cannot_tell_apart_are_refused(s3: Any, key: str, query: str | None) -> None:
+def test_keys_that_paths_cannot_tell_apart_are_refused(s3, key, query):
     bucket = f"odd{KEYS.index(key)}"
     put(s3, f"{bucket}/t/a.parquet")
     put(s3, f"{bucket}/t/b.parquet")
     put_key(bucket, key)
     for name in ("t", "t/", "t/*.parquet", "**/*.parquet"):
         with pytest.raises(BadSource, match=r"has an empty part, '\.' or '\.\.' in it, or is the name of .* a folder"):
-            check_source(f"s3://{bucket}/{name}", user="u", value="v", kind=ValueKind.ITEM, query=query)
+            check_source(f"s3://{bucket}/{name}", query=query)
     is_folder_too = key.endswith("b.parquet")
     refused(f"s3://{bucket}/t/a.parquet" if is_folder_too else f"s3://{bucket}/{key}", "A key in")
     assert pairs(f"s3://{bucket}/t/b.parquet") == [("a", "x")]
 
 
-def test_what_is_not_there_is_said(s3: Any) -> None:
+def test_missing_and_damaged_objects_are_named(s3):
     put(s3, "there/0.parquet")
     write(s3, "there/1.xlsx")
     refused("s3://there/1.parquet", "There is no file or folder 's3://there/1.parquet'", SourceNotFound)
@@ -121,7 +112,7 @@ def test_what_is_not_there_is_said(s3: Any) -> None:
 
 
 @pytest.mark.parametrize("mark", ["_delta_log/0.json", ".hoodie/hoodie.properties", "metadata/v1.metadata.json"])
-def test_files_of_a_table_are_refused(s3: Any, mark: str) -> None:
+def test_files_of_a_table_are_refused(s3, mark):
     bucket = f"tables{len(mark)}"
     put(s3, f"{bucket}/k={CANARY}/t/day=1/0.parquet")
     write(s3, f"{bucket}/k={CANARY}/t/{mark}")
@@ -130,30 +121,21 @@ def test_files_of_a_table_are_refused(s3: Any, mark: str) -> None:
     refused(f"s3://{bucket}/**/*.parquet", "a table of")
 
 
-def test_a_release_and_its_ledger_hold_no_key(s3: Any, tmp_path: Path) -> None:
+def test_a_release_and_its_ledger_hold_no_key(s3, tmp_path):
     put(s3, "ledgered/0.parquet", pa.table({"u": [str(i) for i in range(300)], "v": ["x"] * 300}))
     ledger = Ledger.open(tmp_path / "ledger.db", create=True)
     ledger.create_dataset("d", epsilon=3.0, delta=1e-5)
     ledger.close()
-    made = dpunion.release(
-        "s3://ledgered/0.parquet",
-        user="u",
-        item="v",
-        epsilon=1.0,
-        delta=1e-6,
-        charge=dpunion.Charge(tmp_path / "ledger.db", "d"),
-        out=tmp_path / "out.json",
-    )
+    asked = {"user": "u", "item": "v", "epsilon": 1.0, "delta": 1e-6, "out": tmp_path / "out.json"}
+    made = dpunion.release("s3://ledgered/0.parquet", charge=dpunion.Charge(tmp_path / "ledger.db", "d"), **asked)
     assert made.items == ("x",)
     for path in tmp_path.iterdir():
         assert not [secret for secret in (KEY, SECRET) if secret.encode() in path.read_bytes()]
 
 
 # --- without a server ---------------------------------------------------------------------------------------
-
-
 @pytest.fixture
-def nothing_set(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+def nothing_set(monkeypatch):
     """No key and no place in the environment, and nothing real that could be asked."""
     import os
 
@@ -164,7 +146,7 @@ def nothing_set(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     return monkeypatch
 
 
-def test_a_server_that_is_not_there_is_told_within_the_limit(nothing_set: pytest.MonkeyPatch) -> None:
+def test_a_server_that_is_not_there_is_told_within_the_limit(nothing_set):
     nothing_set.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     before = time.monotonic()
     refused("s3://bucket/rows.parquet", "S3 cannot be reached for 's3://bucket'.*AWS_ENDPOINT_URL")
@@ -174,19 +156,19 @@ def test_a_server_that_is_not_there_is_told_within_the_limit(nothing_set: pytest
 class Refusing(http.server.BaseHTTPRequestHandler):
     """A store that lets nobody in."""
 
-    def do_GET(self) -> None:
+    def do_GET(self):
         self.send_response(403)
         self.send_header("Content-Length", "0")
         self.end_headers()
 
     do_HEAD = do_GET
 
-    def log_message(self, *args: Any) -> None:
+    def log_message(self, *args):
         """Say nothing."""
 
 
 @contextlib.contextmanager
-def serving(handler: Any) -> Iterator[int]:
+def serving(handler):
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
@@ -197,7 +179,7 @@ def serving(handler: Any) -> Iterator[int]:
         server.server_close()
 
 
-def test_without_a_key_the_remedy_is_named(nothing_set: pytest.MonkeyPatch) -> None:
+def test_without_a_key_the_remedy_is_named(nothing_set):
     with serving(Refusing) as port:
         nothing_set.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{port}")
         before = time.monotonic()
@@ -215,7 +197,7 @@ def test_without_a_key_the_remedy_is_named(nothing_set: pytest.MonkeyPatch) -> N
         ("s3", f"something about {CANARY}", "did not answer as expected"),
     ],
 )
-def test_failures_are_explained_without_being_quoted(scheme: str, said: str, words: str) -> None:
+def test_failures_are_explained_without_being_quoted(scheme, said, words):
     text = str(explain_store(OSError(said), scheme, f"{scheme}://bucket"))
     assert words in text
     assert CANARY not in text
@@ -224,21 +206,17 @@ def test_failures_are_explained_without_being_quoted(scheme: str, said: str, wor
 @pytest.mark.parametrize(
     "address",
     [
-        f"s3://{KEY}:{SECRET}@bucket/rows.parquet",
-        f"s3://{KEY}@bucket/rows.parquet",
-        f"s3://bucket/rows.parquet?access_key={KEY}&secret_key={SECRET}",
-        f"gs://{KEY}@bucket/rows.parquet",
-        f"abfs://container:{SECRET}@account.dfs.core.windows.net/x",
-        "s3://",
-        "abfs://account.dfs.core.windows.net/x",
+        f"s3://{KEY}:{SECRET}@bucket/rows.parquet", f"s3://{KEY}@bucket/rows.parquet",
+        f"s3://bucket/rows.parquet?access_key={KEY}&secret_key={SECRET}", f"gs://{KEY}@bucket/rows.parquet",
+        f"abfs://container:{SECRET}@account.dfs.core.windows.net/x", "s3://", "abfs://account.dfs.core.windows.net/x",
         "abfs://container@elsewhere/x",
     ],
-)
-def test_an_address_with_a_key_is_refused_and_not_repeated(address: str, nothing_set: pytest.MonkeyPatch) -> None:
+)  # fmt: skip
+def test_an_address_with_a_key_is_refused_and_not_repeated(address, nothing_set):
     refused(address, "address")
 
 
-def test_the_name_of_a_container_is_not_taken_for_a_key(nothing_set: pytest.MonkeyPatch) -> None:
+def test_the_name_of_a_container_is_not_taken_for_a_key(nothing_set):
     nothing_set.setenv("AZURE_STORAGE_KEY", "a2V5")
     store = open_store("abfs://box@account.dfs.core.windows.net/a/k=secret/b")
     assert str(store.root) == "box/a/k=secret/b"

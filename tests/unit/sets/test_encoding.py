@@ -46,8 +46,6 @@ def sets(contributions):
 
 
 # --- StringTable --------------------------------------------------------------------------------------------
-
-
 @given(batches=st.lists(words, max_size=4))
 def test_strings_are_numbered_by_first_appearance(batches):
     """Against a dictionary, with the smallest table, so that it grows in all ways."""
@@ -123,7 +121,6 @@ def test_too_many_users_are_refused(monkeypatch):
 
 
 # --- encode -------------------------------------------------------------------------------------------------
-
 pairs = st.lists(
     st.tuples(st.sampled_from("uvwxyz"), st.sampled_from(["a", "b", "c", "d", "é", "e\u0301", "A"])), max_size=60
 )
@@ -261,7 +258,7 @@ def test_smallest_first_goes_by_what_is_kept():
         (Normalization.NFC_LOWER, {"é", "i\u0307", "plain"}),
     ],
 )
-def test_normalizations(normalize, expected):
+def test_each_normalization_merges_its_own_spellings(normalize, expected):
     rows = [("u", item) for item in ("É", "E\u0301", "é", "İ", "plain", "plain")]
     contributions = encoded([rows], normalize=normalize)
     assert set(names(contributions.table)) == expected
@@ -269,7 +266,7 @@ def test_normalizations(normalize, expected):
     assert len(contributions.table) == len(expected)
 
 
-def test_texts_are_split():
+def test_texts_are_split_into_words():
     rows = [("u", "To be, or not"), ("v", ""), ("v", "to BE"), ("w", "...")]
     contributions = encoded([rows], split=True, normalize=Normalization.NFC_LOWER)
     assert Counter(sets(contributions)) >= Counter([frozenset({"to", "be", "or", "not"}), frozenset({"to", "be"})])
@@ -280,7 +277,7 @@ def test_texts_are_split():
 
 @pytest.mark.parametrize("batches", [[], [[]], [[], []]], ids=["no batch", "empty batch", "empty batches"])
 @pytest.mark.parametrize("split", [False, True])
-def test_nothing_gives_nothing(batches, split):
+def test_empty_batches_give_no_users_and_no_items(batches, split):
     contributions = encoded(batches, split=split)
     assert contributions.users == 0
     assert len(contributions.table) == 0

@@ -23,28 +23,16 @@ from dpunion.plans.ngrams import Ngrams
 from dpunion.randomness import RunKey
 from dpunion.requests import Run, SparkSource, Words
 from dpunion.sets import spill
-from dpunion.sets.encoding import Normalization, encode
+from making import encode_items
 
 rows = st.lists(st.tuples(st.integers(0, 300), st.integers(0, 40)), min_size=0, max_size=400)
 
 
 def encoded(pairs, limit):
-    batches = [
-        (
-            pa.array([f"u{user}" for user, _ in part], pa.string()),
-            pa.array([f"i{item}" for _, item in part], pa.string()),
-        )
-        for part in (pairs[:50], pairs[50:200], pairs[200:])
-    ]
-    return encode(
-        batches,
-        RunKey.for_tests(3),
-        max_items_per_user=3,
-        user_order=UserOrder.SMALLEST_FIRST,
-        normalization=Normalization.NFC,
-        split_words=False,
-        memory_limit=limit,
-    )
+    parts = ([[f"u{user}" for user, _ in some], [f"i{item}" for _, item in some]] for some in
+             (pairs[:50], pairs[50:200], pairs[200:]))  # fmt: skip
+    batches = [[pa.array(column, pa.string()) for column in part] for part in parts]
+    return encode_items(batches, RunKey.for_tests(3), 3, UserOrder.SMALLEST_FIRST, memory_limit=limit)
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=60), st.booleans())
@@ -248,15 +236,11 @@ def test_a_full_disk_while_texts_wait_is_the_same_error(monkeypatch, tmp_path):
 @pytest.mark.parametrize(
     "options",
     [
-        {},
-        {"tokenizer": "whitespace"},
-        {"tokenizer": str.split},
-        {"drop_urls": True},
-        {"stop_words": ["word1"]},
+        {}, {"tokenizer": "whitespace"}, {"tokenizer": str.split}, {"drop_urls": True}, {"stop_words": ["word1"]},
         {"sentences": True},
     ],
     ids=str,
-)
+)  # fmt: skip
 def test_texts_of_every_tokenizer_wait_on_disk_and_stay_the_same(form, options, monkeypatch):
     texts = [f"Word{n % 7} www.a.b WORD{n % 3}. word{n % 5}, {n}" if n % 11 else "" for n in range(900)]
     source = pa.table({"user": [f"u{n % 300}" for n in range(900)], "text": texts})

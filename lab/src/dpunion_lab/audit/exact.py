@@ -88,7 +88,7 @@ def database(users: tuple[User, ...], size: int, limit: int, copies: int = 1) ->
     copies: of the database, one after the other; each has its own items.
     """
     if any(len(items) > limit or len(set(items)) < len(items) for items in users):
-        raise BadParameter("A user of an exact audit holds too many items, or one twice.", "Use smaller users.")
+        raise BadParameter("A user of an exact audit has too many items, or one twice.", "Use smaller users.")
     offsets = offsets_of(np.tile(np.array([len(items) for items in users], np.int64), copies))
     items = np.array([item for items in users for item in sorted(items)], np.int32)
     items = (items + size * np.arange(copies, dtype=np.int32)[:, None]).ravel()

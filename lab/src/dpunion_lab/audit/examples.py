@@ -370,7 +370,7 @@ def users_text(users: Sequence[Int32s]) -> str:
 def pair_text(subject: Subject, example: PairExample) -> str:
     """Write a pair of histograms before and after the update."""
     one, other = subject.policy(example.one, example.items), subject.policy(example.other, example.items)
-    apart = np.abs(one - other)
+    differences = np.abs(one - other)
     rows = [
         [
             item_name(i) + (" *" if i in example.items else ""),
@@ -378,7 +378,7 @@ def pair_text(subject: Subject, example: PairExample) -> str:
             f"{example.other[i]:.4g}",
             f"{one[i]:.4f}",
             f"{other[i]:.4f}",
-            bar(float(other[i] - one[i]), float(apart.max())).ljust(BAR),
+            bar(float(other[i] - one[i]), float(differences.max())).ljust(BAR),
         ]
         for i in range(len(one))
     ]

@@ -175,9 +175,9 @@ def files_hold_the_release_only(system: System, algorithm: Algorithm, budget: Bu
     for suffix in SUFFIXES:
         content = written_bytes(system, algorithm, careful, canary_rows(), None, suffix)
         if b"canary" in content:
-            return f"a {suffix} file holds items that were not released"
+            return f"a {suffix} file contains items that were not released"
         if b"popular" not in content:
-            return f"a {suffix} file holds nothing, so nothing was checked"
+            return f"a {suffix} file is empty, so nothing was checked"
     return None
 
 

@@ -285,7 +285,7 @@ def drop_known_last(batches: Iterable[Batch], key: RunKey, *, known: Sequence[st
 
 
 def release_kept_only(mechanism: Mechanism, contributions: Contributions, *rest: Any) -> Int64s:
-    """Release a candidate only if somebody keeps it, so that whoever sees it knows of a person."""
+    """Release a candidate only if somebody keeps it, so that its presence reveals a person."""
     chosen = run_rounds(mechanism, contributions, *rest)
     return chosen[chosen < len(contributions.table)]
 

@@ -79,7 +79,7 @@ def neighbour_pairs(plan: Plan) -> Iterator[NeighbourPair]:
         count = max(1, round(plan.threshold / math.sqrt(0.5)))
         yield NeighbourPair("displaces others", ((0, 1),) * count, (0,))
         support = max(1, round(plan.threshold - away))
-        yield NeighbourPair("survivors beside a shared item", singles(1, support), tuple(range(limit)))
+        yield NeighbourPair("survivors next to a shared item", singles(1, support), tuple(range(limit)))
     yield NeighbourPair("repeated rows", (), (0,) * 10)
     yield NeighbourPair("more items than the limit", (), tuple(range(min(8 * limit, 200))))
 

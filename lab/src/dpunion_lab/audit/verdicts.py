@@ -35,26 +35,26 @@ class AuditVerdict:
     def text(self) -> str:
         """Return the verdict in words: what ran, what it found, and how much that says."""
         budget, trials = self.odds.results[0].budget, self.odds.trials
-        said = [
+        found = [
             f"{len(self.odds.results)} {'algorithm' if len(self.odds.results) == 1 else 'algorithms'} made "
             f"{2 * trials * self.odds.pairs:,} releases from {self.odds.pairs} pairs of databases that differ by one "
             f"person, with a claim of epsilon {budget.epsilon:g} and delta {budget.delta:g}. " + self._odds_in_words()
         ]
         if self.reach is not None:
-            said.append(f"{sum(self.reach.tried.values()):,} people were tried on the steps of counting.")
+            found.append(f"{sum(self.reach.tried.values()):,} people were tried on the steps of counting.")
         if self.exact is not None:
             largest = max(max(parts) for parts in self.exact.parts.values())
-            said.append(
+            found.append(
                 f"On {self.exact.tried:,} tiny databases, without sampling, the exact delta is at most {largest:.5f} "
                 "of the claim."
             )
         if self.mutants:
             caught = sum(one.caught for one in self.mutants)
-            said.append(f"{caught} of {len(self.mutants)} programs with a known mistake were caught.")
+            found.append(f"{caught} of {len(self.mutants)} programs with a known mistake were caught.")
         problems = self.problems
         if problems:
-            return "\n".join([f"Verdict: FLAWED: {'; '.join(problems)}.", *said])
-        return "\n".join(["Verdict: nothing was found.", *said, "Finding nothing is evidence, and no proof."])
+            return "\n".join([f"Verdict: FLAWED: {'; '.join(problems)}.", *found])
+        return "\n".join(["Verdict: nothing was found.", *found, "Finding nothing is evidence, and no proof."])
 
     def _odds_in_words(self) -> str:
         """Return what the frequencies show, and what they could have shown, in words."""

@@ -109,7 +109,7 @@ def _heading(title: str) -> str:
 
 
 def _table(table: Table) -> Table:
-    """Return a table for a page, narrow enough for a phone: what a row holds is told in its first column."""
+    """Return a table for a page, narrow enough for a phone: its first column says what each row contains."""
     columns, rows = table.columns, table.rows
     if columns[1] == "":
         columns = (columns[0], *columns[2:])
@@ -121,7 +121,7 @@ def _table(table: Table) -> Table:
 
 
 def _label(name: Cell, what: Cell) -> str:
-    """Return one label for a row of which two cells tell what it holds."""
+    """Return one label for a row that two cells describe."""
     return f"· {what}" if not name else str(name) if what == HERE else f"{name}, {what}"
 
 

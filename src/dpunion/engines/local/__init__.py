@@ -9,7 +9,7 @@ import numpy as np
 from dpunion.calibration.rounding import MAX_USERS
 from dpunion.checks import refuse_more_than
 from dpunion.contributions import Contributions, Int64s, Uint64s
-from dpunion.counting.holdings import find_digests
+from dpunion.counting.holdings import find_listed as find_listed
 from dpunion.errors import InternalError
 from dpunion.mechanisms import Mechanism, State
 from dpunion.randomness import RunKey
@@ -45,6 +45,7 @@ def run_rounds(
     places = None if listed is None else find_listed(table.digests, listed)
     with contextlib.nullcontext() if count == 1 else Threads(count) as pool:
         sets, state = Sets(contributions, pool), State.start(len(table), None if places is None else places >= 0)
+        marking = None if pool is None or listed is None else pool.submit(mechanism.mark, listed, key)
         for number in range(mechanism.rounds):
             if number:
                 sets.narrow(state.alive & ~state.released, may_wait=mechanism.skips_gone)
@@ -55,18 +56,7 @@ def run_rounds(
             return released
         # subtle: kept by the plan that runs, before the first round dropped anything; an item that somebody has but
         # nobody keeps is decided as one that nobody has (docs/guarantees-funnel.md, section 11).
-        marked = np.flatnonzero(mechanism.mark(listed, key))
+        marked = np.flatnonzero(mechanism.mark(listed, key) if marking is None else marking.result())
         unkept = np.ones(len(listed), np.bool_)
         unkept[places[(places >= 0) & sets.held]] = False
         return np.concatenate([released, len(table) + marked[unkept[marked]]])
-
-
-def find_listed(digests: Uint64s, listed: Uint64s) -> Int64s:
-    """Return each digest's place on a list, or -1: int64[n].
-
-    digests: uint64[n, 2], rising by their first words; listed: uint64[m, 2].
-    """
-    there, found = find_digests(digests, listed)
-    places = np.full(len(digests), -1, np.int64)
-    places[there] = found
-    return places

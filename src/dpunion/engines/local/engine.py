@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
-import pyarrow as pa
 
 from dpunion.addresses import public_address
 from dpunion.algorithms import Bounding, UserOrder
-from dpunion.buffers import as_texts
+from dpunion.buffers import as_texts, string_buffers
 from dpunion.contributions import Bools, Contributions, Int64s, ItemTable
 from dpunion.engines import Chosen, Listed, choose_ngrams, count_listed
-from dpunion.engines.local import run_rounds
+from dpunion.engines.local import find_listed, run_rounds
 from dpunion.engines.warming import preload_kernels
 from dpunion.errors import BadParameter, InternalError
 from dpunion.mechanisms import mechanism_for
@@ -103,8 +103,10 @@ class LocalEngine:
             return Chosen(items=texts_of(table, run_rounds(mechanism, bounded, key, self.run.threads)))
         listed = digests_of_list(candidates.texts, key, self.run.threads or usable_cores())
         chosen = run_rounds(mechanism, bounded, key, self.run.threads, listed)
-        unkept = candidates.texts.take(pa.array(chosen[chosen >= len(table)] - len(table))).to_pylist()
-        return Chosen(items=(*texts_of(table, chosen[chosen < len(table)]), *unkept))
+        kept, others = chosen[chosen < len(table)], chosen[chosen >= len(table)] - len(table)
+        items, unkept = texts_of(table, kept), [*as_texts(*select_strings(*string_buffers(candidates.texts), others))]
+        found = itertools.compress(items, find_listed(table.digests[kept], listed) >= 0)
+        return Chosen(items=(*items, *unkept), candidates=frozenset({*found, *unkept}))
 
     def count(self, held: Any, listed: Listed, plan: CountsPlan, key: RunKey) -> Counted:
         from dpunion.counting.holdings import holdings_in_shares, number_items

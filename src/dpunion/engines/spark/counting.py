@@ -37,8 +37,6 @@ FOUND = "payload binary"
 HOLDINGS = ("<i8", "<i4", "?", "?")
 PLACES_PER_TASK = 1 << 20
 PAIRS_PER_ROW = 1 << 22
-
-
 Shown = TypeVar("Shown")
 Find = Callable[[Batches, RunKey], Iterator[Shown]]
 """Yields what the people of one partition have, as a step takes it, in parts; each person is in one of the parts."""

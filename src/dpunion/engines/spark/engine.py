@@ -76,7 +76,7 @@ class SparkEngine:
         if request.candidates is not None:
             check_candidates(plan, len(request.candidates.texts))
         for stddev, threshold, funnel in plan.funnels():
-            check_scores(stddev, threshold, funnel, self.shards)
+            check_scores(stddev, threshold, funnel, self.shards, listed=request.candidates is not None)
 
     def name_sources(self, request: Request) -> list[str]:
         """Return the names in a SparkSource, or the files that a DataFrame reads."""

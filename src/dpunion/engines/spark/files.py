@@ -59,7 +59,7 @@ def open_text_files(session: SparkSession, formats: dict[str, str], rows: Source
             whole = files.filter(f"length <= {LARGEST_WHOLE}")
             more = whole_files(session, list(map(exact_path, packed))) if packed else None
             groups[place] = (whole if more is None else whole.unionByName(more), kind)
-    count = check_sizes(groups)
+    count, largest = check_sizes(groups)
     frames = [
         map_to_texts(files.select("path", "content"), functools.partial(read_files, kind, rows), rows)
         for files, kind in groups
@@ -70,6 +70,11 @@ def open_text_files(session: SparkSession, formats: dict[str, str], rows: Source
     frame = call_spark(lambda: functools.reduce(lambda one, other: one.unionByName(other), frames))
 
     def check_rows() -> None:
+        if largest > LARGEST_FILE:
+            raise BadSource(
+                f"A text file has more than {LARGEST_FILE >> 20} MiB, the most that Spark reads in one task.",
+                f"Split it, each part with the header. {sources.TO_PARQUET}",
+            )
         if lines is not None or (count > 1 and any(format_ is Format.JSON_LINES for _, format_ in groups)):
             check_kinds(groups, lines, rows)
 
@@ -90,14 +95,14 @@ def map_to_texts(source: DataFrame, task: Task, rows: SourceRequest) -> DataFram
     return call_spark(lambda: source.mapInArrow(guard_task(task), schema).toDF(*names_in(rows)))
 
 
-def check_sizes(groups: list[tuple[DataFrame, Format]]) -> int:
-    """Return the number of files; refuse a file that is too large for a task or too small for a header.
+def check_sizes(groups: list[tuple[DataFrame, Format]]) -> tuple[int, int]:
+    """Return the number of files, and the length of the largest; refuse a file that is too small for a header.
 
     subtle: Spark lists files of 0 bytes, but gives them to no task.
     """
     from pyspark.sql import functions as F  # noqa: N812
 
-    total = 0
+    total = most = 0
     for files, format_ in groups:
         sizes = files.select("path", "length").agg(F.count("length"), F.max("length"), F.count_distinct("path"))
         count, largest, different = call_spark(sizes.collect)[0]
@@ -106,13 +111,8 @@ def check_sizes(groups: list[tuple[DataFrame, Format]]) -> int:
                 "A text file has 0 bytes, and so no header line.",
                 "Write the column names as its first line, or remove it.",
             )
-        if (largest or 0) > LARGEST_FILE:
-            raise BadSource(
-                f"A text file has more than {LARGEST_FILE >> 20} MiB, the most that Spark reads in one task.",
-                f"Split it, each part with the header. {sources.TO_PARQUET}",
-            )
-        total += count
-    return total
+        total, most = total + count, max(most, largest or 0)
+    return total, most
 
 
 def check_kinds(groups: list[tuple[DataFrame, Format]], lines: DataFrame | None, rows: SourceRequest) -> None:
@@ -121,8 +121,7 @@ def check_kinds(groups: list[tuple[DataFrame, Format]], lines: DataFrame | None,
     lines: those of large files; a large file without one of the keys is refused too.
     """
     columns, names = Cleaner(rows).columns, names_in(rows)
-    searches: list[tuple[DataFrame, Task]]
-    searches = [
+    searches: list[tuple[DataFrame, Task]] = [
         (files.select("path", "content"), functools.partial(find_kinds, format_, rows)) for files, format_ in groups
     ]
     searches += [] if lines is None else [(lines, functools.partial(find_line_kinds, rows))]
@@ -194,8 +193,8 @@ def find_line_kinds(rows: SourceRequest, batches: Batches) -> Batches:
     for file, blocks in blocks_in(batches):
         learner, cleaner = Learner(key_names(Wanted.of(rows))), Cleaner(rows)
         for block in blocks:
-            if None in learner.types:
-                learner.types_for(block)
+            if None not in learner.types_for(block):
+                break
         for column, type_ in zip(cleaner.columns, learner.types, strict=True):
             if type_ is not None:
                 column.expect(type_, A_PART)
@@ -210,25 +209,28 @@ def _kinds_of(cleaner: Cleaner, file: int, has: list[bool]) -> pa.RecordBatch:
 
 
 def blocks_in(batches: Batches) -> Iterator[tuple[int, Iterator[Block]]]:
-    """Yield the parts of large files in a task, each as blocks of whole lines.
+    """Yield the parts of large files in a task, each as blocks of whole lines; only those that are asked for are made.
 
     Guarantees: those of `read_blocks`; a line is in one block, unchanged.
     """
 
-    def cut() -> Iterator[tuple[int, Block]]:
+    def cut() -> Iterator[tuple[int, Any]]:
         for batch in batches:
             files = np.asarray(batch.column("file"))
-            ends = [*(np.flatnonzero(np.diff(files)) + 1).tolist(), len(files)]
-            for start, end in zip([0, *ends], ends, strict=False):
-                lines = batch.column("line").slice(start, end - start).to_pylist()
-                block = Block(b"\n".join(lines) + b"\n", 1, A_PART)
-                if len(block.data) > LONGEST_ROW and max(map(len, lines)) > LONGEST_ROW:
-                    raise block.damaged(f"a row is longer than {LONGEST_ROW >> 20} MiB", remedy=LONG_ROW)
-                check_text(block)
-                yield int(files[start]), block
+            cuts = [0, *(np.flatnonzero(np.diff(files)) + 1).tolist(), len(files)]
+            for start, end in itertools.pairwise(cuts):
+                yield int(files[start]), batch.column("line").slice(start, end - start)
+
+    def block_of(texts: Any) -> Block:
+        lines = texts.to_pylist()
+        block = Block(b"\n".join(lines) + b"\n", 1, A_PART)
+        if len(block.data) > LONGEST_ROW and max(map(len, lines)) > LONGEST_ROW:
+            raise block.damaged(f"a row is longer than {LONGEST_ROW >> 20} MiB", remedy=LONG_ROW)
+        check_text(block)
+        return block
 
     for file, found in itertools.groupby(cut(), key=operator.itemgetter(0)):
-        yield file, (block for _, block in found)
+        yield file, (block_of(texts) for _, texts in found)
 
 
 def files_in(batches: Batches, format_: Format) -> Iterator[FileInWorker]:

@@ -44,7 +44,10 @@ DIFFERENT_TYPES = re.compile(r"\[CANNOT_MERGE_(SCHEMAS|INCOMPATIBLE_DATA_TYPE)\]
 WITHOUT_DPUNION = re.compile(r"ModuleNotFoundError: No module named 'dpunion['.]")
 LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 # A partition of rows has at most this many bytes of the input, and no fewer than this if cores would idle otherwise.
-MOST_BYTES, FEWEST_BYTES = 32 << 20, 4 << 20
+# In more partitions than the last number, Spark's driver could not keep track of all their pieces.
+MOST_BYTES, FEWEST_BYTES, MOST_PARTITIONS = 32 << 20, 4 << 20, 20_000
+# Spark's estimate for files is their size on disk; in these, rows take several times as many bytes when they are read.
+COMPRESSED, UNPACKED = (".parquet", ".pq", ".orc", ".avro", ".gz", ".zst"), 4
 UNKNOWN_SIZE = 1 << 60  # Spark's estimate for what it cannot estimate is larger
 # Pieces take a task four times their size. This is for Spark's smallest memory outside Java, 384 MiB.
 LEAST_ROOM, MOST_ROOM = 96 << 20, 1 << 30
@@ -60,7 +63,7 @@ def open_session(master: str | None = None, settings: dict[str, str] | None = No
     find_pyspark()
     from pyspark.sql import SparkSession
 
-    active = SparkSession.getActiveSession()
+    active = call_spark(SparkSession.getActiveSession)
     if active is not None and master is None and not settings:
         return active
     java = find_java()
@@ -70,7 +73,7 @@ def open_session(master: str | None = None, settings: dict[str, str] | None = No
     builder = SparkSession.builder.appName("dpunion")
     chosen = master or os.environ.get("MASTER")
     is_submitted = "SPARK_ENV_LOADED" in os.environ or "PYSPARK_GATEWAY_PORT" in os.environ
-    # spark-submit has already said where to run.
+    # spark-submit has already chosen where to run.
     if chosen or not is_submitted:
         builder = builder.master(chosen or "local[*]")
     for name, value in {**_defaults(chosen or "local[*]"), **(settings or {})}.items():
@@ -95,9 +98,8 @@ def find_pyspark() -> None:
 
 def find_java() -> str:
     """Return the java that Spark will run: from JAVA_HOME, the PATH, or a usual folder (which sets JAVA_HOME)."""
-    home = os.environ.get("JAVA_HOME")
-    candidates = [str(Path(home) / "bin" / "java")] if home else []
-    candidates += [found] if (found := shutil.which("java")) else []
+    home, found = os.environ.get("JAVA_HOME"), shutil.which("java")
+    candidates = [java for java in (home and str(Path(home) / "bin" / "java"), found) if java]
     for java in candidates:
         if java_version(java) >= SMALLEST_JAVA:
             if java == found:
@@ -122,8 +124,7 @@ def install_command() -> str:
 def java_version(java: str) -> int:
     """Return the major version of a java, 0 if it does not run."""
     try:
-        command = [java, "-version"]
-        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)  # noqa: S603
+        done = subprocess.run([java, "-version"], capture_output=True, text=True, check=True, timeout=60)  # noqa: S603
     except (OSError, subprocess.SubprocessError):
         return 0
     found = re.search(r'"(?:1\.)?(\d+)', done.stderr)
@@ -156,12 +157,12 @@ def _defaults(master: str) -> dict[str, str]:
 @contextlib.contextmanager
 def change_setting(settings: Any, name: str, value: str, *default: str) -> Iterator[None]:
     """Change a setting of a session, or of its context, inside the context; default: its value if it is not set."""
-    before = settings.get(name, *default)
-    settings.set(name, value)
+    before = call_spark(lambda: settings.get(name, *default))
+    call_spark(lambda: settings.set(name, value))
     try:
         yield
     finally:
-        settings.set(name, before)
+        call_spark(lambda: settings.set(name, before))
 
 
 @contextlib.contextmanager
@@ -214,8 +215,10 @@ class Spread:
         session, size = frame.sparkSession, UNKNOWN_SIZE
         with contextlib.suppress(Exception):  # Spark Connect does not tell
             size = int(frame._jdf.queryExecution().optimizedPlan().stats().sizeInBytes().toString())  # noqa: SLF001
+            size *= UNPACKED if any(name.endswith(COMPRESSED) for name in frame.inputFiles()) else 1
         cores = count_cores(session)
-        rows = max(-(-size // MOST_BYTES), min(cores, -(-size // FEWEST_BYTES)), 1)
+        rows = max(min(-(-size // MOST_BYTES), MOST_PARTITIONS), min(cores, -(-size // FEWEST_BYTES)), 1)
+        rows = rows if rows <= cores else -(-rows // cores) * cores  # no core idles while the last ones finish
         return cls(cores, 2 * cores if size >= UNKNOWN_SIZE else rows, python_room(session))
 
     def width(self, load: int) -> int:
@@ -254,22 +257,22 @@ def check_workers(session: SparkSession) -> None:
 
     Guarantees: this reads no data.
     """
-    told = ask_workers(session)
-    if any(one.get("lacks") == "dpunion" for one in told):
+    answers = ask_workers(session)
+    if any(one.get("lacks") == "dpunion" for one in answers):
         send_package(session)
-        told = ask_workers(session)
-    lacking = sorted({one["lacks"] for one in told if "lacks" in one})
+        answers = ask_workers(session)
+    lacking = sorted({one["lacks"] for one in answers if "lacks" in one})
     if lacking:
-        raise without_package(lacking[0], told[0]["python"])
+        raise without_package(lacking[0], answers[0]["python"])
     import numpy as np
 
     for name, ours in (("dpunion", __version__), ("numpy", np.__version__)):
-        for theirs in sorted({one[name] for one in told} - {ours}):
+        for theirs in sorted({one[name] for one in answers} - {ours}):
             raise BadSource(
                 f"A worker of Spark has {name} {theirs}, and the driver has {name} {ours}.",
                 f"Install one version everywhere, or {NAME_PYTHON}",
             )
-    processors = sorted({one["processor"] for one in told})
+    processors = sorted({one["processor"] for one in answers})
     if len(processors) > 1:
         raise BadSource(
             f"The workers of Spark have different processors ({', '.join(processors)}).",
@@ -278,7 +281,7 @@ def check_workers(session: SparkSession) -> None:
 
 
 def ask_workers(session: SparkSession) -> list[dict[str, str]]:
-    """Return what workers say of their Python: one if all are on this machine, or else one task for each core."""
+    """Return the Python and versions of workers: of one if all are on this machine, or else of one for each core."""
     from pyspark.sql import functions as F  # noqa: N812
 
     def answer(_number: int) -> str:
@@ -288,16 +291,15 @@ def ask_workers(session: SparkSession) -> list[dict[str, str]]:
         import platform
         import sys
 
-        told = {"processor": platform.machine(), "python": sys.executable}
+        facts = {"processor": platform.machine(), "python": sys.executable}
         for name in ("numpy", "pyarrow", "numba", "dpunion"):
             if importlib.util.find_spec(name) is None:
-                return json.dumps(told | {"lacks": name})
+                return json.dumps(facts | {"lacks": name})
         for name in ("numpy", "dpunion"):
-            told[name] = importlib.import_module(name).__version__
-        return json.dumps(told)
+            facts[name] = importlib.import_module(name).__version__
+        return json.dumps(facts)
 
-    local = is_local(session.conf.get("spark.master", "") or "")
-    tasks = 1 if local else min(count_cores(session), MOST_ASKED)
+    tasks = 1 if is_local(session.conf.get("spark.master", "") or "") else min(count_cores(session), MOST_ASKED)
     answers = session.range(0, tasks, 1, tasks).select(F.udf(answer, "string", useArrow=False)("id").alias("answer"))
     return [json.loads(one) for one in call_spark(answers.toArrow).column(0).to_pylist()]
 
@@ -375,6 +377,10 @@ def _translate_error(error: Exception) -> errors.DpunionError:
         return BadSource(
             f"The workers do not run Python {sys.version_info[0]}.{sys.version_info[1]}, as the driver does.",
             f"For all of them, {NAME_PYTHON}",
+        )
+    if isinstance(error, ConnectionError) or type(error).__name__ == "Py4JNetworkError":
+        return BadSource(
+            "Spark does not answer: its Java process has ended.", "Start a new session, or run the command again."
         )
     if "PATH_NOT_FOUND" in text:
         return errors.SourceNotFound("Spark found no file for a source.", "Check the paths and patterns.")

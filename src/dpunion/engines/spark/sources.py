@@ -165,8 +165,9 @@ def input_files(frame: DataFrame) -> list[str]:
 
 
 def session_of(source: Any) -> SparkSession:
-    """Return the session of a DataFrame, or open the one that a SparkSource names."""
+    """Return the session of a DataFrame, or open the one that a SparkSource names; refuse one that has ended."""
     if not isinstance(source, SparkSource):
+        call_spark(lambda: source.sparkSession.version)  # asks Spark
         return source.sparkSession
     session = open_session(source.master, dict(source.settings))
     if type(session).__module__.startswith("pyspark.sql.connect"):

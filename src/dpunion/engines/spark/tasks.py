@@ -18,12 +18,13 @@ import pyarrow.compute as pc
 from dpunion.algorithms import MAX_ITEMS, Bounding, Funnel
 from dpunion.calibration.rounding import LARGEST_SCORE_SPREAD, score_spread
 from dpunion.contributions import Bools, Contributions, Float64s, Int64s, Uint64s
-from dpunion.counting.holdings import bound_to_counted, find_digests
+from dpunion.counting.holdings import bound_to_counted, find_listed
 from dpunion.engines.spark import wire
 from dpunion.engines.spark.sessions import Batches
 from dpunion.engines.spark.wire import MAX_ITEMS_PER_SHARD, Piece, digests_from_arrow, digests_to_arrow, match_digests
 from dpunion.errors import BadParameter
 from dpunion.mechanisms import SHARE_UNIT, Mechanism, State, Weights
+from dpunion.plans.candidates import LARGEST_LISTED_SPREAD
 from dpunion.randomness import ClosureKey, RunKey
 from dpunion.releases.formats import split_key
 from dpunion.sets.encoding import digests_of_list
@@ -79,8 +80,8 @@ class PublicDigests:
 
     def find(self, digests: Uint64s) -> Bools:
         """Say which digests are on the list: bool[n]."""
-        is_listed = np.zeros(len(digests), np.bool_)
-        is_listed[find_digests(self.digests, digests)[1]] = True
+        places, is_listed = find_listed(self.digests, digests), np.zeros(len(digests), np.bool_)
+        is_listed[places[places >= 0]] = True
         return is_listed
 
     def __repr__(self) -> str:
@@ -511,16 +512,15 @@ def shard_share(shards: int, cutoff: float | None) -> float:
     return min(1.0, (1.0 / math.sqrt(shards) + UNEVEN / math.sqrt(cutoff)) ** 2)
 
 
-def check_scores(stddev: float, threshold: float, shape: Funnel, shards: int) -> None:
+def check_scores(stddev: float, threshold: float, shape: Funnel, shards: int, *, listed: bool = False) -> None:
     """Refuse more shards than keep rounding in Funnel's scores negligible (docs/guarantees.md, "Shards").
 
     In the proof of Theorem F5 the weights are 2-Lipschitz in the targets; summed over shards, 2 k shards-Lipschitz, and
     what counts of the sum is a function of the scores.
     """
     overshoot = shards * shard_share(shards, shape.cutoffs(stddev, threshold)[0])
-    counted = 5.0 if shards > 1 else 0.0
-    steeper = (10.2 + counted + 12.0 * overshoot) / 22.2 * math.sqrt(MAX_ITEMS_PER_SHARD / MAX_ITEMS)
-    if score_spread(stddev, threshold, shape) * steeper > LARGEST_SCORE_SPREAD:
+    steeper = (10.2 + 5.0 * (shards > 1) + 12.0 * overshoot) / 22.2 * math.sqrt(MAX_ITEMS_PER_SHARD / MAX_ITEMS)
+    if score_spread(stddev, threshold, shape) * steeper > (LARGEST_LISTED_SPREAD if listed else LARGEST_SCORE_SPREAD):
         raise BadParameter(
             f"Rounding does not allow {shards} shards for this funnel.", "Use fewer 'shards' (--shards) or rounds."
         )

@@ -31,8 +31,6 @@ ROWS_PER_BATCH = 1 << 17
 # The noise pays for the rounding of MAX_USERS: half for the users of a shard, half for flooring to whole units.
 MAX_USERS_PER_SHARD = MAX_USERS // 2
 MAX_ITEMS_PER_SHARD = 2**28
-
-
 PIECE = ("<u8", "<i4", "<u8", "<i4")
 
 

@@ -1,6 +1,6 @@
 "use strict";
 (() => {
-  const PER_PAGE = matchMedia("(max-width: 40rem)").matches ? 60 : 200, MOST_PRINTED = 5000, FIRST_PRINTED = 40, LONGEST_SHOWN = 300;
+  const PER_PAGE = matchMedia("(max-width: 40rem)").matches ? 60 : 200, MOST_PRINTED = 5000, LONGEST_SHOWN = 300;
   const byId = (id) => document.getElementById(id);
   const make = (tag, className, text) => {
     const element = document.createElement(tag);
@@ -17,6 +17,7 @@
     const list = byId("list"), filters = [...document.querySelectorAll(".filter input")], scale = byId("scale");
     const table = list.tagName === "TBODY", counted = "counted" in list.dataset;
     const width = table ? Number(list.dataset.texts) : 1;
+    const FIRST_PRINTED = width === 1 ? 120 : 40; // one page: three columns of items, or a table of keys
     // cells: the texts of an item, one for each column; beside: the numbers beside them, the last people, low, high.
     const cells = values.map((one) => (Array.isArray(one) ? one.slice(0, width) : [one]));
     const beside = values.map((one) => (Array.isArray(one) ? one.slice(width) : []));
