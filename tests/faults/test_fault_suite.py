@@ -346,7 +346,30 @@ def impatient():
     importlib.import_module("dpunion.ledger.sqlite").LONGEST_WAIT = 0.1
 
 
+def interrupt_at_edge(side, nth, stage=None):
+    """Interrupt as the nth part of the command begins or ends, in contextlib, where `answering` cannot catch it.
+
+    stage: there is an interrupt in this stage before.
+    """
+    if stage is not None:
+        on_progress(stage, 1, "SIGINT")
+    manager, parts = contextlib._GeneratorContextManager, itertools.count(1)
+    real = getattr(manager, side)
+
+    def struck(self, *given):
+        is_hit = self.gen.__name__ == "answering" and next(parts) == nth
+        if is_hit and side == "__exit__":
+            strike("SIGINT")
+        value = real(self, *given)
+        if is_hit:
+            strike("SIGINT")
+        return value
+
+    setattr(manager, side, struck)
+
+
 SURROUNDINGS = {
+    "interrupt at edge": interrupt_at_edge,
     "without network": without_network,
     "without privileges": without_privileges,
     "closed": os.close,
@@ -489,6 +512,11 @@ def death_faults():
     for stage, nth in (("reading", 1), ("reading", 2), ("reading", 3), ("selecting", 1), ("writing", 1)):
         yield Fault(f"SIGKILL while {stage} {nth}", (KILLED,), ("progress", stage, nth, "SIGKILL"))
         yield Fault(f"SIGINT while {stage} {nth}", INTERRUPTED, ("progress", stage, nth, "SIGINT"))
+    for part, nth in (("options", 1), ("release", 2)):
+        for side, when in (("__enter__", "begins"), ("__exit__", "ends")):
+            yield Fault(f"SIGINT as the {part} {when}", INTERRUPTED, ("call", "interrupt at edge", side, nth))
+    twice = ("call", "interrupt at edge", "__exit__", 2, "selecting")
+    yield Fault("SIGINT while selecting, and as the release ends", INTERRUPTED, twice)
     for what, codes in (("SIGKILL", (KILLED,)), ("SIGINT", INTERRUPTED)):
         yield Fault(f"{what} while counting", codes, ("progress", "counting", 1, what), more=COUNTS)
     for suffix in (".csv", ".parquet", ".json"):

@@ -21,7 +21,7 @@ from click.exceptions import Exit
 import dpunion
 from dpunion import errors
 from dpunion.cli import INTERRUPTED, ended, missed
-from dpunion.errors import CannotWrite, InternalError, find_shortage, ledger_note
+from dpunion.errors import CannotWrite, InternalError, LedgerNote, find_shortage, ledger_note
 from dpunion.kernels import on_compiling
 from dpunion.threads import INTERRUPTS
 
@@ -70,13 +70,37 @@ def answering(given: Mapping[str, Any]) -> Iterator[None]:
     )
     ended.clear()
     warnings.showwarning = _show_warning
+    # A signal that was ignored from the start stays ignored: SIGINT in a background job, SIGHUP under nohup.
+    previous = {each: handler for each in INTERRUPTS if (handler := signal.getsignal(each)) is not signal.SIG_IGN}
     try:
-        with _catching_signals(), on_compiling(lambda begins: _say_compiling(say, begins=begins)):
-            yield
+        try:
+            for number in previous:
+                signal.signal(number, _interrupt)
+            while missed:
+                _interrupt(missed.pop(), None)
+            with on_compiling(lambda begins: _say_compiling(say, begins=begins)):
+                yield
+        finally:
+            ended.append(True)
+            for number, handler in previous.items():
+                signal.signal(number, handler)
     except Exit:
         raise
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the text of an unknown error may be private
         _explain(error)
+
+
+def explain_late_interrupt(error: BaseException) -> int:
+    """Explain an interrupt that `answering` could not catch, and return the exit code.
+
+    subtle: `with` calls a Python function of contextlib at its begin and end, and a signal is often delivered there,
+    because none is delivered while the frames before it free their memory.
+    """
+    ended.append(True)
+    try:
+        _explain(error)
+    except Exit as leaving:
+        return leaving.exit_code
 
 
 def _explain(error: BaseException) -> NoReturn:
@@ -90,7 +114,7 @@ def _explain(error: BaseException) -> NoReturn:
     match error:
         case errors.DpunionError():
             # The code of a bad option promises that nothing was charged.
-            note = ledger_note(error)
+            note = _find_note(error)
             was_charged = note is not None and note.facts.get("charged") is True
             code = max(error.exit_code, errors.BadSource.exit_code) if was_charged else error.exit_code
             fail(error.what, error.remedy, code, charge, error)
@@ -98,7 +122,7 @@ def _explain(error: BaseException) -> NoReturn:
             fail(str(error), "", error.exit_code, charge, error)
         case BrokenPipeError():
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            note = ledger_note(error)
+            note = _find_note(error)
             if note is None or note.facts.get("delivered"):
                 raise Exit(0) from None
             what = "Standard output was closed before all items were written to it."
@@ -117,9 +141,18 @@ def _explain(error: BaseException) -> NoReturn:
     )
 
 
+def _find_note(error: BaseException | None) -> LedgerNote | None:
+    """Return the note about the charge, of an error or of one that it replaced: a second interrupt has none itself."""
+    while error is not None:
+        if (note := ledger_note(error)) is not None:
+            return note
+        error = error.__context__
+    return None
+
+
 def _explain_charge(error: BaseException) -> str:
     """Return the sentences about the ledger that an error ends with."""
-    note = ledger_note(error)
+    note = _find_note(error)
     if note is None:
         # A ledger's refusal speaks for itself. Once a run is writing, its charge may have been settled.
         unclear = isinstance(error, errors.LedgerError) or running.stage == "writing"
@@ -134,11 +167,14 @@ def fail(what: str, remedy: str, code: int, charge: str = "", error: BaseExcepti
 
     With --json, programs get the same as one JSON object on standard output.
     """
+    text = wrap("\n  ".join(line for line in (f"Error: {what}", remedy, charge) if line), sys.stderr)
+    if not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb":  # click removes colours for programs
+        text = click.style("Error:", fg="red", bold=True) + text.removeprefix("Error:")
     with contextlib.suppress(OSError):
-        _print_error([f"Error: {what}", *(f"  {line}" for line in (remedy, charge) if line)])
+        click.echo(text, err=True)
     if running.as_json:
         values: dict[str, Any] = {"error": type(error).__name__, "code": code, "message": what, "remedy": remedy}
-        note = None if error is None else ledger_note(error)
+        note = _find_note(error)
         values |= {"charge": charge, "ledger": None if note is None else note.facts}
         if isinstance(error, errors.AlreadyReleased):
             from dpunion.ledger.fingerprints import describe_earlier
@@ -149,44 +185,11 @@ def fail(what: str, remedy: str, code: int, charge: str = "", error: BaseExcepti
     raise Exit(code) from None
 
 
-def _print_error(lines: list[str]) -> None:
-    """Print an error to standard error, its first word in red; without colour if memory is too short for that."""
-    try:
-        from rich.console import Console
-        from rich.text import Text
-
-        console = Console(stderr=True, soft_wrap=True, highlight=False)
-        texts = [Text(wrap(line, sys.stderr)) for line in lines]
-        texts[0].stylize("bold red", 0, len("Error: "))
-        shown = Text("\n").join(texts)
-    except Exception as failure:
-        if find_shortage(failure) is None:
-            raise
-        sys.stderr.write("\n".join(lines) + "\n")
-    else:
-        console.print(shown)
-
-
-@contextlib.contextmanager
-def _catching_signals() -> Iterator[None]:
-    """Let signals interrupt the code inside; before and after, their previous handlers get them."""
-    handlers = [(number, signal.getsignal(number)) for number in INTERRUPTS]
-    # A signal that was ignored from the start stays ignored: SIGINT in a background job, SIGHUP under nohup.
-    previous = [(number, handler) for number, handler in handlers if handler is not signal.SIG_IGN]
-    try:
-        for number, _ in previous:
-            signal.signal(number, _interrupt)
-        while missed:
-            _interrupt(missed.pop(), None)
-        yield
-    finally:
-        ended.append(True)
-        for number, handler in previous:
-            signal.signal(number, handler)
-
-
-def _interrupt(number: int, _frame: object) -> NoReturn:
+def _interrupt(number: int, _frame: object) -> None:
     """Raise KeyboardInterrupt, and remember it: pyarrow swallows one that arrives while it looks for pandas."""
+    if ended:
+        missed.append(number)
+        return
     running.interrupts.append(number)
     raise KeyboardInterrupt
 

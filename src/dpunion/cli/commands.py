@@ -13,8 +13,8 @@ from typing import Any
 import click
 
 import dpunion
-from dpunion.cli import INTERRUPTED, ended
-from dpunion.cli.answers import answering
+from dpunion.cli import ended
+from dpunion.cli.answers import answering, explain_late_interrupt
 from dpunion.cli.help import Command, Commands
 from dpunion.cli.options import Option
 from dpunion.errors import BadParameter
@@ -67,8 +67,8 @@ class App(Commands):
         except click.exceptions.NoArgsIsHelpError as asked:
             click.echo(asked.format_message())
             code = BadParameter.exit_code
-        except click.exceptions.Abort:  # an interrupt outside a command
-            code = INTERRUPTED
+        except click.exceptions.Abort as abort:
+            code = explain_late_interrupt(abort.__cause__ or abort)
         except click.ClickException as mistake:
             code = BadParameter.exit_code
             as_json = "--json" in (sys.argv[1:] if args is None else args)
@@ -176,3 +176,5 @@ def run() -> object:
         return app.main(standalone_mode=False)
     except click.exceptions.Exit as leaving:
         return leaving.exit_code
+    except KeyboardInterrupt as error:
+        return explain_late_interrupt(error)

@@ -66,11 +66,7 @@ def record_configuration(place: Path | None, options: dict[str, Any], plan: Plan
 
     if place is None:
         return
-    values = {
-        key: value
-        for key, value in options.items()
-        if value is not None and value is not False and value not in ([], ())
-    }
+    values = {key: value for key, value in options.items() if value not in (None, [], ()) and value is not False}
     if plan is not None and plan.alternatives:
         automatic = {} if plan.look is None else {"max_items_per_user": AUTO}
         parameters = plan.opening.algorithm.parameters() | automatic

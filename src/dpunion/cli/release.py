@@ -216,13 +216,11 @@ def delivering(released: Release, written: Sequence[object]) -> Iterator[None]:
         entry = released.about.charged
         if entry is not None:
             where = f"The release is in {' and '.join(map(str, written))}." if written else "The items are lost."
-            error.add_note(
-                LedgerNote(
-                    f"The charge of ({entry.epsilon:g}, {entry.delta:g}) on {entry.dataset!r} stays: entry "
-                    f"{entry.entry}. {where}",
-                    dataclasses.asdict(entry) | {"charged": True, "delivered": bool(written)},
-                )
+            stays = (
+                f"The charge of ({entry.epsilon:g}, {entry.delta:g}) on {entry.dataset!r} stays: entry {entry.entry}."
             )
+            facts = dataclasses.asdict(entry) | {"charged": True, "delivered": bool(written)}
+            error.add_note(LedgerNote(f"{stays} {where}", facts))
         raise
 
 

@@ -195,6 +195,30 @@ def test_an_interrupt_outside_a_command(number, when, code, said):
     assert done.stdout == ("the answer\n" if when == "after" else "")
 
 
+INTERRUPTED_AT_EDGE = """
+import contextlib, signal, sys
+from dpunion import cli
+manager = contextlib._GeneratorContextManager
+real = manager.{side}
+def struck(self, *given):
+    if self.gen.__name__ == "answering":
+        signal.raise_signal(signal.SIGINT)
+    return real(self, *given)
+manager.{side} = struck
+sys.argv = ["dpunion", "lists"]
+cli.main()
+"""
+
+
+@pytest.mark.parametrize("side", ["__enter__", "__exit__"])
+def test_an_interrupt_as_the_command_line_starts_is_explained(side):
+    """It comes to `run` itself, before click; the fault suite has the same for the parts that click calls."""
+    done = run_python(INTERRUPTED_AT_EDGE.format(side=side))
+    assert (done.returncode, done.stdout) == (130, "")
+    assert done.stderr.count("Interrupted.") == 1
+    assert "Traceback" not in done.stderr
+
+
 def test_importing_the_command_line_leaves_signals_and_libraries_alone():
     """What is imported before main listens is little, so that hardly an interrupt meets Python's own handler."""
     code = "import signal, sys, dpunion.cli; print('click' in sys.modules, signal.getsignal(2).__name__)"
