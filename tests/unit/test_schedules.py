@@ -689,6 +689,12 @@ def test_a_small_budget_has_a_calendar_too(tmp_path, budget):
     assert "people needed" in made.stderr
 
 
+@pytest.mark.parametrize(("epsilon", "ending"), [(10, "--scheduled"), (30, "--scheduled --weak-budget")])
+def test_the_weekly_command_says_what_a_weak_budget_needs(tmp_path, epsilon, ending):
+    asked = ("ledger", "open", tmp_path / "new.db", "--dataset", "logs", "-e", epsilon, "-d", 1e-6)
+    assert call(*asked, "--schedule", 5).stderr.strip().endswith(f"run: dpunion release ... {ending}")
+
+
 def test_a_schedule_without_a_plan_is_refused_before_anything_is_opened(tmp_path):
     asked = ("ledger", "open", tmp_path / "new.db", "--dataset", "logs", "-e", 3, "-d", 1e-6)
     made = call(*asked, "--schedule", 52, "--grow", 10)

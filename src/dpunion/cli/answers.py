@@ -29,7 +29,7 @@ COMPILING = "compiling"
 ONCE = "Compiling, once on this machine: up to half a minute. 'dpunion warm-up' does it in advance."
 AGAIN = (
     "The ledger refuses the same command from now on (exit code 5); --charge-again makes the release and charges it "
-    "again."
+    "again, if the budget allows."
 )
 PIPED_AGAIN = "The next run will be charged again."
 WROTE = "The run was writing already: any output file that exists is complete."

@@ -82,7 +82,7 @@ def ledger_open(where: str, dataset: str, epsilon: float, delta: float, composit
     schedule = Schedule(**chosen) if chosen else None
     # Bad values are refused before a file is made.
     planned = new_account(dataset, epsilon, delta, composition, schedule=schedule)
-    calendar = [] if schedule is None else _calendar(schedule, planned.caps)
+    calendar = [] if schedule is None else _calendar(schedule, planned.caps, epsilon, delta)
     ledger = Ledger.open(where, create=True)
     account = ledger.create_dataset(dataset, epsilon, delta, composition, schedule=schedule)
     how = account.composition.value
@@ -93,17 +93,18 @@ def ledger_open(where: str, dataset: str, epsilon: float, delta: float, composit
         _say_tight(epsilon, delta)
 
 
-def _calendar(schedule: Schedule, caps: Amounts) -> list[str]:
+def _calendar(schedule: Schedule, caps: Amounts, epsilon: float, delta: float) -> list[str]:
     """Return the releases of a schedule, each with its part of the budget and how many people an item needs."""
-    from dpunion.budget import Budget
+    from dpunion.budget import WITHOUT_LEAVE, Budget
     from dpunion.chances import MOST_HOLDERS, find_needed
-    from dpunion.ledger.amounts import DELTA_UNITS, EPSILON_UNITS
     from dpunion.ledger.schedules import is_too_small, share_of
     from dpunion.plans.look import USUAL, plan_share
     from dpunion.report.tables import lay_out, percent
 
+    whole = Budget(epsilon, delta)
+    leave = "" if whole.is_within(WITHOUT_LEAVE) else " --weak-budget"
+
     def needed(share: Amounts) -> str:
-        whole = Budget(caps.epsilon / EPSILON_UNITS, caps.delta / DELTA_UNITS)
         try:
             plan = plan_share(share_of(share), whole, max_items_per_user=USUAL)
         except BadParameter:  # a small share, for which the look has fewer limits to choose from
@@ -121,7 +122,7 @@ def _calendar(schedule: Schedule, caps: Amounts) -> list[str]:
         f"People needed: if about this many people have an item, and {ITEMS_EACH} items each, it is released with a "
         "chance of one half. A release reads all rows so far.",
         f"With an even split over {schedule.weeks} weeks, each week's rows alone, {weekly} in one week. Each week, "
-        "run: dpunion release ... --scheduled",
+        f"run: dpunion release ... --scheduled{leave}",
     ]
 
 
