@@ -1,4 +1,5 @@
-(* Part 12. Three errors that are easily made, refuted: what they would say is false. *)
+(* Part 12. Errors that are easily made, refuted. Each theorem here is the negation of what another theorem would say if
+   the error were made in it: a test makes it, takes the altered theorem for granted and derives a contradiction. *)
 From mathcomp Require Import all_ssreflect ssralg ssrnum ring.
 From dpunion Require Import vectors contraction l1_descent sensitivity novelty lists counts.
 
@@ -34,31 +35,52 @@ have -> : 5%:R <= 3%:R ^+ 2 :> R by rewrite -natrX ler_nat.
 by rewrite mul1r subrr.
 Qed.
 
-Theorem larger_listed_target_fails y : (forall i, i \in N -> H i = y) ->
-  ~~ (shared_squares N H H' <= (2%:R - #|N|%:R) * y ^+ 2).
-Proof.
-rewrite novel_is_false => same; have <- : H false = y by apply: same; rewrite inE.
-rewrite cards1 !first_gets /shared_squares (big_pred1 true) => [|j]; last by rewrite !inE; case: j.
-rewrite first_gets /H' /round_weights /round_gaps subE /queue /= subrr !ffunE subr0 expr1n mulr1.
-by rewrite -ltNge -natrX -natrB // ltr_nat.
-Qed.
-
 End LargerTarget.
 
-(* Two novel items, of which one comes out: each with the chance 1/2. *)
-Theorem novelty_counted_once_fails (R : rcfType) :
-  let weight (_ : bool) : R := 2%:R^-1 in let passed (i t : bool) := t == i in
-  (forall i, \sum_(t | passed i t) weight t <= 2%:R^-1) /\
-  ~~ (\sum_(t | [exists i in [set: bool], passed i t]) weight t <= 2%:R^-1).
+(* Theorem L (lists.v, first_round_listed) with twice the target for listed items in round 1. *)
+Theorem larger_listed_target_fails (R : rcfType) :
+  ~ (forall (I : finType) (key : Type) (user : eqType) (d : unit) (spot : orderType d) (keep : key -> user -> {set I})
+      (place : key -> user -> spot) (k : key) (alive listed : {set I}) (c : R), 0 <= c ->
+    forall (target : {ffun I -> R}) (top : R) (D : seq user) (v : user) (most : nat),
+    uniq D -> v \in D -> (#|keep k v| <= most)%N ->
+    0 <= top -> (forall i, 0 <= target i <= 2%:R * top) -> (forall i, i \notin listed -> target i = top) ->
+    let N := plain_novel keep k alive listed D v in let t := #|N|%:R in
+    let H := round_weights keep place k target alive c D in
+    let H' := round_weights keep place k target alive c (rem v D) in
+    exists y, [/\ 0 <= y <= top, forall i, i \in N -> H i = y, forall i, i \in N -> H' i = 0,
+      t * y ^+ 2 <= c ^+ 2 & shared_squares N H H' <= Num.min (c ^+ 2 - t * y ^+ 2) ((most%:R - t) * y ^+ 2)]).
 Proof.
-split=> [i|]; first by rewrite big_pred1_eq.
-rewrite (eq_bigl xpredT) => [|t]; last by apply/existsP; exists t; rewrite inE eqxx.
-by rewrite big_bool -ltNge ltr_addl invr_gt0 ltr0n.
+pose place (_ _ : unit) := 0%N; pose keep (_ _ : unit) : {set bool} := [set: bool].
+pose target : {ffun bool -> R} := [ffun i => if i then 2%:R else 1].
+move=> /(_ _ _ _ _ _ keep place tt [set: bool] [set true] 3%:R (ler0n _ _) target 1 [:: tt] tt 2%N).
+rewrite mem_head cardsT card_bool ler01 => /(_ isT isT isT isT) [i|[]|y] /=; rewrite ?inE ?ffunE //.
+  by case: i; rewrite ?ler0n ?ler01 ?mulr1 ?lexx ?ler1n.
+rewrite (novel_is_false : plain_novel keep _ _ _ _ _ = _) cards1 => -[_ same _ _].
+rewrite le_minr => /andP [_]; have <- := same false (set11 _).
+rewrite !(first_gets R place) /shared_squares (big_pred1 true) => [|j]; last by rewrite !inE; case: j.
+rewrite (first_gets R place) /round_weights /round_gaps subE /queue /= subrr !ffunE subr0 expr1n mulr1.
+by apply/negP; rewrite -ltNge -natrX -natrB // ltr_nat.
 Qed.
 
-(* Twice the share that somebody may add to the rough step. *)
-Theorem doubled_share_fails (R : rcfType) : ~~ (norm2 (scale 2%:R (rough R [set: unit])) <= 1).
+(* Theorem B's last part (novel_walk.v, some_novel_passes) with the chance of one novel item for all of them. *)
+Theorem novelty_counted_once_fails (R : rcfType) :
+  ~ (forall (T I : finType) (weight : T -> R) (N : {set I}) (passed : I -> pred T) (each : R),
+    (forall t, 0 <= weight t) -> (forall i, i \in N -> \sum_(t | passed i t) weight t <= each) ->
+    \sum_(t | [exists i in N, passed i t]) weight t <= each).
 Proof.
-rewrite norm2_le_sqr ?ler01 // /dot (big_pred1 tt) => [|[]] //.
-by rewrite !ffunE inE cardsT card_unit sqrtr1 invr1 mulr1 expr1n -natrM -ltNge ltr1n.
+pose half : R := 2%:R^-1; have half0 : 0 <= half by rewrite invr_ge0 ler0n.
+move=> /(_ _ _ (fun _ : bool => half) [set: bool] (fun i t => t == i) half (fun=> half0)).
+rewrite (eq_bigl xpredT) => [|t]; last by apply/existsP; exists t; rewrite inE eqxx.
+rewrite big_bool => claim; have : half + half <= half by apply: claim => i _; rewrite big_pred1_eq.
+by apply/negP; rewrite -ltNge ltr_addl invr_gt0 ltr0n.
+Qed.
+
+(* Lemma C1 (counts.v, rough_adds_one) with twice the share. *)
+Theorem doubled_share_fails (R : rcfType) :
+  ~ (forall (I : finType) (L : {set I}),
+    norm2 ([ffun i => if i \in L then 2%:R * (Num.sqrt #|L|%:R)^-1 else 0] : {ffun I -> R}) <= 1).
+Proof.
+move=> /(_ _ [set: unit]); rewrite norm2_le_sqr ?ler01 // /dot (big_pred1 tt) => [|[]] //.
+rewrite !ffunE inE cardsT card_unit sqrtr1 invr1 mulr1 expr1n -natrM.
+by apply/negP; rewrite -ltNge ltr1n.
 Qed.

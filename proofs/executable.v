@@ -44,9 +44,14 @@ Definition run_l1 cutoff c xs : seq A :=
   map (fun x => if leq (run_sum gaps) c then cutoff
                 else if leq (sub cutoff x) amount then cutoff else add x amount) xs.
 
-(* One step of counting: shares that are even, and weights under a cap. *)
+(* The steps of counting: shares that are even, 1 divided between two marks, and weights under a cap. *)
 Definition run_rough xs : seq A := map (fun=> div one (root (run_size xs))) xs.
+Definition run_marks (mark burden : A) : seq A := let p := div (sub burden mark) mark in [:: sub one p; p].
+Definition run_cap (room : A) xs : A :=
+  let squares := map (fun x => mul x x) xs in
+  if leq (run_sum squares) room then run_sum xs else root (run_raise room (run_sort squares)).
 Definition run_capped cap xs : seq A := map (fun x => run_min x cap) xs.
+Definition run_fine room xs : seq A := run_capped (run_cap room xs) xs.
 
 (* One decision: the new score, and whether it passes, stays or is dropped. *)
 Definition run_decision (score c weight noise rho line : A) : A * (bool * bool) :=
@@ -129,6 +134,22 @@ Theorem run_capped_is_fine (w : I -> R) cap totals :
 Proof.
 rewrite /run_capped -map_comp; apply/eq_in_map => i; rewrite mem_enum => iW.
 by rewrite /= ffunE iW /run_min; case: leP.
+Qed.
+
+Theorem run_fine_is_fine (w : I -> R) totals :
+  run_fine 0 1 add sub mul div root leq (cap_room R) [seq w i | i <- enum W]
+  = [seq fine w (cap_of w W) W totals (inl i) | i <- enum W].
+Proof.
+rewrite /run_fine /run_cap -map_comp run_raiseE run_sortE !run_sum_W.
+by under eq_bigr do rewrite /= -expr2; under eq_map do rewrite /= -expr2; exact: run_capped_is_fine.
+Qed.
+
+Theorem run_marks_is_two_marks (first second : I) (mark burden : R) : first != second ->
+  let p := (burden - mark) / mark in
+  run_marks 1 sub div mark burden = [:: two_marks first second p first; two_marks first second p second].
+Proof.
+move=> /negbTE apart p; rewrite /run_marks -/p !ffunE !eqxx apart eq_sym apart addr0 add0r.
+by [].
 Qed.
 
 End Same.

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import datetime as dt
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpunion.errors import BadParameter, DpunionError, LedgerNote, ledger_note
-from dpunion.ledger.schedules import Due, as_day
+from dpunion.ledger.schedules import Due, as_day, today
 from dpunion.plans import Planned
 from dpunion.randomness import RunKey
 from dpunion.reading.stdin import NAME as STANDARD_INPUT
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from dpunion.releases.release import Release
 
 STAYING = 1e-2
-"""The error of candidates that were released before: their list is short, and people have most of it."""
+"""The `error` for items of the previous release as candidates: a short list, of which people have most items."""
 
 
 class Entry:
@@ -57,9 +56,9 @@ def find_due(
 ) -> tuple[Due | None, dict[str, Any]]:
     """Return the release that a schedule has due; None for a release with an epsilon and a delta of its own.
 
-    It also returns `lists`, the known list and the candidates; for a schedule, one is the list of the release before.
+    It also returns `lists`, the known list and the candidates; for a schedule, one is the list of the previous release.
 
-    Guarantees: this reads the ledger and the list of the release before, but no data, and charges nothing.
+    Guarantees: this reads the ledger and the list of the previous release, but no data, and charges nothing.
     """
     if charge is None or not charge.scheduled:
         alone = next((one for one in ("current", "on", "earlier") if getattr(charge, one, None)), None)
@@ -80,12 +79,12 @@ def find_due(
         )
     if charge.current and lists["candidates"] is not None:
         raise BadParameter(
-            "The candidates of a current list are the items of the release before.",
+            "With 'current', the items of the previous release are the candidates.",
             "Leave 'candidates' (--candidates) out, or leave out 'current' (--current).",
         )
     from dpunion.ledger import Ledger
 
-    day = dt.datetime.now(dt.UTC).date() if charge.on is None else as_day(charge.on, "on")
+    day = today() if charge.on is None else as_day(charge.on, "on")
     with contextlib.closing(Ledger.open(charge.ledger)) as book:
         due = book.find_due(charge.dataset, day, None if charge.earlier is None else Path(charge.earlier))
     before = {"candidates": Candidates(due.earlier, error=STAYING)} if charge.current else {"known": due.earlier}
@@ -95,7 +94,7 @@ def find_due(
 def release_facts(plan: Planned, request: Request, engine: Engine, due: Due | None = None) -> dict[str, Any]:
     """Return what makes a release different from others: the request, the plan, the names of sources, the shards.
 
-    Of a schedule's release they are what the caller chose, and its week: the ledger fixes the numbers of the plan.
+    For a scheduled release, they are the caller's settings and the week: the ledger fixes the plan's numbers.
     """
     facts = request.facts() | {"source": engine.name_sources(request), "plan": plan.to_dict(), "shards": engine.shards}
     if due is None:
@@ -147,6 +146,7 @@ def charged(
     further: dict[str, Any] = {"about": described, "sources": source_states(request.source), "charge_again": anew}
     if due is not None:
         further |= {"due": due, "charge_again": charge.again}
+        described["reads"] = {name: facts[name] for name in ("user", "value", "kind", "granularity", "normalization")}
     book = Ledger.open(charge.ledger)
     try:
         with book.reserve(charge.dataset, plan, which, **further, test_key=key.is_test) as reservation:

@@ -110,7 +110,7 @@ class NullUsers(BadSource):
 
 
 class DamagedSource(BadSource):
-    """The file is truncated, ragged, not UTF-8 or otherwise broken; dpunion used nothing of it."""
+    """The file is truncated, ragged, not UTF-8 or otherwise broken; dpunion used none of it."""
 
 
 class NotEnoughMemory(BadSource, MemoryError):
@@ -150,9 +150,14 @@ class UnfinishedRelease(LedgerError):
 
 
 class NotDue(LedgerError):
-    """The schedule has no release on this day; nothing was charged."""
+    """The schedule has no release on this day; nothing was charged.
+
+    next_day: from which day the next one is due, like 2027-01-04. complete: whether all its releases are made.
+    """
 
     exit_code = 7
+    next_day: str | None = None
+    complete: bool = False
 
 
 class ReplacedLedger(LedgerError):
@@ -173,7 +178,7 @@ class InternalError(AssertionError):
 
 
 class SensitivityMismatch(InternalError):
-    """The weights have another sensitivity than the noise was calibrated for."""
+    """The weights' sensitivity is not the one that the noise was calibrated for."""
 
 
 NO_THREAD = "can't start new thread"
@@ -289,7 +294,7 @@ def system_reason(error: OSError) -> str:
 
 T = TypeVar("T")
 
-WRITE_AGAIN = "Write or copy the data again from its origin; dpunion used nothing of it."
+WRITE_AGAIN = "Write or copy the data again from its source; dpunion used none of it."
 
 
 def attempt(call: Callable[[], T], where: str) -> T:
@@ -302,7 +307,7 @@ def attempt(call: Callable[[], T], where: str) -> T:
         if isinstance(failure, PermissionError):
             return BadSource(f"No permission to read {where}.", "Ask for read permission, or read a copy.")
         return DamagedSource(
-            f"Could not read {where}: it is damaged, truncated or of another format than its name says.", WRITE_AGAIN
+            f"Could not read {where}: it is damaged, truncated, or not in the format that its name says.", WRITE_AGAIN
         )
 
     with ForeignErrors(explain, where=where):

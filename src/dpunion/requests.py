@@ -156,9 +156,10 @@ class Charge:
     """The ledger and dataset to charge, before reading. again: allow the same release once more, and charge it.
 
     scheduled: make the release that the dataset's schedule has due; it takes no epsilon and delta. on: the day for
-    which it is made, by default today, in UTC. earlier: the folder with the files of earlier releases, if they moved.
-    current: for rows of a window, release the items that are still in use: those of the release before are candidates,
-    and are not set aside.
+    which it is made, by default today, in UTC. earlier: the folder with the files of earlier releases, if they moved;
+    or, if the previous list is lost, the file of an older one, or "none", to continue it or an empty list. current: for
+    rows of a window, release the items that are still in use: those of the previous release are candidates, and are not
+    set aside.
 
     Guarantees: the repr does not show the address, which may have a password.
     """
@@ -377,7 +378,7 @@ class Request(SourceRequest):
             named = ", ".join(map(repr, self.columns))
             notes.append(f"Each item is a combination of values of {named}. Rows that lack one of them are left out.")
         if self.drop_doubtful:
-            notes.append("Candidates that may have no people at all, by their interval, were dropped.")
+            notes.append("Candidates whose interval of people begins at 0 were dropped.")
         if self.granularity is not None:
             notes.append(f"Dates and timestamps are rounded down to the {self.granularity.value}, in UTC.")
         return tuple(notes)
@@ -391,11 +392,9 @@ class Request(SourceRequest):
         if self.known is None:
             return ()
         if self.known.week is not None:
-            found = (
-                f"The list also has what earlier releases of the schedule found; {SINCE!r} says in which week an item "
-                "was first released."
-            )
-            return (f"{found} Nobody may have an item that is {LISTED!r}.",) if self.known.listed else (found,)
+            more = f"The list also has the {len(self.known.texts):,} items of the list that it continues. "
+            found = f"{more}{SINCE!r} says in which week of the schedule an item came onto the list."
+            return (f"{found} An item that is {LISTED!r} may have no people.",) if self.known.listed else (found,)
         how = "are added to the list" if self.include_known else "are not in the list"
         return (
             f"Items of a known public list (SHA-256 {self.known.sha256}) were left out of the data first and {how}.",

@@ -234,15 +234,26 @@ PHASES = {
 }
 
 
+def groups_above():
+    """Return the process groups of this process and of those that started it."""
+    groups, process = [], os.getpid()
+    while process > 1:
+        groups.append(os.getpgid(process))
+        process = int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
+    return groups
+
+
 def waiting(folder, is_meant):
-    """Return a wrapper: the meant tasks say that they have begun, and wait for the file `go`."""
+    """Return a wrapper: the meant tasks write where they have begun, and wait for the file `go`."""
 
     def wrapper(task):
         if not is_meant(task):
             return task
 
         def run(batches):
-            (Path(folder) / f"begun-{os.getpid()}").touch()
+            told = Path(folder) / f"telling-{os.getpid()}"
+            told.write_text(" ".join(map(str, groups_above())))
+            told.rename(Path(folder) / f"begun-{os.getpid()}")
             # Executors end with the test, and cannot import what tests share.
             while not (Path(folder) / "go").exists():
                 time.sleep(0.1)
@@ -280,6 +291,7 @@ def killed(master, folder, phase):
         "spark.shuffle.io.retryWait": "1s",
         "spark.driver.memory": "512m",
         "spark.ui.enabled": "false",
+        "spark.log.level": "INFO",
     }
     session = sessions.open_session(master, settings)
     is_meant, options = PHASES[phase]

@@ -38,7 +38,7 @@ Opened logs in budget.db: (3, 1e-06) in all, by tight composition.
 week        from  part of the budget  people needed
    1  2026-01-05               7.6 %  ...
   12  2026-03-23              38.4 %  ...
-With an even split over 12 weeks, each week's rows alone, an item would need about ... people in one week. ...
+If 12 weeks split the budget evenly, an item would need about ... people in each week: ...
 """
 ENDED = """
 $ dpunion ledger verify budget.db
@@ -48,10 +48,10 @@ Written to ledger.html.
 $ dpunion ledger show budget.db --json > ledger.json
 $ dpunion ledger show budget.db
 dataset  composition  epsilon  delta  spent   left
-logs     tight        3        1e-06  100.0%  nothing (the schedule is complete)
+logs     tight        3        1e-06  100.0%  nothing: it is complete
 ...
 entry 4  logs  unsettled  ...
-  week      2, for the release of week 2
+  week      2
 ...
 """
 
@@ -168,18 +168,18 @@ def test_a_job_of_twelve_weeks(job):
     # Week 3: nothing is due. Weeks 4 to 7: the machine is down, and nothing is charged.
     job.write_rows(3)
     assert job.run(day_of(3)) == (7, "nothing is due", 0)
-    assert job.shell.json(f"out/run-{day_of(3)}.json")["code"] == 7
+    assert job.shell.json(f"out/new-{day_of(3)}.json")["next_day"] == day_of(4)
     for week in (4, 5, 6, 7, 8):
         job.write_rows(week)
 
-    # Week 8: somebody changed the list of the release before.
+    # Week 8: somebody changed the list of the previous release.
     lists = [job.folder / "out" / f"queries-{day_of(2)}.{suffix}" for suffix in ("parquet", "json")]
     contents = [one.read_bytes() for one in lists]
     for one in lists:
         one.write_bytes(one.read_bytes() + b" ")
     code, said, cost = job.run(day_of(8))
     assert (code, cost) == (5, 0)
-    assert "was changed" in job.shell.json(f"out/run-{day_of(8)}.json")["message"]
+    assert "has changed" in job.shell.json(f"out/run-{day_of(8)}.json")["message"]
     for one, content in zip(lists, contents, strict=True):
         one.write_bytes(content)
     assert job.run(day_of(8))[:2] == (0, f"released: out/queries-{day_of(8)}.parquet")
@@ -208,8 +208,8 @@ def test_a_job_of_twelve_weeks(job):
 
     # After twelve weeks all of the budget is spent, exactly, and the job goes on without harm.
     job.write_rows(13)
-    assert job.run_cron(day_of(13)) == (7, "nothing is due")
-    assert "complete" in job.shell.json(f"out/run-{day_of(13)}.json")["message"]
+    assert job.run_cron(day_of(13)) == (7, "the schedule is complete: open a new dataset")
+    assert job.shell.json(f"out/new-{day_of(13)}.json")["complete"] is True
     (account,) = job.ledger.overview().accounts
     assert (account.spent.mu_squared, account.spent.novelty) == (account.caps.mu_squared, account.caps.novelty)
     states = [(one.release, one.state) for one in job.ledger.overview().entries]

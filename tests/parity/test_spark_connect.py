@@ -81,6 +81,9 @@ def run_there(folder):
             dpunion.release(source, **CASES["weighted"], **BUDGET, out=out)
         except dpunion.DpunionError as error:
             found[type(source).__name__] = [type(error).__name__, str(error)]
+    joined = frame.join(frame.select("who", "at").withColumnRenamed("at", "other"), "who")
+    found["partitions"] = [sessions.Spread.of(one).rows for one in (frame, joined)]
+    found["expected"] = sessions.estimate_size(sessions.explain_costs(frame))
     nobody = session.createDataFrame(pa.table({"who": ["a", None], "what": ["x", "CANARYvalue"]}))
     try:
         dpunion.release(nobody, **CASES["weighted"], **BUDGET)
@@ -131,6 +134,14 @@ def test_connect_writes_a_folder(folder, found):
     assert pq.read_table(folder / "out")["item"].to_pylist() == found["weighted"][0]
     assert pq.read_table(folder / "grams")["item"].to_pylist() == found["n-grams"][0]
     assert found["DataFrame"][0] == "CannotWrite"
+
+
+def test_connect_tells_how_large_a_frame_is(folder, found):
+    """Small frames take one partition, also a join, whose size Spark takes for the product of its sides."""
+    assert found["partitions"] == [1, 1]
+    size, is_known = found["expected"]
+    assert is_known
+    assert size == pytest.approx((folder / "rows.parquet").stat().st_size, rel=0.01)
 
 
 def test_connect_takes_frames_and_opens_no_files(found):

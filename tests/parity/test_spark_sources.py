@@ -1,5 +1,6 @@
 """Sources that Spark opens by name: read as on one machine or refused, after the charge, and nothing is printed."""
 
+import contextlib
 import functools
 import gzip
 import json
@@ -17,7 +18,7 @@ from dpunion.engines.spark.sessions import call_spark, guard_task
 from dpunion.engines.spark.sources import open_frame, session_of
 from dpunion.errors import AlreadyReleased, BadSource, DamagedSource, DpunionError, UnknownColumn, UnsupportedType
 from dpunion.ledger import Ledger
-from dpunion.reading import SourceRequest, ValueKind
+from dpunion.reading import SourceRequest, ValueKind, jsonlines
 from dpunion.reading.locate import data_file
 from dpunion.requests import Charge, SparkSource
 from dpunion.sets.encoding import Normalization
@@ -282,6 +283,16 @@ def test_a_query_selects_and_reads_no_other_files(tmp_path, posts):
             dpunion.release(SparkSource((posts,)), query=f"select * from {other}", **BUDGET)
 
 
+def test_a_query_leaves_no_view_behind(spark, posts):
+    source, query = SparkSource((posts,)), "select user, item from source where item = 'x'"
+    frame, _ = open_frame(reading(source, query=query), session_of(source))
+    assert not spark.catalog.tableExists("source")
+    assert set(call_spark(frame.toArrow)["item"].to_pylist()) == {"x"}
+    with pytest.raises(DpunionError):
+        open_frame(reading(source, query="select nothing from source"), session_of(source))
+    assert not spark.catalog.tableExists("source")
+
+
 @pytest.mark.usefixtures("spark")
 def test_nothing_is_read_before_the_charge(tmp_path, monkeypatch, posts):
     place = tmp_path / "ledger.db"
@@ -372,6 +383,99 @@ def test_no_row_reaches_standard_error(tmp_path):
     assert CANARY not in done.stderr
 
 
+# --- large JSON Lines files, in parts -----------------------------------------------------------------------
+@contextlib.contextmanager
+def cut_into(session, size):
+    """Let Spark cut files into parts of so many bytes; every JSON Lines file counts as large."""
+    names = ("spark.sql.files.maxPartitionBytes", "spark.sql.files.openCostInBytes")
+    with contextlib.ExitStack() as changes:
+        for name, value in zip(names, (size, 1), strict=True):
+            changes.enter_context(sessions.change_setting(session.conf, name, str(value)))
+        yield
+
+
+LONG_LINE = json.dumps({"user": "long", "item": "é" * 60}, ensure_ascii=False)
+# Every row has an item of its own, so that a row that is lost or read twice shows.
+UNIQUE = [json.dumps({"user": f"u{n % 5}", "item": f"w{n}" + "x" * (n % 7)}) for n in range(6)]
+UNIQUE = [*UNIQUE[:3], LONG_LINE, *UNIQUE[3:]]
+LAYOUTS = {
+    "plain": "\n".join(UNIQUE) + "\n",
+    "no last line end": "\n".join(UNIQUE),
+    "carriage returns": "\r\n".join(UNIQUE) + "\r\n",
+    "blank lines": "\n\n" + "\n \n\r\n\n".join(UNIQUE) + "\n\n",
+    "carriage returns in a text": "\n".join(UNIQUE).replace("u1", "u\\r1"),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_no_row_is_lost_or_read_twice_where_files_are_cut(spark, tmp_path, monkeypatch, layout):
+    monkeypatch.setattr(files, "LARGEST_WHOLE", 0)
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(LAYOUTS[layout].encode())
+    lines = [line for line in path.read_bytes().split(b"\n") if line.strip()]
+    for size in (5, 31, 32, 33, 64):
+        with cut_into(spark, size):
+            frame = files.cut_lines(spark, [str(path)])
+            parts = frame.rdd.getNumPartitions()
+            cut = call_spark(frame.toArrow)["line"].to_pylist()
+        assert parts >= path.stat().st_size // size, "the file is really cut"
+        assert sorted(line for line in cut if line.strip()) == sorted(lines), size
+    here = rows_of(str(path))
+    assert len(here) == len(set(here)) == len(UNIQUE)
+    for size in (60,):
+        with cut_into(spark, size):
+            assert on_spark(path) == here, size
+
+
+def lines_of(users, items):
+    return [json.dumps({"user": user, "item": item}) for user, item in zip(users, items, strict=True)]
+
+
+PLAIN = [f"u{n}" for n in range(20)]
+LISTS, TEXTS, NUMBERS = [["x", f"y{n}"] for n in range(10)], [f"z{n}" for n in range(10)], list(range(10))
+# Values in the order of the lines, and whether one machine refuses them.
+MIXED = {
+    "empty lists last": ([*LISTS, *[[]] * 10], False),
+    "empty lists first": ([*[[]] * 10, *LISTS], False),
+    "lists of nulls, nulls and numbers in lists": ([*[[None]] * 5, *[None] * 5, *[[n] for n in NUMBERS]], False),
+    "nothing but empty lists": ([[]] * 20, False),
+    "nothing but nulls": ([None] * 20, False),
+    "nulls, then numbers": ([*[None] * 10, *NUMBERS], False),
+    "lists and texts": ([*LISTS, *TEXTS], True),
+    "texts and empty lists": ([*TEXTS, *[[]] * 10], True),
+    "empty lists and texts": ([*[[]] * 10, *TEXTS], True),
+    "lists of texts and of numbers": ([*LISTS, *[[n] for n in NUMBERS]], True),
+    "texts and numbers": ([*TEXTS, *NUMBERS], True),
+}
+
+
+@pytest.mark.parametrize("case", [*MIXED, "users in empty lists", "users who are null"])
+def test_lists_and_values_in_parts_are_read_as_in_one_piece(spark, tmp_path, monkeypatch, case):
+    """On one machine in one block, on one machine in many blocks, and on Spark in many parts."""
+    if case in MIXED:
+        items, is_refused = MIXED[case]
+        users = PLAIN
+    else:
+        users, items, is_refused = [*PLAIN[:10], *[[] if "lists" in case else None] * 10], PLAIN, True
+    path = in_file(tmp_path / "a.jsonl", *lines_of(users, items))
+    here = outcome(lambda: rows_of(str(path)))
+    assert (here == "refused") == is_refused
+    monkeypatch.setattr(jsonlines, "read_blocks", functools.partial(jsonlines.read_blocks, size=70))
+    assert outcome(lambda: rows_of(str(path))) == here
+    monkeypatch.setattr(files, "LARGEST_WHOLE", 0)
+    for size in (150,):
+        with cut_into(spark, size):
+            assert outcome(lambda: on_spark(path)) == here, size
+
+
+def test_two_large_files_may_differ_in_lists_as_on_one_machine(spark, tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "LARGEST_WHOLE", 0)
+    paths = [in_file(tmp_path / f"{n}.jsonl", *lines_of(PLAIN[:10], one)) for n, one in enumerate((LISTS, TEXTS))]
+    with cut_into(spark, 100):
+        assert on_spark(*paths) == rows_of(list(map(str, paths)))
+
+
+@pytest.mark.usefixtures("spark")
 def test_large_json_lines_are_cut_at_line_ends_and_read_as_on_one_machine(tmp_path, monkeypatch):
     """Every file counts as large: one in many parts, and one that stays whole because it is compressed."""
     monkeypatch.setattr(files, "LARGEST_WHOLE", 100)
@@ -393,6 +497,7 @@ def test_large_json_lines_are_cut_at_line_ends_and_read_as_on_one_machine(tmp_pa
     assert there.items == here.items
 
 
+@pytest.mark.usefixtures("spark")
 @pytest.mark.parametrize(
     ("last", "error"),
     [

@@ -19,6 +19,7 @@ import pytest
 
 from dpunion.algorithms import Funnel, Norm, Sensitivity
 from dpunion.budget import Budget
+from dpunion.counting.steps import ONE, FineStep, MarksStep, RoughStep
 from dpunion.kernels import counting, descent
 from dpunion.mechanisms import State, Weights, mechanism_for
 from dpunion.plans import plan_release
@@ -34,9 +35,9 @@ pytestmark = pytest.mark.full
 
 USERS = 100_000
 TWINS = 20_000  # of these, for twins in plain Python
-LARGEST = 40
+LARGEST, USUAL = 300, 40  # items of a user: one user in a hundred may have the largest number
 U = 2.0**-53
-PROGRAMS = "run_ball run_l2 run_l1 run_rough run_capped run_decision"
+PROGRAMS = "run_ball run_l2 run_l1 run_rough run_marks run_capped run_fine run_decision"
 EXTRACT = f"""From Coq Require Extraction ExtrOcamlBasic.
 From dpunion Require Import executable.
 Extraction "steps.ml" {PROGRAMS}.
@@ -48,6 +49,8 @@ let run = function
   | "l2" -> (fun (cutoff :: c :: xs) -> run_l2 0. (+.) (-.) ( *. ) (/.) sqrt (<=) cutoff c xs)
   | "l1" -> (fun (cutoff :: c :: xs) -> run_l1 0. 1. (+.) (-.) (/.) (<=) cutoff c xs)
   | "rough" -> (fun xs -> run_rough 0. 1. (+.) (/.) sqrt xs)
+  | "marks" -> (fun [mark; burden] -> run_marks 1. (-.) (/.) mark burden)
+  | "fine" -> (fun (room :: xs) -> run_fine 0. 1. (+.) (-.) ( *. ) (/.) sqrt (<=) room xs)
   | "capped" -> (fun (cap :: xs) -> run_capped (<=) cap xs)
   | "decision" -> (fun [score; c; weight; noise; rho; line] ->
       let (s, (passes, stays)) = run_decision (+.) ( *. ) (<=) score c weight noise rho line in
@@ -95,7 +98,7 @@ def draw_users(seed, top):
     A third of the users have gaps of a hundredth, so that both branches are taken; a quarter of the gaps are tiny or 0.
     """
     random = np.random.default_rng(seed)
-    sizes = random.integers(1, LARGEST + 1, USERS)
+    sizes = random.integers(1, np.where(random.random(USERS) < 0.01, LARGEST, USUAL) + 1)
     offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
     items = np.arange(offsets[-1], dtype=np.int32)
     scales = np.repeat(random.choice([1.0, 0.1, 0.01], USERS), sizes)
@@ -202,31 +205,93 @@ def test_mutants_of_a_kernel_are_caught(stepped):
         assert largest_error(stepped, mutant) > 2 * step.allowed
 
 
-def test_capping_is_the_extracted_step(run_extracted):
-    """The kernel counts in units of 2^-24, and its cap is whole: the extracted step gets that cap."""
-    offsets, items, shares = draw_users(4, 1.0)
-    weights, room = (shares * 2**24).astype(np.int64), int(0.98 * 2**48)
+def capped_sums(offsets, items, weights, room):
     sums = np.zeros(items.size, np.int64)
     counting.add_capped(offsets, items, weights, room, LARGEST, sums)
+    return sums
+
+
+def test_the_fine_step_is_the_extracted_one(run_extracted):
+    """The extracted step finds the cap, too. The kernel rounds its square and itself down to units: below 2 units."""
+    offsets, items, shares = draw_users(4, 1.0)
+    weights = (shares * ONE).astype(np.int64)
+    room = FineStep(weights).room
+    sums = capped_sums(offsets, items, weights, room)
+    inputs = [[room / ONE**2, *own] for own in parts(offsets, weights / ONE)]
+    extracted = np.concatenate(run_extracted("fine", inputs)) * ONE
+    capped = sums < weights
+    assert 0.1 < capped.mean() < 0.9, "both branches are taken"
+    tiny = 1e-6  # what float64 adds to the extracted numbers, in units
+    assert -tiny <= (extracted - sums).min() <= (extracted - sums).max() < 2 + tiny
+    assert np.array_equal(sums == weights, np.abs(extracted - weights) <= tiny)
+    assert (np.add.reduceat(sums**2, offsets[:-1]) <= room).all()  # the premise `capped`
+    for other in (room + room // 10**5, room - room // 10**5):  # a mutant with another room
+        wrong = extracted - capped_sums(offsets, items, weights, other)
+        assert wrong.min() < -tiny or wrong.max() >= 2 + tiny
+    assert (extracted - weights).min() < -tiny, "a kernel that caps nobody is caught"
+
+
+def test_capping_is_the_extracted_step(run_extracted):
+    """Given the kernel's cap, which is whole, the extracted numbers are the kernel's and the twin's to the last bit."""
+    offsets, items, shares = draw_users(4, 1.0)
+    weights = (shares * ONE).astype(np.int64)
+    room = FineStep(weights).room
+    sums = capped_sums(offsets, items, weights, room)
     caps = []
     for own in parts(offsets, weights):
         squares = own**2
-        caps.append(counting.cap_of(squares.copy(), room) if squares.sum() > room else 2**24)
+        caps.append(counting.cap_of(squares.copy(), room) if squares.sum() > room else ONE)
     inputs = [[cap, *own] for cap, own in zip(caps, parts(offsets, weights), strict=True)]
     extracted = run_extracted("capped", inputs)
     assert np.array_equal(sums, np.concatenate(extracted))
     assert not np.array_equal(weights, sums), "a kernel that caps nobody is caught"
-    assert (np.add.reduceat(sums**2, offsets[:-1]) <= room).all()  # the premise `capped`
     for own, given in itertools.islice(zip(parts(offsets, weights), extracted, strict=True), TWINS):
         twin = counting_twins.fine_gift(range(len(own)), own.tolist(), room)
         assert [twin[item] for item in range(len(own))] == given.tolist()
 
 
 def test_rough_shares_are_the_extracted_ones(run_extracted):
-    """Whole numbers of units, rounded down."""
-    for extracted in run_extracted("rough", [[0.0] * size for size in range(1, LARGEST + 1)]):
-        twin = counting_twins.rough_gift(range(len(extracted)), 2**24)
-        assert all(0 <= share * 2**24 - units < 1 for share, units in zip(extracted, twin.values(), strict=True))
+    """Whole numbers of units, rounded down; what the program gets are random numbers, of which only how many counts."""
+    offsets, items, gaps = draw_users(6, 1.0)
+    units = RoughStep(items.size).add_up(SimpleNamespace(offsets=offsets, items=items))
+    extracted = run_extracted("rough", [own + 0.5 for own in parts(offsets, gaps)])
+    assert len(extracted) == USERS
+    left = np.concatenate(extracted) * ONE - units
+    assert 0 <= left.min() <= left.max() < 1
+    for mutant in (units + 1, units - 1):
+        wrong = np.concatenate(extracted) * ONE - mutant
+        assert wrong.min() < 0 or wrong.max() >= 1
+    for own, given in itertools.islice(zip(extracted, parts(offsets, units), strict=True), TWINS):
+        assert list(counting_twins.rough_gift(range(len(own)), ONE).values()) == given.tolist()
+
+
+def test_shares_at_the_marks_are_the_extracted_ones(run_extracted):
+    """The program gets the mark below; the kernel finds it, and rounds down to 2^-16 of the way to the next mark."""
+    offsets, items, shares = draw_users(7, 1.0)
+    burdens = 2**20 + (shares * 2**30).astype(np.int64)
+    marks = MarksStep(burdens).marks
+    sums = np.add.reduceat(burdens, offsets[:-1])
+    below = np.searchsorted(marks, sums, side="right") - 1
+    assert below.min() >= 0
+    assert below.max() < len(marks) - 1
+    gifts = np.zeros((USERS, len(marks)), np.int64)
+    for gift, own in zip(gifts, parts(offsets, items), strict=True):
+        counting.add_marks(np.array([0, own.size]), own, burdens, marks, ONE, gift)
+    users = np.arange(USERS)
+    assert (gifts[users, below] + gifts[users, below + 1] == ONE).all()  # and nothing elsewhere
+    assert (gifts.sum(axis=1) == ONE).all()
+    extracted = np.array(run_extracted("marks", np.column_stack([marks[below], sums])))
+    assert np.allclose(extracted.sum(axis=1), 1.0, rtol=0, atol=1e-12)
+    tiny = 1e-12
+    left = extracted[:, 1] - gifts[users, below + 1] / ONE
+    assert -tiny <= left.min() <= left.max() < 1 / counting.WHOLE + tiny
+    swapped = extracted[:, 1] - gifts[users, below] / ONE
+    assert swapped.min() < -tiny, "a kernel that gives the further mark more is caught"
+    for user, own in enumerate(itertools.islice(parts(offsets, items), TWINS)):
+        twin = counting_twins.marks_gift(range(own.size), burdens[own].tolist(), marks.tolist(), ONE, counting.WHOLE)
+        assert {place: given for place, given in enumerate(gifts[user].tolist()) if given} == {
+            place: given for place, given in twin.items() if given
+        }
 
 
 def test_a_decision_is_the_extracted_one(run_extracted):

@@ -36,7 +36,7 @@ from dpunion.plans.look import SizeLook
 from dpunion.randomness import RunKey
 from dpunion.reading.known import read_known
 from dpunion.releases.release import Release
-from dpunion.releases.statements import expected_mistakes
+from dpunion.releases.statements import about, expected_mistakes
 from dpunion.requests import Candidates, Charge, Known, Request, Run, Words
 from dpunion.sets.encoding import digests_of, encode
 from dpunion.sets.grouping import bound_further
@@ -426,9 +426,41 @@ def test_the_sentences_have_the_mean_and_the_quantile_of_poisson():
 @pytest.mark.parametrize("error", [1e-6, 1e-3, 0.1])
 @pytest.mark.parametrize("listed", [1, 10, 1000, 10**7])
 def test_the_quantile_is_that_of_scipy(listed, error):
-    plan = dataclasses.replace(with_list(plan_of(Funnel)).candidates, listed=listed, error=error)
+    plan = dataclasses.replace(with_list(plan_of(Funnel)).candidates, listed=listed, error=error, chance=error)
     assert plan.expected == pytest.approx(listed * error)
     assert plan.seldom_more == stats.poisson.ppf(0.99, listed * error)
+
+
+@pytest.mark.parametrize("kind", [PolicyGaussian, PolicyLaplace, Funnel])
+def test_mistakes_are_counted_by_the_exact_chance_where_that_is_larger(kind):
+    """Where a list's threshold is that of other items, more candidates come out by mistake than the error says."""
+    plan = with_list(plan_of(kind, 0.1, 1e-3, max_items_per_user=1), error=1e-4).candidates
+    assert plan.chance > 3 * plan.error
+    assert plan.expected == plan.listed * plan.chance
+    assert "at most 1 " not in expected_mistakes(plan)
+
+
+@pytest.mark.parametrize(("mean", "said"), [(2.04, "2.1"), (0.0123, "0.013"), (10.2, "11"), (2.0, "2"), (50.0, "50")])
+def test_a_promised_bound_is_rounded_up(mean, said):
+    assert about(mean) == said
+
+
+@pytest.mark.parametrize("name", ["known", "candidates"])
+@pytest.mark.parametrize("source", ["posts.csv", "folder", "folder/*.csv"])
+def test_the_data_is_no_public_list(name, source, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = Path("posts.csv" if source == "posts.csv" else "folder/posts.csv")
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("user,item\nann,tea\n")
+    with pytest.raises(BadParameter, match="is a source of this release, so it is not public"):
+        dpunion.release(source, user="user", item="item", epsilon=1.0, delta=1e-6, **{name: str(path)})
+
+
+def test_a_list_by_name_is_not_looked_for_in_the_folder_of_the_data(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    pq.write_table(pa.table({"user": ["ann"], "item": ["tea"]}), "posts.parquet")
+    options = {"user": "user", "item": "item", "epsilon": 1.0, "delta": 1e-6, "algorithm": Funnel(max_items_per_user=3)}
+    assert dpunion.release(".", candidates="countries", **options).plan.candidates.listed > 100
 
 
 def test_the_statement_says_what_a_candidate_may_mean():

@@ -76,18 +76,33 @@ def test_decimal_parts_make_decimal_wholes(part, whole, times):
 
 
 # Composition
-@pytest.mark.parametrize("epsilon", [0.01, 0.5, 1, 3, 10, 50, 100])
-@pytest.mark.parametrize("delta", [1e-12, 1e-6, 1e-2])
+def rare_draws(epsilon, rounding):
+    """What extreme normals of 127 bits and the floors of coins can add to delta, in every step that rounding allows."""
+    return (1 + math.exp(epsilon)) * (2**-68 + 2**-96) * rounding * 2**17
+
+
+@pytest.mark.parametrize("epsilon", [0.01, 0.5, 1, 3, 10, 20])
+@pytest.mark.parametrize("delta", [1e-7, 1e-6, 1e-2])
 def test_tight_caps_are_the_largest_that_keep_the_promise(epsilon, delta):
     caps = account_caps(epsilon, delta, TIGHT)
     rounding = caps.rounding / EPSILON_UNITS
-    left = delta * math.exp(-rounding / 2) - caps.novelty / DELTA_UNITS
+    usable = delta - rare_draws(epsilon, rounding)
+    assert caps.novelty == pytest.approx(0.9 * usable * DELTA_UNITS, rel=1e-6)
+    left = usable * math.exp(-rounding / 2) - caps.novelty / DELTA_UNITS
     mu = math.sqrt(caps.mu_squared / MU_SQUARED_UNITS)
     assert dp_accounting.get_epsilon_gaussian(1 / mu, left) <= epsilon - rounding
     assert dp_accounting.get_epsilon_gaussian(1 / (mu * (1 + 1e-6)), left) > epsilon - rounding
     assert caps_hold(caps, TIGHT)
-    assert not caps_hold(caps + Amounts(mu_squared=caps.mu_squared // 10**6), TIGHT)
+    assert not caps_hold(caps + Amounts(mu_squared=caps.mu_squared // 5), TIGHT)
     assert not caps_hold(caps + Amounts(novelty=caps.novelty // 2), TIGHT)
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(20, 1e-12), (20, 1e-9), (30, 1e-9), (50, 1e-2), (100, 1e-2)])
+def test_tight_accounts_whose_draws_would_be_too_coarse_are_refused(epsilon, delta):
+    assert rare_draws(epsilon, 1 / 64) > 0.5 * delta
+    with pytest.raises(BadParameter, match="too coarse for such a small delta"):
+        account_caps(epsilon, delta, TIGHT)
+    assert account_caps(epsilon, delta, Composition.ADDITIVE).mu_squared == 0
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 1e-8), (2.0, 1e-7)])

@@ -21,6 +21,7 @@ from dpunion.calibration.composition import (
     geometric_shares,
     spurious_tail,
 )
+from dpunion.calibration.rounding import funnel_slack
 from dpunion.engines.local import texts as texts_module
 from dpunion.errors import BadParameter, BadSource, CannotWrite, DamagedSource, InternalError, NotPrivate, UnknownColumn
 from dpunion.kernels.normal import gaussian_delta, unit_norm_delta
@@ -346,6 +347,19 @@ def test_rounding_only_adds_noise():
     for one, stddev in zip(plan.lengths, found.stddevs, strict=True):
         assert stddev < one.stddev < stddev * 1.01
         assert one.rounding_slack > 0.0
+
+
+@pytest.mark.parametrize("budget", [(0.075, 1e-5), (0.113, 1e-5), (1.0, 1e-6), (3.0, E10)])
+@pytest.mark.parametrize("later", [Funnel(), Ngrams().later[0]])
+def test_rounding_is_paid_for_at_every_threshold_on_candidates(budget, later):
+    """A Funnel with a lower threshold, for a larger part of candidates that were released, can have higher targets."""
+    settings = Ngrams(longest=3, later=later)
+    plan = plan_ngrams(settings, Budget(*budget))
+    for one in plan.lengths[1:]:
+        for tail in settings.spurious_rate * np.geomspace(1e-9, 1.0, 12):
+            threshold, _ = lengths.threshold_for(one, float(tail))
+            base = 1.0 + one.rounding_slack  # the plan has raised its noise, and so the threshold, by the slack
+            assert funnel_slack(one.stddev / base, threshold / base, one.algorithm) <= one.rounding_slack
 
 
 def test_the_published_constants_split_delta_in_halves():

@@ -31,10 +31,10 @@ from dpunion.errors import (
     UnfinishedRelease,
     UnknownColumn,
 )
-from dpunion.ledger import Amounts, Composition, EntryState, Ledger, Schedule
+from dpunion.ledger import Amounts, Composition, EntryState, Ledger, Schedule, events, schedules
 from dpunion.ledger.accounts import account_caps, charge_for, charge_for_plan
 from dpunion.ledger.amounts import DELTA_UNITS, EPSILON_UNITS, MU_SQUARED_UNITS
-from dpunion.ledger.schedules import NOVELTY_SHARE, epsilon_alone, share_of
+from dpunion.ledger.schedules import NOVELTY_SHARE, ListChanged, epsilon_alone, share_of
 from dpunion.plans import Plan, plan_release
 from dpunion.plans.counts import Counts
 from dpunion.plans.look import RARE, LookPlan, plan_share
@@ -187,7 +187,7 @@ def test_a_ledger_grants_the_caps_exactly_whatever_happens(tmp_path_factory, sch
     caps = book.create_dataset("posts", *budget, schedule=schedule).caps
     week = 1
     for number, (ahead, fate) in enumerate([*fates, (schedule.weeks, "settles")]):
-        week += ahead
+        week = min(week + ahead, schedule.weeks)
         with contextlib.suppress(LedgerError, Interrupted):  # nothing is due, it was made, or nothing is left
             due = book.find_due("posts", schedule.first_day(week))
             steps = Amounts(rounding=10_000)
@@ -314,7 +314,7 @@ def test_a_schedule_from_the_first_week_to_the_last(ledger, make, tmp_path):
             made = make(week)
             sizes.append(len(made))
             assert "(3, 1e-05)-differentially private" in made.statement
-            assert f"It was made in week {week} of 12, from 2026-01-05." in made.statement
+            assert f"It was made in week {week} of 12 since 2026-01-05." in made.statement
         else:
             before = spent(ledger)
             with pytest.raises(NotDue, match="Nothing was charged"):
@@ -411,7 +411,7 @@ def test_a_late_release_is_made_until_the_next_is_due(ledger, make):
     assert entry.details["schedule"] == {"release": 2, "week": 3}
     with pytest.raises(AlreadyReleased):
         make(3, out="again-list.parquet")
-    with pytest.raises(NotDue, match=r"due in week 2 once that of week 2 has begun\. The next is that of week 4, from"):
+    with pytest.raises(NotDue, match=r"due in week 2: the release of week 2 has begun already\. .*due from 2026-01-26"):
         make(2, out="again-list.parquet")
 
 
@@ -447,9 +447,70 @@ def test_the_last_release_that_died_leaves_nothing_to_pay_with(ledger, make, mon
     assert before.mu_squared == ledger.overview().accounts[0].caps.mu_squared
     with pytest.raises(UnfinishedRelease, match="nothing more was charged"):
         make(12)
-    with pytest.raises(BudgetExhausted, match=r"0\.000% is left"):
+    with pytest.raises(
+        BudgetExhausted, match=r"0\.000% is left.*Instead, open another dataset, with a budget of its own"
+    ):
         make(12, charge={"again": True})
+    with pytest.raises(UnfinishedRelease):
+        make(13)
     assert spent(ledger) == before
+    assert ledger.overview().reach(ledger.overview().accounts[0]) == "nothing: week 12 did not settle"
+
+
+def test_a_run_that_another_one_overtook_is_to_be_run_again(ledger):
+    """Both were planned with the same rest of the budget, which covers only one of them."""
+    plans = [ledger.find_due("posts", day(week)) for week in (8, 12)]
+    ledger.reserve("posts", Amounts(), "8", due=plans[0])
+    with pytest.raises(LedgerError, match=r"began while this one was planned.*Run it again"):
+        ledger.reserve("posts", Amounts(), "12", due=plans[1])
+    ledger.reserve("posts", Amounts(), "12", due=ledger.find_due("posts", day(12)))
+    assert spent(ledger).mu_squared == ledger.overview().accounts[0].caps.mu_squared
+
+
+def test_a_day_after_the_last_week_does_not_spend_the_rest(ledger, make):
+    """A wrong year of the start or of the day would: a day of the calendar has to be named."""
+    make(1)
+    before = spent(ledger)
+    for week in (13, 60, 1886):
+        with pytest.raises(
+            LedgerError, match=r"12 weeks of 'posts' since 2026-01-05 are over.*--on 2026-03-23"
+        ) as caught:
+            make(week)
+        assert not isinstance(caught.value, NotDue), "a person has to decide"
+    assert spent(ledger) == before
+    make(12)
+    assert spent(ledger).mu_squared == ledger.overview().accounts[0].caps.mu_squared
+    with pytest.raises(NotDue, match="The schedule is complete") as caught:
+        make(13)
+    assert (caught.value.next_day, caught.value.complete) == (None, True)
+
+
+def test_other_columns_than_those_of_the_previous_release_are_refused(ledger, make, tmp_path):
+    table = pa.table({name: [f"{name}{n % 3}{n}" if name == "user" else f"w{n % 5}" for n in range(4_000)] for name in
+                      ("user", "other", "item")})  # fmt: skip
+
+    def release(week, user="user", item="item", **options):
+        asked = {"scheduled": True, "on": day(week), "again": options.pop("again", False)}
+        charge = dpunion.Charge(tmp_path / "budget.db", "posts", **asked)
+        return dpunion.release(
+            table, user=user, item=item, out=tmp_path / f"{week}.json", charge=charge, **options
+        )  # fmt: skip
+
+    release(1)
+    before = spent(ledger)
+    with pytest.raises(
+        LedgerError, match=r"entry budget\.db#2, read other columns.*user 'user', now 'other'\. Nothing"
+    ):
+        release(2, user="other")
+    with pytest.raises(LedgerError, match="value 'item', now 'other'"):
+        release(2, item="other")
+    with pytest.raises(LedgerError, match="normalization 'nfc', now 'nfc-lower'"):
+        release(2, normalize="nfc-lower")
+    assert spent(ledger) == before
+    release(2)
+    release(4, normalize="nfc-lower", again=True)
+    release(8, normalize="nfc-lower")
+    assert [one.release for one in ledger.overview().entries] == [1, 2, 4, 8]
 
 
 def test_a_budget_that_other_releases_used_up_is_said_to_be(ledger, make, rows, tmp_path):
@@ -497,7 +558,7 @@ def test_a_lost_or_changed_list_is_refused_before_any_charge(ledger, make, tmp_p
     before, path = spent(ledger), tmp_path / "list-1.parquet"
     content = path.read_bytes()
     path.write_bytes(content + b"\0")
-    with pytest.raises(LedgerError, match="was changed"):
+    with pytest.raises(LedgerError, match="has changed"):
         make(2)
     folder = tmp_path / "moved"
     folder.mkdir()
@@ -506,10 +567,48 @@ def test_a_lost_or_changed_list_is_refused_before_any_charge(ledger, make, tmp_p
     path.unlink()
     with pytest.raises(LedgerError, match=r"not where it was written.*: .*/list-1\.parquet\. Nothing was charged"):
         make(2)
-    with pytest.raises(BadParameter, match="no such folder"):
+    with pytest.raises(BadParameter, match="no such file or folder"):
         make(2, charge={"earlier": tmp_path / "nowhere"})
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(LedgerError, match=r"Nor is it in .*empty\. Nothing was charged"):
+        make(2, charge={"earlier": tmp_path / "empty"})
     assert spent(ledger) == before
-    assert set(make(2, charge={"earlier": folder}).numbers[0].values) == {1, 2}
+    assert set(make(2, charge={"earlier": tmp_path}).numbers[0].values) == {1, 2}, "folders in it are searched too"
+
+
+def test_a_schedule_goes_on_without_a_list_that_is_lost(ledger, make, tmp_path):
+    """Any list that the schedule wrote, or none, is an earlier output: the guarantee and the charge are the same."""
+    for week in (1, 2):
+        make(week)
+    first, second = (tmp_path / f"list-{week}.parquet" for week in (1, 2))
+    second.unlink()
+    with pytest.raises(LedgerError, match=r"If all are lost, continue an older list .--earlier FILE. or an empty one"):
+        make(4)
+    changed = tmp_path / "changed.parquet"
+    changed.write_bytes(first.read_bytes() + b"\0")
+    with pytest.raises(LedgerError, match=r"changed\.parquet is no list that this schedule wrote"):
+        make(4, charge={"earlier": changed})
+    made = make(4, charge={"earlier": first})
+    assert dict(zip(made.items, made.numbers[0].values, strict=True)) == {f"w{n}": 1 if n < 4 else 4 for n in range(16)}
+    made = make(8, charge={"earlier": "none"})
+    assert set(made.numbers[0].values) == {8}
+    assert set(make(12).numbers[0].values) == {8, 12}
+    caps = ledger.overview().accounts[0].caps
+    assert [one.charge.mu_squared for one in ledger.overview().entries] == [
+        share.mu_squared for share in Schedule(12).shares(caps)
+    ]
+
+
+def test_a_changed_file_is_named_while_another_one_is_intact(make, tmp_path):
+    make(1)
+    dpunion.release(
+        {f"u{n}": ["a"] for n in range(2_000)},
+        out=[tmp_path / "a.json", tmp_path / "a.csv"],
+        charge=dpunion.Charge(tmp_path / "budget.db", "posts", again=True, scheduled=True, on=day(2)),
+    )
+    (tmp_path / "a.csv").write_text("item,since\nb,1\n")
+    with pytest.warns(ListChanged, match=r"changed: .*a\.csv\. Restore it from .*a\.json"):
+        make(4, charge={"again": True})
 
 
 def test_a_list_that_is_not_one_is_refused(make, tmp_path):
@@ -606,8 +705,9 @@ def test_an_account_without_a_schedule_has_nothing_due(ledger, make):
         ledger.find_due("plain", START)
     with pytest.raises(LedgerError, match="no dataset"):
         ledger.find_due("plian", START)
-    with pytest.raises(NotDue, match="has not begun"):
+    with pytest.raises(NotDue, match="has not begun") as caught:
         ledger.find_due("posts", START - dt.timedelta(days=1))
+    assert (caught.value.next_day, caught.value.complete) == ("2026-01-05", False)
 
 
 def test_what_a_release_costs_alone(ledger):
@@ -689,7 +789,7 @@ def test_a_small_budget_has_a_calendar_too(tmp_path, budget):
     assert "people needed" in made.stderr
 
 
-@pytest.mark.parametrize(("epsilon", "ending"), [(10, "--scheduled"), (30, "--scheduled --weak-budget")])
+@pytest.mark.parametrize(("epsilon", "ending"), [(10, "--scheduled"), (12, "--scheduled --weak-budget")])
 def test_the_weekly_command_says_what_a_weak_budget_needs(tmp_path, epsilon, ending):
     asked = ("ledger", "open", tmp_path / "new.db", "--dataset", "logs", "-e", epsilon, "-d", 1e-6)
     assert call(*asked, "--schedule", 5).stderr.strip().endswith(f"run: dpunion release ... {ending}")
@@ -703,8 +803,77 @@ def test_a_schedule_without_a_plan_is_refused_before_anything_is_opened(tmp_path
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_page_and_show_name_what_was_charged_and_what_is_to_come(ledger, tmp_path):
+@pytest.mark.parametrize(
+    ("start", "said"),
+    [
+        (day(13), "Nothing is due until 2026-03-30."),
+        (START, "among all rows so far. Each week, run"),
+        (day(-8), "Today is in week 10: the first run makes the release of week 8, with 40 % of the budget."),
+        (day(-80), "All 12 weeks since 2024-06-17 are over already: check --start."),
+    ],
+)
+def test_opening_says_which_weeks_are_over(tmp_path, monkeypatch, start, said):
+    monkeypatch.setattr(schedules, "today", lambda: START)
+    asked = ("ledger", "open", tmp_path / "new.db", "--dataset", "logs", "-e", 3, "-d", 1e-6, "--schedule", 12)
+    assert said in call(*asked, "--start", start).stderr
+
+
+def test_a_week_without_a_release_is_no_error(ledger, make, tmp_path):
+    make(1)
+    make(2)
+    (tmp_path / "rows.csv").write_text("user,item\n")
+    asked = ("release", tmp_path / "rows.csv", "-u", "user", "-i", "item", "--ledger", tmp_path / "budget.db")
+    done = call(*asked, "--dataset", "posts", "--scheduled", "--on", day(3), "--out", tmp_path / "new.csv", "--json")
+    assert done.exit_code == 7
+    assert done.stderr.startswith("Nothing is due in week 3")
+    answer = json.loads(done.stdout)
+    assert (answer["error"], answer["next_day"], answer["complete"]) == ("NotDue", "2026-01-26", False)
+
+
+def test_show_fits_into_a_terminal(ledger, make, tmp_path, monkeypatch):
+    monkeypatch.setattr(schedules, "today", lambda: START)
+    monkeypatch.setattr(events, "today", lambda: START)
+    ledger.create_dataset("more-posts", 10, 1e-5, schedule=Schedule(1_000, start=START))
+    make(1)
+    lines = call("ledger", "show", tmp_path / "budget.db").stdout.splitlines()
+    assert lines[1].endswith("week 2 from 2026-01-12, 3 later")
+    assert lines[2].startswith("more-posts  tight        10       1e-05  0.0%   week 1 from 2026-01-05, ")
+    assert all(line == line.rstrip() for line in lines)
+    assert max(len(line) for line in lines[:5]) <= 80
+    assert "charges do not add up" in lines[4]
+
+
+def test_what_is_left_of_a_schedule_is_its_releases(ledger, make, tmp_path, monkeypatch):
+    """Releases of other sizes than the last are to come; those that were left out are not."""
+    monkeypatch.setattr(events, "today", lambda: START)
+    assert make(1).about.charged.more == 4
+    assert make(2).about.charged.more == 3
+
+    def posts():
+        (found,) = ledger.overview().datasets()
+        return found["weeks_to_come"], found["more_like_the_last"]
+
+    assert posts() == ([4, 8, 12], None)
+    monkeypatch.setattr(events, "today", lambda: day(9))
+    assert posts() == ([8, 12], None)
+    monkeypatch.setattr(events, "today", lambda: day(50))
+    assert posts() == ([12], None)
+    make(12)
+    assert posts() == ([], None)
+
+
+def test_the_page_of_a_release_says_since_when_and_what_the_rest_is_for(make, tmp_path):
+    make(1)
+    make(2, out="list.json")
+    assert call("report", tmp_path / "list-2.json", "--out", tmp_path / "page.html").exit_code == 0
+    page = (tmp_path / "page.html").read_text("utf-8")
+    assert "the rest is for later releases of its schedule (3)" in page
+    assert '["w0", "1"]' in page.replace('["w0","1"]', '["w0", "1"]')
+
+
+def test_the_page_and_show_name_what_was_charged_and_what_is_to_come(ledger, tmp_path, monkeypatch):
     """Week 1 died and was paid once more, week 2 was left out, week 4 was made."""
+    monkeypatch.setattr(events, "today", lambda: day(5))
     output = tmp_path / "list.csv"
     output.write_text("item,since\n")
     for number, week in enumerate((1, 1, 4)):
@@ -714,9 +883,14 @@ def test_the_page_and_show_name_what_was_charged_and_what_is_to_come(ledger, tmp
             made.settle([output])
     page = tmp_path / "ledger.html"
     assert call("ledger", "report", tmp_path / "budget.db", "--out", page).exit_code == 0
-    for said in ("made in week 1: entries #2, #3", "left out: nothing was charged", "made in week 4: entry #5"):
+    for said in (
+        "made in week 1: entries #2 (not settled), #3",
+        "left out: nothing was charged",
+        "made in week 4: entry #5",
+    ):
         assert said in page.read_text("utf-8")
-    assert "weeks 8, 12" in call("ledger", "show", tmp_path / "budget.db").stdout
+    assert "By tight composition they do not" in page.read_text("utf-8")
+    assert "week 8 from 2026-02-23, 1 later" in call("ledger", "show", tmp_path / "budget.db").stdout
     ledger.reserve("posts", Amounts(), "8", due=ledger.find_due("posts", day(8)))
     shown = call("ledger", "show", tmp_path / "budget.db").stdout
-    assert shown.splitlines()[1].endswith("week 12")
+    assert shown.splitlines()[1].endswith("week 12 from 2026-03-23")

@@ -132,6 +132,7 @@ def test_workers_without_dpunion_are_told_as_that(module, is_ours):
 
 # --- the workers' Python and the spread of work -----------------------------------------------------------------
 HERE = {"processor": "x86_64", "python": "/usr/bin/python3", "dpunion": dpunion.__version__, "numpy": np.__version__}
+LACKING = {"processor": "x86_64", "python": "/other/python3"}
 
 
 @pytest.mark.parametrize(
@@ -139,7 +140,8 @@ HERE = {"processor": "x86_64", "python": "/usr/bin/python3", "dpunion": dpunion.
     [
         ([HERE, HERE | {"dpunion": "0.0.1"}], "A worker of Spark has dpunion 0.0.1"),
         ([HERE, HERE | {"numpy": "1.0"}], "A worker of Spark has numpy 1.0"),
-        ([HERE, {"processor": "x86_64", "python": "/usr/bin/python3", "lacks": "numba"}], "numba is not installed"),
+        ([HERE, LACKING | {"lacks": "numba"}], "numba is not installed in the workers' Python [(]/other/python3[)]"),
+        ([HERE, LACKING | {"lacks": "numpy", "why": "ImportError"}], "numpy cannot be imported [(]ImportError[)] by"),
         ([HERE, HERE | {"processor": "arm64"}], "different processors [(]arm64, x86_64[)]"),
     ],
 )
@@ -156,6 +158,65 @@ def test_dpunion_is_sent_to_workers_that_lack_it_alone(monkeypatch):
     monkeypatch.setattr(sessions, "send_package", sent.append)
     sessions.check_workers("session")
     assert sent == ["session"]
+
+
+def test_a_session_that_takes_no_files_gets_the_remedy(monkeypatch):
+    def refuse(_session):
+        raise errors.BadSource("Spark stopped with Forbidden; no release was made.", "Ask.")
+
+    monkeypatch.setattr(sessions, "ask_workers", lambda _: [LACKING | {"lacks": "dpunion"}])
+    monkeypatch.setattr(sessions, "send_package", refuse)
+    with pytest.raises(errors.BadSource, match="dpunion is not installed in the workers' Python") as caught:
+        sessions.check_workers("session")
+    for words in ("PYSPARK_PYTHON=", "spark.archives=", "spark.pyspark.python=./environment/bin/python", "--conf"):
+        assert words in caught.value.remedy
+
+
+class Builder:
+    """As far as open_session builds a session; its result is what was set."""
+
+    def __init__(self):
+        self.settings = {}
+
+    def config(self, name, value):
+        self.settings[name] = value
+        return self
+
+    appName = master = lambda self, _name: self
+    getOrCreate = lambda self: self.settings  # noqa: E731
+
+
+@pytest.mark.parametrize(
+    ("before", "settings", "python"),
+    [
+        (None, {}, sys.executable),
+        ("/a/python", {}, "/a/python"),
+        (None, {"spark.pyspark.python": "./environment/bin/python"}, "./environment/bin/python"),
+        ("/a/python", {"spark.pyspark.python": "./environment/bin/python"}, "./environment/bin/python"),
+    ],
+)
+def test_workers_run_the_python_that_the_settings_name(monkeypatch, before, settings, python):
+    session = pytest.importorskip("pyspark.sql").SparkSession
+    monkeypatch.setattr(sessions, "find_java", lambda: "java")
+    monkeypatch.setattr(session, "getActiveSession", lambda: None)
+    monkeypatch.setattr(session, "builder", Builder())
+    monkeypatch.setenv("PYSPARK_DRIVER_PYTHON", "kept")
+    monkeypatch.setenv("PYSPARK_PYTHON", before or "")
+    if before is None:
+        monkeypatch.delenv("PYSPARK_PYTHON")
+    assert settings.items() <= sessions.open_session("yarn", settings).items()
+    assert os.environ["PYSPARK_PYTHON"] == python
+
+
+@pytest.mark.parametrize("version", ["3.5.1", "4.0.0", "4.0.1.dev3"])
+def test_an_old_spark_is_refused_before_it_does_anything(version):
+    frame = types.SimpleNamespace(sparkSession=types.SimpleNamespace(version=version))
+    with pytest.raises(errors.BadParameter, match=r"needs Spark 4\.1 or newer, and this session is Spark") as caught:
+        sources.session_of(frame)
+    assert "Use a cluster" in caught.value.remedy
+    for newer in ("4.1.0", "4.10.0-SNAPSHOT", "5.0.0"):
+        frame.sparkSession.version = newer
+        assert sources.session_of(frame) is frame.sparkSession
 
 
 @pytest.mark.parametrize(
@@ -179,30 +240,66 @@ def test_small_data_takes_few_tasks_and_large_data_many():
 
 
 class Estimated:
-    """A frame, as far as its size is asked for: every call on the way to Spark's estimate gives this object again."""
+    """A frame, as far as its size is asked for; plan: what Spark tells of it."""
 
-    def __init__(self, size, *files):
-        context = types.SimpleNamespace(defaultParallelism=8)
+    def __init__(self, plan, *files, cores=8):
+        context = types.SimpleNamespace(defaultParallelism=cores)
         self.sparkSession = types.SimpleNamespace(conf={"spark.master": "yarn"}, sparkContext=context)
-        self._jdf, self.toString, self.inputFiles = self, lambda: str(size), lambda: list(files)
-        for name in ("queryExecution", "optimizedPlan", "stats", "sizeInBytes"):
-            setattr(self, name, lambda: self)
+        self._explain_string = lambda mode: f"== Optimized Logical Plan ==\n{plan}\n== Physical Plan ==\nScan"
+        self.inputFiles = lambda: list(files)
+
+
+def a_scan(size, *files, **more):
+    return Estimated(f"Relation [a#1] parquet, Statistics(sizeInBytes={size}, rowCount=7)\n", *files, **more)
 
 
 @pytest.mark.parametrize(
     ("frame", "rows"),
     [
-        (Estimated(1_000, "a.parquet"), 1),
-        (Estimated(20 << 20, "a.jsonl"), 5),
-        (Estimated(20 << 20, "a.snappy.parquet"), 8),
-        (Estimated(320 << 20, "a.jsonl"), 16),
-        (Estimated(320 << 20, "a.jsonl", "b.jsonl.gz"), 40),
-        (Estimated(1 << 50, "a.parquet"), 20_000),
-        (Estimated(1 << 61), 16),
+        (a_scan("1000.0 B", "a.parquet"), 1),
+        (a_scan("20.0 MiB", "a.jsonl"), 5),
+        (a_scan("20.0 MiB", "a.snappy.parquet"), 8),
+        (a_scan("320.0 MiB", "a.jsonl"), 16),
+        (a_scan("320.0 MiB", "a.jsonl", "b.jsonl.gz"), 40),
+        (a_scan("1024.0 TiB", "a.parquet"), 20_000),
+        (a_scan("1024.0 TiB", "a.parquet", cores=3_000), 20_000),
+        (a_scan("8.0 EiB"), 16),
+        (Estimated("Something new"), 16),
     ],
 )
 def test_rows_are_spread_by_their_size_when_read_and_in_whole_turns_of_the_cores(frame, rows):
     assert sessions.Spread.of(frame).rows == rows
+
+
+# A join of 2 MiB and 1 MiB, whose size Spark takes for the product.
+JOIN = """Project [a#1, d#8L], Statistics(sizeInBytes={product})
++- Join Inner, (a#1 = a#4), Statistics(sizeInBytes={product})
+   :- Project [a#1], Statistics(sizeInBytes=512.0 KiB)
+   :  +- Filter (isnotnull(a#1) AND NOT (a#1 = , Statistics(sizeInBytes=9.9 GiB))), Statistics(sizeInBytes=2.0 MiB)
+   :     +- Relation [a#1,b#2,c#3L] parquet, Statistics(sizeInBytes=2.0 MiB)
+   +- Project [a#4, c#6L AS d#8L], Statistics(sizeInBytes={other})
+      +- {leaf}, Statistics(sizeInBytes={other}){below}
+"""
+FILE = "Relation [a#4,b#5,c#6L] parquet"
+CACHED = {
+    "leaf": "InMemoryRelation [a#4, b#5], StorageLevel(disk, memory, deserialized, 1 replicas)",
+    "below": "\n            +- *(1) ColumnarToRow\n               +- FileScan parquet [a#4], Format: Parquet",
+}
+
+
+@pytest.mark.parametrize(
+    ("changes", "size", "is_known"),
+    [
+        ({}, 3 << 20, True),
+        ({"product": "1.00E+30 B"}, 3 << 20, True),
+        ({"product": "1024.0 KiB"}, 1 << 20, True),
+        ({"leaf": "LogicalRDD [a#4], false", "other": "8.0 EiB", "product": "7.0 B"}, 2 << 20, False),
+        (CACHED, 3 << 20, True),
+    ],
+)
+def test_a_join_counts_as_what_it_reads_and_not_as_the_product(changes, size, is_known):
+    plan = JOIN.format(**{"product": "2.0 TiB", "leaf": FILE, "other": "1024.0 KiB", "below": ""} | changes)
+    assert sessions.estimate_size(plan) == (size, is_known)
 
 
 @pytest.mark.parametrize(("master", "is_local"), [("local", True), ("local[2]", True), ("local-cluster[2,1,1]", False)])
@@ -241,6 +338,39 @@ def test_the_limit_above_which_closures_are_written_to_files_is_raised_for_a_whi
         assert settings[LARGEST_CLOSURE] == "1g"
         raise ZeroDivisionError
     assert settings[LARGEST_CLOSURE] == before.get(LARGEST_CLOSURE, "1m")
+
+
+@pytest.mark.parametrize("first_to_end", [0, 1])
+def test_releases_at_once_share_changed_settings_and_the_last_puts_them_back(monkeypatch, first_to_end):
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    settings = Settings()
+    java = types.SimpleNamespace(sc=lambda: types.SimpleNamespace(conf=lambda: settings))
+    context = types.SimpleNamespace(_jsc=java, master="local[2]", pythonExec="python3")
+    session = types.SimpleNamespace(sparkContext=context, conf={})
+    releases = [prepare_session(session) for _ in range(2)]
+    for release in releases:
+        release.__enter__()
+    releases.pop(first_to_end).__exit__(None, None, None)
+    assert (settings[LARGEST_CLOSURE], context.pythonExec) == ("1g", sys.executable)
+    releases.pop().__exit__(None, None, None)
+    assert (settings[LARGEST_CLOSURE], context.pythonExec) == ("1m", "python3")
+    assert not sessions.CHANGED
+
+
+@pytest.mark.parametrize(
+    ("master", "settings", "python"),
+    [
+        ("yarn", {}, "python3"),
+        ("yarn", {"spark.pyspark.python": "./environment/bin/python"}, "./environment/bin/python"),
+        ("local[2]", {"spark.pyspark.python": "/a/python"}, "/a/python"),
+    ],
+)
+def test_a_session_of_the_users_own_may_name_the_workers_python(monkeypatch, master, settings, python):
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    context = types.SimpleNamespace(master=master, pythonExec="python3")
+    with prepare_session(types.SimpleNamespace(sparkContext=context, conf=settings)):
+        assert context.pythonExec == python
+    assert context.pythonExec == "python3"
 
 
 def test_a_session_without_a_context_is_left_as_it_is():
@@ -410,7 +540,7 @@ class Frame:
 @pytest.mark.parametrize(("user", "value"), [(None, "item"), ("user", None), (0, "item"), ("user", 1)])
 def test_a_frame_needs_names_of_columns(user, value):
     with pytest.raises(dpunion.BadParameter, match="names of its columns"):
-        sources.column_names(user, value)
+        sources.open_frame(types.SimpleNamespace(user=user, value=value), None)
 
 
 def test_missing_columns_are_left_to_the_check_that_says_which():

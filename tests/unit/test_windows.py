@@ -3,6 +3,7 @@
 import datetime as dt
 import json
 import math
+from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -21,6 +22,7 @@ from dpunion.plans.look import LookPlan, plan_share
 from dpunion.reading.known import read_known
 from dpunion.releases.formats import LISTED
 from dpunion.releases.release import Release
+from dpunion.report.sections import describe_release
 
 START = dt.date(2026, 1, 5)
 OLD = [f"old{number}" for number in range(40)]
@@ -93,12 +95,41 @@ def test_a_window_confirms_items_finds_new_ones_and_names_those_that_left(make, 
     assert made.header == ("item", "since", "listed")
     assert made.plan.candidates.listed == len(OLD)
     assert made.plan.candidates.error == 0.01
-    assert f"the 40 items of the release before; {6 - len(again)} of them are not in this list" in made.statement
-    assert f"Items of the release before that are not in this list: {6 - len(again)}." in summarize(made, "")
-    assert not any("release before" in line for line in summarize(first, ""))
+    assert (
+        f"the 40 items of the list that this release continues; {6 - len(again)} of them are not in this one"
+        in made.statement
+    )
+    assert f"Items of the previous release that are not in this list: {6 - len(again)}." in summarize(made, "")
+    assert not any("previous release" in line for line in summarize(first, ""))
     written = json.loads((tmp_path / "posts-2.json").read_text())
     assert written["gone"] == sorted(set(LEFT) - again)
     assert Release.from_json(json.dumps(written)).gone == made.gone
+
+
+@pytest.mark.parametrize("counts", [False, True])
+def test_the_page_of_a_current_list_has_its_columns_and_names_what_is_gone(make, counts):
+    make(1, OLD, counts=counts)
+    made = make(2, STAYED + NEW, counts=counts)
+    page = describe_release(made)
+    assert page["columns"] == ("item", "since", "listed")
+    rows = {row[0]: row[1:] for row in page["items"]}
+    assert rows["old39"][:2] == ["1", "yes"]
+    assert rows["new1"][:2] == ["2", "no"]
+    assert len(rows["new1"]) == (5 if counts else 2)
+    assert page["numbers"] == (("people", "low", "high") if counts else ())
+    (gone,) = [one for one in page["sections"] if one.title == "Items that are gone"]
+    assert gone.points == made.gone
+
+
+def test_the_page_names_the_first_of_very_many_items_that_are_gone(make):
+    make(1, OLD)
+    made = replace(make(2, STAYED), gone=tuple(f"gone\x1b{number:05}" for number in range(1_200)))
+    (gone,) = [one for one in describe_release(made)["sections"] if one.title == "Items that are gone"]
+    assert (len(gone.points), gone.points[0]) == (1_000, "gone\\x1b00000")
+    assert gone.text == (
+        "1,200 items of the list that this release continues are not in its list. Here are the first 1,000; the .json "
+        "output has all.",
+    )
 
 
 def test_an_item_that_comes_back_is_on_the_list_since_then(make):
@@ -131,8 +162,10 @@ def test_every_format_is_read_back(make, suffix, tmp_path):
     assert {weeks(made)[item] for item in NEW} == {2}
     assert set(made.gone) <= set(LEFT)
     after = make(8, STAYED, current=False)
+    assert "since' says in which week of the schedule an item came onto the list" in after.statement
+    assert "first released" not in after.statement
     assert listed(after) == listed(made)
-    assert "Nobody may have an item that is 'listed'" in after.statement
+    assert "An item that is 'listed' may have no people" in after.statement
     if suffix == "parquet":
         assert pq.read_table(tmp_path / "second.parquet").column_names == ["item", "since", "listed"]
 
@@ -171,7 +204,7 @@ def test_a_changed_list_is_refused_before_any_charge(ledger, make, tmp_path):
     make(1, OLD)
     before, path = spent(ledger), tmp_path / "posts-1.json"
     path.write_text(path.read_text().replace("old39", "old40"))
-    with pytest.raises(LedgerError, match="was changed"):
+    with pytest.raises(LedgerError, match="has changed"):
         make(2, OLD)
     assert spent(ledger) == before
 
@@ -196,7 +229,7 @@ def test_the_same_week_again_is_answered_from_the_ledger(ledger, make):
 
 
 def test_options_that_do_not_go_with_windows_are_refused(ledger, make, tmp_path):
-    with pytest.raises(BadParameter, match="items of the release before"):
+    with pytest.raises(BadParameter, match="items of the previous release"):
         make(1, OLD, candidates=OLD)
     with pytest.raises(BadParameter, match="needs an output file"):
         make(1, OLD, out="list.txt")
@@ -285,4 +318,7 @@ def test_a_window_on_the_command_line(ledger, tmp_path):
     assert set(gone) <= set(LEFT)
     assert (tmp_path / "list-2.csv").read_text().startswith("item,since,listed\n")
     assert "current = true" in (tmp_path / "list-2.csv.private.toml").read_text()
+    assert 'on = "2026-01-12"' in (tmp_path / "list-2.csv.private.toml").read_text()
     assert run(3, OLD, "-e", "1", "-d", "1e-6", "--current").exit_code == 2
+    refused = run(4, OLD, *charge, "--scheduled", "--current", "--counts", "--drop-doubtful")
+    assert "with --current, leave it out" in refused.stderr

@@ -24,8 +24,7 @@ from dpunion.contributions import Float64s
 from dpunion.errors import InternalError
 from dpunion.kernels.normal import unit_norm_delta
 
-# The part of delta that Funnel's Gaussian noise gets at length 1; novel items get the rest. This public choice was near
-# the best at every budget tried.
+# At length 1 Funnel's noise gets this part of delta, novel items the rest: a public choice, near the best in trials.
 FUNNEL_GAUSSIAN_SHARE = 0.95
 # The parts of delta tried for the noise of Weighted and Policy Gaussian at length 1.
 PARTS = (0.9, 0.97, 0.99, 0.995, 0.998)
@@ -124,9 +123,8 @@ def compose_count(
     calibrate = gaussian.published_count_gaussian if published else gaussian.exact_count
     found = calibrate(epsilon, delta, max_items, shares[0])
     base = found.scale * math.sqrt(shares[0] / max_items)
-    return ComposedNoise(
-        (found.scale, *(base / math.sqrt(one) for one in shares[1:])), found.threshold, found.delta_used
-    )
+    later = tuple(base / math.sqrt(share) for share in shares[1:])
+    return ComposedNoise((found.scale, *later), found.threshold, found.delta_used)
 
 
 def spurious_tail(rate: float, released: int, candidates: int) -> float:
@@ -154,7 +152,6 @@ def walk_tail(stddev: float, threshold: float, shape: Funnel) -> float:
     s' between the keep line and the threshold of J_{r+1}(s') times the normal density. There the integrand is analytic,
     so Gauss-Legendre quadrature converges faster than any power; tests hold it to a relative 1e-10.
     """
-    budgets = shape.shares
     lines = shape.keep_lines(stddev, threshold)
     # Enough nodes to resolve the narrowest step, next to how far the walk has spread by then.
     steps = zip(shape.shares[1:], shape.spent[1:], strict=True)
@@ -167,20 +164,13 @@ def walk_tail(stddev: float, threshold: float, shape: Funnel) -> float:
         top = min(threshold, max(line + spread, 12.0 * spread))
         scale = 0.5 * (top - line)
         later_nodes.append((line + scale * (points + 1.0), scale * weights))
-    values = None
-    for number in range(len(budgets) - 1, -1, -1):
-        width = budgets[number] * stddev
-        starts = later_nodes[number - 1][0] if number else np.zeros(1)
-        passing = gaussian.gaussian_chances(starts, threshold, width)
-        if values is None:
-            values = passing
-            continue
-        nodes, parts = later_nodes[number]
-        offset = (nodes[None, :] - starts[:, None]) / width
+    starts = [np.zeros(1), *(nodes for nodes, _ in later_nodes)]
+    values = gaussian.gaussian_chances(starts[-1], threshold, shape.shares[-1] * stddev)
+    for number in range(len(lines) - 1, -1, -1):
+        width, (nodes, parts) = shape.shares[number] * stddev, later_nodes[number]
+        offset = (nodes[None, :] - starts[number][:, None]) / width
         density = np.exp(-0.5 * offset * offset) / (width * math.sqrt(2.0 * math.pi))
-        values = passing + density @ (parts * values)
-    if values is None:
-        raise AssertionError("a funnel without rounds")
+        values = gaussian.gaussian_chances(starts[number], threshold, width) + density @ (parts * values)
     return float(values[0])
 
 

@@ -87,10 +87,8 @@ def spread_threshold(stddev: float, delta: float, max_items: int) -> float:
 
     arXiv 2002.09745, eq. (5.1) with its misprint corrected: max_t 1/sqrt(t) + stddev * isf(1 - (1-delta)^(1/t)).
     """
-    allowed = delta * (1.0 - GUARD)
-    return max(
-        1.0 / math.sqrt(t) + stddev * normal_quantile_above(novel_tail(allowed, t)) for t in range(1, max_items + 1)
-    )
+    allowed, sizes = delta * (1.0 - GUARD), range(1, max_items + 1)
+    return max(1.0 / math.sqrt(t) + stddev * normal_quantile_above(novel_tail(allowed, t)) for t in sizes)
 
 
 def published_unit_norm(epsilon: float, delta: float, max_items: int) -> Calibrated:

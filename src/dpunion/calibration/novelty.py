@@ -154,8 +154,7 @@ def interpolate_gifts(passing: Callable[[Float64s], Float64s], gifts: Float64s, 
 class _Crowd:
     """The companions before rounds 2..R.
 
-    levels: the numbers that counts are rounded down to. needs: m_r, what each counted companion needs at least. stay:
-    Q_2, then Q_r+1/Q_r.
+    levels: what counts are rounded down to. needs: m_r, the least a counted companion needs. stay: Q_2, then Q_r+1/Q_r.
     """
 
     levels: tuple[Int64s, ...]

@@ -119,6 +119,6 @@ def _check_slack(slack: float, max_items: int, largest: float) -> float:
     if slack > largest:
         raise BadParameter(
             f"With max_items_per_user={max_items}, floating-point rounding would use too much of this budget.",
-            "Choose a smaller 'max_items_per_user', fewer 'passes' or a larger 'epsilon'.",
+            "Choose a larger 'epsilon', a smaller 'max_items_per_user' or, for a policy, fewer 'passes'.",
         )
     return slack

@@ -40,7 +40,7 @@ UNFLUSHED = 120
 ended: list[bool] = []
 """Not empty once a command has ended: its answer is valid, and later signals do not change it."""
 missed: list[int] = []
-"""Signals that arrived after that. If only a part had ended, such as parsing options, the next part is interrupted."""
+"""Signals that arrived after the end. If only one part, such as parsing options, had ended, they end the next one."""
 
 
 def __getattr__(name: str) -> Any:

@@ -36,7 +36,7 @@ WROTE = "The run was writing already: any output file that exists is complete."
 NOTHING_LEFT = "Nothing was released, and no files were left behind."
 
 USUAL, NARROWEST, WIDEST = 80, 40, 120
-"""The width of a terminal that does not say it, and the smallest and largest width to which texts are wrapped."""
+"""The width for a terminal that reports none, and the smallest and largest width to which texts are wrapped."""
 
 
 @dataclass
@@ -167,8 +167,11 @@ def fail(what: str, remedy: str, code: int, charge: str = "", error: BaseExcepti
 
     With --json, programs get the same as one JSON object on standard output.
     """
-    text = wrap("\n  ".join(line for line in (f"Error: {what}", remedy, charge) if line), sys.stderr)
-    if not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb":  # click removes colours for programs
+    label = "" if isinstance(error, errors.NotDue) else "Error: "  # most runs of a schedule end so
+    text = wrap("\n  ".join(line for line in (label + what, remedy, charge) if line), sys.stderr)
+    if (
+        label and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    ):  # click removes colours for programs
         text = click.style("Error:", fg="red", bold=True) + text.removeprefix("Error:")
     with contextlib.suppress(OSError):
         click.echo(text, err=True)
@@ -176,6 +179,8 @@ def fail(what: str, remedy: str, code: int, charge: str = "", error: BaseExcepti
         values: dict[str, Any] = {"error": type(error).__name__, "code": code, "message": what, "remedy": remedy}
         note = _find_note(error)
         values |= {"charge": charge, "ledger": None if note is None else note.facts}
+        if isinstance(error, errors.NotDue):
+            values |= {"next_day": error.next_day, "complete": error.complete}
         if isinstance(error, errors.AlreadyReleased):
             from dpunion.ledger.fingerprints import describe_earlier
 

@@ -33,7 +33,7 @@ COMMANDS = {
 """The modules and names of the commands of dpunion, in the order of the help."""
 SISTERS = {
     "audit": "Search policies and releases for privacy flaws.",
-    "lab": "Study algorithms: reproduce the papers' tables, compare, generate data. Never a release; NOT PRIVATE.",
+    "lab": "Study algorithms: reproduce the papers' tables, compare, generate data. Results are NOT PRIVATE.",
 }
 """The commands of dpunion-lab, which it adds by entry points, each with its help when dpunion-lab is missing."""
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from dpunion.cli import options
-from dpunion.cli.answers import print_json, say
+from dpunion.cli.answers import print_json, print_result, say, wrap
 from dpunion.cli.help import Commands, command
 from dpunion.cli.options import FILE, OUTPUT, Argument, Option
 from dpunion.errors import BadParameter, BadSource, DamagedLedger, ForeignErrors, LedgerError
@@ -18,9 +18,9 @@ from dpunion.errors import BadParameter, BadSource, DamagedLedger, ForeignErrors
 if TYPE_CHECKING:
     from dpunion.ledger import Amounts, Schedule
 
-WIDEST = 10_000
+ALONE = "By tight composition, charges do not add up; each is that of its entry alone."
 ITEMS_EACH = 10
-"""The calendar says how many people an item needs who have this many items each."""
+"""The calendar shows how many people must have an item if each of them has this many items."""
 
 where = Argument("where", "A file, or postgresql://user@host/database.", metavar="LEDGER")
 
@@ -67,7 +67,7 @@ The exit code is 5 when rows were altered, and 3 when the ledger cannot be read.
             Literal["additive", "tight"],
         ),
         Option("--schedule weeks", "Schedule releases over this many weeks.", int, metavar="WEEKS"),
-        Option("--grow", "Schedule: the part of each release over the one before. Default: 1.5.", float),
+        Option("--grow", "Schedule: ratio of each release's part to the previous one's. Default: 1.5.", float),
         Option("--start", "Schedule: first day of week 1, like 2027-01-04. Default: today, in UTC.", metavar="DAY"),
     ],
 )
@@ -97,7 +97,7 @@ def _calendar(schedule: Schedule, caps: Amounts, epsilon: float, delta: float) -
     """Return the releases of a schedule, each with its part of the budget and how many people an item needs."""
     from dpunion.budget import WITHOUT_LEAVE, Budget
     from dpunion.chances import MOST_HOLDERS, find_needed
-    from dpunion.ledger.schedules import is_too_small, share_of
+    from dpunion.ledger.schedules import is_too_small, share_of, today
     from dpunion.plans.look import USUAL, plan_share
     from dpunion.report.tables import lay_out, percent
 
@@ -117,12 +117,20 @@ def _calendar(schedule: Schedule, caps: Amounts, epsilon: float, delta: float) -
         rows.append((str(week), str(schedule.first_day(week)), part, needed(share)))
     even = type(caps)(mu_squared=caps.mu_squared // schedule.weeks, novelty=caps.novelty // schedule.weeks)
     weekly = "no item would come out" if is_too_small(even) else f"an item would need about {needed(even)} people"
+    week, begins = schedule.week_on(today()), schedule.first_day(1)
+    past = f"Nothing is due until {begins}. " if week < 1 else ""
+    if week > schedule.weeks:
+        past = f"All {schedule.weeks} weeks since {begins} are over already: check --start. "
+    elif week > 1:
+        due = schedule.due_in(week) or 1
+        part = percent(schedule.share(caps, due).mu_squared / caps.mu_squared)
+        past = f"Today is in week {week}: the first run makes the release of week {due}, with {part} of the budget. "
     return [
         *("", *lay_out(rows, [False] * len(rows[0])), ""),
         f"People needed: if about this many people have an item, and {ITEMS_EACH} items each, it is released with a "
         "chance of one half. A release reads all rows so far.",
-        f"With an even split over {schedule.weeks} weeks, each week's rows alone, {weekly} in one week. Each week, "
-        f"run: dpunion release ... --scheduled{leave}",
+        f"If {schedule.weeks} weeks split the budget evenly, {weekly} in each week: among the rows of that week, or "
+        f"among all rows so far. {past}Each week, run: dpunion release ... --scheduled{leave}",
     ]
 
 
@@ -139,51 +147,53 @@ def _say_tight(epsilon: float, delta: float) -> None:
         more = new_account("any", epsilon, delta, "tight").more_like(charge)
         say(
             f"Tight composition (--composition tight) would allow about {more} releases of ({budget.epsilon:g}, "
-            f"{budget.delta:g}) instead of 10; --schedule shares the budget out over weeks."
+            f"{budget.delta:g}) instead of 10, and --schedule shares a budget out over weeks. This dataset stays "
+            "additive: open another one for that."
         )
 
 
 @command("show", SHOW_HELP, [where, options.as_json])
 def ledger_show(where: str, as_json: bool) -> None:
     """Show a ledger."""
-    from dpunion.ledger import Ledger
+    from dpunion.ledger import Composition, Ledger
+    from dpunion.releases.formats import escape_controls
+    from dpunion.report.tables import lay_out
 
     with _reading():
         found = Ledger.open(where).overview()
     if as_json:
         print_json(found.to_dict())
         return
-    from rich.console import Console
-    from rich.table import Table
-
-    # In a pipe or a file nothing is cut.
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else WIDEST)
-    # One block for each entry, so that 80 columns are enough.
-    budgets = Table("dataset", "composition", "epsilon", "delta", "spent", "left", box=None, pad_edge=False)
+    rows = [("dataset", "composition", "epsilon", "delta", "spent", "left")]
     for account in found.accounts:
         values = account.to_dict()
         numbers = (f"{values['epsilon']:g}", f"{values['delta']:g}", f"{values['spent_share']:.1%}")
-        budgets.add_row(_escape(values["dataset"]), values["composition"], *numbers, found.reach(account))
-    console.print(budgets)
+        rows.append((escape_controls(values["dataset"]), values["composition"], *numbers, found.reach(account)))
+    lines = lay_out(rows, [True] * len(rows[0]))
+    if found.entries and any(one.composition is Composition.TIGHT for one in found.accounts):
+        lines += ["", ALONE]
+    # One block for each entry, so that 80 columns are enough.
     for entry in found.entries:
-        console.print()
-        for line in _entry_lines(entry.to_dict()):
-            console.print(line, soft_wrap=True)
-    console.print(f"\nhead {found.head}", style="dim")
+        lines += ["", *_entry_lines(entry.to_dict())]
+    lines += ["", f"head {found.head}"]
+    print_result(wrap("".join(f"{line.rstrip()}\n" for line in lines), sys.stdout))
 
 
 def _entry_lines(values: dict[str, Any]) -> list[str]:
     """Return an entry as a block: its kind, and below it one line for each field."""
-    head = f"[bold]entry {values['entry']}[/bold]  {_escape(values['dataset'])}  {values['state']}  {values['written']}"
+    from dpunion.releases.formats import escape_controls
+
+    head = f"entry {values['entry']}  {escape_controls(values['dataset'])}  {values['state']}  {values['written']}"
     planned = values.get("schedule")
     fields = {
-        "week": "" if planned is None else f"{planned['week']}, for the release of week {planned['release']}",
+        "week": "" if planned is None else str(planned["week"]),
+        "release": "" if not planned or planned["week"] == planned["release"] else f"of week {planned['release']}",
         "charge": f"({values['epsilon']:g}, {values['delta']:g})",
         **{name: values[name] for name in ("algorithm", "title", "owner", "note")},
     }
-    lines = [f"  {name:<10}{_escape(text)}" for name, text in fields.items() if text]
+    lines = [f"  {name:<10}{escape_controls(text)}" for name, text in fields.items() if text]
     outputs = [each["path"] or f"SHA-256 {each['sha256'][:16]}" for each in values["outputs"]]
-    return [head, *lines, *(f"  {'output':<10}{_escape(path)}" for path in outputs)]
+    return [head, *lines, *(f"  {'output':<10}{escape_controls(path)}" for path in outputs)]
 
 
 def _reading() -> ForeignErrors:
@@ -193,15 +203,6 @@ def _reading() -> ForeignErrors:
         return None if isinstance(error, DamagedLedger) else BadSource(error.what, error.remedy)
 
     return ForeignErrors(explain, LedgerError, ours_too=True)
-
-
-def _escape(text: str) -> str:
-    """Return text of other people so that it is shown as text, not as markup or commands to the terminal."""
-    from rich.markup import escape
-
-    from dpunion.releases.formats import escape_controls
-
-    return str(escape(escape_controls(text)))
 
 
 @command(

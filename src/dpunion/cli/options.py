@@ -132,12 +132,12 @@ candidates = OptionGroup(
     DATA,
     Option(
         "--candidates",
-        "Public list of items that people may well have, which then need fewer people: a file, or a name from "
+        "Public list of likely items, which then need fewer people to be released: a file, or a name from "
         "'dpunion lists' such as english. May be repeated.",
         metavar="LIST",
         multiple=True,
     ),
-    Option("--candidates-error", "Chance that a candidate comes out which nobody has (0.001).", float),
+    Option("--candidates-error", "Probability that a candidate that nobody has is released (0.001).", float),
 )
 items = OptionGroup(
     DATA,
@@ -178,10 +178,10 @@ ledger = OptionGroup(
 )
 schedule = OptionGroup(
     PRIVACY,
-    Option("--scheduled", "Make the release that the dataset's schedule has due. It takes no epsilon and delta.", bool),
+    Option("--scheduled", "Make the release that is due by the dataset's schedule, without epsilon and delta.", bool),
     Option("--on", "Schedule: the day for which the release is made. Default: today, in UTC.", metavar="DAY"),
-    Option("--current", "Schedule, rows of a window: say which items of the release before are still in use.", bool),
-    Option("--earlier", "Schedule: folder with the files of earlier releases, if they were moved.", FILE),
+    Option("--current", "Schedule, for rows of a window: the items of the previous release become candidates.", bool),
+    Option("--earlier", "Schedule: folder with earlier releases; or an older file, or none.", FILE, metavar="FOLDER"),
 )
 output = OptionGroup(
     OUTPUT,
@@ -209,7 +209,7 @@ counts = OptionGroup(
     Option("--counts", "Also estimate how many people have each item.", bool),
     Option("--count-share", "Part of the budget for counts (0.1). More means better counts and fewer items.", float),
 )
-drop_doubtful = Option("--drop-doubtful", "With counts: drop candidates that may have nobody.", bool, heading=OUTPUT)
+drop_doubtful = Option("--drop-doubtful", "With counts: drop candidates that perhaps nobody has.", bool, heading=OUTPUT)
 algorithm = OptionGroup(
     TUNING,
     Option("--algorithm -a", "See 'Algorithms' above.", checks.AlgorithmName, default="funnel"),
@@ -230,7 +230,7 @@ ngrams = OptionGroup(
         "--first", "For single tokens: funnel, policy-gaussian or weighted-gaussian.", NgramAlgorithm, default="funnel"
     ),
     Option("--later", "For longer n-grams: one of the same three.", NgramAlgorithm, default="funnel"),
-    Option("--spurious-rate", "Spurious n-grams, as a part of those one token shorter.", float, default=0.01),
+    Option("--spurious-rate", "Expected spurious n-grams per released n-gram one token shorter.", float, default=0.01),
     Option("--share-ratio", "Budget of each length divided by that of the length before.", float, default=1.0),
 )
 engine = OptionGroup(
@@ -309,7 +309,7 @@ def build_candidates(given: Given) -> Candidates | None:
         if settings or drop:
             raise BadParameter(
                 "--candidates-error or --drop-doubtful was given without a list of candidates.",
-                "Name the list with --candidates, or leave it out.",
+                "Name the list with --candidates, or leave it out; with --current, leave it out.",
             )
         return None
     return Candidates(*given.candidates, **settings, drop_doubtful=drop)
@@ -334,8 +334,8 @@ def build_charge(given: Given) -> Charge | None:
         raise BadParameter("--ledger and --dataset must be given together.", "Give both, or neither.")
     planned: dict[str, Any] = {str(one.name): getattr(given, str(one.name), one.initial) for one in schedule}
     if given.ledger is None:
-        if any(planned.values()):
-            raise BadParameter("--scheduled needs --ledger and --dataset.", "Give both, or leave --scheduled out.")
+        if named := " and ".join(f"--{name}" for name, value in planned.items() if value):
+            raise BadParameter(f"{named} is for a ledger's schedule.", "Give --ledger and --dataset, or leave it out.")
         return None
     return Charge(given.ledger, str(given.dataset), again=given.charge_again, **planned)
 

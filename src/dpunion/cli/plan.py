@@ -36,7 +36,7 @@ privacy = OptionGroup(
     PRIVACY,
     Option("--epsilon -e", f"{options.privacy.options[0].help} A list, like 0.5,1,2, compares several."),
     *options.privacy.options[1:],
-    Option("--people", "Instead of --epsilon: find the smallest one that releases what this many people have.", int),
+    Option("--people", "Instead of --epsilon: find the smallest epsilon that releases items of this many people.", int),
 )
 ngrams = OptionGroup(
     TUNING, Option("--longest", "Plan a release by dpunion ngrams, up to this length.", int), *options.ngrams
@@ -77,7 +77,9 @@ def plan_command(**values: Any) -> None:
 
         check_page(given.html, overwrite=given.force)
         if is_ngrams or len(epsilons) != 1:
-            raise BadParameter("Plans for n-grams have no page, nor have several epsilons.", "Leave out --html.")
+            raise BadParameter(
+                "There is no page for a plan of n-grams, for --people or for several epsilons.", "Leave out --html."
+            )
         load_library("vl_convert")
     chosen = {"algorithm": options.build_ngrams(given)} if is_ngrams else options.build_algorithm(given)
     chosen |= {"counts": options.build_counts(given), "candidates": options.build_candidates(given)}
@@ -115,8 +117,10 @@ def _answer_people(given: Given, plan_at: Callable[[Any], Planned]) -> None:
 
     largest, most = plan_at(EPSILONS[-1]), f"{EPSILONS[-1]:g}"  # refuses options that are wrong with every epsilon
     if find_epsilon(plan_at, given.people, SET_SIZES[0], EVEN) is None:
-        what = f"No epsilon up to {most} releases what only {given.people} people have."
-        raise BadParameter(what, f"Ask for more people: dpunion plan -e {most} says how many are needed.")
+        what = f"No epsilon up to {most} releases an item that only {given.people} people have."
+        raise BadParameter(
+            what, f"Use a larger --people: dpunion plan -e {most} -d {given.delta:g} says how many an item needs."
+        )
     found = [(n, *(find_epsilon(plan_at, given.people, n, chance) for chance in (EVEN, LIKELY))) for n in SET_SIZES]
     if given.as_json:
         needed = [dict(zip(("items_each", "chance_50", "chance_90"), row, strict=True)) for row in found]
@@ -167,6 +171,7 @@ def _print_plan(planned: Planned) -> None:
     from dpunion.releases.statements import expected_mistakes, expected_precision
 
     console = Console(highlight=False)
+    console.begin_capture()
     console.print(f"About this many people must have {planned.nouns.first} for it to be released:\n", style="bold")
     console.print(_table([HEAD, *(one.texts() for one in find_needed(planned))], head=True))
     if planned.candidates is not None:
@@ -185,6 +190,7 @@ def _print_plan(planned: Planned) -> None:
     )
     console.print(_table(list(rows)))
     console.print("\nNo data was read. These numbers are public.", style="dim")
+    print_result(console.end_capture())
 
 
 def _table(rows: Sequence[tuple[str, ...]], *, head: bool = False) -> Any:

@@ -37,7 +37,7 @@ FIRST_ONES = "; the terminal shows the first. --out FILE keeps all, but a second
 RELEASE_HELP = f"""Release the items that many users share, without revealing any single user.
 
 SOURCE is one or more files or quoted patterns: Parquet, Arrow IPC, CSV, TSV or JSONL (also .gz, .zst); a folder of
-Parquet files; either at s3://, gs:// or abfs:// too; a Delta or Iceberg table; a database
+Parquet files; both also at s3://, gs:// or abfs://; a Delta or Iceberg table; a database
 (postgresql://..., SQLite or DuckDB file) or Parquet files with --query; or - for standard input.
 
 [bold]Examples[/bold]
@@ -123,7 +123,7 @@ def release_command(**values: Any) -> None:
     given = Given(**values)
     options.check_items(given)
     own = options.items.values(given) | ({"item": given.item[0]} if len(given.item) == 1 else {})
-    kept = ("unsafe_test_key", "out_folder", "drop_doubtful", "scheduled", "current", "earlier")
+    kept = ("unsafe_test_key", "out_folder", "drop_doubtful", "scheduled", "on", "current", "earlier")
     own |= {name: getattr(given, name) for name in kept}
     _make(given, own, {**options.build_algorithm(given), **options.build_items(given)})
 
@@ -291,7 +291,7 @@ def summarize(made: Release, where: str, *, whole: bool = False) -> list[str]:
             "is not on the list."
         )
     if made.gone:
-        lines.append(f"Items of the release before that are not in this list: {len(made.gone):,}.")
+        lines.append(f"Items of the previous release that are not in this list: {len(made.gone):,}.")
     unsplit = PLAIN.notes_on(made.items) if len(made.columns) == 1 else ()
     return lines + [note for note in made.notes if note in unsplit or (charged and charged.receipt in note)]
 

@@ -16,8 +16,7 @@ Measure = Callable[[Step, float], Int64s]
 def count_people(plan: CountsPlan, least: Int64s, measure: Measure, parts: Int32s | None = None) -> Counted:
     """Take the three steps; least, parts: as in estimate_people.
 
-    Guarantees: people's sets are seen by `measure` alone, three times; each step is a function of the list and of what
-    the steps before released.
+    Guarantees: only `measure` sees people's sets, three times; a step depends on the list and earlier steps' releases.
     """
     popularity = Popularity.of(measure(RoughStep(len(least)), plan.rough), plan)
     marks = MarksStep(popularity.units)

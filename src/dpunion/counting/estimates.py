@@ -17,8 +17,7 @@ from dpunion.kernels.counting import lower_to_parts
 from dpunion.plans.counts import TOTALS, Counted, CountsPlan, Estimate, Totals, Z
 
 ROOM = 1.0 - 2.0 * TOTALS
-# `dpunion lab worlds` judges these constants on random data; docs/guarantees-counts.md, section 5, says what decided
-# each of them.
+# `dpunion lab worlds` judges these constants on random data; docs/guarantees-counts.md, section 5, gives the reasons.
 LEAST_SUM = 1.4  # rough sums below this many of their stddevs all get the same burden
 SEEN = 4.5  # the number of people at a mark or above is read when it is this many of its stddevs
 TAIL = 2.0  # above the last mark that is read, the number of people is assumed to fall by 2^TAIL with each octave
@@ -210,8 +209,7 @@ def estimate_people(
     """Return how many people have each item, the two ends of the interval, and the totals.
 
     noisy: int64[items+2], the third step's; least: int64[items], the least number to show for each item, from the plan
-    alone; parts: int32[items, 2], the places of the two parts that everybody with this item also has, -1 where there
-    are none.
+    alone; parts: int32[items, 2], the places of the two parts that everybody with this item also has, or -1.
 
     Guarantees: cutting people only lowers sums, and `low` is not corrected: no assumption can make it too high.
     """

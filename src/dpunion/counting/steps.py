@@ -35,7 +35,6 @@ UNIT_NORM = Sensitivity(Norm.L2, 1.0)
 BURDEN = 2**40
 """This many units are a burden of 1. The burdens of MOST_COUNTED items add up to less than 2^54 units."""
 
-
 Held = TypeVar("Held", contravariant=True)  # noqa: PLC0105 - what a step sees of people
 
 
@@ -54,10 +53,7 @@ class AnyStep(Protocol[Held]):
     def sensitivity(self) -> Sensitivity: ...
 
     def add_up(self, held: Held, /) -> Int64s:
-        """Add up what the users give, in whole units: int64[length].
-
-        Guarantees: one user moves the sums by at most the sensitivity.
-        """
+        """Add up what users give, in units: int64[length]. Guarantees: a user moves it by at most the sensitivity."""
 
 
 Step = AnyStep[Holdings]
@@ -122,8 +118,7 @@ class MarksStep:
 class FineStep:
     """Each user gives every listed item its weight, or less where that is too much; and two totals.
 
-    weights: int64[items], in units, from 1 to ONE. The last two sums are of all users and of those with something that
-    is not listed.
+    weights: int64[items], in units, 1 to ONE. The last two sums are of all users, and of those with an unlisted item.
     """
 
     number: ClassVar[int] = 2
@@ -148,8 +143,7 @@ class FineStep:
     def add_up(self, holdings: Holdings) -> Int64s:
         """Add up the weights, capped.
 
-        Guarantees: the squares of what one user adds sum up to at most 1, in whole numbers: `room` for the items and
-        the rest for the totals.
+        Guarantees: the squares of what a user adds sum up to at most 1, exactly: `room` for items, the rest for totals.
         """
         if len(self.weights) and not (self.weights.min() >= 1 and self.weights.max() <= ONE):
             raise InternalError("a weight of an item is not within its bounds")

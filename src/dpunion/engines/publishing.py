@@ -24,7 +24,7 @@ from dpunion.plans import Plan
 from dpunion.plans.counts import Counted
 from dpunion.plans.ngrams import NgramPlan
 from dpunion.randomness import RunKey
-from dpunion.reading.locate import refuse_overwriting
+from dpunion.reading.locate import is_read, local_path, refuse_overwriting
 from dpunion.releases.about import About
 from dpunion.releases.formats import LISTED, SINCE, check_target
 from dpunion.releases.release import COUNTED, Numbers, Order, Release, with_gone, with_items, with_ngrams
@@ -68,7 +68,8 @@ class Outputs:
     ) -> None:
         """Refuse outputs that would replace an input or the ledger, or that the next run would read.
 
-        Refuse for a schedule outputs from which its next release could not read the list and its weeks.
+        Refuse for a schedule outputs from which its next release could not read the list and its weeks; and as a public
+        list a file of the source.
         """
         listed = [] if candidates is None else list(candidates.sources)
         earlier = [one for one in (known, *listed) if isinstance(one, Earlier)]
@@ -84,6 +85,13 @@ class Outputs:
         read["list of stop words"] = [stopped]
         read["list of candidates"] = listed
         refuse_overwriting(self.files if self.folder is None else self.folder.path, read)
+        for what in ("known list", "list of stop words", "list of candidates"):
+            for path in filter(None, map(local_path, read[what])):
+                if path.is_file() and is_read(names, path):
+                    raise BadParameter(
+                        f"The {what} {path} is a source of this release, so it is not public.",
+                        "Name a list that exists without these people's data, such as an earlier release.",
+                    )
 
     @contextlib.contextmanager
     def claimed(self) -> Iterator[None]:
@@ -130,7 +138,7 @@ def list_chosen(chosen: Chosen, request: Request) -> Listed:
 
 
 def find_candidates(texts: Sequence[str], chosen: Chosen, request: Request) -> list[bool]:
-    """Say which texts are on the request's list of candidates: nobody may have these."""
+    """Say which texts are on the request's list of candidates, and so may have no people."""
     found = chosen.candidates
     if request.candidates is not None and not found:
         listed = request.candidates.texts

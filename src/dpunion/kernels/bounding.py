@@ -12,9 +12,7 @@ from dpunion.contributions import Int32s, Int64s, Uint64s
 from dpunion.kernels.compiler import kernel
 from dpunion.kernels.hashing import siphash24
 
-FEW = 64
-AT_ONCE = 64
-FIRST_BITS = 8
+FEW, AT_ONCE, FIRST_BITS = 64, 64, 8
 OTHER_BITS = np.uint64(64 - FIRST_BITS)
 
 
@@ -30,15 +28,13 @@ def keep_random(
 ) -> None:
     """Keep `max_items` random items of each heavy user, who has more. In-place on grouped and sizes.
 
-    heavy: int64[heavy users]; heavy_keys: uint64[heavy users, 2]; item_digests: uint64[items, 2]. The items with the
-    smallest keyed hash stay.
+    heavy: int64[n], users; heavy_keys: uint64[n, 2]; item_digests: uint64[items, 2]. The smallest keyed hashes stay.
 
     Guarantees: what one user keeps depends on that user's own items and the key alone; at most max_items stay.
     """
     for place in range(len(heavy)):
         user = heavy[place]
-        size = sizes[user]
-        start = starts[user]
+        size, start = sizes[user], starts[user]
         # subtle: the digests are fetched first, so that hashing itself runs on vector registers.
         first, second, priorities = np.empty(size, np.uint64), np.empty(size, np.uint64), np.empty(size, np.uint64)
         for i in range(size):
@@ -65,8 +61,7 @@ def keep_random(
 def kth_smallest(values: Uint64s, k: int) -> np.uint64:
     """Return the value at place k of values: uint64[n], if they were sorted.
 
-    Many values are counted by their first bits, because hashes are spread evenly; then only those with the right first
-    bits are searched.
+    Many values are counted by their first bits, as hashes spread evenly; only those with the right bits are searched.
     """
     if len(values) <= FEW:
         return select_smallest(values.copy(), k)
@@ -132,10 +127,7 @@ def drop_items(starts: Int64s, grouped: Int32s, sizes: Int64s, unwanted: npt.NDA
 
 @kernel
 def gather_users(starts: Int64s, grouped: Int32s, order: Int64s, new_offsets: Int64s, items: Int32s) -> None:
-    """Copy each user's items, users in the given order. Writes items: int32[pairs].
-
-    Guarantees: each user's items stay together and in order.
-    """
+    """Copy users in the given order to items: int32[pairs]. Guarantees: a user's items stay together and in order."""
     starting = np.empty(AT_ONCE, np.int64)
     for first in range(0, len(order), AT_ONCE):
         last = min(first + AT_ONCE, len(order))

@@ -2,8 +2,7 @@
 
 Numba's cache files are pickles: anybody who could write to the cache directory, or exchange it for another, could run
 code here. So the directory is ours, mode 0700 and not a link, and nobody but us and root can rename anything above it.
-Without such a directory, kernels are compiled in each process (slower start, same results), and a warning says what to
-do about it.
+Without such a directory, kernels are compiled in each process (slower, same results), and a warning says what to do.
 """
 
 from __future__ import annotations
@@ -46,8 +45,7 @@ LOADS_ALONE = numba.__version__.startswith("0.68.")
 class CompileListener(numba.core.event.Listener, threading.local):  # type: ignore[misc]
     """Calls the hook of `kernels` when this thread begins to compile a kernel, and when it is done.
 
-    numba sends these events for what it compiles, not for what it loads. depth: how many kernels a thread is compiling:
-    one, and inside it those that it needs.
+    numba sends events for what it compiles, not loads. depth: how many a thread compiles: one, and what that one needs.
     """
 
     depth = 0
@@ -126,19 +124,15 @@ def _word_at(_typing: Any, data: Any, at: Any) -> Any:
 
 
 def _load_word(_typing: Any, words: Any, at: Any) -> Any:
-    """Compile `load_word` to an atomic load."""
     return numba.types.uint64(words, at), _at_place(lambda builder, place: builder.load_atomic(place, "acquire", 8))
 
 
 def _store_word(_typing: Any, words: Any, at: Any, value: Any) -> Any:
-    """Compile `store_word` to an atomic store."""
     store = _at_place(lambda builder, place, word: builder.store_atomic(word, place, "release", 8))
     return numba.types.void(words, at, value), store
 
 
 def _swap_word(_typing: Any, words: Any, at: Any, old: Any, new: Any) -> Any:
-    """Compile `swap_word` to an atomic compare and exchange."""
-
     def emit(builder: Any, place: Any, before: Any, after: Any) -> Any:
         return builder.extract_value(builder.cmpxchg(place, before, after, "acq_rel", "monotonic"), 1)
 
@@ -146,7 +140,6 @@ def _swap_word(_typing: Any, words: Any, at: Any, old: Any, new: Any) -> Any:
 
 
 def _add_word(_typing: Any, words: Any, at: Any, value: Any) -> Any:
-    """Compile `add_word` to an atomic addition."""
     add = _at_place(lambda builder, place, more: builder.atomic_rmw("add", place, more, "acq_rel"))
     return numba.types.uint64(words, at, value), add
 

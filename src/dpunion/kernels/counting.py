@@ -129,8 +129,7 @@ def add_capped(offsets: Int64s, items: Int32s, weights: Int64s, room: int, most:
 def cap_of(squares: Int64s, room: int) -> int:
     """Return the largest whole t whose squares min(square, t^2) sum up to at most room; squares: int64[n], overwritten.
 
-    The level starts at room/n. Squares below it count in full and leave more room for the others, so the level rises
-    until no further square is below it.
+    The level starts at room/n. Squares below it count in full and leave others more: it rises until none is below it.
 
     Guarantees: the sum is at most room; all arithmetic is in whole numbers.
     """

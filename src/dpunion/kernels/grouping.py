@@ -1,8 +1,7 @@
 """Rows (user, item) -> each user's distinct items in rising order: a radix sort in blocks that fit the cache.
 
 Users are numbered 0..users-1 and cut into blocks of 2^shift neighbours. Rows are first moved to their block, packed as
-(user within the block) << item_bits | item, in four bytes if these suffice, else in eight. Then threads sort
-the blocks, each separately.
+(user within the block) << item_bits | item, in four bytes if these suffice, else in eight; then threads sort each one.
 """
 
 from __future__ import annotations
@@ -155,8 +154,7 @@ def group_block(
 def split_rows(users: Int32s, items: Int32s, parts: int, packed: Uint64s) -> Int64s:
     """Pack rows as user << 32 | item, ordered by user modulo parts; return where each part ends: int64[parts].
 
-    packed: uint64[rows], written.
-    Guarantees: every row is written once; all rows of a user are in the same part.
+    packed: uint64[rows], written. Guarantees: every row is written once; all rows of a user are in the same part.
     """
     heads = np.zeros(parts + 1, np.int64)
     for user in users:

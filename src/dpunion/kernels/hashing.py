@@ -20,8 +20,7 @@ from dpunion.kernels.compiler import inlined, kernel, word_at
 
 U0, U1, U2, U3, U4, U7, U8, U13, U16, U17 = (np.uint64(i) for i in (0, 1, 2, 3, 4, 7, 8, 13, 16, 17))
 U21, U24, U32, U40, U48, U64, U128 = (np.uint64(i) for i in (21, 24, 32, 40, 48, 64, 128))
-LOW_HALF = np.uint64(0xFFFFFFFF)
-ALL_ONES = np.uint64(0xFFFFFFFFFFFFFFFF)
+LOW_HALF, ALL_ONES = np.uint64(0xFFFFFFFF), np.uint64(0xFFFFFFFFFFFFFFFF)
 
 
 @inlined
@@ -99,8 +98,7 @@ def ten_double_rounds(x: Words) -> Words:
 def chacha20_words(key: npt.NDArray[np.uint32], inputs: Uint64s) -> Uint64s:
     """Return the first 16 bytes of the ChaCha20 block of each input, counter || nonce.
 
-    key: uint32[8], its 32 bytes little-endian; inputs: uint64[n, 2], 16 bytes little-endian (RFC 8439, 2.3); returns
-    uint64[n, 2].
+    key: uint32[8], 32 bytes little-endian; inputs, result: uint64[n, 2], 16 bytes little-endian (RFC 8439, 2.3).
 
     Guarantees: row i depends on the key and on inputs[i] alone.
     """
@@ -277,8 +275,8 @@ def blake2b_lanes(state: Uint64s, blocks: Uint64s, lengths: Uint64s, first: Uint
 def blake2b_digests(offsets: npt.NDArray[np.int64], data: npt.NDArray[np.uint8], key: Uint64s) -> Uint64s:
     """Return the keyed 128-bit BLAKE2b digest of each string.
 
-    offsets: int64[n+1], nondecreasing, within data; data: uint8[]; key: uint64[4], its 32 bytes little-
-    endian; returns uint64[n, 2], each row the 16 digest bytes little-endian.
+    offsets: int64[n+1], nondecreasing, within data; data: uint8[]; key: uint64[4], its 32 bytes little-endian; returns
+    uint64[n, 2], each row the 16 digest bytes little-endian.
 
     Guarantees:
     - row i depends on the key and on bytes offsets[i]..offsets[i+1] alone;

@@ -129,9 +129,8 @@ def enter_strings(
 ) -> int:
     """Give strings of a block that were not found the next numbers, or those that they got in another thread meanwhile.
 
-    new: int64[n], their rows, rising; firsts, rests, places: words and places of the block's strings. Returns how many
-    are done: fewer when the table must grow, none when another thread enters strings for too long. In-place on codes
-    and the table.
+    new: int64[n], their rows, rising; firsts, rests, places: words and places of the block's strings. In-place on codes
+    and table. Returns how many are done: fewer if the table must grow, none if another thread enters for too long.
 
     Guarantees: of all threads one at a time enters strings; a thread that finds a string finds all of it.
     """
@@ -169,10 +168,7 @@ def enter_strings(
 
 @kernel
 def take_numbers(numbers: Int32s, places: Int32s, taken: Int32s) -> bool:
-    """Write numbers[places] to taken: int32[rows]; False when a place is not there.
-
-    Guarantees: nothing outside of `numbers` is read.
-    """
+    """Write numbers[places] to taken: int32[rows]; False if one is outside. Guarantees: nothing outside is read."""
     count = np.uint32(len(numbers))
     for row in range(len(places)):
         place = np.uint32(places[row])
@@ -210,8 +206,7 @@ def intern_rows(
 
     offsets: int32|int64[rows+1] and data: uint8[] are Arrow's; codes: int32[rows], written. slots: uint64[2^(k+1)],
     two words for each of 2^k places; table_offsets: int64[capacity+1], table_data: uint8[capacity]; state:
-    uint64[STATE_WORDS], what the threads that do this at once share. Returns the rows done. In-place on codes, slots,
-    the table and the state.
+    uint64[STATE_WORDS], of all threads. Returns the rows done. In-place on codes, slots, the table and the state.
 
     Guarantees: equal bytes get equal numbers, different bytes different ones, whatever their hashes and the threads.
     """

@@ -1,8 +1,7 @@
 """Streams of tokens to n-grams, over integers: a stream is int32 codes, in which -1 ends a document.
 
 An n-gram is identified by where it starts. Its code at length k comes from the codes of its two parts of length k-1,
-which start there and one position later; so no string is ever built, and an n-gram with a part that was not released
-becomes -1 and drops out.
+which start there and one position later; so no string is built, and an n-gram with an unreleased part becomes -1.
 """
 
 from __future__ import annotations
@@ -15,8 +14,7 @@ from dpunion.kernels.compiler import add_word, kernel, load_word, swap_word
 END = -1
 FREE = np.uint64(0xFFFFFFFFFFFFFFFF)
 NONE, ONE, U32 = np.uint64(0), np.uint64(1), np.uint64(32)
-MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
-MIX_2 = np.uint64(0x94D049BB133111EB)
+MIX_1, MIX_2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 
 
 @kernel
@@ -71,13 +69,11 @@ def number_pairs(
     """Write at positions first..stop-1 the place of the pair (grams[i], grams[i+1]); stop if the table must grow.
 
     grams: int32[n], overwritten, by -1 if a part is missing; beyond: the old grams[stop], -1 at the end. slots:
-    uint64[2^m], FREE or a pair, prefix << 32 | suffix; count: uint64[1], the number of pairs. Returns the position
-    where it stopped. In-place.
+    uint64[2^m], FREE or a pair, prefix << 32 | suffix; count: uint64[1], how many. Returns where it stopped. In-place.
 
     Several threads may do this at once for other positions: one of them takes a place, for ever.
 
-    Guarantees: two positions have the same code exactly when both their parts have the same codes; nothing crosses the
-    end of a document.
+    Guarantees: two positions have the same code exactly when both their parts do; nothing crosses a document's end.
     """
     mask = np.uint64(len(slots) - 1)
     for i in range(first, stop):
@@ -121,10 +117,7 @@ def refill_pairs(old: Uint64s, slots: Uint64s, moved: Int32s, seed: np.uint64) -
 
 @kernel
 def renumber(codes: Int32s, renumbered: Int32s) -> None:
-    """Replace each code that is not -1 by renumbered[code], which may be -1. In-place.
-
-    Guarantees: positions stay where they are.
-    """
+    """Replace each code that is not -1 by renumbered[code], which may be -1. In-place. Guarantees: positions stay."""
     for i in range(len(codes)):
         if codes[i] >= 0:
             codes[i] = renumbered[codes[i]]
@@ -136,8 +129,7 @@ def compact(offsets: Int64s, codes: Int32s, new_offsets: Int64s) -> int:
 
     offsets: int64[users+1]; new_offsets: int64[users+1], written.
 
-    Guarantees: two codes are neighbours afterwards exactly when they were before; those of two users never
-    are.
+    Guarantees: two codes are neighbours afterwards exactly when they were before; those of two users never are.
     """
     to = 0
     for user in range(len(offsets) - 1):
@@ -202,8 +194,7 @@ def join_texts(
 def lay_beside(offsets: Int64s, codes: Int32s, before: int, number: int, total: int, out: Int32s) -> None:
     """Copy each user's codes, plus `before`, to the user's part `number` of `total` equal parts. In-place on out.
 
-    offsets: int64[users+1]; codes: int32[n], -1 stays -1; out: int32[n * total], in which user u starts at
-    total * offsets[u].
+    offsets: int64[users+1]; codes: int32[n], -1 stays; out: int32[n * total], of user u from total * offsets[u] on.
 
     Guarantees: each user's part contains that user's own codes only.
     """
@@ -223,8 +214,7 @@ def sort_unique(offsets: Int64s, grouped: Int32s, sizes: Int64s, first: int, las
     Guarantees: repeats change nothing; the order inside a user is canonical.
     """
     for user in range(first, last):
-        start = offsets[user]
-        stop = offsets[user + 1]
+        start, stop = offsets[user], offsets[user + 1]
         grouped[start:stop].sort()
         kept = start
         for i in range(start, stop):

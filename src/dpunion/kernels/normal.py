@@ -65,9 +65,8 @@ def unit_norm_delta(
     """Return (delta, worst t) when a user moves the weights by l2 norm at most 1 toward one common target.
 
     t = number of novel items, each gets b in [0.98/sqrt(max_items), 1/sqrt(t)], the shared ones move by at most
-    sqrt(1 - t b^2). Both divergences grow with b and with the shared distance, so on a cell [b0, b1] they are
-    taken at L(b1) and s(b0): never below the truth. `others` is the squared mu of further Gaussian releases
-    composed with this one.
+    sqrt(1 - t b^2). Both divergences grow with b and with the shared distance, so on a cell [b0, b1] they are taken at
+    L(b1) and s(b0): never below the truth. `others`: the squared mu of other Gaussian releases composed with this one.
     """
     worst = gaussian_delta(epsilon, math.sqrt(1.0 / (stddev * stddev) + others))
     worst_t = 0
@@ -82,8 +81,7 @@ def unit_norm_delta(
             log_quiet = t * log_upper_tail((b1 - threshold) / stddev)
             delta = mixed_delta(epsilon, log_quiet, math.sqrt(shared / (stddev * stddev) + others))
             if delta > worst:
-                worst = delta
-                worst_t = t
+                worst, worst_t = delta, t
     return worst, worst_t
 
 
@@ -95,14 +93,11 @@ def unit_count_delta(
 
     Wilkins et al. 2024: t novel items, max_items - t shared ones. `others` as in unit_norm_delta.
     """
-    worst = 0.0
-    worst_t = 0
+    worst, worst_t = 0.0, 0
     log_quiet_one = log_upper_tail((1.0 - threshold) / stddev)
     for t in range(max_items + 1):
-        delta = mixed_delta(
-            epsilon, t * log_quiet_one, math.hypot(math.sqrt(max_items - t) / stddev, math.sqrt(others))
-        )
+        mu = math.hypot(math.sqrt(max_items - t) / stddev, math.sqrt(others))
+        delta = mixed_delta(epsilon, t * log_quiet_one, mu)
         if delta > worst:
-            worst = delta
-            worst_t = t
+            worst, worst_t = delta, t
     return worst, worst_t

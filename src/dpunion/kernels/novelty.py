@@ -5,10 +5,8 @@ for float rounding, which callers cover by an explicit factor). What makes each 
 
 - a cell's value is the value at its right edge, since all value functions are nondecreasing in the score;
 - above the last edge the value is 1; between a stopping line and the first edge it is that of the first edge;
-- between grid points a smoothed value is interpolated by `interpolate`, which is an upper bound for the
-  convolution of *any* nonnegative function with a Gaussian;
-- all terms are nonnegative and the tails telescope against nondecreasing values, so that float errors stay
-  relative (about 1e-13) however small the result is.
+- between grid points `interpolate` is an upper bound for *any* nonnegative function convolved with a Gaussian;
+- all terms are nonnegative and the tails telescope against nondecreasing values, so float errors stay relative (1e-13).
 
 Readable twins in plain numpy: tests/twins/novelty.py.
 """
@@ -45,9 +43,8 @@ def smooth(
 ) -> Float64s:
     """Bound E[value(x + stddev Z)] at the points x = point_start + i*stride*step, for every row of values.
 
-    values: float64[rows, edges], at edge_start + j*step; the value is 0 at and below `line` <= edge_start.
-    Points may be sparser than edges: a cell costs an error of first order, interpolation one of second order.
-    Returns float64[rows, points].
+    values: float64[rows, edges], at edge_start + j*step; 0 at and below `line` <= edge_start. Points may be
+    sparser than edges: a cell costs an error of first order, interpolation of second. Returns float64[rows, points].
     """
     rows, edges = values.shape
     # The chance of the cell that ends in edge j, seen from point i, depends on i*stride - j only; it is kept
@@ -83,17 +80,15 @@ def add_multiple(out: Float64s, factor: float, terms: Float64s) -> None:
 def interpolate(logs: Float64s, position: float, penalty: float) -> float:
     """Bound a smoothed value between grid points; `position` is in steps, penalty = step^2 / (2 stddev^2).
 
-    For M = f * N(0, stddev^2) with f >= 0, (ln M)'' = Var[posterior]/stddev^4 - 1/stddev^2 >= -1/stddev^2, so
-    ln M(x) + x^2/(2 stddev^2) is convex, and lies below its chord. Beyond the last point the bound is 1.
-    logs: float64[points], ln M.
+    For M = f * N(0, stddev^2) with f >= 0, (ln M)'' = Var[posterior]/stddev^4 - 1/stddev^2 >= -1/stddev^2, so ln M(x) +
+    x^2/(2 stddev^2) is convex, and lies below its chord. Beyond the last point it is 1. logs: float64[points], ln M.
     """
     last = logs.size - 1
     if position >= last:
         return 1.0
     i = int(position)
     part = position - i
-    left = logs[i]
-    right = logs[i + 1]
+    left, right = logs[i], logs[i + 1]
     if left == -math.inf:
         return math.exp(right)  # M is nondecreasing, so the right neighbour bounds it
     return min(1.0, math.exp(left + part * (right - left) + part * (1.0 - part) * penalty))
@@ -172,9 +167,8 @@ def crowd_values(
 ) -> Float64s:
     """Carry values back over one round: shift by what the round gives, with the crowd thinned on the way.
 
-    smoothed: float64[next rows, points], points at start + i*stride*step; thinning: float64[rows, next rows],
-    each row sums to 1; crowds: int64[rows], numbers of others that need at least `least`.
-    Returns float64[rows, count], at start + i*step.
+    smoothed: float64[next rows, points], at start + i*stride*step; thinning: float64[rows, next rows], each row sums to
+    1; crowds: int64[rows], how many others need at least `least`. Returns float64[rows, count], at start + i*step.
     """
     points = smoothed.shape[1]
     spread = stride * step / (share * stddev)
@@ -201,8 +195,7 @@ def first_round(
     values: float64[rows, edges]; means: float64[n]; weights: float64[n, rows]. Returns float64[n].
     """
     rows, edges = values.shape
-    mixed = np.empty(edges)
-    out = np.empty(means.size)
+    mixed, out = np.empty(edges), np.empty(means.size)
     for t in range(means.size):
         mixed[:] = 0.0
         for row in range(rows):
@@ -226,10 +219,9 @@ def first_round(
 def stay_chances(starts: Float64s, counts: Int64s, step: float, stddevs: Float64s) -> Float64s:
     """Bound from below the chance that a pure-noise walk stays inside its windows up to each round.
 
-    Window r is (starts[r], starts[r] + counts[r]*step]; the walk begins at 0 and its step r has stddevs[r].
-    The chance to stay, as a function of the score, is log-concave (a Gaussian convolved with log-concave
-    windows), hence unimodal: on a cell it is at least the smaller of the values at the cell's ends.
-    starts, stddevs: float64[n]; counts: int64[n]. Returns float64[n].
+    Window r is (starts[r], starts[r] + counts[r]*step]; the walk begins at 0 and its step r has stddevs[r]. The
+    chance to stay is log-concave in the score (a Gaussian convolved with log-concave windows), hence unimodal: in a
+    cell it is at least the smaller of its ends' values. starts, stddevs, result: float64[n]; counts: int64[n].
     """
     rounds = starts.size
     out = np.empty(rounds)
@@ -244,8 +236,7 @@ def stay_chances(starts: Float64s, counts: Int64s, step: float, stddevs: Float64
 @kernel
 def stay_one_round(values: Float64s, window: float, start: float, count: int, step: float, stddev: float) -> Float64s:
     """Bound E[value(x + stddev Z); x + stddev Z in the window] from below at x = start + i*step."""
-    edges = values.size
-    offset = count - 1
+    edges, offset = values.size, count - 1
     chance = np.empty(edges + count)
     for k in range(edges + count - 1):
         low = (window - start + (k - offset) * step) / stddev
@@ -276,8 +267,7 @@ def binomial_levels(chance: float, largest: int, levels: Int64s) -> Float64s:
         if n <= cap:
             mass[n] = 0.0
         mass[cap] += chance * mass[cap - 1] if cap > 0 else 0.0
-        top = min(n, cap - 1)
-        for k in range(top, -1, -1):
+        for k in range(min(n, cap - 1), -1, -1):
             mass[k] = (1.0 - chance) * mass[k] + (chance * mass[k - 1] if k > 0 else 0.0)
         for k in range(cap + 1):
             out[n, level_of[k]] += mass[k]

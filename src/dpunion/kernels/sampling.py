@@ -14,8 +14,7 @@ from dpunion.kernels.compiler import kernel
 from dpunion.kernels.normal import SQRT_HALF, upper_tail
 
 U1 = np.uint64(1)
-TWO_64 = 2.0**64
-TWO_MINUS_64 = 2.0**-64
+TWO_64, TWO_MINUS_64 = 2.0**64, 2.0**-64
 SQRT_2 = math.sqrt(2.0)
 INVERSE_SQRT_2PI = 1.0 / math.sqrt(2.0 * math.pi)
 # √½ as a sum of a 26-bit number and the rest: products with 26-bit numbers are exact.
@@ -168,8 +167,7 @@ def sqrt_half_error(x: float) -> float:
 def inverse_upper_tail(p: float) -> float:
     """Return x with Pr[Z > x] = p, for p in [0, 1]: AS 241, then one Newton step on the tail itself.
 
-    Pr[Z > x] differs from p by little more than what rounding x to float64 costs: relative 1.2·10⁻¹⁴ at
-    13 standard deviations, 1.4·10⁻¹³ at p = 10⁻³⁰⁰.
+    Pr[Z > x] is off by little more than rounding x costs: relative 1.2·10⁻¹⁴ at 13 stddevs, 1.4·10⁻¹³ at p = 10⁻³⁰⁰.
     """
     # 1 - p has no rounding when p > 0.5.
     smaller, sign = (1.0 - p, -1.0) if p > 0.5 else (p, 1.0)

@@ -19,31 +19,23 @@ from dpunion.kernels.compiler import kernel
 
 TABLE = Path(__file__).parents[1] / "data" / "unicode14.json"
 
-# Kernels see these as compile-time constants. They widen bytes by int(np.int64(byte)), because in numba an
-# unsigned and a signed integer together make a float.
+# Compile-time constants. Kernels widen bytes by int(np.int64(byte)): in numba, unsigned and signed make a float.
 WORD = 1  # general category L*, M* or N*, or the low line
 UNSTABLE = 2  # NFC may change it or join it to the one before (NFC_Quick_Check is not Yes), or it is U+0130
 NONSTARTER = 4  # canonical combining class is not 0: two in a row may have to change places
 UNASSIGNED = 8  # general category Cn in this version: a separator, even if a later version assigns it
 CASED = 16  # before or after a capital sigma, a letter (of those that are not IGNORABLE)
 IGNORABLE = 32  # skipped when deciding whether a capital sigma ends its word
-DOTTED_I = 0x130
-DOTTED_I_LOWER = "i\u0307"
-SIGMA = 0x3A3
-SMALL_SIGMA = 0x3C3
-FINAL_SIGMA = 0x3C2
+DOTTED_I, DOTTED_I_LOWER = 0x130, "i\u0307"
+SIGMA, SMALL_SIGMA, FINAL_SIGMA = 0x3A3, 0x3C3, 0x3C2
 LONG = 64  # in the flags of a text only: it may have more than MOST_MARKS marks in a row
 MOST_MARKS = 30  # combining marks in a row, in NFD: the limit of the Stream-Safe Text Format (UAX 15)
 # A letter decomposes to at most 3 marks behind it, and a mark to at most 2: 13 in a row never exceed MOST_MARKS.
 SAFE_RUN = (MOST_MARKS - 3) // 2
-APOSTROPHE = 0x27
-CURLY_APOSTROPHE = 0x2019
-CAPITAL_A = 0x41
+APOSTROPHE, CURLY_APOSTROPHE, CAPITAL_A = 0x27, 0x2019, 0x41
 
 # Values of `Tables.ascii` that are not themselves word characters.
-GAP = 0
-QUOTE = 1
-BEYOND = 0x80
+GAP, QUOTE, BEYOND = 0, 1, 0x80
 
 
 class Tables(NamedTuple):
@@ -59,9 +51,8 @@ def tables() -> Tables:
     """Load the frozen tables (once in a process, a few milliseconds).
 
     In the file, `class_runs` alternates a run length and the class of that many code points, from U+0000 to U+10FFFF.
-    `lower_runs` is first, last, step, shift, first, ...: each code point of range(first, last + 1, step)
-    lower-cases to itself plus shift. Two are missing on purpose: U+0130 (İ), the one that becomes two characters,
-    and U+03A3 (Σ), which needs context.
+    `lower_runs` is first, last, step, shift, first, ...: each code point of range(first, last + 1, step) lower-cases to
+    itself plus shift. Two are missing on purpose: U+0130 (İ) becomes two characters, and U+03A3 (Σ) needs context.
     """
     frozen = json.loads(TABLE.read_bytes())
     runs = np.array(frozen["class_runs"], np.int64).reshape(-1, 2)
@@ -160,8 +151,7 @@ def survey(data: Uint8s, starts: Int64s, ends: Int64s, classes: Uint8s, flags: U
     """Check that each text is UTF-8 and mark those that need NFC; return the first that is not UTF-8, or -1.
 
     Text t is data[starts[t]:ends[t]]. flags uint8[n_texts] gets UNSTABLE where NFC may change it or it has İ,
-    UNASSIGNED where some code point is not of the frozen version, and LONG where more than SAFE_RUN characters in a
-    row are or may become marks.
+    UNASSIGNED where the frozen version lacks a code point, LONG where over SAFE_RUN in a row are or may become marks.
 
     Guarantees:
     - a text without UNSTABLE is in NFC, and stays so when each character is lower-cased by itself;
@@ -169,14 +159,11 @@ def survey(data: Uint8s, starts: Int64s, ends: Int64s, classes: Uint8s, flags: U
     """
     for t in range(starts.size):
         at, end = starts[t], ends[t]
-        found = 0
-        before = 0
-        run = 0
+        found, before, run = 0, 0, 0
         while at < end:
             if data[at] < 0x80:
                 at = after_ascii(data, at, end)
-                before = 0
-                run = 0
+                before, run = 0, 0
                 continue
             code, width = strict_decode(data, at, end)
             if width == 0:
@@ -206,8 +193,7 @@ def sigma_at(data: Uint8s, at: int, end: int, out: Uint8s, word: int, used: int,
 
     This is Final_Sigma of The Unicode Standard, table 3-17, within the word: out[word:used] and what follows.
     """
-    back = used
-    cased = False
+    back, cased = used, False
     while back > word:
         back -= 1
         if out[back] & 0xC0 == 0x80:
@@ -329,10 +315,7 @@ def split_words(
 
 @kernel
 def count_byte(data: Uint8s, byte: int) -> int:
-    """Return how often a byte occurs in data: uint8[n].
-
-    Guarantees: only the number comes out.
-    """
+    """Return how often a byte occurs in data: uint8[n]. Guarantees: only the number comes out."""
     wanted = np.uint8(byte)
     found = 0
     for one in data:

@@ -12,8 +12,9 @@ import math
 
 from dpunion.budget import SMALLEST_DELTA, SMALLEST_EPSILON, Budget
 from dpunion.calibration.gaussian import GUARD, normal_quantile_above
-from dpunion.calibration.rounding import ALL_FLOORS, COLLISION, EPSILON_SLACK
+from dpunion.calibration.rounding import ALL_FLOORS, COLLISION, EPSILON_SLACK, EXTREME_NORMALS
 from dpunion.checks import check_real
+from dpunion.errors import BadParameter
 from dpunion.kernels.normal import gaussian_delta
 from dpunion.ledger import amounts
 from dpunion.ledger.amounts import DELTA_UNITS, EPSILON_UNITS, Amounts, Composition, units_of_computed, units_of_decimal
@@ -47,13 +48,21 @@ def account_caps(
     if composition is Composition.ADDITIVE:
         return whole
     rounding = min(whole.epsilon // ROUNDING_PART, LARGEST_ROUNDING)
-    novelty = math.floor(whole.delta * novelty_share)
+    # Extreme normals, and floors of coins, of as many steps as the rounding allows (docs/ledger.md, theorem 3).
+    rare = (1.0 + math.exp(epsilon)) * (EXTREME_NORMALS + ALL_FLOORS) * (rounding / EPSILON_UNITS / EPSILON_SLACK)
+    if rare > 0.5 * delta:
+        raise BadParameter(
+            "dpunion's random numbers are too coarse for such a small delta with such a large epsilon.",
+            "Choose a larger delta, a smaller epsilon or additive composition.",
+        )
+    usable = whole.delta - math.ceil(rare * DELTA_UNITS)
+    novelty = math.floor(usable * novelty_share)
     low, high = 0, amounts.MU_SQUARED_UNITS
-    while _holds(Amounts(whole.epsilon, whole.delta, high, novelty, rounding), GUARD):
+    while _holds(Amounts(whole.epsilon, usable, high, novelty, rounding), GUARD):
         low, high = high, 2 * high
     while high - low > 1:
         middle = (low + high) // 2
-        if _holds(Amounts(whole.epsilon, whole.delta, middle, novelty, rounding), GUARD):
+        if _holds(Amounts(whole.epsilon, usable, middle, novelty, rounding), GUARD):
             low = middle
         else:
             high = middle

@@ -20,7 +20,7 @@ from dpunion import errors
 from dpunion.checks import nearest
 from dpunion.errors import ForeignErrors, LedgerError
 from dpunion.ledger.amounts import COUNTED, DELTA_UNITS, EPSILON_UNITS, FIELDS, Amounts, Composition
-from dpunion.ledger.schedules import Schedule
+from dpunion.ledger.schedules import Due, Schedule, today
 
 CHAIN = "dpunion-ledger/1"
 NO_HASH = "0" * 64
@@ -305,23 +305,28 @@ class Overview:
         return spent[-1] if spent else None
 
     def more_like_last(self, account: Account) -> int | None:
-        """Return how many more releases like a dataset's last one the budget covers; None before the first."""
+        """Return how many more releases like its last one a dataset covers; None before it, and with a schedule."""
         last = self.last_of(account.name)
-        return None if last is None else account.more_like(last.charge)
+        return None if last is None or account.schedule is not None else account.more_like(last.charge)
 
     def to_come(self, account: Account) -> tuple[int, ...]:
-        """Return the weeks of a schedule's releases after the last one that was charged."""
-        weeks = () if account.schedule is None else account.schedule.releases
+        """Return the weeks of a schedule's releases after the last one that was charged, from the one due today."""
+        if (plan := account.schedule) is None:
+            return ()
         made = (one.release or 0 for one in self.entries if one.dataset == account.name and not one.is_cancelled)
-        last = max(made, default=0)
-        return tuple(week for week in weeks if week > last)
+        last, due = max(made, default=0), plan.due_in(plan.week_on(today())) or 0
+        return tuple(week for week in plan.releases if week > last and week >= due)
 
     def reach(self, account: Account) -> str:
         """Say how far the rest of a budget reaches."""
-        if account.schedule is not None:
-            weeks = self.to_come(account)
-            listed = f"week{'s' if len(weeks) > 1 else ''} {', '.join(map(str, weeks))}"
-            return listed if weeks else "nothing (the schedule is complete)"
+        if (plan := account.schedule) is not None:
+            if weeks := self.to_come(account):
+                later = f", {len(weeks) - 1} later" if weeks[1:] else ""
+                return f"week {weeks[0]} from {plan.first_day(weeks[0])}{later}"
+            last = self.last_of(account.name)
+            return (
+                "nothing: it is complete" if last and last.is_settled else f"nothing: week {plan.weeks} did not settle"
+            )
         more = self.more_like_last(account)
         if more is None:
             return "all of it"
@@ -345,7 +350,7 @@ def refuse_repeat(
     sources: list[dict[str, Any]] | None,
     remedy: str = "Use the files that were written then, or make and charge it again with --charge-again.",
 ) -> None:
-    """Refuse a release if one of the same entries is settled, or else if one is unsettled; name the last such entry."""
+    """Refuse a release if an entry in `same` is settled, or else if one is unsettled; name the last such entry."""
     last = {entry.state: entry for entry in same}
     if (entry := last.get(EntryState.SETTLED)) is not None:
         then = entry.details.get("sources")
@@ -365,11 +370,13 @@ def refuse_repeat(
         )
 
 
-def refuse_second(ledger: str, week: int, entries: list[Entry], release_fingerprint: str, *, again: bool) -> None:
-    """Refuse a release of a schedule that was made; `again` allows it only if no earlier run of it has settled.
+def refuse_second(ledger: str, week: int, entries: list[Entry], release_fingerprint: str, details: Any) -> None:
+    """Refuse a release of a schedule that was made; --charge-again allows it only if no earlier run of it has settled.
 
-    Guarantees: it also refuses if a later release began after this one was planned, so that each continues the other.
+    Guarantees: it also refuses if a later release began after this one was planned, so that each continues the other;
+    and, without --charge-again, if it reads other columns than the previous one.
     """
+    again, reads = details["charge_again"], details["about"].get("reads")
     if later := [entry for entry in entries if (entry.release or 0) > week and not entry.is_cancelled]:
         raise errors.NotDue(
             f"A later release of the schedule has begun: entry {ledger}#{later[-1].number}. Nothing was charged.",
@@ -386,6 +393,17 @@ def refuse_second(ledger: str, week: int, entries: list[Entry], release_fingerpr
             )
     if made or not again:
         refuse_repeat(ledger, same, None, "Use the files that were written then; later rows are in the next release.")
+    before = next((one for one in reversed(entries) if one.release and one.is_settled), None)
+    then = before and before.about.get("reads")
+    if before and then and reads and reads != then and not again:
+        parts = [
+            f"{name} {then.get(name)!r}, now {value!r}" for name, value in reads.items() if then.get(name) != value
+        ]
+        raise LedgerError(
+            f"The previous release, entry {ledger}#{before.number}, read other columns, or spelled items otherwise: "
+            f"{'; '.join(parts)}. Nothing was charged.",
+            "One budget is for the same users and one kind of items: read what it read. To change it, --charge-again.",
+        )
 
 
 def refuse_dataset(ledger: str, name: str, known: list[str]) -> NoReturn:
@@ -399,9 +417,14 @@ def refuse_dataset(ledger: str, name: str, known: list[str]) -> NoReturn:
     )
 
 
-def refuse_charge(account: Account, charge: Amounts) -> NoReturn:
-    """Refuse a charge; say how much it asks for and how much is left."""
+def refuse_charge(account: Account, charge: Amounts, due: Due | None = None) -> NoReturn:
+    """Refuse a charge; say how much it asks for and how much is left. due: for a release of a schedule."""
     left = account.remaining
+    if due is not None and due.account.spent != account.spent:
+        raise LedgerError(
+            f"Another release of {account.name!r} began while this one was planned. Nothing was charged for this one.",
+            "Run it again: it is then planned with what is left.",
+        )
     parts = [
         f"{getattr(charge, name) / max(1, getattr(account.caps, name)):.3%} of the {WORDS[name]} budget "
         f"({getattr(left, name) / max(1, getattr(account.caps, name)):.3%} is left)"
@@ -410,10 +433,12 @@ def refuse_charge(account: Account, charge: Amounts) -> NoReturn:
     ]
     if account.composition is Composition.ADDITIVE:
         parts = [f"(epsilon, delta) = {pair(charge)}, and {pair(left)} is left"]
-    smaller = "Use a smaller epsilon or delta, or do" if account.schedule is None else "Do"
+    other = "use a smaller epsilon or delta" if account.schedule is None else "make those of the schedule (--scheduled)"
+    if due is not None or not any(getattr(left, name) for name in COUNTED[account.composition]):
+        other = "open another dataset, with a budget of its own, for a new period"
     raise errors.BudgetExhausted(
         f"The budget of dataset {account.name!r} does not cover this release: it asks for {' and '.join(parts)}.",
-        f"{smaller} not make this release: it would break the promise made for this data.",
+        f"Do not make this release: it would break the promise made for this data. Instead, {other}.",
     )
 
 

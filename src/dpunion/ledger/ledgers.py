@@ -143,21 +143,21 @@ class Ledger:
         # A refusal needs no lock: it was right at the moment of this check.
         with self._store.transaction(write=False) as session:
             book = self._reader.book(session)
-            self._check(book, dataset, amounts, release_fingerprint, details)
+            self._check(book, dataset, amounts, release_fingerprint, details, due)
         with self._store.transaction(write=True) as session:
             book = self._reader.book(session)
-            account = self._check(book, dataset, amounts, release_fingerprint, details)
+            account = self._check(book, dataset, amounts, release_fingerprint, details, due)
             amounts, which = amounts.stored(account.composition), release_fingerprint
             event = append(session, book, EventKind.RESERVED, dataset, amounts, fingerprint=which, details=details)
         return Reservation(self, account, event)
 
-    def find_due(self, dataset: str, day: dt.date, folder: Path | None = None) -> Due:
+    def find_due(self, dataset: str, day: dt.date, earlier: Path | None = None) -> Due:
         """Return the release of a dataset's schedule that is due on a day, and the list that it continues."""
         found = self.overview()
         account = next((one for one in found.accounts if one.name == dataset), None)
         if account is None:
             events.refuse_dataset(self.name, dataset, [one.name for one in found.accounts])
-        return find_release(account, found.entries, day, folder)
+        return find_release(account, found.entries, day, earlier)
 
     def overview(self) -> Overview:
         """Return every dataset and entry; raise DamagedLedger if a row is wrong."""
@@ -187,21 +187,20 @@ class Ledger:
         return Verification(problem, book.sequence, book.receipt)
 
     def _check(
-        self, book: events.Book, dataset: str, charge: Amounts, release_fingerprint: str, details: dict[str, Any]
+        self, book: events.Book, dataset: str, charge: Amounts, which: str, details: dict[str, Any], due: Due | None
     ) -> Account:
         """Return the dataset's account; refuse a release that cannot be granted."""
         account = book.accounts.get(dataset)
         if account is None:
             events.refuse_dataset(self.name, dataset, list(book.accounts))
         made = [entry for entry in book.entries.values() if entry.dataset == dataset]
-        if "schedule" in details:
-            week = details["schedule"]["release"]
-            events.refuse_second(self.name, week, made, release_fingerprint, again=details["charge_again"])
+        if due is not None:
+            events.refuse_second(self.name, due.release, made, which, details)
         elif not details["charge_again"]:
-            same = [entry for entry in made if entry.fingerprint == release_fingerprint]
+            same = [entry for entry in made if entry.fingerprint == which]
             events.refuse_repeat(self.name, same, details["sources"])
         if not account.covers(charge):
-            events.refuse_charge(account, charge)
+            events.refuse_charge(account, charge, due)
         return account
 
     def _close(self, kind: EventKind, own: Event, amounts: Amounts, details: dict[str, Any]) -> None:
@@ -255,8 +254,9 @@ class Reservation:
     @property
     def charged(self) -> Charged:
         """Return the entry for the release: its charge, and how much of the budget was spent before and after."""
-        account, charge = self.account, self._event.amounts
-        after = dataclasses.replace(account, spent=account.spent + charge)
+        account, charge, due = self.account, self._event.amounts, json.loads(self._event.details).get("schedule")
+        after, later = dataclasses.replace(account, spent=account.spent + charge), account.schedule
+        more = sum(one > due["release"] for one in later.releases) if due and later else after.more_like(charge)
         return Charged(
             **self.facts,
             composition=account.composition.value,
@@ -264,7 +264,7 @@ class Reservation:
             total_delta=account.caps.delta / DELTA_UNITS,
             before=account.spent_share,
             after=after.spent_share,
-            more=after.more_like(charge),
+            more=more,
             written=self._event.written,
         )
 
@@ -272,10 +272,7 @@ class Reservation:
     def sentence(self) -> str:
         """Return the sentence about the ledger in a release's statement."""
         due, plan = json.loads(self._event.details).get("schedule"), self.account.schedule
-        when = ""
-        if due and plan:
-            of = f" of {plan.weeks}, from" if due["week"] <= plan.weeks else f", after the {plan.weeks} weeks from"
-            when = f" It was made in week {due['week']}{of} {plan.start}."
+        when = f" It was made in week {due['week']} of {plan.weeks} since {plan.start}." if due and plan else ""
         return (
             f"It is entry {self.receipt} of the dataset {self.account.name!r}. The ledger limits all releases "
             f"from this dataset together to {pair(self.account.caps)}, by {self.account.composition.value} "

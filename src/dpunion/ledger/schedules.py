@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import datetime as dt
 import math
+import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 NOVELTY_SHARE = 0.3
 """A schedule has few releases of known size: with this part of delta for novel items, thresholds are lowest."""
 MOST_WEEKS = 1_040
+NO_LIST = "none"
+"""This as `earlier` stands for an empty list."""
 UNREADABLE = frozenset({"", ".txt"})
 """Suffixes of outputs that the next release cannot read: a list of lines does not say since when."""
 BELOW = 1.0 - 1e-11
@@ -41,7 +44,7 @@ BELOW = 1.0 - 1e-11
 class Schedule:
     """When releases are made: in weeks 1, 2, 4, 8, ... and the last.
 
-    weeks: how many weeks there are. grow: the part of each release over that of the one before. start: the first day of
+    weeks: how many weeks there are. grow: the part of each release over the previous one's. start: the first day of
     week 1, as a date or as text like 2027-01-04; by default the day when the account is opened, in UTC.
     """
 
@@ -52,7 +55,7 @@ class Schedule:
     def __post_init__(self) -> None:
         check_whole("a schedule", "weeks", self.weeks, 1, MOST_WEEKS, "Choose for how many weeks the budget lasts.")
         check_real("a schedule", "grow", self.grow, 0.1, 10.0, "Leave it out: 1.5 is right for most.")
-        object.__setattr__(self, "start", as_day(self.start or dt.datetime.now(dt.UTC).date(), "start").isoformat())
+        object.__setattr__(self, "start", as_day(self.start or today(), "start").isoformat())
 
     @property
     def releases(self) -> tuple[int, ...]:
@@ -66,11 +69,11 @@ class Schedule:
         return (day - self.first_day(1)).days // 7 + 1
 
     def due_in(self, week: int) -> int | None:
-        """Return which release is due in a week: each is, until the next one is; None before the first."""
+        """Return the release that is due in a week, the last one planned by then; None before the first."""
         return max((one for one in self.releases if one <= week), default=None)
 
     def share(self, left: Amounts, release: int) -> Amounts:
-        """Return what a release may spend of what is left: its weight over that of all releases from it on.
+        """Return a release's part of what is left: its weight divided by that of it and all later releases.
 
         Guarantees: rounded down; the last release gets all that is left, so that all together reach the caps exactly.
         """
@@ -109,9 +112,20 @@ class Schedule:
         return cls(values["weeks"], values["grow"], str(values["start"]))
 
 
+class ListChanged(UserWarning):
+    """A file of the previous release was changed, and another one is as it was written."""
+
+
+def today() -> dt.date:
+    """Return the day of the clock, in UTC."""
+    return dt.datetime.now(dt.UTC).date()
+
+
 def as_day(day: object, name: str) -> dt.date:
     """Return a date, or a text like 2027-01-04, as a date."""
-    wrong = BadParameter(f"The {name!r} parameter must be a day such as 2027-01-04.", "Write year, month and day.")
+    wrong = BadParameter(
+        f"The {name!r} parameter must be a day such as 2027-01-04.", "Write a day before the year 3000."
+    )
     if isinstance(day, dt.date) and not isinstance(day, dt.datetime):
         day = day.isoformat()
     with ForeignErrors(lambda _: wrong, TypeError, ValueError):
@@ -122,7 +136,7 @@ def as_day(day: object, name: str) -> dt.date:
 
 @dataclass(frozen=True, slots=True)
 class Earlier:
-    """What a schedule has released so far: a file and its SHA-256, None before the first release. week: of the next."""
+    """What a schedule has released so far: a file (None at first) and its SHA-256. week: that of the next release."""
 
     include: ClassVar[bool] = True
 
@@ -173,7 +187,7 @@ class Due:
 
 
 def share_of(share: Amounts) -> tuple[float, float]:
-    """Return mu_squared and novelty to plan from: lower than the units by more than what rounding up a charge adds."""
+    """Return mu_squared and novelty to plan from: slightly less than the share, as the charge is rounded up."""
     if is_too_small(share):
         raise BadParameter(
             "A release of this schedule would get too small a part of the budget.",
@@ -202,10 +216,10 @@ def epsilon_alone(share: Amounts, rounding: int, caps: Amounts) -> int:
     return min(caps.epsilon, math.ceil(epsilon * 10**4) * (EPSILON_UNITS // 10**4))
 
 
-def find_release(account: Account, entries: Iterable[Entry], day: dt.date, folder: Path | None) -> Due:
+def find_release(account: Account, entries: Iterable[Entry], day: dt.date, named: Path | None) -> Due:
     """Return the release of a schedule that is due on a day; refuse a day without one, and lost or changed files.
 
-    folder: where the files of earlier releases are, if not where they were written.
+    named: as in `find_earlier`.
 
     Guarantees: which release is due, and its share, follow from the ledger and the day alone.
     """
@@ -221,42 +235,67 @@ def find_release(account: Account, entries: Iterable[Entry], day: dt.date, folde
     own = [one for one in settled if one.release == release]
     last = max((one.release or 0 for one in made), default=0)
     if release is None or last > release or (own and own[-1].details["schedule"]["week"] != week):
-        refuse_day(account, schedule, week, last)
+        refuse_day(account, schedule, week, last, made=settled[-1].release if settled else None)
     if own:
         return Due(account, release, week, own[-1].charge, Earlier(None, "", week))  # the ledger will refuse it
+    if week > schedule.weeks and last < release:  # a wrong day would spend all that is left
+        raise LedgerError(
+            f"On {day}, the {schedule.weeks} weeks of {name!r} since {schedule.start} are over. Its last release, "
+            "which takes all that is left of the budget, is not made. Nothing was charged.",
+            f"Check the day. To make this release now, give its day: 'on' (--on {schedule.first_day(release)}).",
+        )
     share = schedule.share(account.remaining, release)
     if is_too_small(share):
-        # Other releases, or a run of the last one that has not settled, took it: the ledger refuses the usual share.
+        # Other charges, or an unsettled run of the last release, used it up: the ledger will refuse the usual share.
         share = schedule.shares(account.caps)[schedule.releases.index(release)]
-    before = [one for one in settled if one.release == settled[-1].release]
-    return Due(account, release, week, share, find_earlier(before, week, folder))
+    return Due(account, release, week, share, find_earlier(settled, week, named))
 
 
-def refuse_day(account: Account, schedule: Schedule, week: int, last: int) -> NoReturn:
-    """Say why a week has no release, and when the next one is due."""
-    following = next((one for one in schedule.releases if one > max(week, last)), None)
-    state = f"has no release due in week {week} once that of week {last} has begun" if last else "has not begun"
-    when, remedy = "It is complete.", "Open a dataset with a new schedule; for people in both, the budgets add up."
-    if following is not None:
-        when = f"The next is that of week {following}, from {schedule.first_day(following)}."
-        remedy = "Run it for that day or a later one, with another output."
-    raise NotDue(f"The schedule of {account.name!r} {state}. {when} Nothing was charged.", remedy)
+def refuse_day(account: Account, schedule: Schedule, week: int, last: int, *, made: int | None) -> NoReturn:
+    """Say why a week has no release, and when the next is due. last, made: the last that began, and that settled."""
+    following = next((str(schedule.first_day(one)) for one in schedule.releases if one > max(week, last)), None)
+    what, remedy = f"Nothing is due in week {week}: the release of week {last} has begun already.", "Run it then."
+    if not last:
+        what = f"Nothing is due: the first of the {schedule.weeks} weeks has not begun."
+    if following is None:
+        remedy = "Open a dataset with a new schedule; for people in both, the budgets add up."
+    if complete := made == schedule.weeks:
+        what = f"The schedule is complete: its last release, that of week {made}, is made."
+    when = f" The next release is due from {following}." if following else ""
+    problem = NotDue(f"{what}{when} Nothing was charged to {account.name!r}.", remedy)
+    problem.next_day, problem.complete = following, complete
+    raise problem
 
 
-def find_earlier(entries: Sequence[Entry], week: int, folder: Path | None) -> Earlier:
-    """Return a file of these entries that is as it was written, in `folder` under any name; refuse if there is none."""
-    if not entries:
+def find_earlier(settled: Sequence[Entry], week: int, named: Path | None) -> Earlier:
+    """Return the list to continue: of the last of these entries, from a file that is as it was written.
+
+    named: a folder to search, in which files may have other names; a file, which may be the list of any of these
+    entries; NO_LIST; or None.
+    """
+    if not settled or str(named) == NO_LIST:
         return Earlier(None, "", week)
-    if folder is not None and not folder.is_dir():
-        raise BadParameter("There is no such folder with earlier releases.", "Check 'earlier' (--earlier).")
-    kept = [one for entry in entries for one in entry.outputs if Path(one[0]).suffix.lower() not in UNREADABLE]
-    for path, digest in kept:
-        there = [] if folder is None else [one for one in sorted(folder.iterdir()) if one.suffix == Path(path).suffix]
-        for candidate in (*there, Path(path)):
-            if is_intact((str(candidate), digest)):
-                return Earlier(candidate, digest, week)
+    is_file = named is not None and named.is_file()
+    if named is not None and not is_file and not named.is_dir():
+        raise BadParameter("There is no such file or folder with earlier releases.", "Check 'earlier' (--earlier).")
+    before = [one for one in settled if is_file or one.release == settled[-1].release]
+    kept = [one for entry in before for one in entry.outputs if Path(one[0]).suffix.lower() not in UNREADABLE]
+    places = [] if named is None else [named] if is_file else sorted(named.rglob("*"))
+    there = ((str(one), digest) for path, digest in kept for one in places if one.suffix == Path(path).suffix)
+    found = next(filter(is_intact, there), None)
+    if found is None and not is_file:
+        sound = dict(filter(is_intact, kept))
+        found = next(iter(sound.items()), None)
+        changed = sorted({path for path, _ in kept if Path(path).is_file()} - set(sound))
+        if found is not None and changed:
+            said = f"A file of the previous release was changed: {', '.join(changed)}. Restore it from {found[0]}."
+            warnings.warn(ListChanged(said), stacklevel=2)
+    if found is not None:
+        return Earlier(Path(found[0]), found[1], week)
+    what = f"The list of the previous release, entry {settled[-1].number}, is not where it was written, or has changed"
+    what += f": {', '.join(path for path, _ in kept)}.{'' if named is None else f' Nor is it in {named}.'}"
     raise LedgerError(
-        f"The list of the release before, entry {entries[-1].number}, is not where it was written, or it was changed: "
-        f"{', '.join(path for path, _ in kept)}. Nothing was charged.",
-        "Restore one of its files from a backup, or name the folder it is in: 'earlier' (--earlier).",
+        f"{f'{named} is no list that this schedule wrote.' if is_file else what} Nothing was charged.",
+        "Restore one of its files, or name the folder it is in: 'earlier' (--earlier). If all are lost, continue an "
+        f"older list (--earlier FILE) or an empty one (--earlier {NO_LIST}).",
     )

@@ -1,8 +1,7 @@
 """The public candidates V_k: n-grams whose prefix and suffix of length k-1 are both released (Kim et al. 2021).
 
-V_k is never written out. Released n-grams of length k-1 that end in y may be followed by those that begin with y, so
-V_k is a union of rectangles, one for each y of length k-2; counting it and naming its i-th member are sums and
-divisions over these rectangles.
+V_k is never written out. Released n-grams of length k-1 that end in y can precede all that begin with y: V_k is a
+union of rectangles, one for each y of length k-2. Sums and divisions over these count it and name its i-th member.
 """
 
 from __future__ import annotations
@@ -93,8 +92,7 @@ def mark_candidates(candidates: CandidateGrams, chance: float, key: RunKey, draw
     A mark counts only for a candidate that nobody keeps (`unsupported`).
 
     Guarantees:
-    - every candidate is marked with probability `chance`, independently, up to 2^-128 for each block of about 1/chance
-      of them;
+    - every candidate is marked with probability `chance`, independently, up to 2^-128 for each block of about 1/chance;
     - the marks depend on the released n-grams, the chance and the run key, and on no user.
     """
     return np.sort(candidates.at(bernoulli_positions(candidates.count, chance, key, draw_round)))

@@ -55,8 +55,7 @@ def first_level(
 ) -> tuple[Level, Positions, tuple[str, ...]]:
     """Return the released tokens as a level, numbered in the order of their bytes, their positions and their texts.
 
-    chosen: int64[n], numbers of the released tokens in the stream's table. used_up: allow to overwrite the stream's
-    tokens with the positions.
+    chosen: int64[n], the released tokens' numbers in the stream. used_up: allow to overwrite its tokens with positions.
 
     Guarantees: the level contains the chosen tokens and nothing else of the stream.
     """
@@ -90,8 +89,7 @@ class Texts(Protocol):
 def select_ngrams(
     plan: NgramPlan, texts: Texts, key: RunKey, on_length: Callable[[int], None]
 ) -> tuple[tuple[Level, ...], tuple[tuple[str, int], ...], tuple[LengthResult, ...]]:
-    """Select length by length: return the levels, the n-grams with their lengths in the order of the levels, and the
-    results.
+    """Select length by length: return the levels, the n-grams with their lengths, level by level, and the results.
 
     Guarantees:
     - each length sees the users' texts and what shorter lengths have released;
@@ -122,8 +120,7 @@ def next_level(
 
     Guarantees:
     - every n-gram that comes out has its prefix and its suffix in the last level;
-    - given that level, the result is that of a Gaussian mechanism on all its candidates, whose weights one user moves
-      by at most 1 in l2 norm;
+    - given that level, it is a Gaussian mechanism on its candidates: one user moves weights by at most 1 in l2 norm;
     - sizes and thresholds in the LengthResult follow from the released n-grams alone.
     """
     level = levels[-1]

@@ -77,8 +77,8 @@ NGRAMS = Nouns("n-gram", "a single word", "texts")
 class CandidatesPlan:
     """The public numbers of a list of candidates: items that need less, and may come out although nobody has them.
 
-    listed: how many items are on the list; sha256: that of the list. error: the largest chance to come out that was
-    allowed for an item which nobody has; chance: the exact one. threshold: what a noisy weight must exceed.
+    listed: how many items are on the list; sha256: that of the list. error: the largest allowed
+    probability of releasing an item that nobody has; chance: the exact one. threshold: what a noisy weight must exceed.
     """
 
     listed: int
@@ -89,8 +89,11 @@ class CandidatesPlan:
 
     @property
     def expected(self) -> float:
-        """Return how many listed items come out on average, at most, although nobody has them."""
-        return self.listed * self.error
+        """Return how many listed items come out on average, at most, although nobody has them.
+
+        The exact chance exceeds the error where the list's threshold would be above that of other items.
+        """
+        return self.listed * max(self.error, self.chance)
 
     @property
     def seldom_more(self) -> int:

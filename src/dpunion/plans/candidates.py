@@ -1,7 +1,7 @@
 """Plans with a public list of candidates, whose items need less to come out (docs/guarantees-funnel.md, section 11).
 
 A listed item may come out although nobody has it. So nothing has to hide who has it, and its threshold only has to keep
-pure noise out: `error` is the chance that an item comes out which nobody has. All of this is public.
+pure noise out: `error` is the probability that an item that nobody has is released. All of this is public.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ STRENGTH = 0.04
 POWER = 0.7
 SHRINKAGE = 0.5
 RARE = 2.0**-64
-"""Above the sum of collisions, floors of coins, and extreme normals of selecting, look and counts (5 * 2^-68)."""
+"""More than the probabilities of collisions, floors of coins and extreme normals add up to (5 * 2^-68)."""
 CLEAR = 2.0
 """A limit above USUAL needs people with larger sets to stand out from the noise by this many standard deviations."""
 
@@ -53,8 +53,8 @@ CLEAR = 2.0
 class SizeLook:
     """The numbers of a look, fixed before any data is read.
 
-    stddev: of the noise on the number of people of each class. delta: what each of the plans keeps to; the rest of the
-    budget's delta pays for choosing by the look. limits: to choose from; thresholds: those of their plans.
+    stddev: the noise on the number of people in each class. delta: the delta of each plan; the rest of the budget's
+    delta pays for the choice. limits: the limits to choose from. thresholds: the threshold of each limit's plan.
     """
 
     stddev: float

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from dpunion import plans
-from dpunion.algorithms import MAX_ITEMS, Bounding, Funnel, PolicyGaussian, WeightedGaussian, algorithm_named
+from dpunion.algorithms import MAX_ITEMS, Algorithm, Bounding, Funnel, PolicyGaussian, WeightedGaussian, algorithm_named
 from dpunion.budget import Budget
 from dpunion.calibration import rounding
-from dpunion.calibration.composition import candidate_threshold, geometric_shares
+from dpunion.calibration.composition import candidate_threshold, geometric_shares, walk_threshold
 from dpunion.checks import check_real, check_whole
 from dpunion.errors import BadParameter
 from dpunion.plans import NGRAMS, STEPS, Nouns, Plan, as_algorithm, read_real, target_steps
@@ -259,7 +259,7 @@ def plan_ngrams(settings: Ngrams, budget: Budget, counts: Counts | None = None) 
     lengths = [LengthPlan(1, shares[0], settings.first, opening.scale, opening.rounding_slack)]
     for length in range(2, settings.longest + 1):
         algorithm, stddev = settings.algorithm_at(length), composed.stddevs[length - 1]
-        slack = plans.find_slack(algorithm, stddev, highest_threshold(stddev, settings.spurious_rate))
+        slack = largest_slack(algorithm, stddev, settings.spurious_rate)
         lengths.append(LengthPlan(length, shares[length - 1], algorithm, stddev * (1.0 + slack), slack))
     steps = None if counts is None else CountsPlan(counts.share, *composed.stddevs[-STEPS:])
     return NgramPlan(settings, budget, opening, tuple(lengths), composed.delta_used, steps)
@@ -271,3 +271,14 @@ def highest_threshold(stddev: float, rate: float) -> float:
     It uses half of the rate, because a walk of several rounds may pass its threshold in any of them.
     """
     return candidate_threshold(stddev, 0.5 * rate / MAX_ITEMS)
+
+
+def largest_slack(algorithm: Algorithm, stddev: float, rate: float) -> float:
+    """Return what rounding can add with any threshold on candidates, which follows from the shorter n-grams.
+
+    subtle: a Funnel with a lower threshold may have higher targets. They are convex in it, so largest at an end.
+    """
+    ends = [highest_threshold(stddev, rate)]
+    if isinstance(algorithm, Funnel):
+        ends.append(stddev * walk_threshold(1.0, rate, algorithm))
+    return max(plans.find_slack(algorithm, stddev, end) for end in ends)

@@ -1,7 +1,6 @@
 """Text files as blocks of whole rows, decompressed, checked for UTF-8 and NUL bytes.
 
-dpunion splits files itself, before the parser, so that long rows can be read, errors have line numbers, and several
-threads can parse blocks.
+dpunion splits files itself, so that long rows can be read, errors have line numbers, and threads can parse blocks.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ B = TypeVar("B")
 
 BLOCK_BYTES = 8 << 20
 LONGEST_ROW = 64 << 20
-"""The most bytes of a row. A lost quote makes one row of the rest of the file, which must not fill the memory."""
+"""The most bytes of a row. A lost quote turns the rest of the file into one row, which must not fill the memory."""
 LONG_ROW = "In CSV, a quote that is never closed causes this: check that line. Or write the data as Parquet."
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 

@@ -106,8 +106,7 @@ class Cleaner:
         if not is_missing_possible(people, MAX_USER_BYTES):
             return None
         sizes = lengths(people)
-        longest = pc.max(sizes).as_py()
-        if longest is not None and longest > MAX_USER_BYTES:
+        if (pc.max(sizes).as_py() or 0) > MAX_USER_BYTES:
             raise BadSource(
                 f"A user id in column {self.users.name!r} of {where} is longer than {MAX_USER_BYTES} bytes.",
                 "Check that the user column is the right one, or shorten the ids (for example to a digest).",
@@ -177,8 +176,7 @@ def split_lists(lists: Any, limit: int) -> Iterator[tuple[int, Any]]:
         first, some = stack.pop()
         if len(some) > 1 and (pc.sum(pc.list_value_length(some)).as_py() or 0) > limit:
             half = len(some) // 2
-            stack.append((first + half, some.slice(half)))
-            stack.append((first, some.slice(0, half)))
+            stack += [(first + half, some.slice(half)), (first, some.slice(0, half))]
         elif len(some):
             yield first, some
 

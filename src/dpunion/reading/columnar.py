@@ -29,7 +29,7 @@ END_OF_STREAM = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 StoredBatches = Iterator[tuple[int, dict[int, Any]]]
 """Some rows of a Parquet file: (rows, {position: array})."""
 StoredPiece = Callable[[], StoredBatches]
-"""Yields them when it is called."""
+"""Called to yield such batches."""
 
 
 class ParquetPart(FilePart):

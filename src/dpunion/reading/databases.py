@@ -34,7 +34,7 @@ from dpunion.reading.spelling import Column
 from dpunion.reading.storage import DataFile, Format
 
 Connect = Callable[[bool], QuerySession]
-"""Opens a database for reading only; False: only to ask for names and types."""
+"""Opens a database read-only; called with False if only names and types are needed."""
 SUFFIXES = (".db", ".db3", ".sqlite", ".sqlite3", ".duckdb", ".ddb")
 HEAD_BYTES = 16
 SQLITE_HEAD, DUCKDB_HEAD = b"SQLite format 3\0", b"DUCK"
@@ -98,8 +98,7 @@ class DatabasePart(SourcePart):
 
     Guarantees:
     - the session cannot write, and reads only the database;
-    - the repr and errors contain neither the URL nor a password nor anything that the database says: of a failure, they
-      have only the code or class.
+    - the repr and errors contain no URL, no password and nothing that the database says but a failure's code or class.
     """
 
     def __init__(self, where: str, connect: Connect, query: str) -> None:
@@ -250,8 +249,7 @@ def types_of(file: DataFile) -> FileTypes:
 
 def warn_of_mixing(query: str) -> None:
     """Warn of a query that may let people's rows depend on each other, without repeating it."""
-    found = mixing_clauses(query)
-    if found:
+    if found := mixing_clauses(query):
         # subtle: without stacklevel the warning has one place, so that Python shows it once.
         warnings.warn(  # noqa: B028
             f"The query has {' and '.join(found)}. If one person's rows can affect other people's rows through "

@@ -27,6 +27,7 @@ from dpunion.reading.storage import FilePart, Format
 
 QUOTE, LINE_FEED, CARRIAGE_RETURN = ord('"'), ord("\n"), ord("\r")
 HEADER_BYTES = 1 << 16
+SHOWN_ROWS = 20  # an error lists the columns only if up to this many rows have as many fields
 PIECE_BYTES = 1 << 20  # processed at a time: this limits memory and changes no result
 QUOTING = (
     'Quote fields that contain quotes, delimiters or line breaks, and double the quotes inside ("" for "), as in '
@@ -52,7 +53,7 @@ class DelimitedPart(FilePart):
         subtle: a run that is refused here gets its budget back, so nobody's row may decide it. When the first line is
         not a plain header, `pieces` refuses the file.
         """
-        line, following = self._first_lines()
+        line, rows = self._first_lines()
         names: list[str] = []
         if line == b"":
             raise self._no_header()
@@ -63,7 +64,7 @@ class DelimitedPart(FilePart):
             check_quotes(block, self.delimiter)
             names = split_fields(block.data, self.delimiter)
         if names:
-            find_in_header(names, wanted, self.where, self._may_show(names, following))
+            find_in_header(names, wanted, self.where, self._may_show(names, rows))
         for column in columns:
             column.see(TextKind.TEXT, self.where)
 
@@ -87,19 +88,19 @@ class DelimitedPart(FilePart):
     def _no_header(self) -> DamagedSource:
         return DamagedSource(f"There is no header line in {self.where}.", "Write the column names as its first line.")
 
-    def _may_show(self, names: list[str], following: bytes | None) -> bool:
+    def _may_show(self, names: list[str], rows: list[bytes]) -> bool:
         """Say whether an error may list the names: a header that lost its line end has fields of the row after it."""
-        if not all(map(str.isprintable, names)):
+        if not rows or not all(map(str.isprintable, names)):
             return False
         try:
-            return following is None or len(split_fields(following, self.delimiter)) >= len(names)
+            return all(len(split_fields(row, self.delimiter)) == len(names) for row in rows)
         except (csv.Error, UnicodeDecodeError):
             return False
 
-    def _first_lines(self) -> tuple[bytes | None, bytes | None]:
-        """Return the first line that is not blank, b"" if there is none, None if it cannot be read early; and the next.
+    def _first_lines(self) -> tuple[bytes | None, list[bytes]]:
+        """Return the first line that is not blank, b"" if there is none, None if it cannot be read early; and rows.
 
-        The next is None if there is none, or if its end is not in what was read.
+        These are lines that are not blank, and whose end is in what was read.
         """
         head = None
         with contextlib.suppress(DpunionError), attempt(self.file.peek, self.where) as raw:
@@ -107,13 +108,13 @@ class DelimitedPart(FilePart):
                 lambda: blocks.read_fully(blocks.decompress(raw, self.file.compression), HEADER_BYTES), self.where
             )
         if head is None:
-            return None, None
+            return None, []
         lines = head.removeprefix(BYTE_ORDER_MARK).lstrip(b"\r\n").splitlines(keepends=True)
         if not lines:
-            return b"" if len(head) < HEADER_BYTES else None, None
+            return b"" if len(head) < HEADER_BYTES else None, []
         is_all = len(head) < HEADER_BYTES
         whole = (line.strip(b"\r\n") for line in lines if is_all or line.endswith((b"\r", b"\n")))
-        return next(whole, None), next(filter(None, whole), None)
+        return next(whole, None), list(itertools.islice(filter(None, whole), SHOWN_ROWS))
 
 
 def find_in_header(names: list[str], wanted: Wanted, where: str, may_show: bool) -> tuple[int, ...]:  # noqa: FBT001

@@ -113,7 +113,7 @@ REASONS: tuple[tuple[str, type[BadSource], str, str], ...] = (
     ("connect", BadSource, "cannot be reached", "Check host and port, and that the server is running."),
     # SQLite's and DuckDB's
     ("SQLITE_BUSY", BadSource, "is locked", "Try again when no other program is writing to it."),
-    ("SQLITE", DamagedSource, "is damaged", "Write or copy it again from its origin; dpunion used nothing of it."),
+    ("SQLITE", DamagedSource, "is damaged", "Write or copy it again from its origin; dpunion used none of it."),
     ("ProgrammingError", BadSource, MISTAKE, f"Check its spelling and its names. {TRY_IT}"),
     ("ParserException", BadSource, MISTAKE, f"Check its spelling. {TRY_IT}"),
     ("BinderException", BadSource, MISTAKE, f"Check the names of columns. {TRY_IT}"),
@@ -162,7 +162,7 @@ def ask(call: Callable[[], T], where: str, query: str = "") -> T:
 
     Guarantees:
     - the error has the database's code or class, and no cause, context or other traceback;
-    - with a query, which must not have been run, the error also names the word of it that the database does not know.
+    - with a query, which must not have been run, the error also names the word that the database does not know.
     """
 
     def explain(failure: Exception) -> DpunionError:
@@ -203,10 +203,7 @@ def connect_postgresql(url: str, where: str) -> QuerySession:
 
 
 class PostgreSQLSession(QuerySession):
-    """A transaction on a PostgreSQL server.
-
-    Guarantees: the transaction is read-only, and a type without one text for each value is refused.
-    """
+    """A transaction in PostgreSQL. Guarantees: it is read-only; a type without one text for each value is refused."""
 
     def __enter__(self) -> Self:
         for statement in ("set transaction read only", "set client_encoding to 'UTF8'"):
@@ -283,8 +280,7 @@ def connect_sqlite(path: Path, where: str) -> QuerySession:
 class SQLiteSession(QuerySession):
     """A connection to a SQLite file.
 
-    Each value has its own type, and the driver takes a column's type from the first batch. So the session selects the
-    text of each value together with its type.
+    Each value has a type, and the driver takes a column's from the first batch: so each text is selected with its type.
 
     Guarantees: the type of one row never changes the value of another.
     """

@@ -271,9 +271,8 @@ class FragmentRows(LazyRows):
     def batches(self, names: list[str]) -> Iterator[Any]:
         own = self.fragment.physical_schema
         types = pa.schema([*own, *(one for one in self.folders if one.name not in own.names)])
-        yield from self.fragment.scanner(
-            schema=types, columns=names, batch_size=ROWS_PER_BATCH, **self.options
-        ).to_reader()
+        scanner = self.fragment.scanner(schema=types, columns=names, batch_size=ROWS_PER_BATCH, **self.options)
+        yield from scanner.to_reader()
 
     def name(self, number: int) -> str:
         """Return what errors call it, without values of partitions, which are data; number: its place, from 1."""
@@ -308,10 +307,7 @@ def refuse_text_files(dataset: Any, where: str) -> None:
 
 
 class ScannerRows(LazyRows):
-    """A pyarrow Scanner (sensitive).
-
-    Guarantees: it is not scanned before it is read. What it casts, also types of several files, cannot be seen.
-    """
+    """A pyarrow Scanner (sensitive), whose casts dpunion cannot see. Guarantees: it is not run before it is read."""
 
     def __init__(self, scanner: Any) -> None:
         self.scanner = scanner

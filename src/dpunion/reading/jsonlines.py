@@ -21,6 +21,8 @@ from dpunion.reading.spelling import Column, is_list
 from dpunion.reading.storage import FilePart
 
 ONE_OBJECT = "Write one JSON object per line, in UTF-8, or write Parquet instead."
+EMPTY = pa.list_(pa.null())  # the type of empty lists and lists of nulls
+UNKNOWN = (None, EMPTY)  # the types of columns without values so far
 
 
 class JsonLinesPart(FilePart):
@@ -65,10 +67,10 @@ class Learner:
         self.first: Block | None = None
 
     def types_for(self, block: Block) -> list[Any]:
-        """Return the types to parse a block with, None for a column without values so far."""
+        """Return the types to parse a block with, one of UNKNOWN for a column without values so far."""
         if self.first is None and block.data.strip():
             self.first = block
-        if None in self.types:
+        if any(type_ in UNKNOWN for type_ in self.types):
             self.types = learn(block, self.names, self.types)
         for i, name in enumerate(self.names):
             self.found[i] = self.found[i] or self.types[i] is not None or has_key(block, name)
@@ -114,44 +116,41 @@ def load_line(block: Block, number: int, line: bytes) -> dict[str, Any]:
     """Return the object on one line, or refuse the line."""
 
     def refuse(error: Exception) -> DamagedSource:
-        twice = isinstance(error, DuplicateKeyError)
-        what = "an object has the same key twice" if twice else "the line is not valid JSON"
+        what = "an object has the same key twice" if isinstance(error, KeyError) else "the line is not valid JSON"
         return block.damaged(what, line=number, remedy=ONE_OBJECT)
 
-    with ForeignErrors(refuse, ValueError, RecursionError):
+    with ForeignErrors(refuse, ValueError, RecursionError, KeyError):
         row = json.loads(line, object_pairs_hook=distinct_keys)
     if not isinstance(row, dict):
         raise block.damaged("the line is not a JSON object", line=number, remedy=ONE_OBJECT)
     return row
 
 
-class DuplicateKeyError(ValueError):
-    """An object has the same key twice."""
-
-
 def distinct_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return an object; refuse one that has a key twice."""
+    """Return an object; raise KeyError if it has a key twice."""
     row = dict(pairs)
     if len(row) != len(pairs):
-        raise DuplicateKeyError
+        raise KeyError
     return row
 
 
 def learn(block: Block, names: tuple[str, ...], known: list[Any]) -> list[Any]:
-    """Return the Arrow types of the wanted columns, None for a column without values so far."""
+    """Return the Arrow types of the wanted columns, one of UNKNOWN for a column without values so far."""
     types = list(known)
     for number, line in lines_of(block):
         row = load_line(block, number, line)
         for i, name in enumerate(names):
-            if types[i] is None:
-                types[i] = type_of(row.get(name), name, block, number)
-        if None not in types:
+            if types[i] in UNKNOWN:
+                found = type_of(row.get(name), name, block, number)
+                if types[i] is None or (found is not None and is_list(found)):  # a list stays one
+                    types[i] = found
+        if not any(type_ in UNKNOWN for type_ in types):
             break
     return types
 
 
 def type_of(value: Any, name: str, block: Block, number: int) -> Any:
-    """Return the Arrow type of a JSON value, None for null and for lists of nulls."""
+    """Return the Arrow type of a JSON value, None for null and EMPTY for lists without values."""
     match value:
         case None:
             return None
@@ -163,7 +162,7 @@ def type_of(value: Any, name: str, block: Block, number: int) -> Any:
             return pa.int64()
         case list() if not any(isinstance(element, list) for element in value):
             types = (type_of(element, name, block, number) for element in value)
-            return next((pa.list_(type_) for type_ in types if type_ is not None), None)
+            return next((pa.list_(type_) for type_ in types if type_ is not None), EMPTY)
         case int():
             kind = "an integer of more than 64 bits"
         case float():
@@ -181,10 +180,8 @@ def type_of(value: Any, name: str, block: Block, number: int) -> Any:
 def has_key(block: Block, name: str) -> bool:
     """Return whether any object of the block has the key, with a value or with null."""
     spellings = [json.dumps(name).encode(), json.dumps(name, ensure_ascii=False).encode()]
-    if not any(spelling in block.data for spelling in spellings):
-        return False
-    lines = ((n, line) for n, line in lines_of(block) if any(spelling in line for spelling in spellings))
-    return any(name in load_line(block, n, line) for n, line in lines)
+    lines = lines_of(block) if any(one in block.data for one in spellings) else ()
+    return any(name in load_line(block, n, line) for n, line in lines if any(one in line for one in spellings))
 
 
 def check_lines(block: Block) -> int:
@@ -210,16 +207,17 @@ def check_lines(block: Block) -> int:
 
 
 def parse_lines(block: Block, names: tuple[str, ...], types: list[Any]) -> tuple[Any, ...]:
-    """Return the wanted columns of a block with their types."""
-    schema = [(name, pa.string() if type_ is None else type_) for name, type_ in zip(names, types, strict=True)]
+    """Return the wanted columns of a block with their types; those without values are nulls, which fit every kind."""
+    texts = pa.list_(pa.string())  # as which nulls and lists without values can be parsed
+    schema = [(name, texts if type_ in UNKNOWN else type_) for name, type_ in zip(names, types, strict=True)]
     lines = check_lines(block)
     read = pa.json.ReadOptions(use_threads=False, block_size=len(block.data) + 1)
     parse = pa.json.ParseOptions(explicit_schema=pa.schema(schema), unexpected_field_behavior="ignore")
     table = try_parse(lambda: pa.json.read_json(pa.BufferReader(block.data), read_options=read, parse_options=parse))
     if table is None or table.num_rows != lines:
         raise explain(block, names, types)
-    table = table.combine_chunks()
-    return tuple(table.column(i).chunk(0) if table.num_rows else pa.nulls(0) for i in range(len(names)))
+    columns = zip(table.columns, types, strict=True)
+    return tuple(pa.nulls(lines, type_) if type_ in UNKNOWN else one.combine_chunks() for one, type_ in columns)
 
 
 def explain(block: Block, names: tuple[str, ...], types: list[Any]) -> DpunionError:
@@ -234,7 +232,7 @@ def explain(block: Block, names: tuple[str, ...], types: list[Any]) -> DpunionEr
             value = row.get(name)
             some = [one for one in value if one is not None] if isinstance(value, list) else []
             if (
-                (type_ is not None and type_ != expected)
+                (type_ not in UNKNOWN and type_ != expected)
                 or (value is not None and expected is not None and isinstance(value, list) != is_list(expected))
                 or len({str(type_of(one, name, block, number)) for one in some}) > 1
             ):

@@ -109,7 +109,7 @@ def read_known(
         if listed is None:
             each = "texts" if len(columns) == 1 else f"tuples of {len(columns)} texts"
             raise BadSource(
-                f"A {what} must contain {each}.", f"Pass a file with {_named(columns)}, such a Release or an iterable."
+                f"A {what} must contain {each}.", f"Pass a file or a Release with {_named(columns)}, or an iterable."
             )
         texts = large_texts(text_array(listed))
         digest = hashlib.sha256("\0".join(listed).encode())
@@ -147,7 +147,7 @@ def read_vocabulary(
     """
     if path is None:
         return KnownItems(_EMPTY, hashlib.sha256().hexdigest(), week)
-    what = "list of the release before"
+    what = "list of the previous release"
     rows: list[Any] = list(_read_rows(path, (*columns, SINCE), what) or ())
     listed: set[Any] = set()
     if LISTED not in columns:

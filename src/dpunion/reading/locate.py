@@ -38,10 +38,9 @@ PARTS: dict[Format, Callable[[DataFile], SourcePart]] = {
     Format.TSV: DelimitedPart,
     Format.JSON_LINES: JsonLinesPart,
 }
-FORMATS = {".csv": Format.CSV, ".tsv": Format.TSV}
-FORMATS |= dict.fromkeys((".jsonl", ".ndjson"), Format.JSON_LINES)
-FORMATS = dict.fromkeys((".arrow", ".arrows", ".ipc", ".feather"), Format.ARROW) | FORMATS
-FORMATS = dict.fromkeys((".parquet", ".pq"), Format.PARQUET) | FORMATS
+FORMATS = dict.fromkeys((".parquet", ".pq"), Format.PARQUET)
+FORMATS |= dict.fromkeys((".arrow", ".arrows", ".ipc", ".feather"), Format.ARROW)
+FORMATS |= {".csv": Format.CSV, ".tsv": Format.TSV, ".jsonl": Format.JSON_LINES, ".ndjson": Format.JSON_LINES}
 COMPRESSIONS = {".gz": Compression.GZIP, ".zst": Compression.ZSTD}
 TEXT_FORMATS = (Format.CSV, Format.TSV, Format.JSON_LINES)
 SUPPORTED = (
@@ -260,16 +259,14 @@ def refuse_tables(files: Iterable[Path]) -> None:
             if above in seen:
                 break  # so are all folders above it
             seen.add(above)
-            kind = table_kind(above)
-            if kind is not None:
+            if (kind := table_kind(above)) is not None:
                 refuse_table(storage.hide_values(above), kind)
 
 
 def refuse_stored_tables(store: ObjectStore, files: Sequence[PurePosixPath]) -> None:
     """Refuse files of an object store that belong to a table with a log, in any folder above them."""
     for above in dict.fromkeys(folder for path in files for folder in path.parents if folder.name):
-        kind = table_kind(above, store)
-        if kind is not None:
+        if (kind := table_kind(above, store)) is not None:
             refuse_table(store.name(above), kind)
 
 
@@ -305,18 +302,19 @@ def refuse_overwriting(out: PathLike | Iterable[PathLike], read: Mapping[str, ob
 
     Links are followed. Names that are not paths of this machine are ignored.
     """
-    paths = {
-        what: [path for path in map(local_path, names if isinstance(names, (list, tuple)) else [names]) if path]
-        for what, names in read.items()
-    }
     for target in [Path(out)] if isinstance(out, (str, os.PathLike)) else map(Path, out):
-        for what, places in paths.items():
-            for path in places:
-                if is_same_file(target, path) or _would_read(path, target):
-                    raise CannotWrite(
-                        f"The output {target} is the {what} of this run, or the next run would read it as one.",
-                        "Choose another name or folder for the output; overwriting does not help here.",
-                    )
+        for what, names in read.items():
+            if is_read(names, target):
+                raise CannotWrite(
+                    f"The output {target} is the {what} of this run, or the next run would read it as one.",
+                    "Choose another name or folder for the output; overwriting does not help here.",
+                )
+
+
+def is_read(names: object, target: Path) -> bool:
+    """Return whether one of the names, or a folder or pattern among them, is this file."""
+    places = map(local_path, names if isinstance(names, (list, tuple)) else [names])
+    return any(is_same_file(target, path) or _would_read(path, target) for path in places if path)
 
 
 def local_path(name: object) -> Path | None:

@@ -72,11 +72,8 @@ class PairsPart(SourcePart):
 
     def _texts(self, values: tuple[Any, ...], column: Column) -> Any:
         granularity = column.granularity
-        is_dated = granularity is not None
-        kinds = {
-            kind_of_class(kind, column.role, self.where)
-            for kind in {type(value) for value in values if not (is_dated and isinstance(value, dt.date))}
-        }
+        classes = {type(value) for value in values if granularity is None or not isinstance(value, dt.date)}
+        kinds = {kind_of_class(one, column.role, self.where) for one in classes}
         if granularity is not None:
             kinds |= {spelling.kind_of_date(value) for value in values if isinstance(value, dt.date)}
             spell = functools.partial(spelling.spell_date, granularity=granularity)
@@ -95,7 +92,7 @@ def flatten_mapping(mapping: Mapping[Any, Any]) -> Iterator[tuple[Any, Any]]:
         if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):
             raise UnsupportedType(
                 f"A user of the mapping has a {type(values).__name__} instead of an iterable of values.",
-                "Map each user to a list or set of values, also when there is only one.",
+                "Map each user to a list or set of values, even if there is only one.",
             )
         # subtle: a user without values is checked too, so that a null user is refused in every case.
         yield from ((user, value) for value in itertools.chain(values, (None,)))

@@ -149,10 +149,7 @@ class SourcePart:
             yield from piece()
 
     def pieces(self, wanted: Wanted, on_fraction: OnFraction, size: int) -> Iterator[Piece]:
-        """Yield the rows in pieces that any thread may read.
-
-        size: the largest number of rows in a piece, for parts that only have `batches`.
-        """
+        """Yield the rows in pieces for any thread; size: the most rows of one, for parts that only have `batches`."""
         for columns in self.batches(wanted, on_fraction):
             for start in range(0, len(columns[0]), size):
                 yield functools.partial(iter, [tuple(column.slice(start, size) for column in columns)])

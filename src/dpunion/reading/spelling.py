@@ -19,8 +19,7 @@ With a granularity, dates and timestamps are rounded down:
     year   2024         month  2024-02       week  2024-W09 (ISO 8601, Monday first)
     day    2024-02-29   hour   2024-02-29T13, or 2024-02-29T13Z for timestamps with a time zone
 
-Timestamps with a time zone are converted to UTC; others are read as they are. The text of a value depends on that value
-and the granularity alone.
+Timestamps with a time zone become UTC, others stay. A value's text depends on that value and the granularity alone.
 """
 
 from __future__ import annotations

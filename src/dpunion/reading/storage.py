@@ -304,8 +304,7 @@ class ObjectStore:
 
     def size_of(self, path: PurePosixPath) -> int | None:
         """Return the bytes of a file, None for a folder; raise KeyError when there is nothing."""
-        known = self._find_listing(path)
-        if known is not None:
+        if (known := self._find_listing(path)) is not None:
             return known[path]
         info = self._ask(lambda: self.files.get_file_info(str(path)))
         if not (info.is_file or info.type.name == "Directory"):

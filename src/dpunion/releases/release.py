@@ -60,7 +60,7 @@ class Release:
     candidates whether the item is listed, with counts the people and the interval. results: for n-grams, the results of
     each length. stored: the folder in which Spark wrote the items, which are then not here. totals: with counts, the
     numbers of all people together. about: its title, owner, note, day and entry in a ledger. gone: if the candidates
-    are the release before, its items that are not in this one.
+    are the previous release, its items that are not in this one.
     """
 
     items: tuple[Any, ...]
@@ -270,12 +270,12 @@ def with_items(
 
 
 def with_gone(made: Release, before: Mapping[str, int]) -> Release:
-    """Return the release with the items of the release before that are not in it; before: since when each one was."""
+    """Return the release with the items of the previous release that are not in it; before: since when each one was."""
     earlier: Iterable[Any] = before if len(made.columns) == 1 else map(formats.split_key, before)
     gone = tuple(sorted(set(earlier).difference(made.items)))
     note = (
-        f"The candidates are the {len(before):,} items of the release before; {len(gone):,} of them are not in this "
-        f"list. {SINCE!r} says in which week of the schedule an item came onto the list."
+        f"The candidates are the {len(before):,} items of the list that this release continues; {len(gone):,} of them "
+        f"are not in this one. {SINCE!r} says in which week of the schedule an item came onto the list."
     )
     return replace(made, gone=gone, notes=(*made.notes, note))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from dpunion.budget import guarantee
@@ -99,8 +100,10 @@ def expected_mistakes(listed: CandidatesPlan) -> str:
 
 
 def about(mean: float) -> str:
-    """Write a mean number of items for people."""
-    return f"{mean:,.0f}" if mean >= 10.0 else f"{mean:.2g}"
+    """Write a bound on a mean number of items for people, rounded up."""
+    unit = 1.0 if mean >= 10.0 else 10.0 ** (math.floor(math.log10(mean or 1.0)) - 1)
+    up = math.ceil(mean / unit - 1e-9) * unit
+    return f"{up:,.0f}" if mean >= 10.0 else f"{up:.2g}"
 
 
 def who_was_cut(totals: Totals) -> list[str]:

@@ -25,6 +25,8 @@ TOTALS = Section(
         "A budget bounds what all releases from a dataset together can reveal about one person, however many "
         "there are. It was fixed when the dataset was opened and cannot be raised. The ledger charges a "
         "release before any data is read, and the charge stays if the run fails while it reads.",
+        "The ε and δ of an entry are those that its release would have alone. By additive composition they add up. By "
+        "tight composition they do not: the limit of the dataset holds for all its entries together.",
         "Owner, title and purpose are those given with the release (--owner, --title, --note). dpunion never "
         "looks up names of users or machines.",
     ),
@@ -95,7 +97,8 @@ def calendar_parts(overview: Overview, account: Account) -> Iterator[Gauge | Tab
         part = sum(one.charge.mu_squared for one in done)
         if done:
             how = "made" if done[-1].is_settled else "charged, but not settled,"
-            charged = f"entr{'ies' if done[1:] else 'y'} {', '.join(f'#{one.number}' for one in done)}"
+            names = [f"#{one.number}" + " (not settled)" * (not one.is_settled) for one in done]
+            charged = f"entr{'ies' if done[1:] else 'y'} {', '.join(names)}"
             state = f"{how} in week {done[-1].details['schedule']['week']}: {charged}"
         elif week in coming:
             share = schedule.share(left, week)

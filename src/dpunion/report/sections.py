@@ -18,7 +18,7 @@ from dpunion.plans import CandidatesPlan, Noise, Plan
 from dpunion.plans.counts import LEVEL, PLANNED_RATIOS, PLANNED_SIZES, CountsPlan, Estimate, Totals
 from dpunion.plans.ngrams import LengthResult, NgramPlan
 from dpunion.releases.about import Charged
-from dpunion.releases.formats import LISTED, escape_controls, show_number
+from dpunion.releases.formats import LISTED, SINCE, escape_controls, show_number
 from dpunion.releases.release import COUNTED, LENGTH, PEOPLE, Release
 from dpunion.releases.statements import LIMITS, NOT_PRIVATE, about, how_it_was_made, how_precise, who_was_cut
 from dpunion.report.charts import Axis, AxisScale, Chart, ChartKind, Series
@@ -33,6 +33,7 @@ UNCHARGED = (
     "up, and no ledger has recorded the sum."
 )
 RANKS_PER_DECADE = 12
+MOST_GONE = 1_000
 TOKENS = "tokens"
 MEANING = (
     "Each number is an estimate of how many people have the item: the true number plus random noise that protects "
@@ -63,8 +64,8 @@ def describe_release(release: Release) -> dict[str, Any]:
     """Return the text of a release's page: first what it means, then the list, then how it was made.
 
     symbols: None if nothing is guaranteed. items: texts, (text, number of tokens), or keys, one text for each of the
-    columns; with counts always the texts of the columns and then the numbers. With candidates, the last of the columns
-    says whether the item is listed.
+    columns; with counts always the texts of the columns and then the numbers. In a schedule, and with candidates, the
+    last of the columns say since when the item is on the list, and whether it is listed.
     """
     count, plan, counted = len(release), release.plan, release.totals is not None
     if isinstance(plan, NgramPlan):
@@ -82,15 +83,15 @@ def describe_release(release: Release) -> dict[str, Any]:
         at = release.header.index(PEOPLE, len(release.columns))
         listed = [list(row) for row in sorted(release.rows(), key=lambda row: -row[at])]
     columns = release.columns if counted or len(release.columns) > 1 else ()
-    if LISTED in (one.name for one in release.numbers):
-        columns = (*release.columns, LISTED)
-        listed = mark_listed(release, listed if counted else list(release.rows()))
+    if marks := [one.name for one in release.numbers if one.name in (SINCE, LISTED)]:
+        columns = (*release.columns, *marks)
+        listed = mark_rows(release, marks, listed if counted else list(release.rows()))
     named = f"{count:,} {noun.removesuffix('s') if count == 1 else noun} released"
     promise = PROMISE if release.guaranteed else TESTED
     if release.guaranteed:
         statement = tuple(map(escape_controls, release.statement.splitlines()))
         sections = (making_section(release), *sections, Section(WORD_FOR_WORD, statement, folded=True))
-    named_numbers = [TOKENS if one.name == LENGTH else one.name for one in release.numbers if one.name != LISTED]
+    named_numbers = [TOKENS if one.name == LENGTH else one.name for one in release.numbers if one.name not in marks]
     return {
         "title": escape_controls(release.about.title) or named,
         "lead": f"{named}. {how}{promise}." if release.about.title else f"{how}{promise}.",
@@ -114,19 +115,28 @@ def describe_release(release: Release) -> dict[str, Any]:
         "signed": release.guaranteed,
         "items": listed,
         "count": count,
-        "sections": (*popularity_section(release), *sections),
+        "sections": (*gone_sections(release), *popularity_section(release), *sections),
         "warning": warning(plan.budget, guaranteed=release.guaranteed),
         "columns": columns,
         "numbers": tuple(named_numbers) if counted else (),
     }
 
 
-def mark_listed(release: Release, rows: Sequence[Sequence[Any]]) -> list[Any]:
-    """Return rows with the mark of candidates, in words, behind the texts; without counts, with no other numbers."""
+def mark_rows(release: Release, marks: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[Any]:
+    """Return rows with these marks, as texts, behind the texts; without counts, with no other numbers."""
     width = len(release.columns)
-    at = release.header.index(LISTED, width)
-    more = release.totals is not None
-    return [[*row[:width], show_number(row[at]), *((*row[width:at], *row[at + 1 :]) if more else ())] for row in rows]
+    at = [release.header.index(name, width) for name in marks]
+    rest = [] if release.totals is None else [place for place in range(width, len(release.header)) if place not in at]
+    return [[*row[:width], *(show_number(row[i]) for i in at), *(row[i] for i in rest)] for row in rows]
+
+
+def gone_sections(release: Release) -> Iterator[Section]:
+    """Name the items of the previous release that are not in a current list."""
+    if release.gone:
+        names = [item if isinstance(item, str) else "  ".join(item) for item in release.gone[:MOST_GONE]]
+        more = f" Here are the first {MOST_GONE:,}; the .json output has all." if len(release.gone) > MOST_GONE else ""
+        text = f"{len(release.gone):,} items of the list that this release continues are not in its list.{more}"
+        yield Section("Items that are gone", (text,), points=tuple(map(escape_controls, names)), folded=True)
 
 
 def budget_facts(budget: Budget, *, guaranteed: bool) -> tuple[Fact, ...]:
@@ -311,11 +321,11 @@ def first_sections(release: Release) -> tuple[Section, ...]:
     return (
         meaning_section(plan.budget, plan.nouns.covers, title="What this means for one person"),
         Section("What it does not cover", points=LIMITS),
-        charge_section(release.about.charged),
+        charge_section(release.about.charged, scheduled=SINCE in release.header[len(release.columns) :]),
     )
 
 
-def charge_section(charged: Charged | None) -> Section:
+def charge_section(charged: Charged | None, *, scheduled: bool) -> Section:
     """Say how much of the dataset's budget was spent when the release was charged."""
     title = "The budget of the dataset"
     if charged is None:
@@ -327,12 +337,13 @@ def charge_section(charged: Charged | None) -> Section:
     )
     date, _, time = escape_controls(charged.written).partition("T")
     moment = f"{date} {time[:5]} UTC" if time else date
-    more = f"about {charged.more:,} more like it" if charged.more else "no other like it"
+    rest = f"would cover {f'about {charged.more:,} more' if charged.more else 'no other'} like it"
+    if scheduled and charged.more:
+        rest = f"is for later releases of its schedule ({charged.more})"
     text = (
         f"The ledger limits all releases from '{name}' together to {whole}, by {charged.composition} composition. "
-        f"This release was charged {own}. With it {percent(charged.after)} of the budget was spent; the rest "
-        f"would cover {more}. This was the state at {moment}; see the ledger for "
-        "later releases."
+        f"This release was charged {own}. With it {percent(charged.after)} of the budget was spent; the rest {rest}. "
+        f"This was the state at {moment}; see the ledger for later releases."
     )
     gauge = Gauge(
         f"The budget of {name}",

@@ -56,8 +56,7 @@ def encode(
 ) -> Contributions:
     """Read all batches of (users, items or texts) into contributions.
 
-    splitting: how texts are split, and which words are dropped. threads: how many read, number and group the rows; by
-    default one for each usable core.
+    splitting: how texts are split, and which words are dropped. threads: by default one for each usable core.
 
     Guarantees:
     - the number of threads changes nothing;
@@ -80,16 +79,7 @@ def encode(
             del item_table
             unwanted = either(mark_known(table, known, key), unwanted_tokens(table.offsets, table.data, splitting))
             return group_rows(
-                rows,
-                renumbered,
-                user_digests,
-                table,
-                key,
-                max_items_per_user,
-                user_order,
-                unwanted,
-                threads=count,
-                by_digest=by_digest,
+                rows, renumbered, user_digests, table, key, max_items_per_user, user_order, unwanted, count, by_digest
             )
 
 
@@ -129,10 +119,7 @@ def number_rows(
 
 
 def digests_of_users(users: StringTable, key: RunKey, threads: int) -> Uint64s:
-    """Return the digests of all users: uint64[users, 2]; close the table.
-
-    Guarantees: more users than a run supports are refused.
-    """
+    """Return the digests of all users, uint64[users, 2]; close the table. Guarantees: too many users are refused."""
     if users.count > MAX_USERS:
         refuse_more_than(MAX_USERS, "users")
     users.close()
@@ -156,9 +143,8 @@ def digests_in_threads(key: RunKey, purpose: Purpose, offsets: Int64s, data: Uin
 def canonical_table(
     raw: StringTable, key: RunKey, normalization: Normalization, threads: int
 ) -> tuple[ItemTable, Int32s]:
-    """Normalise the distinct items and number them by their digests.
+    """Normalise the distinct items, number them by their digests; return the table and int32[raw items], new numbers.
 
-    Returns the table and, for each raw number, the new one: int32[raw items].
     Guarantees: the numbers depend on the set of items and the key, not on the order of rows.
     """
     offsets, data = raw.buffers()

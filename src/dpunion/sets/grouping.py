@@ -32,7 +32,6 @@ def group_rows(
     max_items: int,
     user_order: UserOrder,
     unwanted: Bools | None = None,
-    *,
     threads: int | None = None,
     by_digest: Task[Int64s] | None = None,
 ) -> Contributions:
@@ -73,8 +72,7 @@ def lay_out_users(
     """Copy the users' items and digests in visiting order, in some threads: (offsets, items, digests).
 
     room: returns memory for this many items. by_digest: as for group_rows. offsets: int64[users+1]; items:
-    int32[pairs]; digests: uint64[users, 2].
-    Guarantees: each user's items stay together and in order.
+    int32[pairs]; digests: uint64[users, 2]. Guarantees: each user's items stay together and in order.
     """
     order = visiting_order(sizes, user_digests, user_order, by_digest)
     offsets = np.zeros(len(order) + 1, np.int64)
@@ -323,8 +321,7 @@ def visiting_order(
 
     by_digest: as for group_rows.
 
-    Guarantees: each sort key depends on that user's own data and the run key, so adding a user never reorders the
-    others.
+    Guarantees: each sort key depends on that user's own data and the run key: adding a user never reorders the others.
     """
     order = digest_order(user_digests) if by_digest is None else by_digest.take()
     if user_order is UserOrder.SMALLEST_FIRST:

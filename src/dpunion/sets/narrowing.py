@@ -35,12 +35,10 @@ class Part(NamedTuple):
 class Sets:
     """The sets of all users in visiting order (sensitive).
 
-    digests: uint64[items, 2], the run key's digest of each item. Threads narrow later parts while the caller visits
-    earlier ones.
+    digests: uint64[items, 2], the run key's digest of each item. Threads narrow parts before the caller visits them.
 
     Guarantees:
-    - users stay in their order, and a user's set after narrowing is a function of the user's own set and of the public
-      `alive`;
+    - users stay in their order, and what narrowing leaves of a user's set depends on that set and the public `alive`;
     - neither what `wanting` leaves out nor the number of threads changes a result;
     - the repr shows no value.
     """
@@ -51,10 +49,7 @@ class Sets:
         self._all_parts: list[Part] | None = parts_of(contributions)
         self._alive: Bools | None = None
         self._ours = False
-        if threads is None:
-            self._keepers = Task.done(count_keepers(contributions))
-        else:
-            self._keepers = threads.submit(count_keepers, contributions)
+        self._keepers = self.start(count_keepers, contributions) or Task.done(count_keepers(contributions))
 
     def __repr__(self) -> str:
         return "Sets(<sensitive>)"
@@ -95,9 +90,8 @@ class Sets:
     def wanting(self, wants: Callable[[], Bools | None]) -> Iterator[Part]:
         """Yield the sets, narrowed if `narrow` was called, without most of the items that want no more weight.
 
-        wants: returns which items still want weight, bool[items], or None for all. It is called now and then, ahead of
-        the visits. So the caller must give exactly nothing to an item that wants nothing, and such an item must never
-        want again.
+        wants: returns which items still want weight, bool[items], or None for all; called now and then, before visits.
+        So the caller must give exactly nothing to an item that wants nothing, and such an item must never want again.
         """
         parts, alive, in_place = self._parts, self._alive, self._ours
         narrowed, visited = list[Part](), 0
@@ -126,10 +120,7 @@ class Sets:
 
 
 def count_keepers(contributions: Contributions) -> Int64s:
-    """Count for each item the users who keep it: int64[items].
-
-    Guarantees: an item that is in the data but that nobody keeps has none.
-    """
+    """Count for each item the users who keep it: int64[items]. Guarantees: an item that nobody keeps has none."""
     keepers = np.zeros(len(contributions.table), np.int64)
     count_items(contributions.items, keepers)
     return keepers

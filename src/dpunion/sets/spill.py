@@ -1,8 +1,7 @@
 """Stores of numbered rows and texts until they are grouped: in memory, and beyond a limit in nameless private files.
 
-A spill file has no name: nobody, this process included, can open it a second time, and the operating system frees it
-when the process ends, in whatever way. There is nothing to clean up after a crash, and the file contains numbers of
-users and items, not their names.
+A spill file has no name: nobody, this process included, can open it a second time, and the system frees it however the
+process ends. A crash leaves nothing to clean up, and the file contains numbers of users and items, not their names.
 """
 
 from __future__ import annotations
@@ -160,9 +159,7 @@ class RowStore(WaitingStore[Chunk]):
             self.add((users, lengths.astype(np.int32), items))
 
     def make_place(self, size: int) -> Int32s:
-        """Return memory for the items of this many rows, from any thread: a part of one block, reused by `take_room`.
-
-        After rows have spilled it is new memory.
+        """Return memory for items, from any thread: a part of one block for `take_room`; new memory once rows spilled.
 
         subtle: the system clears memory before it gives it to a process, which takes longer than copying.
         """

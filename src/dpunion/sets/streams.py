@@ -59,8 +59,7 @@ def read_tokens(
 ) -> TokenStream:
     """Split all batches of (users, texts) into tokens, user after user.
 
-    threads: how many split and number; by default one for each usable core. A tokenizer that is a Python function is
-    called by one thread.
+    threads: by default one for each usable core; one thread calls a tokenizer that is a Python function.
 
     Guarantees:
     - tokens are normalised before anything is compared or counted; dropped tokens leave no trace in the stream;
@@ -220,8 +219,7 @@ def encode_ngrams(
 ) -> Contributions:
     """Read all batches of (users, texts) into contributions whose items are the n-grams of all these lengths.
 
-    All lengths are one set (arXiv 2002.09745, section 6.2.1), so any algorithm can release from it. An item is the
-    n-gram's tokens joined by one space.
+    All lengths are one set (arXiv 2002.09745, section 6.2.1), for any algorithm. An item is tokens joined by one space.
 
     Guarantees: the result is that of `encode` with the n-grams as items.
     """

@@ -83,9 +83,7 @@ class StringTable:
         codes: int32[rows], where to write them, instead of new memory.
         """
         if isinstance(strings, pa.DictionaryArray):
-            numbers = self._dictionaries.get(
-                strings.dictionary, lambda dictionary: self.number_buffers(*string_buffers(dictionary))
-            )
+            numbers = self._dictionaries.get(strings.dictionary, self.number)
             places = index_values(strings.indices)
             taken = np.empty(len(places), np.int32) if codes is None else codes
             if not interning.take_numbers(numbers, places, taken):

@@ -1,8 +1,7 @@
 """Texts to documents of tokens, by dpunion's own words or another tokenizer, without stop words and short tokens.
 
 `Splitting` says how. The release's normalization spells the tokens of every tokenizer before anything is compared or
-counted. Then stop words and short tokens are dropped, as if nobody had written them, and n-grams are made of the rest.
-No token contains white space.
+counted. Then stop words and short tokens are dropped, as if nobody had written them. No token contains white space.
 """
 
 from __future__ import annotations

@@ -82,8 +82,7 @@ class WordRoom(threading.local):
     """Reusable memory for words: the next words of the same thread overwrite it (sensitive).
 
     subtle: the system clears memory each time that it is freed and allocated again, and threads wait for each other
-    there.
-    Guarantees: a thread does not see the words of another; nothing shows in the repr.
+    there. Guarantees: a thread does not see the words of another; nothing shows in the repr.
     """
 
     def __init__(self) -> None:

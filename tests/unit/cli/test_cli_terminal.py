@@ -247,10 +247,10 @@ def test_candidates_need_a_smaller_epsilon(tmp_path):
     ("options", "problem"),
     [
         ((), "either --epsilon or --people"),
-        (("--people", 2, "-a", "weighted-gaussian"), "No epsilon up to 10 releases what only 2 people have"),
+        (("--people", 2, "-a", "weighted-gaussian"), "No epsilon up to 10 releases an item that only 2 people have"),
         (("--people", 0, "-a", "weighted-gaussian"), "a whole number from 1 to 100000"),
-        (("--people", 10, "--html", "page.html"), "nor have several epsilons"),
-        (("-e", "1,2", "--html", "page.html"), "nor have several epsilons"),
+        (("--people", 10, "--html", "page.html"), "or for several epsilons"),
+        (("-e", "1,2", "--html", "page.html"), "or for several epsilons"),
         (("-e", "1,x"), "must be a number from 0.001 to 30. Got 'x'"),
         (("-e", "1,-2", "--json"), "must be a number from 0.001 to 30"),
     ],
@@ -294,7 +294,7 @@ def test_plans_of_ngrams():
     [
         (("--first", "weighted-gaussian"), "the plan is for items"),
         (("--longest", 2, "-a", "dp-sips"), "--longest plans n-grams"),
-        (("--longest", 2, "--html", "page.html"), "Plans for n-grams have no page"),
+        (("--longest", 2, "--html", "page.html"), "no page for a plan of n-grams"),
         (("--people", 10), "either --epsilon or --people"),
     ],
 )

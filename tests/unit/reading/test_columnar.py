@@ -79,7 +79,7 @@ def test_a_name_that_is_not_utf8_is_damage(tmp_path, monkeypatch, kind):
     if kind == "standard input":
         monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(data)))
         source = dpunion.Stdin("arrow")
-    with pytest.raises(DamagedSource, match="damaged, truncated or of another format than its name says"):
+    with pytest.raises(DamagedSource, match="damaged, truncated, or not in the format that its name says"):
         dpunion.release(source, **options)
 
 

@@ -286,3 +286,22 @@ def test_a_header_without_its_line_end_is_not_listed(tmp_path, end):
     path.write_text("who,thing\nann,apple\n")
     with pytest.raises(UnknownColumn, match="'who', 'thing'"):
         dpunion.release(path, user="who", item="what", epsilon=1.0, delta=1e-6)
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        b"user,textalice,my secret\n",
+        b"user,textalice,my secret\nbob,hello, world\ncarol,hi\n",
+        b"user,textalice,my secret\nbob,hello\n",
+        b"user,textalice,my secret\n" + b"bob," + b"x" * 70_000 + b"\n",
+    ],
+)
+def test_a_header_that_lost_its_line_end_is_not_shown(rows, tmp_path):
+    """Its last field goes on with somebody's row. Names are shown only if the next line has exactly as many fields."""
+    path = tmp_path / "posts.csv"
+    path.write_bytes(rows)
+    with pytest.raises(UnknownColumn) as caught:
+        dpunion.release(path, user="user", item="text", epsilon=1.0, delta=1e-6)
+    assert "secret" not in str(caught.value)
+    assert "alice" not in str(caught.value)

@@ -26,14 +26,12 @@ def run_rounds(
 ) -> Int64s:
     """Run the rounds, each one call of weigh and one of decide: return the numbers of the items to release.
 
-    threads: at most this many, and no more than the usable cores, as they never wait for input. listed: the digests of
-    a public list, uint64[n, 2]; then the numbers from len(contributions.table) on are places on this list, of items
-    that nobody keeps.
+    threads: at most this many, and no more than the usable cores. listed: the digests of a public list, uint64[n, 2];
+    then the numbers from len(contributions.table) on are places on this list, of items that nobody keeps.
 
     Guarantees:
     - the number of threads changes nothing;
-    - contributions that are bounded more loosely than planned, and more users than the rounding slack covers, are
-      refused;
+    - contributions bounded more loosely than planned, and more users than the rounding slack covers, are refused;
     - the numbers depend on the contributions and the key only, and nothing else is returned.
     """
     if contributions.max_items_per_user > mechanism.bounding.limit:
@@ -54,8 +52,8 @@ def run_rounds(
         released = np.flatnonzero(state.released)
         if listed is None or places is None:
             return released
-        # subtle: kept by the plan that runs, before the first round dropped anything; an item that somebody has but
-        # nobody keeps is decided as one that nobody has (docs/guarantees-funnel.md, section 11).
+        # subtle: `held` means kept by the plan that runs, before the first round drops anything. An item that somebody
+        # has but nobody keeps is treated like one that nobody has (docs/guarantees-funnel.md, section 11).
         marked = np.flatnonzero(mechanism.mark(listed, key) if marking is None else marking.result())
         unkept = np.ones(len(listed), np.bool_)
         unkept[places[(places >= 0) & sets.held]] = False

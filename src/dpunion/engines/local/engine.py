@@ -148,7 +148,7 @@ class LocalSets:
     counted: tuple[Contributions, ...]
 
     def copy_heavy(self, bounding: Bounding) -> bool:
-        """Copy the sets that bounding changes, so that it may use up `whole`, and say whether it may."""
+        """Copy the sets that bounding will change, and return whether bounding may then overwrite `whole`."""
         if self.request.known is not None or bounding.order is not UserOrder.SMALLEST_FIRST:
             return False
         self.counted = copy_heavy_users(self.whole, bounding.limit)

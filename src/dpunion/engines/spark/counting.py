@@ -39,7 +39,7 @@ PLACES_PER_TASK = 1 << 20
 PAIRS_PER_ROW = 1 << 22
 Shown = TypeVar("Shown")
 Find = Callable[[Batches, RunKey], Iterator[Shown]]
-"""Yields what the people of one partition have, as a step takes it, in parts; each person is in one of the parts."""
+"""Yields the items of one partition's people, in the form that a step takes; each person is in one yielded part."""
 
 
 def measure_on(
@@ -108,10 +108,7 @@ class FindSizes:
 
 
 def keep_holdings(find: Find[Holdings], secret: Secret, batches: Batches) -> Batches:
-    """Rows that `find` reads -> (payload): each user's listed items, packed, in parts of about four million.
-
-    Guarantees: those of `find`; every user is in one part.
-    """
+    """Rows that `find` reads -> (payload): people's listed items. Guarantees: those of `find`; each is in one part."""
     for held in find(batches, secret.key):
         for some in gathering_ranges(held.offsets, 1 + len(held.items) // PAIRS_PER_ROW):
             offsets = held.offsets[some.start : some.stop + 1]

@@ -200,9 +200,6 @@ class SparkSets:
     until_left: ExitStack
     spread: Spread
 
-    def __repr__(self) -> str:
-        return "SparkSets(<sensitive>)"
-
 
 @dataclass(frozen=True, slots=True, repr=False)
 class SparkPieces:
@@ -220,9 +217,6 @@ class SparkPieces:
     spread: Spread
     candidates: KnownItems | None
 
-    def __repr__(self) -> str:
-        return "SparkPieces(<sensitive>)"
-
     def cut_for(self, plan: Plan, key: RunKey) -> Pieces:
         """Return pieces to select from, bounded as the look decided. Guarantees: those of `cut_whole`."""
         tighten = partial(tighten_sets, request=self.request, plan=plan)
@@ -235,10 +229,7 @@ class SparkPieces:
         return Pieces(kept.unionByName(names), self.pieces.load)
 
     def to_count(self, listed: Listed, key: RunKey) -> tuple[DataFrame, FindItems]:
-        """Return the people to count, and the task that finds the listed items in their sets.
-
-        Guarantees: nothing is computed yet.
-        """
+        """Return the people to count, and what finds listed items in sets. Guarantees: nothing is computed yet."""
         people = self.pieces.frame.filter("shard is null and name is null").select("payload")
         return people, FindItems(digests_of(listed.texts, key), digests_of(listed.known, key))
 

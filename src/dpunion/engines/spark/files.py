@@ -1,6 +1,6 @@
 """Text files on Spark: CSV, TSV and JSON Lines, read in the workers by dpunion's own strict readers.
 
-Whole files go to the workers, one to a task. Of large JSON Lines files parts do, which Spark cuts at line ends.
+Whole files go to the workers, one per task. Spark cuts large JSON Lines files into parts, at line ends.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ import pyarrow as pa
 from dpunion.engines.spark import sources
 from dpunion.engines.spark.sessions import Batches, Task, call_spark, guard_task
 from dpunion.engines.spark.sources import OpenedFrame, exact_path, names_in, whole_files
-from dpunion.errors import BadSource, DamagedSource, UnknownColumn
+from dpunion.errors import BadSource, DamagedSource, UnknownColumn, UnsupportedType
 from dpunion.reading import SourceRequest
 from dpunion.reading.blocks import LONG_ROW, LONGEST_ROW, Block, check_text
 from dpunion.reading.cleaning import Cleaner
 from dpunion.reading.delimited import DelimitedPart
-from dpunion.reading.jsonlines import JsonLinesPart, Learner, key_names, parse_lines
+from dpunion.reading.jsonlines import UNKNOWN, JsonLinesPart, Learner, key_names, parse_lines
 from dpunion.reading.locate import COMPRESSIONS
 from dpunion.reading.parts import SourcePart, Wanted
-from dpunion.reading.spelling import TextKind
+from dpunion.reading.spelling import TextKind, is_list
 from dpunion.reading.storage import Compression, Format, InputFile, hide_values
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 LARGEST_FILE = 512 << 20  # one task has a whole text file in memory, compressed as it is
 LARGEST_WHOLE = 64 << 20  # JSON Lines files above this are cut, unless they are compressed
 A_PART = "a part of a large JSON Lines file"
+FOUND_IN_FILES = "file long, kinds array<string>, lists array<boolean>, has array<boolean>"
 
 
 # --- the driver -------------------------------------------------------------------------------------------------
@@ -96,29 +97,23 @@ def map_to_texts(source: DataFrame, task: Task, rows: SourceRequest) -> DataFram
 
 
 def check_sizes(groups: list[tuple[DataFrame, Format]]) -> tuple[int, int]:
-    """Return the number of files, and the length of the largest; refuse a file that is too small for a header.
-
-    subtle: Spark lists files of 0 bytes, but gives them to no task.
-    """
-    from pyspark.sql import functions as F  # noqa: N812
-
+    """Return the number of files and the largest length; refuse files without a byte, which Spark gives to no task."""
     total = most = 0
     for files, format_ in groups:
-        sizes = files.select("path", "length").agg(F.count("length"), F.max("length"), F.count_distinct("path"))
-        count, largest, different = call_spark(sizes.collect)[0]
-        if different < len(sources.input_files(files)) and format_ is not Format.JSON_LINES:
+        paths, sizes = call_spark(files.select("path", "length").toArrow).to_pydict().values()
+        if len(set(paths)) < len(sources.input_files(files)) and format_ is not Format.JSON_LINES:
             raise DamagedSource(
                 "A text file has 0 bytes, and so no header line.",
                 "Write the column names as its first line, or remove it.",
             )
-        total, most = total + count, max(most, largest or 0)
+        total, most = total + len(paths), max(most, *sizes, 0)
     return total, most
 
 
 def check_kinds(groups: list[tuple[DataFrame, Format]], lines: DataFrame | None, rows: SourceRequest) -> None:
     """Refuse files whose columns have different kinds, such as numbers in one and texts in another.
 
-    lines: those of large files; a large file without one of the keys is refused too.
+    lines: those of large files; one that lacks a key, or has lists and plain values in a column, is refused too.
     """
     columns, names = Cleaner(rows).columns, names_in(rows)
     searches: list[tuple[DataFrame, Task]] = [
@@ -126,12 +121,18 @@ def check_kinds(groups: list[tuple[DataFrame, Format]], lines: DataFrame | None,
     ]
     searches += [] if lines is None else [(lines, functools.partial(find_line_kinds, rows))]
     held: dict[int, set[str]] = {}
+    shapes: dict[tuple[int, str], bool] = {}
     for source, task in searches:
-        found = source.mapInArrow(guard_task(task), "file long, kinds array<string>, has array<boolean>").distinct()
-        for file, kinds, has in sorted(call_spark(found.collect), key=repr):
+        found = source.mapInArrow(guard_task(task), FOUND_IN_FILES)
+        for file, kinds, lists, has in sorted(call_spark(found.collect), key=repr):
             held.setdefault(file, set()).update(itertools.compress(names, has))
-            for column, kind in zip(columns, kinds, strict=True):
+            for name, column, kind, shape in zip(names, columns, kinds, lists, strict=True):
                 column.see(None if kind is None else TextKind(kind), "one of the files")
+                if shape is not None and shapes.setdefault((file, name), shape) != shape:
+                    raise UnsupportedType(
+                        f"Mixed types: column {name!r} has lists and plain values in one large JSON Lines file.",
+                        "Write the column with one type (text is always possible).",
+                    )
     for name in names:
         if any(name not in one for one in held.values()):
             raise UnknownColumn(f"No row of a large JSON Lines file has the key {name!r}.", "Check the name.")
@@ -162,7 +163,7 @@ def read_files(format_: Format, rows: SourceRequest, batches: Batches) -> Batche
 
 
 def find_kinds(format_: Format, rows: SourceRequest, batches: Batches) -> Batches:
-    """(path, content) of text files -> (file, kinds, has): the kinds of each file's columns, null for one of nulls.
+    """(path, content) of text files -> FOUND_IN_FILES: the kinds of each file's columns, null for one of nulls.
 
     Guarantees: a kind is text, integer, date or boolean, and depends on its file alone.
     """
@@ -171,7 +172,7 @@ def find_kinds(format_: Format, rows: SourceRequest, batches: Batches) -> Batche
         for _ in read_file(file, Wanted.of(rows), cleaner):
             if all(column.kind is not None for column in cleaner.columns):
                 break
-        yield _kinds_of(cleaner, 0, [True] * len(cleaner.columns))
+        yield _kinds_of(cleaner, 0, [None] * len(cleaner.columns), [True] * len(cleaner.columns))
 
 
 def read_lines(rows: SourceRequest, batches: Batches) -> Batches:
@@ -186,26 +187,24 @@ def read_lines(rows: SourceRequest, batches: Batches) -> Batches:
 
 
 def find_line_kinds(rows: SourceRequest, batches: Batches) -> Batches:
-    """(file, line) of large JSON Lines files -> (file, kinds, has): of each part, and whether a row has the keys.
-
-    Guarantees: those of `find_kinds`.
-    """
+    """As `find_kinds`, for the parts of large JSON Lines files (file, line); has: whether a row has the keys."""
     for file, blocks in blocks_in(batches):
         learner, cleaner = Learner(key_names(Wanted.of(rows))), Cleaner(rows)
         for block in blocks:
-            if None not in learner.types_for(block):
+            if not any(type_ in UNKNOWN for type_ in learner.types_for(block)):
                 break
         for column, type_ in zip(cleaner.columns, learner.types, strict=True):
             if type_ is not None:
                 column.expect(type_, A_PART)
         if learner.first is not None:
-            yield _kinds_of(cleaner, file, learner.found)
+            lists = [None if type_ is None else is_list(type_) for type_ in learner.types]
+            yield _kinds_of(cleaner, file, lists, learner.found)
 
 
-def _kinds_of(cleaner: Cleaner, file: int, has: list[bool]) -> pa.RecordBatch:
-    kinds = [None if column.kind is None else column.kind.value for column in cleaner.columns]
-    rows = {"file": pa.array([file]), "kinds": pa.array([kinds], pa.list_(pa.string())), "has": pa.array([has])}
-    return pa.record_batch(rows)
+def _kinds_of(cleaner: Cleaner, file: int, lists: list[bool | None], has: list[bool]) -> pa.RecordBatch:
+    kinds = pa.array([[column.kind and column.kind.value for column in cleaner.columns]], pa.list_(pa.string()))
+    flags = {"lists": pa.array([lists], pa.list_(pa.bool_())), "has": pa.array([has])}
+    return pa.record_batch({"file": pa.array([file]), "kinds": kinds, **flags})
 
 
 def blocks_in(batches: Batches) -> Iterator[tuple[int, Iterator[Block]]]:

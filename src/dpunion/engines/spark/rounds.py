@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from dpunion.engines.spark import tasks
-from dpunion.engines.spark.sessions import Spread, call_spark, guard_task
-from dpunion.engines.spark.sources import column_named
+from dpunion.engines.spark.sessions import Spread, call_spark, change_setting, guard_task
+from dpunion.engines.spark.sources import PARTITIONS, column_named
 from dpunion.engines.spark.tasks import (
     MARKS_SHARD,
     SHARDS_PER_MASK,
@@ -128,11 +128,14 @@ def select_from_pieces(pieces: Pieces, selecting: Selecting) -> Iterator[DataFra
         return
     with drop_afterwards() as kept:
         width = selecting.spread.width(pieces.load)
-        # subtle: without these shuffles and the hint, a join could send its smaller side to the driver.
+        # subtle: without these shuffles and the hint, a join could send its smaller side to the driver. A left_semi
+        # join would move below the shuffle of the names; and Spark shuffles again into as many partitions as the
+        # session's, if these are more.
         chosen = run_rounds(pieces, selecting, kept).repartition(width, "payload").hint("shuffle_hash")
         names = wanted.filter("name is not null").select("payload", "name").repartition(width, "payload")
-        found = names.join(chosen, "payload", "left_semi").dropDuplicates(["payload"]).selectExpr("name as item")
-        yield found if marks is None else found.unionByName(find_unkept(pieces, marks, width))
+        found = names.join(chosen, "payload").dropDuplicates(["payload"]).selectExpr("name as item")
+        with change_setting(wanted.sparkSession.conf, PARTITIONS, "1"):
+            yield found if marks is None else found.unionByName(find_unkept(pieces, marks, width))
 
 
 def group_by_user(frame: DataFrame, spread: Spread) -> DataFrame:
@@ -202,15 +205,12 @@ def run_rounds(pieces: Pieces, selecting: Selecting, kept: list[DataFrame]) -> D
 
 
 def send_marks(session: SparkSession, marks: pa.RecordBatch) -> DataFrame:
-    """Send marks, which are public, to Spark in a closure, in one partition."""
+    """Send marks to Spark in a closure, in one partition; which items are marked is as secret as the key."""
     return session.range(0, 1, 1, 1).mapInArrow(guard_task(functools.partial(tasks.emit_rows, marks)), MARKS)
 
 
 def find_unkept(pieces: Pieces, marks: pa.RecordBatch, width: int) -> DataFrame:
-    """Return the names of the marks that nobody keeps as one column, `item`.
-
-    subtle: the pieces have what users keep by the plan that runs. The names that were read may have more.
-    """
+    """Return the names of the marks that nobody keeps by the plan that runs, as one column, `item`."""
     from pyspark.sql import functions as F  # noqa: N812
 
     sets = pieces.frame.filter("shard is not null").select("payload")
@@ -240,10 +240,7 @@ def materialize(frame: DataFrame) -> None:
 
 
 def measure_load(frame: DataFrame, spread: Spread) -> int:
-    """Compute a persisted frame once; return how many tasks' room it fills, rounded up.
-
-    This number decides how work is spread, and changes no result. No row comes to the driver.
-    """
+    """Compute a persisted frame once; return how many tasks' room it fills, which changes no result."""
     size = "length(payload)" + (" + coalesce(length(name), 0)" if "name" in frame.columns else "")
     load = frame.selectExpr(f"cast(ceil(sum({size}) / {spread.room}) as int) as load")
     return int(call_spark(load.toArrow).column(0)[0].as_py() or 0)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import atexit
 import base64
 import contextlib
+import functools
 import importlib.util
+import itertools
 import json
 import os
 import re
@@ -13,9 +15,11 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from dpunion import __version__, errors
@@ -38,20 +42,25 @@ INSTALL_JAVA = {
     "conda": "conda install openjdk=21",
 }
 LARGEST_CLOSURE = "spark.broadcast.UDFCompressionThreshold"
+WORKERS_PYTHON = "spark.pyspark.python"
 MARK = "dpunion-error:"
 # Spark's names for files whose columns have different types, when it merges their schemas or reads them.
 DIFFERENT_TYPES = re.compile(r"\[CANNOT_MERGE_(SCHEMAS|INCOMPATIBLE_DATA_TYPE)\]|COLUMN_DATA_TYPE_MISMATCH\]")
 WITHOUT_DPUNION = re.compile(r"ModuleNotFoundError: No module named 'dpunion['.]")
 LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 # A partition of rows has at most this many bytes of the input, and no fewer than this if cores would idle otherwise.
-# In more partitions than the last number, Spark's driver could not keep track of all their pieces.
+# With more than MOST_PARTITIONS partitions, Spark's driver could not keep track of all their pieces.
 MOST_BYTES, FEWEST_BYTES, MOST_PARTITIONS = 32 << 20, 4 << 20, 20_000
 # Spark's estimate for files is their size on disk; in these, rows take several times as many bytes when they are read.
 COMPRESSED, UNPACKED = (".parquet", ".pq", ".orc", ".avro", ".gz", ".zst"), 4
-UNKNOWN_SIZE = 1 << 60  # Spark's estimate for what it cannot estimate is larger
+UNKNOWN_SIZE = 1 << 60  # Spark reports a larger size if it has no estimate
+EXPECTED = re.compile(r"^([ :+-]*)\S.*, Statistics\(sizeInBytes=([\d.E+]+) ([BKMGTPE])[^()]*\)$", re.MULTILINE)
 # Pieces take a task four times their size. This is for Spark's smallest memory outside Java, 384 MiB.
 LEAST_ROOM, MOST_ROOM = 96 << 20, 1 << 30
 MOST_ASKED = 32
+# Settings that releases have changed: by name, value and owner, how many releases use it, and its value before.
+CHANGED: dict[tuple[str, str, int], tuple[int, str]] = {}
+LOCK = threading.Lock()
 
 
 def open_session(master: str | None = None, settings: dict[str, str] | None = None) -> SparkSession:
@@ -67,8 +76,9 @@ def open_session(master: str | None = None, settings: dict[str, str] | None = No
     if active is not None and master is None and not settings:
         return active
     java = find_java()
-    # Workers must run the same Python as the driver, or Spark stops with PYTHON_VERSION_MISMATCH.
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    # Workers must run the driver's version of Python, and PySpark looks for their Python in the environment alone.
+    named = (settings or {}).get(WORKERS_PYTHON) or os.environ.get("PYSPARK_PYTHON")
+    os.environ["PYSPARK_PYTHON"] = named or sys.executable
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     builder = SparkSession.builder.appName("dpunion")
     chosen = master or os.environ.get("MASTER")
@@ -155,38 +165,49 @@ def _defaults(master: str) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def change_setting(settings: Any, name: str, value: str, *default: str) -> Iterator[None]:
-    """Change a setting of a session, or of its context, inside the context; default: its value if it is not set."""
-    before = call_spark(lambda: settings.get(name, *default))
-    call_spark(lambda: settings.set(name, value))
+def change_setting(settings: Any, name: str, value: str, *default: str, owner: Any = None) -> Iterator[None]:
+    """Change a setting of a session, or of its context, inside the context; default: its value if it is not set.
+
+    Releases that run at once share a change, and the last one puts the setting back. owner: what they have in common.
+    """
+    key = (name, value, id(owner or settings))
+    with LOCK:
+        users, before = CHANGED.get(key) or (0, call_spark(lambda: settings.get(name, *default)))
+        call_spark(lambda: settings.set(name, value))
+        CHANGED[key] = (users + 1, before)
     try:
         yield
     finally:
-        call_spark(lambda: settings.set(name, before))
+        with LOCK:
+            users, before = CHANGED.pop(key)
+            if users > 1:
+                CHANGED[key] = (users - 1, before)
+            else:
+                call_spark(lambda: settings.set(name, before))
 
 
 @contextlib.contextmanager
 def prepare_session(session: SparkSession) -> Iterator[None]:
     """Prepare a session for a release, and put it back as it was on leaving.
 
-    Closures of every size go from memory: by default Spark writes those above a megabyte to a file. Workers on this
-    machine run the driver's Python, unless PYSPARK_PYTHON names another. Spark Connect, and platforms that protect
-    their context, keep their own settings.
+    Closures of every size go from memory: by default Spark writes those above a megabyte to a file. If PYSPARK_PYTHON
+    is not set, workers run the Python that the session's settings name, or else the driver's if they are on this
+    machine. Spark Connect, and platforms that protect their context, keep their own settings.
     """
     context: Any = None
     settings: Any = None
     with contextlib.suppress(Exception):
         context = session.sparkContext
         settings = context._jsc.sc().conf()  # noqa: SLF001 - a running context has no other way in
-    python = getattr(context, "pythonExec", None)
-    if python is not None and is_local(context.master) and "PYSPARK_PYTHON" not in os.environ:
-        context.pythonExec = sys.executable
-    try:
-        with contextlib.nullcontext() if settings is None else change_setting(settings, LARGEST_CLOSURE, "1g", "1m"):
-            yield
-    finally:
-        if python is not None:
-            context.pythonExec = python
+    with contextlib.ExitStack() as changes:
+        if getattr(context, "pythonExec", None) is not None and "PYSPARK_PYTHON" not in os.environ:
+            usual = sys.executable if is_local(context.master) else context.pythonExec
+            python = call_spark(lambda: session.conf.get(WORKERS_PYTHON, usual)) or usual
+            own = SimpleNamespace(get=functools.partial(getattr, context), set=functools.partial(setattr, context))
+            changes.enter_context(change_setting(own, "pythonExec", python, owner=context))
+        if settings is not None:
+            changes.enter_context(change_setting(settings, LARGEST_CLOSURE, "1g", "1m", owner=context))
+        yield
 
 
 def is_local(master: str) -> bool:
@@ -212,18 +233,51 @@ class Spread:
     @classmethod
     def of(cls, frame: DataFrame) -> Spread:
         """Choose for the rows of a frame, by Spark's estimate of their size; this reads no row."""
-        session, size = frame.sparkSession, UNKNOWN_SIZE
-        with contextlib.suppress(Exception):  # Spark Connect does not tell
-            size = int(frame._jdf.queryExecution().optimizedPlan().stats().sizeInBytes().toString())  # noqa: SLF001
+        session, (size, is_known) = frame.sparkSession, estimate_size(explain_costs(frame))
+        with contextlib.suppress(Exception):
             size *= UNPACKED if any(name.endswith(COMPRESSED) for name in frame.inputFiles()) else 1
         cores = count_cores(session)
-        rows = max(min(-(-size // MOST_BYTES), MOST_PARTITIONS), min(cores, -(-size // FEWEST_BYTES)), 1)
+        fewest = 1 if is_known else max(2 * cores, count_parts(frame))
+        rows = max(fewest, -(-size // MOST_BYTES), min(cores, -(-size // FEWEST_BYTES)))
         rows = rows if rows <= cores else -(-rows // cores) * cores  # no core idles while the last ones finish
-        return cls(cores, 2 * cores if size >= UNKNOWN_SIZE else rows, python_room(session))
+        return cls(cores, min(rows, MOST_PARTITIONS), python_room(session))
 
     def width(self, load: int) -> int:
         """Return the number of tasks for data that fills the room of `load` tasks."""
         return max(load, min(self.cores, 4 * load), 1)
+
+
+def explain_costs(frame: DataFrame) -> str:
+    """Return Spark's plan of a frame, with the sizes it expects, if it tells. Guarantees: Spark reads no row for it."""
+    with contextlib.suppress(Exception):
+        if (explain := getattr(frame, "_explain_string", None)) is not None:  # on Spark Connect
+            return str(call_spark(lambda: explain(mode="cost")))
+        java: Any = frame.sparkSession._jvm  # noqa: SLF001 - as DataFrame.explain, which prints the plan
+        return str(java.PythonSQLUtils.explainString(frame._jdf.queryExecution(), "cost"))  # noqa: SLF001
+    return ""
+
+
+def estimate_size(plan: str) -> tuple[int, bool]:
+    """Return how many bytes of the input Spark expects by an explained plan, and whether it knows the size of all.
+
+    subtle: for a join Spark expects the product of its sides, so the sum of what the plan reads is a limit.
+    """
+    nodes = [(len(at), int(float(size) * 1024.0 ** "BKMGTPE".index(unit))) for at, size, unit in EXPECTED.findall(plan)]
+    leaves = [size for (depth, size), (below, _) in itertools.pairwise([*nodes, (0, 0)]) if below <= depth]
+    known = sum(size for size in leaves if size < UNKNOWN_SIZE)
+    is_known = bool(leaves) and max(leaves) < UNKNOWN_SIZE
+    return (min(nodes[0][1], known) if is_known else known), is_known
+
+
+def count_parts(frame: DataFrame) -> int:
+    """Return in how many partitions the RDDs are that a frame is made of. Guarantees: Spark computes nothing for it."""
+    found = 0
+    with contextlib.suppress(Exception):  # Spark Connect does not tell
+        leaves = frame._jdf.queryExecution().optimizedPlan().collectLeaves()  # noqa: SLF001
+        for place in range(leaves.size()):
+            with contextlib.suppress(Exception):  # files have no RDD
+                found += leaves.apply(place).rdd().getNumPartitions()
+    return found
 
 
 def count_cores(session: SparkSession) -> int:
@@ -253,17 +307,15 @@ def python_room(session: SparkSession) -> int:
 
 
 def check_workers(session: SparkSession) -> None:
-    """Refuse workers that cannot run this dpunion; send dpunion to workers that only lack it.
-
-    Guarantees: this reads no data.
-    """
+    """Refuse workers that cannot run this dpunion; send it to those that lack it. Guarantees: this reads no data."""
     answers = ask_workers(session)
     if any(one.get("lacks") == "dpunion" for one in answers):
-        send_package(session)
-        answers = ask_workers(session)
-    lacking = sorted({one["lacks"] for one in answers if "lacks" in one})
-    if lacking:
-        raise without_package(lacking[0], answers[0]["python"])
+        with contextlib.suppress(errors.DpunionError):  # not every session may add files
+            send_package(session)
+            answers = ask_workers(session)
+    for one in answers:
+        if "lacks" in one:
+            raise without_package(one["lacks"], one["python"], one.get("why"))
     import numpy as np
 
     for name, ours in (("dpunion", __version__), ("numpy", np.__version__)):
@@ -296,7 +348,10 @@ def ask_workers(session: SparkSession) -> list[dict[str, str]]:
             if importlib.util.find_spec(name) is None:
                 return json.dumps(facts | {"lacks": name})
         for name in ("numpy", "dpunion"):
-            facts[name] = importlib.import_module(name).__version__
+            try:
+                facts[name] = importlib.import_module(name).__version__
+            except Exception as error:  # noqa: BLE001 - a broken library can raise anything
+                return json.dumps(facts | {"lacks": name, "why": type(error).__name__})
         return json.dumps(facts)
 
     tasks = 1 if is_local(session.conf.get("spark.master", "") or "") else min(count_cores(session), MOST_ASKED)
@@ -320,15 +375,19 @@ def send_package(session: SparkSession) -> None:
 
 NAME_PYTHON = (
     f"name one Python that has it before the session starts: PYSPARK_PYTHON={sys.executable} on this machine; on a "
-    "cluster --archives with spark.pyspark.python, or an image (docs/spark.md)."
+    "cluster that of an image, or of an archive: set spark.archives=FILE#environment and spark.pyspark.python="
+    "./environment/bin/python (by --conf, or in the settings of your session; docs/spark.md)."
 )
 
 
-def without_package(name: str, python: str) -> BadSource:
-    """Return the error for workers whose Python lacks dpunion, or a library that dpunion needs."""
+def without_package(name: str, python: str, why: str | None = None) -> BadSource:
+    """Return the error for workers whose Python lacks dpunion, or a library that dpunion needs; why: a broken one."""
     needed = "" if name == "dpunion" else ", which dpunion needs"
-    what = f"{name} is not installed in the workers' Python ({python}){needed}."
-    return BadSource(what, f"Install it there, or {NAME_PYTHON}")
+    problem = "is not installed in" if why is None else f"cannot be imported ({why}) by"
+    return BadSource(
+        f"{name} {problem} the workers' Python{python and f' ({python})'}{needed}.",
+        f"Install it there, or {NAME_PYTHON}",
+    )
 
 
 # --- errors -----------------------------------------------------------------------------------------------------
@@ -372,7 +431,7 @@ def _translate_error(error: Exception) -> errors.DpunionError:
         raised: Any = getattr(errors, kind, BadSource)
         return raised(what, remedy) if issubclass(raised, errors.DpunionError) else BadSource(what, remedy)
     if WITHOUT_DPUNION.search(text):
-        return without_package("dpunion", "of some")
+        return without_package("dpunion", "")
     if "PYTHON_VERSION_MISMATCH" in text or "Cannot run program" in text:
         return BadSource(
             f"The workers do not run Python {sys.version_info[0]}.{sys.version_info[1]}, as the driver does.",

@@ -1,7 +1,7 @@
 """What Spark reads by name: checked by name before the charge, opened after it, complete, columns matched by name.
 
-text files     CSV, TSV, JSON Lines, also together: they go to the workers, where dpunion's own readers read them: whole
-               files, and of large JSON Lines files, which Spark cuts at line ends, parts
+text files     CSV, TSV, JSON Lines, also mixed: dpunion's own readers read them in the workers. A task gets a whole
+               file, or a part of a large JSON Lines file, which Spark cuts at line ends
 columnar       Parquet or ORC files and folders, read by Spark; values in folder names stay text
 tables         of Spark's catalog
 
@@ -48,9 +48,11 @@ TO_PARQUET = (
 PROGRAMS = re.compile(r"\b(reflect|try_reflect|java_method)\b|\busing\b(?!\s*\()", re.IGNORECASE)
 # Files by which the folder of a table is recognised, and the tool: such a folder also has deleted rows.
 TABLE_MARKS = {"_delta_log": "Delta Lake", ".hoodie": "Hudi", "metadata/*.metadata.json": "Iceberg"}
+OLDEST_SPARK = (4, 1)  # the rounds call repartitionById
 CASE_SENSITIVE = "spark.sql.caseSensitive"
 PARTITION_TYPES = "spark.sql.sources.partitionColumnTypeInference.enabled"
 FILES_IN_QUERIES = "spark.sql.runSQLOnFiles"
+PARTITIONS = "spark.sql.shuffle.partitions"
 
 
 class OpenedFrame(NamedTuple):
@@ -133,14 +135,6 @@ def suffix_format(name: str) -> str | None:
 # --- columns ----------------------------------------------------------------------------------------------------
 
 
-def column_names(user: str | None, value: str | tuple[str, ...] | None) -> tuple[str, tuple[str, ...]]:
-    """Return the column of users and those of values; refuse missing names."""
-    values = (value,) if isinstance(value, str) else value
-    if not isinstance(user, str) or not isinstance(values, tuple):
-        raise BadParameter("A DataFrame needs the names of its columns.", "Name the user and the item column.")
-    return user, values
-
-
 def column_named(name: str) -> Column:
     """Return a frame's column of exactly this name, dots and backticks included."""
     from pyspark.sql import functions as F  # noqa: N812
@@ -165,12 +159,16 @@ def input_files(frame: DataFrame) -> list[str]:
 
 
 def session_of(source: Any) -> SparkSession:
-    """Return the session of a DataFrame, or open the one that a SparkSource names; refuse one that has ended."""
-    if not isinstance(source, SparkSource):
-        call_spark(lambda: source.sparkSession.version)  # asks Spark
-        return source.sparkSession
-    session = open_session(source.master, dict(source.settings))
-    if type(session).__module__.startswith("pyspark.sql.connect"):
+    """Return the session of a DataFrame, or open that of a SparkSource; refuse one that has ended or is too old."""
+    is_named = isinstance(source, SparkSource)
+    session: SparkSession = open_session(source.master, dict(source.settings)) if is_named else source.sparkSession
+    version = call_spark(lambda: session.version)  # asks Spark
+    if tuple(map(int, re.findall(r"\d+", version)[:2])) < OLDEST_SPARK:
+        raise BadParameter(
+            f"dpunion needs Spark 4.1 or newer, and this session is Spark {version}.",
+            "Use a cluster or a platform with Spark 4.1 or newer, or read the data without Spark.",
+        )
+    if is_named and type(session).__module__.startswith("pyspark.sql.connect"):
         # subtle: it opens files late, when the settings that switch type inference off no longer hold.
         raise BadParameter(
             "On Spark Connect dpunion cannot open files or tables itself.",
@@ -186,7 +184,9 @@ def open_frame(request: Request, session: SparkSession) -> OpenedFrame:
     - no row is read before `check_rows` is called, and no type is inferred from rows, now or later;
     - columns are found by their names in every file and table; a file or table that lacks one is refused.
     """
-    user, values = column_names(request.user, request.value)
+    user, values = request.user, (request.value,) if isinstance(request.value, str) else request.value
+    if not isinstance(user, str) or not isinstance(values, tuple):
+        raise BadParameter("A DataFrame needs the names of its columns.", "Name the user and the item column.")
     # Text files have no dates, so the workers that read them need no granularity.
     rows = SourceRequest(None, user, request.kind, values, null_users=request.null_users)
     opened = _open_source(request.source, session, rows, request.input_format, request.query)
@@ -223,14 +223,17 @@ def _open_source(
 
 
 def run_query(session: SparkSession, frame: DataFrame, query: str) -> DataFrame:
-    """Return the query's rows of a frame, which is its table `source`.
+    """Return the query's rows of a frame, which is its table `source`; Spark needs this name for this moment only.
 
     Guarantees: the query cannot run or write anything: inside a select, Spark's grammar allows no other statement.
     """
-    frame.createOrReplaceTempView("source")
     text = query.strip().rstrip(";")
-    with change_setting(session.conf, FILES_IN_QUERIES, "false"):
-        return call_spark(lambda: session.sql(f"select * from (\n{text}\n)"))  # noqa: S608 - the operator's own
+    frame.createOrReplaceTempView("source")
+    try:
+        with change_setting(session.conf, FILES_IN_QUERIES, "false"):
+            return call_spark(lambda: session.sql(f"select * from (\n{text}\n)"))  # noqa: S608 - the operator's own
+    finally:
+        call_spark(lambda: session.catalog.dropTempView("source"))
 
 
 def whole_files(session: SparkSession, names: list[str]) -> DataFrame:
@@ -332,7 +335,9 @@ def check_complete(frame: DataFrame, format_: str, names: Sequence[str]) -> None
     flags = [F.max(column_named(name).isNotNull()).alias(f"has{place}") for place, name in enumerate(names)]
     found = frame.groupBy(F.col("_metadata.file_path").alias("file")).agg(*flags)
     complete = " and ".join(f"has{place}" for place in range(len(names)))
-    suspects = call_spark(found.filter(f"not ({complete})").select("file").collect)
+    # subtle: the names of files are few rows, which the session's number of partitions would spread over many tasks.
+    with change_setting(frame.sparkSession.conf, PARTITIONS, "1"):
+        suspects = call_spark(found.filter(f"not ({complete})").select("file").collect)
     for (file,) in suspects:
         exact = exact_path(urllib.parse.unquote(file))
         reader = frame.sparkSession.read.format(format_)

@@ -118,7 +118,7 @@ def read_partition(batches: Batches, read: Reader, key: RunKey, bounding: Boundi
     """Read a partition of whole users in parts of about eight million rows; return None if it has no rows.
 
     Guarantees:
-    - a user may have many rows: of the earlier parts, memory has at most the limit of each user's items;
+    - a user may have many rows: memory has at most the limit of each user's items from the earlier parts;
     - the result is that of reading all rows at once.
     """
     parts: list[Contributions] = []
@@ -287,10 +287,7 @@ class Weigh:
 
 
 def weigh_shard(mechanism: Mechanism, sets: Sets, state: State, number: int, shards: int, key: RunKey) -> Weights:
-    """Let the users of one shard weigh in a round; narrow their sets first. Return the weights in whole units.
-
-    Guarantees: those of the mechanism's `weigh`, and of `to_units`.
-    """
+    """Narrow and weigh a shard's sets, in whole units. Guarantees: those of `Mechanism.weigh` and of `to_units`."""
     if number:
         sets.narrow(state.alive, may_wait=mechanism.skips_gone)
     weights = mechanism.weigh(sets, state, number, key, share=shard_share(shards, mechanism.cutoff))
@@ -358,10 +355,7 @@ def run_shards(
 
 
 def find_kept(marks: PublicDigests, batches: Batches) -> Batches:
-    """Pieces (payload) -> the marked digests that somebody keeps there (payload: digest).
-
-    Guarantees: pieces have the items that users keep by the plan that runs, and no others.
-    """
+    """Pieces (payload) -> the marked digests that somebody keeps by the plan that runs (payload: digest)."""
     for batch in batches:
         for payload in batch.column("payload"):
             digests = Piece.from_bytes(payload.as_py()).digests
@@ -369,24 +363,18 @@ def find_kept(marks: PublicDigests, batches: Batches) -> Batches:
 
 
 def emit_rows(rows: pa.RecordBatch, batches: Batches) -> Batches:
-    """One row, ignored -> these rows, which travel in the closure. Guarantees: nothing but these rows, all public."""
+    """One row, ignored -> these rows, which travel in the closure. Guarantees: nothing but these rows."""
     for _ in batches:
         yield rows
 
 
 def by_digest(batch: pa.RecordBatch, _key: RunKey) -> tuple[pa.Array, Uint64s]:
-    """Find the items of sums over shards, which know items by their digests.
-
-    Guarantees: no item's text is looked up.
-    """
+    """Find the items of sums over shards, which know items by digests. Guarantees: no item's text is looked up."""
     return batch.column("digest"), digests_from_arrow(batch.column("digest"))
 
 
 def by_name(batch: pa.RecordBatch, key: RunKey) -> tuple[pa.Array, Uint64s]:
-    """Find the items of sums over partitions, which know items by their names.
-
-    Guarantees: a digest is a function of the run key and of the name alone.
-    """
+    """Find the items of sums over partitions, by name. Guarantees: a digest follows from run key and name alone."""
     names = batch.column("item").cast(pa.binary())
     return names, digests_of_list(names, key)
 
@@ -504,7 +492,7 @@ def shard_share(shards: int, cutoff: float | None) -> float:
     costs budget only on items that users of all shards have.
 
     It must be the same for all items: Theorem B of docs/guarantees-funnel.md compares a novel item's gift with those of
-    its companions, and holds for every common factor up to 1, but not for a function of the need that bends. Without a
+    its companions, and holds for every common factor up to 1, but not for a nonlinear function of the need. Without a
     cutoff there is no need to fill.
     """
     if shards == 1 or cutoff is None:
@@ -515,8 +503,8 @@ def shard_share(shards: int, cutoff: float | None) -> float:
 def check_scores(stddev: float, threshold: float, shape: Funnel, shards: int, *, listed: bool = False) -> None:
     """Refuse more shards than keep rounding in Funnel's scores negligible (docs/guarantees.md, "Shards").
 
-    In the proof of Theorem F5 the weights are 2-Lipschitz in the targets; summed over shards, 2 k shards-Lipschitz, and
-    what counts of the sum is a function of the scores.
+    In the proof of Theorem F5 the weights are 2-Lipschitz in the targets. The sum over shards is 2 k shards-Lipschitz
+    (k: the return value of `shard_share`), and of this sum only a function of the scores matters.
     """
     overshoot = shards * shard_share(shards, shape.cutoffs(stddev, threshold)[0])
     steeper = (10.2 + 5.0 * (shards > 1) + 12.0 * overshoot) / 22.2 * math.sqrt(MAX_ITEMS_PER_SHARD / MAX_ITEMS)

@@ -82,10 +82,7 @@ class SparkTexts:
         return "SparkTexts(<sensitive>)"
 
     def to_count(self, listed: Listed, key: RunKey) -> tuple[DataFrame, Find[Holdings]]:  # noqa: ARG002 - as for sets
-        """Return the people whose n-grams are counted, and the task that finds the listed n-grams in their texts.
-
-        Guarantees: nothing is computed yet.
-        """
+        """Return the people to count, and what finds listed n-grams in texts. Guarantees: nothing is computed yet."""
         return self.streams, functools.partial(find_ngrams, listed.levels)
 
     def first(self, plan: Plan) -> tuple[Level, tuple[str, ...]]:
@@ -117,10 +114,7 @@ def pairs_of(names: list[bytes]) -> Uint64s:
 
 
 def level_of_tokens(words: tuple[str, ...], key: RunKey) -> Level:
-    """Return the released tokens, sorted by their bytes, as a level; as `first_level` does on one machine.
-
-    Guarantees: nothing but released tokens is used.
-    """
+    """Return the released tokens as a level, as `first_level` does. Guarantees: nothing but released tokens is used."""
     nothing = np.zeros(len(words), np.int32)
     return Level(1, nothing, nothing, np.arange(len(words), dtype=np.int32), digests_of(words, key))
 
@@ -147,8 +141,7 @@ def read_streams(request: Request, names: tuple[str, ...], secret: Secret, batch
 
 def pack_stream(stream: TokenStream) -> bytes:
     """Pack a token stream and its table. Guarantees: users are keyed digests only."""
-    table = stream.table
-    users = (stream.user_digests, stream.offsets)
+    table, users = stream.table, (stream.user_digests, stream.offsets)
     return pack_arrays(STREAM, *users, table.digests, table.offsets, stream.tokens, table.data)
 
 
@@ -187,9 +180,6 @@ def find_ngrams(levels: tuple[Level, ...], batches: Batches, key: RunKey) -> Ite
 
 
 def name_pairs(levels: tuple[Level, ...], batch: pa.RecordBatch, key: RunKey) -> tuple[pa.Array, Uint64s]:
-    """Return the eight bytes by which sums over partitions know n-grams, and the n-grams' digests: uint64[rows, 2].
-
-    Guarantees: those of `pair_digests`.
-    """
+    """Return what names n-grams in sums, and their digests: uint64[rows, 2]. Guarantees: those of `pair_digests`."""
     names = batch.column("item").cast(pa.binary())
     return names, lengths.pair_digests(pairs_of(names.to_pylist()), levels[0], levels[-1], key)

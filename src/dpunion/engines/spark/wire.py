@@ -76,28 +76,19 @@ class Piece:
         return cls(user_digests.reshape(-1, 2), sizes, digests.reshape(-1, 2), codes)
 
     def sets(self, max_items: int) -> Contributions:
-        """Return the users' sets; max_items: their bound.
-
-        Guarantees: the sets are those of the piece; items have no texts.
-        """
+        """Return the users' sets, of at most max_items. Guarantees: they are those of the piece, without texts."""
         offsets, table = offsets_of(self.sizes.astype(np.int64)), _nameless_table(self.digests)
         return Contributions(offsets, self.codes, table, self.user_digests, max_items)
 
 
 def shard_of(user_digests: Uint64s, shards: int, key: RunKey) -> Int64s:
-    """Return the shard of each user: int64[users].
-
-    Guarantees: a user's shard is a function of the user's id and the run key alone.
-    """
+    """Return each user's shard: int64[users]. Guarantees: it is a function of the user's id and the run key alone."""
     words = key.words(Purpose.SHARD, 0, user_digests)[:, 0]
     return (words % np.uint64(shards)).astype(np.int64)
 
 
 def cut_by_shard(contributions: Contributions, shards: int, key: RunKey) -> Iterator[tuple[int, Piece]]:
-    """Yield the users of each shard, as pieces of at most about a million pairs.
-
-    Guarantees: every user is in exactly one piece, with all kept items.
-    """
+    """Yield pieces of about a million pairs, by shard. Guarantees: every user is in just one, with all kept items."""
     shard = shard_of(contributions.user_digests, shards, key)
     order = np.argsort(shard, kind="stable")
     ends = np.searchsorted(shard[order], np.arange(shards + 1))
@@ -127,10 +118,7 @@ def _number_used(items: Int32s, count: int) -> tuple[Int64s, Int32s]:
 
 
 def drop_unused_items(contributions: Contributions) -> Contributions:
-    """Drop the items that nobody keeps from the table.
-
-    Guarantees: no user's set changes; an item that bounding dropped for every user is gone.
-    """
+    """Drop the items that nobody keeps from the table. Guarantees: no user's set changes."""
     whole = contributions.table
     held, codes = _number_used(contributions.items, len(whole))
     table = ItemTable(*select_strings(whole.offsets, whole.data, held), whole.digests[held])
@@ -138,10 +126,7 @@ def drop_unused_items(contributions: Contributions) -> Contributions:
 
 
 def arrow_names(table: ItemTable, some: slice = slice(None)) -> pa.Array:
-    """Return the texts of some of the items, or of all, as Arrow binary; they must fit into two gigabytes.
-
-    Guarantees: the buffers have no byte of another item.
-    """
+    """Return texts of items as Arrow binary, below two gigabytes. Guarantees: buffers have no byte of other items."""
     first, last, _ = some.indices(len(table))
     offsets = table.offsets[first : last + 1]
     data = np.ascontiguousarray(table.data[offsets[0] : offsets[-1]])
@@ -200,9 +185,7 @@ def number_digests(lists: Sequence[Uint64s]) -> tuple[Uint64s, list[Int32s]]:
     new = np.ones(len(ordered), np.bool_)
     new[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
     if np.count_nonzero(new) > MAX_ITEMS_PER_SHARD:
-        raise BadSource(
-            f"A shard has more than {MAX_ITEMS_PER_SHARD} distinct items.", "Use more 'shards' or partitions."
-        )
+        raise BadSource(f"A shard has more than {MAX_ITEMS_PER_SHARD} distinct items.", "Use more 'shards' (--shards).")
     number = np.empty(len(ordered), np.int32)
     number[order] = (np.cumsum(new) - 1).astype(np.int32)
     ends = np.cumsum([len(one) for one in lists], dtype=np.int64)
@@ -260,10 +243,7 @@ def join_parts(
 
 
 def read_units(batch: pa.RecordBatch) -> Int64s:
-    """Return the sums of all partitions or shards: int64[rows].
-
-    Guarantees: sums are exact; a sum beyond 63 bits, which takes 2^31 people with the same item, ends the run.
-    """
+    """Return the sums: int64[rows]. Guarantees: they are exact; one beyond 63 bits, of 2^31 people, ends the run."""
     column = batch.column("units")
     if column.null_count:
         raise BadSource(
@@ -279,10 +259,7 @@ def sensitivity_number(sensitivity: Sensitivity) -> float:
 
 
 def read_sensitivity(batch: pa.RecordBatch) -> Sensitivity:
-    """Return the common sensitivity of all summed weights; marks weigh nothing and have none.
-
-    Guarantees: weights of different sensitivities are refused.
-    """
+    """Return the common sensitivity of all sums; marks have none. Guarantees: different sensitivities are refused."""
     low = pc.min(batch.column("least_sensitivity")).as_py()
     high = pc.max(batch.column("most_sensitivity")).as_py()
     if low is None or low != high:
