@@ -86,7 +86,7 @@ def find_due(
 
     day = today() if charge.on is None else as_day(charge.on, "on")
     with contextlib.closing(Ledger.open(charge.ledger)) as book:
-        due = book.find_due(charge.dataset, day, None if charge.earlier is None else Path(charge.earlier))
+        due = book.find_due(charge.dataset, day, Path(charge.earlier) if charge.earlier else None)
     before = {"candidates": Candidates(due.earlier, error=STAYING)} if charge.current else {"known": due.earlier}
     return due, lists | before
 

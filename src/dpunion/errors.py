@@ -252,10 +252,15 @@ def find_shortage(error: BaseException, where: str = "") -> NotEnoughMemory | No
         shortage = NotEnoughMemory("The system refused to start another thread.", MORE_THREADS)
     else:
         shortage = NotEnoughMemory(f"There is not enough memory{where and f' to read {where}'}.", MORE_MEMORY)
-    note = next((note for note in map(ledger_note, _causes(error)) if note is not None), None)
+    note = find_note(error)
     if note is not None:
         shortage.add_note(note)
     return shortage
+
+
+def find_note(error: BaseException) -> LedgerNote | None:
+    """Return the note about the charge, of an error or of one that it replaced: a second interrupt has none itself."""
+    return next((note for note in map(ledger_note, _causes(error)) if note is not None), None)
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:

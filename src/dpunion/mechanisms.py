@@ -544,10 +544,6 @@ def _funnel(plan: Plan) -> Mechanism:
     return FunnelMechanism(plan.rounds, cutoffs, algorithm.aims, algorithm.bounding, plan.sensitivity, listed=listed)
 
 
-def _sips(plan: Plan) -> Mechanism:
-    return SipsMechanism(plan.rounds, plan.algorithm.max_items_per_user, plan.algorithm.bounding, plan.sensitivity)
-
-
 MECHANISMS: dict[type[Algorithm], Callable[[Plan], Mechanism]] = {
     algorithms.CountLaplace: _shares(ShareRule.COUNT),
     algorithms.CountGaussian: _shares(ShareRule.COUNT),
@@ -557,7 +553,9 @@ MECHANISMS: dict[type[Algorithm], Callable[[Plan], Mechanism]] = {
     algorithms.PolicyLaplace: _descent(Norm.L1),
     PolicyGaussian: _descent(Norm.L2),
     Funnel: _funnel,
-    algorithms.DpSips: _sips,
+    algorithms.DpSips: lambda plan: SipsMechanism(
+        plan.rounds, plan.algorithm.max_items_per_user, plan.algorithm.bounding, plan.sensitivity
+    ),
 }
 
 

@@ -158,7 +158,8 @@ def release(
     make_request = partial(rows, null_users=null_users, normalize=normalize, **lists)
     options = partial(_plan_as_due, due, algorithm, settings, counts)
     make_plan = partial(options, epsilon=epsilon, delta=delta, weak_budget=weak_budget)
-    planned, request = _prepare(make_plan, make_request, lists["candidates"], 1 if known is not None else run.threads)
+    threads = run.threads if known is None and getattr(item, "stop_words", None) is None else 1
+    planned, request = _prepare(make_plan, make_request, lists["candidates"], threads)
     request.check_for(planned)
     outputs = Outputs.of(out, overwrite=run.overwrite, sort=sort, counts=planned.counts is not None)
     engine = engine_for(request, run, outputs.folder)

@@ -139,7 +139,11 @@ class RunKey:
         - equal names have equal digests;
         - without the key a digest says nothing about the name.
         """
-        check_strings(offsets, data)
+        if offsets.dtype != np.int64 or data.dtype != np.uint8 or offsets.ndim != 1 or data.ndim != 1:
+            raise InternalError("strings are int64 offsets and uint8 data")
+        # A kernel would read outside the data.
+        if len(offsets) == 0 or offsets[0] < 0 or offsets[-1] > len(data) or np.any(offsets[1:] < offsets[:-1]):
+            raise InternalError("the offsets of strings do not fit their data")
         key = np.frombuffer(self.subkey(purpose), dtype="<u8").astype(np.uint64)
         return hashing.blake2b_digests(offsets, data, key)
 
@@ -242,14 +246,6 @@ class ClosureKey:
 
     def __reduce__(self) -> tuple[type[ClosureKey], tuple[bytes, bool]]:
         return ClosureKey, (self._secret, self._is_test)
-
-
-def check_strings(offsets: npt.NDArray[np.int64], data: npt.NDArray[np.uint8]) -> None:
-    """Refuse offsets that would make a kernel read outside `data`."""
-    if offsets.dtype != np.int64 or data.dtype != np.uint8 or offsets.ndim != 1 or data.ndim != 1:
-        raise InternalError("strings are int64 offsets and uint8 data")
-    if len(offsets) == 0 or offsets[0] < 0 or offsets[-1] > len(data) or np.any(offsets[1:] < offsets[:-1]):
-        raise InternalError("the offsets of strings do not fit their data")
 
 
 def check_decision(digests: Uint64s, weights: Float64s, threshold: float, spread: float) -> None:

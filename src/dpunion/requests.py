@@ -384,7 +384,7 @@ class Request(SourceRequest):
         return tuple(notes)
 
     def notes_on(self, released: Sequence[Any]) -> tuple[str, ...]:
-        """Return the statement's notes on the released list. Guarantees: those of `Splitting.notes_on`."""
+        """Return the statement's notes on the released list. Guarantees: as for `Splitting.notes_on`."""
         return self.splitting.notes_on(released) if self.kind is ValueKind.TEXT else ()
 
     def known_notes(self) -> tuple[str, ...]:

@@ -27,6 +27,15 @@ NOT_RUN = {
     ("docs/operations.md", "from airflow.providers.standard.operators.bash import BashOperator"): "needs Airflow",
     ("README.md", "dpunion release hdfs://logs/queries --engine spark -u uid -i query ..."): "needs a cluster",
     (
+        "docs/spark.md",
+        "dpunion release hdfs://logs/posts --user author --item word --epsilon 1 --delta 1e-9 --engine spark "
+        "--master yarn --shards 100 --out-folder hdfs://logs/vocabulary --conf "
+        "spark.archives=dpunion-environment.tar.gz#environment --conf "
+        "spark.pyspark.python=./environment/bin/python --conf spark.executor.instances=25 --conf "
+        "spark.executor.cores=4 --conf spark.executor.memory=4g --conf spark.executor.memoryOverhead=12g "
+        "--conf spark.io.encryption.enabled=true --conf spark.network.crypto.enabled=true",
+    ): "needs a cluster",
+    (
         "docs/sources.md",
         "dpunion release s3://logs/week=2026-W46 -u uid -i country -i query -e 1 -d 1e-7 --out keys.parquet",
     ): "needs a bucket",

@@ -5,6 +5,8 @@ import functools
 import gzip
 import json
 import os
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,14 +15,22 @@ import pytest
 from pyarrow import orc
 
 import dpunion
-from dpunion.engines.spark import files, sessions
+from dpunion.engines.spark import files, sessions, sources
 from dpunion.engines.spark.sessions import call_spark, guard_task
 from dpunion.engines.spark.sources import open_frame, session_of
-from dpunion.errors import AlreadyReleased, BadSource, DamagedSource, DpunionError, UnknownColumn, UnsupportedType
+from dpunion.errors import (
+    AlreadyReleased,
+    BadSource,
+    CannotWrite,
+    DamagedSource,
+    DpunionError,
+    UnknownColumn,
+    UnsupportedType,
+)
 from dpunion.ledger import Ledger
 from dpunion.reading import SourceRequest, ValueKind, jsonlines
 from dpunion.reading.locate import data_file
-from dpunion.requests import Charge, SparkSource
+from dpunion.requests import Charge, Folder, Run, SparkSource
 from dpunion.sets.encoding import Normalization
 from opening import make_request, read_pairs
 from running import run_cli, run_python
@@ -176,6 +186,51 @@ def test_folders_of_tables_with_a_log_are_refused(tmp_path, mark):
     in_file(tmp_path / mark, "{}")
     with pytest.raises(BadSource, match="table of"):
         on_spark(tmp_path)
+    with pytest.raises(BadSource, match="table of"):
+        on_spark(tmp_path / "*.parquet")
+    pq.write_table(pa.table({"user": ["a"], "item": ["x"]}), in_file(tmp_path / "day=1" / "0.parquet"))
+    with pytest.raises(BadSource, match="table of"):
+        on_spark(tmp_path / "day=1")
+
+
+@pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize("count", [1, 2])
+def test_one_file_needs_no_search_for_missing_columns(tmp_path, monkeypatch, count):
+    searched = []
+    monkeypatch.setattr(sources, "check_complete", lambda *_: searched.append(True))
+    for number in range(count):
+        pq.write_table(pa.table({"user": ["a"], "item": ["x"]}), tmp_path / f"{number}.parquet")
+    assert on_spark(tmp_path) == [("a", "x")] * count
+    assert bool(searched) == (count > 1)
+
+
+# --- outputs that are inputs --------------------------------------------------------------------------------
+@pytest.mark.parametrize("named", ["frame", "files", "table"])
+@pytest.mark.parametrize("out", [".", "..", "link", "file:"])
+def test_a_folder_with_files_that_are_read_is_never_replaced(spark, tmp_path, named, out):
+    place = tmp_path / "with space" / "rows"
+    in_file(place / "0.parquet")
+    pq.write_table(pa.table({"user": ["a"], "item": ["x"]}), place / "0.parquet")
+    (tmp_path / "link").symlink_to(place)
+    out = {".": place, "..": place.parent, "link": tmp_path / "link", "file:": f"file://{place}"}[out]
+    frame = spark.read.parquet(str(place))
+    frame.createOrReplaceTempView("replaced")
+    source = {"frame": frame, "files": SparkSource((str(place),)), "table": SparkSource(("replaced",), format="table")}
+    ledger = tmp_path / "ledger.db"
+    Ledger.open(ledger, create=True).create_dataset("people", 20.0, 0.5)
+    options = {"charge": Charge(ledger, "people"), "run": Run(overwrite=True), "out": Folder(out)}
+    with pytest.raises(CannotWrite):
+        dpunion.release(source[named], **BUDGET, **options)
+    assert [one.name for one in place.iterdir()] == ["0.parquet"]
+    assert not [one for one in Ledger.open(ledger).overview().entries if not one.is_cancelled]
+    frame.unpersist()
+
+
+def test_another_folder_is_replaced(spark, tmp_path):
+    frame = spark.createDataFrame([(f"u{n}", "x") for n in range(PEOPLE)], "user string, item string")
+    for _ in range(2):
+        made = dpunion.release(frame, **BUDGET, out=Folder(tmp_path / "out"), run=Run(overwrite=True))
+        assert pq.read_table(made.stored)["item"].to_pylist() == ["x"]
 
 
 def test_tables_are_of_one_type_and_not_text(spark, tmp_path):
@@ -192,6 +247,12 @@ def test_tables_are_of_one_type_and_not_text(spark, tmp_path):
             on_spark("lenient", input_format="table")
     finally:
         spark.sql("drop table lenient")
+    spark.sql(f"create table provider (user string, provider string) using csv location '{tmp_path}/lenient'")
+    try:
+        with pytest.raises(BadSource, match="stored as csv"):
+            on_spark("provider", input_format="table", value="provider")
+    finally:
+        spark.sql("drop table provider")
 
 
 def test_the_task_of_the_workers_reads_what_one_machine_reads(tmp_path):
@@ -291,6 +352,46 @@ def test_a_query_leaves_no_view_behind(spark, posts):
     with pytest.raises(DpunionError):
         open_frame(reading(source, query="select nothing from source"), session_of(source))
     assert not spark.catalog.tableExists("source")
+
+
+def test_two_queries_at_once_read_their_own_rows(spark, monkeypatch):
+    """Each is a table of the same name for a moment."""
+    real = sources.change_setting
+
+    @contextlib.contextmanager
+    def slowly(*given, **options):
+        time.sleep(0.05)
+        with real(*given, **options):
+            yield
+
+    monkeypatch.setattr(sources, "change_setting", slowly)
+    frames = {name: spark.createDataFrame([(name,)], "name string") for name in "abcd"}
+
+    def ask(name):
+        found = sources.run_query(spark, frames[name], "select name from source")
+        return call_spark(found.toArrow)["name"].to_pylist()
+
+    with ThreadPoolExecutor(4) as threads:
+        assert list(threads.map(ask, frames)) == [["a"], ["b"], ["c"], ["d"]]
+    assert not spark.catalog.tableExists("source")
+
+
+def test_a_session_is_found_from_any_thread_and_stays_as_it_was(spark):
+    before = (
+        spark.conf.get("spark.sql.session.timeZone"),
+        spark.conf.get("spark.sql.execution.arrow.maxRecordsPerBatch"),
+    )
+    spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
+    try:
+        with ThreadPoolExecutor(1) as other:
+            assert other.submit(sessions.open_session).result().sparkContext is spark.sparkContext
+            settings = {"spark.sql.execution.arrow.maxRecordsPerBatch": before[1]}
+            other.submit(sessions.open_session, "local[2]", settings).result()
+        assert spark.conf.get("spark.sql.session.timeZone") == "Asia/Tokyo"
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", before[0])
+    with pytest.raises(dpunion.BadParameter, match=r"runs on local\[2\]"):
+        sessions.open_session("yarn")
 
 
 @pytest.mark.usefixtures("spark")

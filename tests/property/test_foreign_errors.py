@@ -26,7 +26,6 @@ from dpunion.errors import BadSource, DpunionError, ForeignErrors, LedgerError, 
 from dpunion.ledger import Ledger, events, fingerprints, postgres, schedules, sqlite
 from dpunion.plans import ngrams
 from dpunion.reading import blocks, drivers, jsonlines, locate, storage, tables
-from dpunion.report import charts
 from dpunion.sets import spill
 from dpunion.text import splitting, words
 from dpunion_lab import reproduction, results
@@ -218,12 +217,13 @@ def drive_session(monkeypatch, _place):
         """A builder whose session never comes."""
 
         def __getattr__(self, _name):
-            return lambda *_args: self
+            return lambda *_args, **_named: self
 
         getOrCreate = refuse
 
     monkeypatch.setattr(sessions, "find_java", lambda: "Java 17")
     monkeypatch.setattr(SparkSession, "getActiveSession", staticmethod(lambda: None))
+    monkeypatch.setattr(SparkSession, "_instantiatedSession", None)
     monkeypatch.setattr(SparkSession, "builder", Builder())
     sessions.open_session()
 
@@ -297,7 +297,6 @@ DRIVERS = {
     "reading.storage.ObjectStore._ask": driven(lambda: STORE._ask(refuse)),
     "reading.storage.open_store": patched(storage, "open_file_system", lambda _: storage.open_store("s3://b/logs")),
     "releases.release.Release.from_json": driven(lambda: dpunion.Release.from_json(f'"{CANARY}"')),
-    "report.charts.load_library": missing(call=lambda: charts.load_library("jinja2")),
     "sets.spill.WaitingStore._spill": patched(tempfile, "TemporaryFile", lambda _: spill.RowStore(1)._spill()),
     "text.splitting.call_arrow": driven(lambda: splitting.call_arrow(pa.array([CANARY]).cast, pa.int64())),
     "text.splitting.call_tokenizer": driven(lambda: splitting.call_tokenizer(tokenizer, CANARY)),

@@ -232,6 +232,20 @@ def test_another_thread_reads_files_and_the_callers_reads_objects(tmp_path, monk
     assert readers == [False, True, True, True, True]
 
 
+def test_the_callers_thread_reads_stop_words_in_memory(tmp_path):
+    """An iterator may belong to the thread that made it, as a cursor of sqlite3 does."""
+    (file := tmp_path / "list.txt").write_text("one\n")
+    threads = []
+
+    def stopped():
+        threads.append(threading.current_thread())
+        yield "the"
+
+    options = {"item": Words(stop_words=stopped()), "candidates": Candidates(file), "run": Run(threads=2)}
+    dpunion.release([("a", "the one")], epsilon=1.0, delta=1e-3, **options)
+    assert threads == [threading.current_thread()]
+
+
 def test_a_bad_budget_is_refused_before_a_bad_list(tmp_path):
     with pytest.raises(BadParameter, match="epsilon"):
         release({"a": ["b"]}, tmp_path / "nothing.txt", epsilon=-1.0, run=Run(threads=2))

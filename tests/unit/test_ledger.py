@@ -2,6 +2,7 @@
 
 import contextlib
 import copy
+import dataclasses
 import datetime as dt
 import json
 import math
@@ -95,6 +96,14 @@ def test_tight_caps_are_the_largest_that_keep_the_promise(epsilon, delta):
     assert caps_hold(caps, TIGHT)
     assert not caps_hold(caps + Amounts(mu_squared=caps.mu_squared // 5), TIGHT)
     assert not caps_hold(caps + Amounts(novelty=caps.novelty // 2), TIGHT)
+
+
+def test_caps_that_leave_nothing_for_extreme_draws_do_not_hold():
+    caps = account_caps(20, 1e-8, TIGHT)
+    rare = math.ceil(rare_draws(20, caps.rounding / EPSILON_UNITS) * DELTA_UNITS)
+    assert rare > caps.delta // 4
+    assert not caps_hold(caps + Amounts(novelty=rare), TIGHT)
+    assert not caps_hold(dataclasses.replace(caps, delta=caps.delta - rare), TIGHT)
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(20, 1e-12), (20, 1e-9), (30, 1e-9), (50, 1e-2), (100, 1e-2)])

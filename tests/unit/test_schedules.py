@@ -34,7 +34,7 @@ from dpunion.errors import (
 from dpunion.ledger import Amounts, Composition, EntryState, Ledger, Schedule, events, schedules
 from dpunion.ledger.accounts import account_caps, charge_for, charge_for_plan
 from dpunion.ledger.amounts import DELTA_UNITS, EPSILON_UNITS, MU_SQUARED_UNITS
-from dpunion.ledger.schedules import NOVELTY_SHARE, ListChanged, epsilon_alone, share_of
+from dpunion.ledger.schedules import NOVELTY_SHARE, ScheduleNote, epsilon_alone, share_of
 from dpunion.plans import Plan, plan_release
 from dpunion.plans.counts import Counts
 from dpunion.plans.look import RARE, LookPlan, plan_share
@@ -42,6 +42,7 @@ from dpunion.releases.release import Release
 from weighing import novelty_bounds
 
 START = dt.date(2026, 1, 5)
+UNFINISHED = pytest.mark.filterwarnings("ignore:The release of week")
 WHOLE = Budget(3.0, math.exp(-10))
 
 
@@ -176,6 +177,7 @@ class Interrupted(Exception):
 FATES = st.lists(st.tuples(st.integers(0, 9), st.sampled_from(["settles", "dies", "fails before reading"])), max_size=9)
 
 
+@UNFINISHED
 @settings(max_examples=30, deadline=None)
 @given(st.builds(Schedule, st.integers(1, 60), st.floats(0.8, 2.0), st.just(START)), BUDGETS, FATES)
 def test_a_ledger_grants_the_caps_exactly_whatever_happens(tmp_path_factory, schedule, budget, fates):
@@ -265,10 +267,12 @@ def test_a_changed_schedule_breaks_the_chain(ledger, tmp_path):
         Ledger.open(tmp_path / "budget.db").overview()
 
 
-@pytest.mark.parametrize(("epsilon", "composition"), [(3, "additive"), (0.01, None), (50, None)])
-def test_accounts_that_cannot_keep_a_schedule_are_refused(ledger, epsilon, composition):
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "composition"), [(3, 1e-5, "additive"), (0.01, 1e-5, None), (50, 1e-5, None), (5, 0.6, None)]
+)
+def test_accounts_that_cannot_keep_a_schedule_are_refused(ledger, epsilon, delta, composition):
     with pytest.raises(BadParameter):
-        ledger.create_dataset("other", epsilon, 1e-5, composition, schedule=Schedule(52))
+        ledger.create_dataset("other", epsilon, delta, composition, schedule=Schedule(12))
     assert len(ledger.overview().accounts) == 1
 
 
@@ -457,6 +461,7 @@ def test_the_last_release_that_died_leaves_nothing_to_pay_with(ledger, make, mon
     assert ledger.overview().reach(ledger.overview().accounts[0]) == "nothing: week 12 did not settle"
 
 
+@UNFINISHED
 def test_a_run_that_another_one_overtook_is_to_be_run_again(ledger):
     """Both were planned with the same rest of the budget, which covers only one of them."""
     plans = [ledger.find_due("posts", day(week)) for week in (8, 12)]
@@ -521,6 +526,34 @@ def test_a_budget_that_other_releases_used_up_is_said_to_be(ledger, make, rows, 
         make(1)
 
 
+def test_a_small_rest_is_shared_and_never_replaced_by_a_larger_part(tmp_path):
+    """Other releases have used most of a small account: a release gets its part of the rest, or is refused."""
+    book = Ledger.open(tmp_path / "small.db", create=True)
+    caps = book.create_dataset("posts", 0.08, 1e-6, schedule=Schedule(52, start=START)).caps
+    book.reserve("posts", Amounts(mu_squared=caps.mu_squared * 88 // 100, novelty=caps.novelty * 88 // 100), "other")
+    due = book.find_due("posts", day(1))
+    assert due.share == due.account.schedule.share(due.account.remaining, 1)
+    with pytest.raises(BadParameter, match="too small a part"):
+        due.plan("funnel", None, {}, weak_budget=False)
+
+
+def test_a_release_outside_a_complete_schedule_is_told_to_open_another_dataset(ledger):
+    ledger.reserve("posts", Amounts(), "12", due=ledger.find_due("posts", day(12)))
+    with pytest.raises(BudgetExhausted) as refused:
+        ledger.reserve("posts", Amounts(mu_squared=1, novelty=1), "another")
+    assert "open another dataset" in refused.value.remedy
+
+
+def test_an_earlier_release_that_has_not_finished_is_named(ledger, tmp_path):
+    """What it finds would be on no later list."""
+    running = ledger.reserve("posts", Amounts(), "1", due=ledger.find_due("posts", day(1)))
+    with pytest.warns(ScheduleNote, match=r"release of week 1, entry 2, has not finished. If it still runs, stop this"):
+        ledger.find_due("posts", day(2))
+    (path := tmp_path / "1.csv").write_text("item,since\nw,1\n")
+    running.settle([path])
+    assert ledger.find_due("posts", day(2)).earlier.source == path
+
+
 def test_releases_that_begin_at_once_are_made_in_order(ledger):
     """Of two runs that were planned at once, for different weeks, the earlier one is refused after the later one."""
     early, late = (ledger.find_due("posts", day(week)) for week in (1, 2))
@@ -530,6 +563,7 @@ def test_releases_that_begin_at_once_are_made_in_order(ledger):
     assert [one.release for one in ledger.overview().entries] == [2]
 
 
+@UNFINISHED
 def test_a_slow_run_does_not_take_the_place_of_a_later_list(ledger, tmp_path):
     """The next release continues the latest one of the schedule, in whatever order their runs ended."""
     lists, running = {}, {}
@@ -607,7 +641,7 @@ def test_a_changed_file_is_named_while_another_one_is_intact(make, tmp_path):
         charge=dpunion.Charge(tmp_path / "budget.db", "posts", again=True, scheduled=True, on=day(2)),
     )
     (tmp_path / "a.csv").write_text("item,since\nb,1\n")
-    with pytest.warns(ListChanged, match=r"changed: .*a\.csv\. Restore it from .*a\.json"):
+    with pytest.warns(ScheduleNote, match=r"changed: .*a\.csv\. Restore it from .*a\.json"):
         make(4, charge={"again": True})
 
 

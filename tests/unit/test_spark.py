@@ -178,8 +178,8 @@ class Builder:
     def __init__(self):
         self.settings = {}
 
-    def config(self, name, value):
-        self.settings[name] = value
+    def config(self, **given):
+        self.settings |= given["map"]
         return self
 
     appName = master = lambda self, _name: self
@@ -199,6 +199,7 @@ def test_workers_run_the_python_that_the_settings_name(monkeypatch, before, sett
     session = pytest.importorskip("pyspark.sql").SparkSession
     monkeypatch.setattr(sessions, "find_java", lambda: "java")
     monkeypatch.setattr(session, "getActiveSession", lambda: None)
+    monkeypatch.setattr(session, "_instantiatedSession", None)
     monkeypatch.setattr(session, "builder", Builder())
     monkeypatch.setenv("PYSPARK_DRIVER_PYTHON", "kept")
     monkeypatch.setenv("PYSPARK_PYTHON", before or "")
@@ -355,6 +356,54 @@ def test_releases_at_once_share_changed_settings_and_the_last_puts_them_back(mon
     releases.pop().__exit__(None, None, None)
     assert (settings[LARGEST_CLOSURE], context.pythonExec) == ("1m", "python3")
     assert not sessions.CHANGED
+
+
+@pytest.mark.parametrize("first_to_end", [0, 1])
+def test_releases_at_once_share_settings_that_are_another_object_each_time(first_to_end):
+    """As `session.conf` is on Spark Connect."""
+    values, session = {"a": "200"}, object()
+
+    def own():
+        return types.SimpleNamespace(get=values.get, set=values.__setitem__)
+
+    changes = [sessions.change_setting(own(), "a", "1", owner=session) for _ in range(2)]
+    for change in changes:
+        change.__enter__()
+    changes.pop(first_to_end).__exit__(None, None, None)
+    assert values["a"] == "1"
+    changes.pop().__exit__(None, None, None)
+    assert values["a"] == "200"
+
+
+def test_a_setting_that_cannot_be_put_back_hides_no_error():
+    """Java has ended, for example by the signal that interrupts this run."""
+
+    def fail(*_):
+        raise ConnectionRefusedError
+
+    settings = types.SimpleNamespace(get=lambda _: "a", set=lambda *_: None)
+    with pytest.raises(KeyboardInterrupt), sessions.change_setting(settings, "name", "b"):
+        settings.set = fail
+        raise KeyboardInterrupt
+    assert not sessions.CHANGED
+
+
+def test_pyspark_is_mute_until_the_last_of_several_calls_ends():
+    logger = pytest.importorskip("pyspark.logger").PySparkLogger.getLogger(sessions.LOGGERS[0])
+    assert not logger.disabled
+    one, other = sessions._mute_pyspark(), sessions._mute_pyspark()
+    one.__enter__()
+    other.__enter__()
+    one.__exit__(None, None, None)
+    assert logger.disabled
+    other.__exit__(None, None, None)
+    assert not logger.disabled
+
+
+def test_the_folders_of_a_table_are_found_above_its_files():
+    files = ["file:///t/delta/day=1/hour=2/0.parquet", "file:///t/ice%20berg/data/a=1/0.parquet", "s3a://b/x/0.parquet"]
+    found = sources.table_folders(files)
+    assert found == ["file:///t/delta", "file:///t/ice berg", "file:///t/ice berg/data", "s3a://b/x"]
 
 
 @pytest.mark.parametrize(
@@ -675,13 +724,16 @@ def test_java_is_found_where_systems_put_it(tmp_path, monkeypatch):
     assert Path(os.environ["JAVA_HOME"]) == tmp_path / "jvm" / "java-21"
 
 
+@pytest.mark.usefixtures("no_java")
 @pytest.mark.parametrize("tool", [*sessions.INSTALL_JAVA, None])
 def test_the_command_that_installs_java_is_the_systems(tmp_path, monkeypatch, tool):
     monkeypatch.setenv("PATH", str(tmp_path))
     if tool:
         (tmp_path / tool).write_text("")
         (tmp_path / tool).chmod(0o755)
-    assert (tool or "openjdk") in sessions.install_command()
+    with pytest.raises(dpunion.BadParameter) as caught:
+        sessions.find_java()
+    assert sessions.INSTALL_JAVA.get(tool, "openjdk") in caught.value.remedy
 
 
 def test_the_document_names_the_smallest_java_and_the_default_shards():

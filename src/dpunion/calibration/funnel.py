@@ -27,7 +27,7 @@ import numpy as np
 
 from dpunion.algorithms import Funnel
 from dpunion.calibration.gaussian import GUARD, gaussian_stddev, normal_quantile_above
-from dpunion.calibration.novelty import FINE, WalkNovelty, largest_gifts
+from dpunion.calibration.novelty import FINE, WalkNovelty, largest_gifts, rise
 from dpunion.checks import check_real
 from dpunion.contributions import Float64s, Int64s
 from dpunion.errors import BadParameter, CannotWrite, InternalError
@@ -168,7 +168,8 @@ def _worst(
             if value > worst:
                 worst, at = value, t
 
-    firsts = _first_of_runs(items)
+    firsts = rise(1, items)
+    firsts = firsts[firsts <= items]  # where runs of 1..items begin
     lasts = np.append(firsts[1:] - 1, items)
     passing = novelty.at(firsts, gifts[firsts - 1])
     examine(firsts, passing)
@@ -177,14 +178,6 @@ def _worst(
     others = np.setdiff1d(inside, firsts)
     examine(others, novelty.at(others, gifts[others - 1]))
     return worst, at
-
-
-def _first_of_runs(items: int) -> Int64s:
-    """Return where runs of 1..items begin: at every number up to 32, and then after about 6 % more."""
-    firsts = [1]
-    while (following := firsts[-1] + max(1, firsts[-1] // 16)) <= items:
-        firsts.append(following)
-    return np.array(firsts, np.int64)
 
 
 def _joint(

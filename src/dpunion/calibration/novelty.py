@@ -189,7 +189,10 @@ class _Crowd:
             for start, most, window in zip(starts, most_needs, windows, strict=True)
         )
         others = shape.max_items_per_user - 1
-        return cls(tuple(_levels(others * chance, others) for chance in survival), needs, stay)
+        means = [others * chance for chance in survival]
+        # Counts are rounded down to these levels.
+        levels = [rise(0, min(others, math.ceil(mean + 4.0 * math.sqrt(mean) + 3.0))) for mean in means]
+        return cls(tuple(levels), needs, stay)
 
 
 def _window(start: float, spread: float, most_need: float, step: float) -> int:
@@ -212,13 +215,12 @@ def _window(start: float, spread: float, most_need: float, step: float) -> int:
     return chosen
 
 
-def _levels(mean: float, others: int) -> Int64s:
-    """Return the levels counts are rounded down to: every count up to 32, then steps of about 6 %."""
-    most = min(others, math.ceil(mean + 4.0 * math.sqrt(mean) + 3.0))
-    levels = [0]
-    while levels[-1] < most:
-        levels.append(levels[-1] + max(1, levels[-1] // 16))
-    return np.array(levels, np.int64)
+def rise(first: int, enough: int) -> Int64s:
+    """Return rising numbers, the last of which is enough: every number up to 32, then steps of about 6 %."""
+    numbers = [first]
+    while numbers[-1] < enough:
+        numbers.append(numbers[-1] + max(1, numbers[-1] // 16))
+    return np.array(numbers, np.int64)
 
 
 def _values(stddev: float, threshold: float, shape: Funnel, grid: ScoreGrid, crowd: _Crowd) -> Float64s:

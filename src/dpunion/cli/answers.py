@@ -21,7 +21,7 @@ from click.exceptions import Exit
 import dpunion
 from dpunion import errors
 from dpunion.cli import INTERRUPTED, ended, missed
-from dpunion.errors import CannotWrite, InternalError, LedgerNote, find_shortage, ledger_note
+from dpunion.errors import CannotWrite, InternalError, find_note, find_shortage
 from dpunion.kernels import on_compiling
 from dpunion.threads import INTERRUPTS
 
@@ -114,7 +114,7 @@ def _explain(error: BaseException) -> NoReturn:
     match error:
         case errors.DpunionError():
             # The code of a bad option promises that nothing was charged.
-            note = _find_note(error)
+            note = find_note(error)
             was_charged = note is not None and note.facts.get("charged") is True
             code = max(error.exit_code, errors.BadSource.exit_code) if was_charged else error.exit_code
             fail(error.what, error.remedy, code, charge, error)
@@ -122,7 +122,7 @@ def _explain(error: BaseException) -> NoReturn:
             fail(str(error), "", error.exit_code, charge, error)
         case BrokenPipeError():
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            note = _find_note(error)
+            note = find_note(error)
             if note is None or note.facts.get("delivered"):
                 raise Exit(0) from None
             what = "Standard output was closed before all items were written to it."
@@ -141,18 +141,9 @@ def _explain(error: BaseException) -> NoReturn:
     )
 
 
-def _find_note(error: BaseException | None) -> LedgerNote | None:
-    """Return the note about the charge, of an error or of one that it replaced: a second interrupt has none itself."""
-    while error is not None:
-        if (note := ledger_note(error)) is not None:
-            return note
-        error = error.__context__
-    return None
-
-
 def _explain_charge(error: BaseException) -> str:
     """Return the sentences about the ledger that an error ends with."""
-    note = _find_note(error)
+    note = find_note(error)
     if note is None:
         # A ledger's refusal speaks for itself. Once a run is writing, its charge may have been settled.
         unclear = isinstance(error, errors.LedgerError) or running.stage == "writing"
@@ -169,15 +160,14 @@ def fail(what: str, remedy: str, code: int, charge: str = "", error: BaseExcepti
     """
     label = "" if isinstance(error, errors.NotDue) else "Error: "  # most runs of a schedule end so
     text = wrap("\n  ".join(line for line in (label + what, remedy, charge) if line), sys.stderr)
-    if (
-        label and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-    ):  # click removes colours for programs
+    has_colour = not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    if label and has_colour:  # click removes colours for programs
         text = click.style("Error:", fg="red", bold=True) + text.removeprefix("Error:")
     with contextlib.suppress(OSError):
         click.echo(text, err=True)
     if running.as_json:
         values: dict[str, Any] = {"error": type(error).__name__, "code": code, "message": what, "remedy": remedy}
-        note = _find_note(error)
+        note = None if error is None else find_note(error)
         values |= {"charge": charge, "ledger": None if note is None else note.facts}
         if isinstance(error, errors.NotDue):
             values |= {"next_day": error.next_day, "complete": error.complete}

@@ -269,7 +269,7 @@ def preview(made: Release) -> Iterator[str]:
 def summarize(made: Release, where: str, *, whole: bool = False) -> list[str]:
     """Say what was released (where: how that sentence ends) and guaranteed, and warnings or the whole statement."""
     from dpunion.budget import Strength, guarantee
-    from dpunion.releases.statements import expected_mistakes
+    from dpunion.releases.statements import count_everybody, expected_mistakes
     from dpunion.text.splitting import PLAIN
 
     sizes = ", ".join(f"{one.released:,} of length {one.length}" for one in made.results)
@@ -286,10 +286,7 @@ def summarize(made: Release, where: str, *, whole: bool = False) -> list[str]:
     if spurious := sum(one.spurious for one in made.results):
         lines.append(f"At most {spurious:.3g} of them are expected to be spurious, that is, written by nobody.")
     if totals is not None:
-        lines.append(
-            f"About {totals.everybody} people have at least one item; about {totals.others} of them have an item that "
-            "is not on the list."
-        )
+        lines.append(count_everybody(totals))
     if made.gone:
         lines.append(f"Items of the previous release that are not in this list: {len(made.gone):,}.")
     unsplit = PLAIN.notes_on(made.items) if len(made.columns) == 1 else ()

@@ -71,7 +71,7 @@ def find_listed(digests: Uint64s, listed: Uint64s) -> Int64s:
 def holdings_of(contributions: Contributions, numbers: Int32s, key: RunKey, *, in_place: bool = False) -> Holdings:
     """Return each user's listed items; numbers: as number_items returns them. in_place: allow to overwrite the sets.
 
-    Guarantees: those of Holdings.
+    Guarantees: as for Holdings.
     """
     sets = bound_to_counted(contributions, key)
     listed = sets.items if in_place else np.empty(len(sets.items), np.int32)
@@ -84,7 +84,7 @@ def holdings_of(contributions: Contributions, numbers: Int32s, key: RunKey, *, i
 def holdings_in_shares(contributions: Contributions, numbers: Int32s, key: RunKey, threads: int) -> list[Holdings]:
     """Return what `holdings_of` returns, in shares of the users for threads to work on. The sets are used up.
 
-    Guarantees: those of Holdings; every user is in one share.
+    Guarantees: as for Holdings; every user is in one share.
     """
 
     def take(some: range) -> Holdings:

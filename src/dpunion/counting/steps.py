@@ -209,7 +209,7 @@ def set_sizes(sets: Contributions, unwanted: Bools | None = None) -> Int64s:
 
 
 def look_at_sizes(sizes: Int64s, look: SizeLook, key: RunKey) -> list[float]:
-    """Return the noisy numbers of people of each class; sizes: int64[users]. Guarantees: those of add_noise."""
+    """Return the noisy numbers of people of each class; sizes: int64[users]. Guarantees: as for add_noise."""
     step = LookStep()
     return people_in_classes(add_noise(step.add_up(sizes), step.sensitivity, look.stddev, step.number, key))
 

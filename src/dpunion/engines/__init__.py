@@ -96,7 +96,7 @@ class Engine(Protocol):
     def count(self, held: Any, listed: Listed, plan: CountsPlan, key: RunKey) -> Counted:
         """Count the people who have each item of a public list, in its order.
 
-        Guarantees: those of `count_people`; people's sets are seen through noisy sums only.
+        Guarantees: as for `count_people`; people's sets are seen through noisy sums only.
         """
 
     def store(self, chosen: Chosen, made: Release) -> str:
@@ -104,7 +104,7 @@ class Engine(Protocol):
 
 
 def choose_ngrams(plan: NgramPlan, texts: Any, key: RunKey, run: Run) -> Chosen:
-    """Select n-grams length by length, and report progress. Guarantees: those of `select_ngrams`."""
+    """Select n-grams length by length, and report progress. Guarantees: as for `select_ngrams`."""
     from dpunion.ngrams.lengths import select_ngrams
 
     levels, found, results = select_ngrams(plan, texts, key, lambda length: run.tell(f"selecting length {length}"))

@@ -127,7 +127,7 @@ def enter_strings(
     table_data: Uint8s,
     state: Uint64s,
 ) -> int:
-    """Give strings of a block that were not found the next numbers, or those that they got in another thread meanwhile.
+    """Number strings of a block that were not found; keep the numbers that another thread gave meanwhile.
 
     new: int64[n], their rows, rising; firsts, rests, places: words and places of the block's strings. In-place on codes
     and table. Returns how many are done: fewer if the table must grow, none if another thread enters for too long.

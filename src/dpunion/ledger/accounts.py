@@ -48,8 +48,7 @@ def account_caps(
     if composition is Composition.ADDITIVE:
         return whole
     rounding = min(whole.epsilon // ROUNDING_PART, LARGEST_ROUNDING)
-    # Extreme normals, and floors of coins, of as many steps as the rounding allows (docs/ledger.md, theorem 3).
-    rare = (1.0 + math.exp(epsilon)) * (EXTREME_NORMALS + ALL_FLOORS) * (rounding / EPSILON_UNITS / EPSILON_SLACK)
+    rare = rare_events(epsilon, rounding)
     if rare > 0.5 * delta:
         raise BadParameter(
             "dpunion's random numbers are too coarse for such a small delta with such a large epsilon.",
@@ -58,15 +57,20 @@ def account_caps(
     usable = whole.delta - math.ceil(rare * DELTA_UNITS)
     novelty = math.floor(usable * novelty_share)
     low, high = 0, amounts.MU_SQUARED_UNITS
-    while _holds(Amounts(whole.epsilon, usable, high, novelty, rounding), GUARD):
+    while _holds(Amounts(whole.epsilon, whole.delta, high, novelty, rounding), GUARD):
         low, high = high, 2 * high
     while high - low > 1:
         middle = (low + high) // 2
-        if _holds(Amounts(whole.epsilon, usable, middle, novelty, rounding), GUARD):
+        if _holds(Amounts(whole.epsilon, whole.delta, middle, novelty, rounding), GUARD):
             low = middle
         else:
             high = middle
     return Amounts(whole.epsilon, whole.delta, low, novelty, rounding)
+
+
+def rare_events(epsilon: float, rounding: int) -> float:
+    """Return the delta for extreme normals and floors of coins, of as many steps as the rounding allows."""
+    return (1.0 + math.exp(epsilon)) * (EXTREME_NORMALS + ALL_FLOORS) * (rounding / EPSILON_UNITS / EPSILON_SLACK)
 
 
 def caps_hold(caps: Amounts, composition: Composition) -> bool:
@@ -75,12 +79,12 @@ def caps_hold(caps: Amounts, composition: Composition) -> bool:
 
 
 def _holds(caps: Amounts, guard: float) -> bool:
-    """Check e^(rounding/2) (delta_G(epsilon - rounding; mu) + novelty) <= delta (docs/ledger.md, theorem 3)."""
-    rounding = caps.rounding / EPSILON_UNITS
+    """Check e^(rounding/2) (delta_G(epsilon - rounding; mu) + novelty) + rare <= delta (docs/ledger.md, theorem 3)."""
+    epsilon, rounding = caps.epsilon / EPSILON_UNITS, caps.rounding / EPSILON_UNITS
     mu = math.sqrt(caps.mu_squared / amounts.MU_SQUARED_UNITS)
-    gaussian = gaussian_delta(caps.epsilon / EPSILON_UNITS - rounding, mu)
-    total = math.exp(rounding / 2.0) * (gaussian + caps.novelty / DELTA_UNITS)
-    return total * (1.0 + guard) <= caps.delta / DELTA_UNITS
+    total = math.exp(rounding / 2.0) * (gaussian_delta(epsilon - rounding, mu) + caps.novelty / DELTA_UNITS)
+    usable = caps.delta - math.ceil(rare_events(epsilon, caps.rounding) * DELTA_UNITS)
+    return total * (1.0 + guard) <= usable / DELTA_UNITS
 
 
 def charge_for(planned: Planned) -> Amounts:

@@ -373,8 +373,8 @@ def refuse_repeat(
 def refuse_second(ledger: str, week: int, entries: list[Entry], release_fingerprint: str, details: Any) -> None:
     """Refuse a release of a schedule that was made; --charge-again allows it only if no earlier run of it has settled.
 
-    Guarantees: it also refuses if a later release began after this one was planned, so that each continues the other;
-    and, without --charge-again, if it reads other columns than the previous one.
+    Guarantees: it also refuses if a later release has begun, so that each release continues the one before it; and,
+    without --charge-again, if it reads other columns than the previous one.
     """
     again, reads = details["charge_again"], details["about"].get("reads")
     if later := [entry for entry in entries if (entry.release or 0) > week and not entry.is_cancelled]:
@@ -434,7 +434,7 @@ def refuse_charge(account: Account, charge: Amounts, due: Due | None = None) -> 
     if account.composition is Composition.ADDITIVE:
         parts = [f"(epsilon, delta) = {pair(charge)}, and {pair(left)} is left"]
     other = "use a smaller epsilon or delta" if account.schedule is None else "make those of the schedule (--scheduled)"
-    if due is not None or not any(getattr(left, name) for name in COUNTED[account.composition]):
+    if due is not None or not all(getattr(left, name) for name in COUNTED[account.composition]):
         other = "open another dataset, with a budget of its own, for a new period"
     raise errors.BudgetExhausted(
         f"The budget of dataset {account.name!r} does not cover this release: it asks for {' and '.join(parts)}.",

@@ -16,7 +16,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
-from dpunion.budget import LARGEST_EPSILON, budget_for_release
+from dpunion.budget import LARGEST_EPSILON, Budget, budget_for_release
 from dpunion.checks import check_real, check_whole
 from dpunion.errors import BadParameter, ForeignErrors, InternalError, LedgerError, NotDue
 from dpunion.ledger.amounts import DELTA_UNITS, EPSILON_UNITS, MU_SQUARED_UNITS, Amounts
@@ -101,6 +101,7 @@ class Schedule:
                 f"to {LARGEST_EPSILON:g}.",
                 "Choose another 'epsilon', or fewer weeks.",
             )
+        Budget(caps.epsilon / EPSILON_UNITS, caps.delta / DELTA_UNITS)
         for one in self.shares(caps):
             share_of(one)
 
@@ -112,8 +113,8 @@ class Schedule:
         return cls(values["weeks"], values["grow"], str(values["start"]))
 
 
-class ListChanged(UserWarning):
-    """A file of the previous release was changed, and another one is as it was written."""
+class ScheduleNote(UserWarning):
+    """The operator should look at an earlier release: a file of it was changed, or it has not finished."""
 
 
 def today() -> dt.date:
@@ -245,9 +246,14 @@ def find_release(account: Account, entries: Iterable[Entry], day: dt.date, named
             f"Check the day. To make this release now, give its day: 'on' (--on {schedule.first_day(release)}).",
         )
     share = schedule.share(account.remaining, release)
-    if is_too_small(share):
-        # Other charges, or an unsettled run of the last release, used it up: the ledger will refuse the usual share.
-        share = schedule.shares(account.caps)[schedule.releases.index(release)]
+    usual = schedule.shares(account.caps)[schedule.releases.index(release)]
+    if is_too_small(share) and not account.covers(usual):
+        share = usual  # other charges, or an unsettled run of the last release, used it up: the ledger will refuse this
+    after = settled[-1].release or 0 if settled else 0
+    if unfinished := [one for one in made if not one.is_settled and after < (one.release or 0) < release]:
+        said = f"The release of week {unfinished[-1].release}, entry {unfinished[-1].number}, has not finished. If it "
+        said += "still runs, stop this one and wait: the items that it finds would be missing in all later lists."
+        warnings.warn(ScheduleNote(said), stacklevel=2)
     return Due(account, release, week, share, find_earlier(settled, week, named))
 
 
@@ -289,7 +295,7 @@ def find_earlier(settled: Sequence[Entry], week: int, named: Path | None) -> Ear
         changed = sorted({path for path, _ in kept if Path(path).is_file()} - set(sound))
         if found is not None and changed:
             said = f"A file of the previous release was changed: {', '.join(changed)}. Restore it from {found[0]}."
-            warnings.warn(ListChanged(said), stacklevel=2)
+            warnings.warn(ScheduleNote(said), stacklevel=2)
     if found is not None:
         return Earlier(Path(found[0]), found[1], week)
     what = f"The list of the previous release, entry {settled[-1].number}, is not where it was written, or has changed"

@@ -253,7 +253,7 @@ def ngram_holdings(
                 written = codes >= 0
                 rows.append(owners[written], (codes[written] + first).astype(np.int32))
                 if level.length == 1:
-                    # subtle: -1 is the end of a document in the stream, but a token that is not listed in the codes.
+                    # subtle: in the stream -1 ends a document; in the codes it can also be a token that is not listed.
                     unlisted = owners[(stream.tokens[here] >= 0) & ~written]
                     rows.append(unlisted, np.full(len(unlisted), count, np.int32))
             first += len(level)

@@ -58,11 +58,13 @@ def how_it_was_made(plan: Plan | NgramPlan, results: Sequence[LengthResult], tot
     )
     if totals is None:
         return [*lines, counting]
-    people = (
-        f"About {totals.everybody} people have at least one item; about {totals.others} of them have an item that is "
-        "not on the list."
-    )
-    return [*lines, f"{counting} {people}", *who_was_cut(totals)]
+    return [*lines, f"{counting} {count_everybody(totals)}", *who_was_cut(totals)]
+
+
+def count_everybody(totals: Totals) -> str:
+    """Say how many people have an item, and how many have one that is not listed."""
+    people, others = totals.everybody, totals.others
+    return f"About {people} people have at least one item; about {others} of them have an item that is not on the list."
 
 
 def _how_items_were_made(plan: Plan) -> str:

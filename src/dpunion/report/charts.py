@@ -14,7 +14,7 @@ import xml.etree.ElementTree as ET
 from dataclasses import dataclass
 from typing import Any
 
-from dpunion.errors import BadParameter, ForeignErrors
+from dpunion.errors import BadParameter, import_library
 
 SCHEMA = "https://vega.github.io/schema/vega-lite/v5.json"
 SIZES = {"wide": (800, 340), "narrow": (350, 270)}
@@ -114,11 +114,7 @@ def drawings(chart: Chart) -> dict[str, str]:
 
 def load_library(module: str) -> Any:
     """Import a library that only pages need, or say how to install it."""
-    import importlib
-
-    problem = BadParameter(f"Pages need {module}, which is not installed.", "Run: pip install 'dpunion[report]'.")
-    with ForeignErrors(lambda _: problem, ImportError):
-        return importlib.import_module(module)
+    return import_library(module, f"Pages need {module}", "'dpunion[report]'")
 
 
 def specification(chart: Chart, screen: str) -> dict[str, Any]:

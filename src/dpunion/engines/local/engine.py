@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 class LocalEngine:
     """One machine; memory_limit: the bytes beyond which rows and texts go to disk.
 
-    Guarantees: those of the Protocol; rows stay in this process, or in its nameless files.
+    Guarantees: as for the Protocol; rows stay in this process, or in its nameless files.
     """
 
     run: Run
@@ -154,9 +154,6 @@ class LocalSets:
         self.counted = copy_heavy_users(self.whole, bounding.limit)
         return True
 
-    def __repr__(self) -> str:
-        return "LocalSets(<sensitive>)"
-
 
 def choose_reading(request: Request, plan: Planned) -> tuple[Request, Bounding]:
     """Return the request and the bounding to read sets with: for counts, known and more items are kept."""
@@ -175,7 +172,7 @@ def tighten_sets(
     *,
     in_place: bool = False,
 ) -> Contributions:
-    """Bound sets as planned, without known items; in_place: overwrite them. Guarantees: those of `bound_further`."""
+    """Bound sets as planned, without known items; in_place: overwrite them. Guarantees: as for `bound_further`."""
     if plan.counts is None and plan.look is None:
         return whole
     unwanted = None if plan.counts is None else unwanted_items(whole, request, key)
@@ -186,7 +183,7 @@ def tighten_sets(
 
 
 def unwanted_items(whole: Contributions, request: Request, key: RunKey) -> Bools | None:
-    """Say which items are known: bool[items], None without a known list. Guarantees: those of `mark_known`."""
+    """Say which items are known: bool[items], None without a known list. Guarantees: as for `mark_known`."""
     return None if request.known is None else mark_known(whole.table, request.known.items, key)
 
 
@@ -206,7 +203,7 @@ def read_sets(
     memory_limit: int | None = None,
     threads: int | None = None,
 ) -> Contributions:
-    """Read rows into everybody's bounded sets. Guarantees: those of `encode` and `encode_ngrams`."""
+    """Read rows into everybody's bounded sets. Guarantees: as for `encode` and `encode_ngrams`."""
     options: dict[str, Any] = {
         "max_items_per_user": bounding.limit,
         "user_order": bounding.order,

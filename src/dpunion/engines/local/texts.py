@@ -27,7 +27,7 @@ from dpunion.sets.streams import TokenStream, read_tokens
 def read_texts(
     request: Request, rows: Rows, key: RunKey, memory_limit: int | None, threads: int | None, *, counted: bool
 ) -> LocalTexts:
-    """Read texts; counted: counts need them again after the last length. Guarantees: those of `read_tokens`."""
+    """Read texts; counted: counts need them again after the last length. Guarantees: as for `read_tokens`."""
     spelling = request.splitting, request.normalization
     stream = read_tokens(rows, key, *spelling, memory_limit=memory_limit, threads=threads)
     return LocalTexts(stream, key, memory_limit=memory_limit, threads=threads, used_up=not counted)

@@ -82,33 +82,31 @@ def order_by_place(noisy: pa.Table, length: int) -> Int64s:
 
 @dataclass(frozen=True, repr=False)
 class FindItems:
-    """Reads pieces (payload); listed, known: digests of public lists. Guarantees: those of `holdings_of`."""
+    """Reads pieces (payload); listed, known: digests of public lists. Guarantees: as for `holdings_of`."""
 
     listed: Uint64s
     known: Uint64s
 
     def __call__(self, batches: Batches, key: RunKey) -> Iterator[Holdings]:
-        for batch in batches:
-            for payload in batch.column("payload"):
-                sets = wire.Piece.from_bytes(payload.as_py()).sets(MOST_COUNTED)
-                yield holdings_of(sets, number_items(sets.table.digests, self.listed, self.known), key)
+        for piece in wire.pieces_in(batches):
+            sets = piece.sets(MOST_COUNTED)
+            yield holdings_of(sets, number_items(sets.table.digests, self.listed, self.known), key)
 
 
 @dataclass(frozen=True)
 class FindSizes:
-    """Reads pieces (payload) -> how many wanted items each person has. Guarantees: those of `set_sizes`."""
+    """Reads pieces (payload) -> how many wanted items each person has. Guarantees: as for `set_sizes`."""
 
     known: Uint64s
 
     def __call__(self, batches: Batches, key: RunKey) -> Iterator[Int64s]:  # noqa: ARG002 - as in Find
-        for batch in batches:
-            for payload in batch.column("payload"):
-                sets = wire.Piece.from_bytes(payload.as_py()).sets(MOST_COUNTED)
-                yield set_sizes(sets, is_known(sets.table.digests, self.known))
+        for piece in wire.pieces_in(batches):
+            sets = piece.sets(MOST_COUNTED)
+            yield set_sizes(sets, is_known(sets.table.digests, self.known))
 
 
 def keep_holdings(find: Find[Holdings], secret: Secret, batches: Batches) -> Batches:
-    """Rows that `find` reads -> (payload): people's listed items. Guarantees: those of `find`; each is in one part."""
+    """Rows that `find` reads -> (payload): people's listed items. Guarantees: as for `find`; each is in one part."""
     for held in find(batches, secret.key):
         for some in gathering_ranges(held.offsets, 1 + len(held.items) // PAIRS_PER_ROW):
             offsets = held.offsets[some.start : some.stop + 1]
@@ -119,7 +117,7 @@ def keep_holdings(find: Find[Holdings], secret: Secret, batches: Batches) -> Bat
 
 
 def read_holdings(batches: Batches, _key: RunKey) -> Iterator[Holdings]:
-    """Read back what `keep_holdings` wrote. Guarantees: those of Holdings."""
+    """Read back what `keep_holdings` wrote. Guarantees: as for Holdings."""
     for batch in batches:
         for payload in batch.column("payload"):
             yield Holdings(*wire.unpack_arrays(HOLDINGS, payload.as_buffer()))
@@ -129,7 +127,7 @@ def read_holdings(batches: Batches, _key: RunKey) -> Iterator[Holdings]:
 class AddUp(Generic[Shown]):
     """Rows that `find` reads -> (place, units, sensitivity): what the people of this partition give in a step.
 
-    Guarantees: those of the step's `add_up`; a person is in one part of what `find` yields.
+    Guarantees: as for the step's `add_up`; a person is in one part of what `find` yields.
     """
 
     find: Find[Shown]
@@ -151,7 +149,7 @@ class AddUp(Generic[Shown]):
 class AddNoise:
     """Sums over all partitions -> (place, units) with the noise of a step; number: that of the step.
 
-    Guarantees: those of `add_noise`, which refuses sums of another sensitivity than the noise is for.
+    Guarantees: as for `add_noise`, which refuses sums of another sensitivity than the noise is for.
     """
 
     number: int

@@ -23,7 +23,7 @@ from dpunion.engines.spark import rounds
 from dpunion.engines.spark.counting import FOUND, FindItems, FindSizes, keep_holdings, measure_on, read_holdings
 from dpunion.engines.spark.rounds import PIECES, Pieces, Selecting, drop_afterwards, group_by_user, is_order_free
 from dpunion.engines.spark.sessions import Spread, check_workers, guard_task, prepare_session
-from dpunion.engines.spark.sources import check_names, input_files, open_frame, session_of
+from dpunion.engines.spark.sources import check_names, input_files, open_frame, protect_input, session_of
 from dpunion.engines.spark.tasks import CutIntoPieces, PublicDigests, Secret, check_scores, cut_whole, read_renamed
 from dpunion.engines.spark.texts import read_texts
 from dpunion.engines.spark.wire import digests_to_arrow
@@ -96,8 +96,8 @@ class SparkEngine:
             session = session_of(request.source)
             until_left.enter_context(prepare_session(session))
             frame, check_rows = open_frame(request, session)
-            if self.folder is not None and not self.run.overwrite:
-                rounds.check_folder(frame, self.folder)
+            if self.folder is not None:
+                (protect_input if self.run.overwrite else rounds.check_folder)(frame, self.folder)
             self.run.tell("asking Spark's workers")
             check_workers(session)
             spread = Spread.of(frame)
@@ -119,7 +119,7 @@ class SparkEngine:
     def _read_pieces(
         self, frame: DataFrame, request: Request, plan: Planned, key: RunKey, spread: Spread, until_left: ExitStack
     ) -> SparkPieces:
-        """Read a DataFrame's rows once, before a look or for counts. Guarantees: those of CutIntoPieces."""
+        """Read a DataFrame's rows once, before a look or for counts. Guarantees: as for CutIntoPieces."""
         rows, shards = request.of_rows(None), self.shards
         asked, bounding = choose_reading(rows, plan)
         read_here, secret = partial(read_in_worker, asked, bounding), Secret.of(key)
@@ -129,12 +129,13 @@ class SparkEngine:
         else:
             # If shards make no difference, there is one, and users stay where they are.
             shards = 1 if is_order_free(mechanism_for(plan.opening)) else shards
-            task = CutIntoPieces(read, bounding, secret, shards, partial(tighten_sets, request=rows, plan=plan.opening))
+            tighten = None if plan.counts is None else partial(tighten_sets, request=rows, plan=plan.opening)
+            task = CutIntoPieces(read, bounding, secret, shards, tighten)
         pieces = until_left.enter_context(rounds.cut_into_pieces(group_by_user(frame, spread), task, spread))
         return SparkPieces(pieces, rows, shards, until_left, bounding.limit, spread, request.candidates)
 
     def look(self, held: Any, look: SizeLook, key: RunKey) -> list[float]:
-        """Look at the sizes of people's sets on the executors. Guarantees: those of `measure_on`."""
+        """Look at the sizes of people's sets on the executors. Guarantees: as for `measure_on`."""
         self.run.tell("looking on Spark")
         known = held.request.known
         find = FindSizes(digests_of(() if known is None else known.items, key))
@@ -172,7 +173,7 @@ class SparkEngine:
         return Chosen(items=tuple(name.decode() for name in rounds.collect_items(chosen)), frame=chosen)
 
     def count(self, held: Any, listed: Listed, plan: CountsPlan, key: RunKey) -> Counted:
-        """Count on the executors. Guarantees: those of `measure_on`."""
+        """Count on the executors. Guarantees: as for `measure_on`."""
         self.run.tell("counting on Spark")
         people, find = held.to_count(listed, key)
         found = people.mapInArrow(guard_task(partial(keep_holdings, find, Secret.of(key))), FOUND).persist()
@@ -218,7 +219,7 @@ class SparkPieces:
     candidates: KnownItems | None
 
     def cut_for(self, plan: Plan, key: RunKey) -> Pieces:
-        """Return pieces to select from, bounded as the look decided. Guarantees: those of `cut_whole`."""
+        """Return pieces to select from, bounded as the look decided. Guarantees: as for `cut_whole`."""
         tighten = partial(tighten_sets, request=self.request, plan=plan)
         task = partial(cut_whole, tighten, self.limit, Secret.of(key), self.shards)
         whole, names = (self.pieces.frame.filter(f"name is {what}") for what in ("null", "not null"))
@@ -235,7 +236,7 @@ class SparkPieces:
 
 
 def read_in_worker(request: Request, bounding: Bounding, source: Any, key: RunKey) -> Contributions:
-    """Read one partition's rows in a worker of Spark, as one machine does. Guarantees: those of `read_sets`."""
+    """Read one partition's rows in a worker of Spark, as one machine does. Guarantees: as for `read_sets`."""
     request = request.of_rows(source)
     with open_source(request) as rows:
         return read_sets(request, rows, bounding, key)

@@ -51,16 +51,24 @@ def open_text_files(session: SparkSession, formats: dict[str, str], rows: Source
         for format_ in sorted(set(formats.values()))
     ]
     large: list[str] = []
+    sizes: dict[str, int] = {}
     for place, (files, kind) in enumerate(groups):
+        found = dict(zip(*call_spark(files.select("path", "length").toArrow).to_pydict().values(), strict=True))
         if kind is Format.JSON_LINES:
-            paths = call_spark(files.filter(f"length > {LARGEST_WHOLE}").select("path").toArrow).column(0).to_pylist()
+            paths = [path for path, size in found.items() if size > LARGEST_WHOLE]
             packed = [path for path in paths if Path(path).suffix.lower() in COMPRESSIONS]
             large = [path for path in paths if path not in packed]
             # subtle: Spark opens only files of this length; it would fail to open the largest ones whole.
             whole = files.filter(f"length <= {LARGEST_WHOLE}")
             more = whole_files(session, list(map(exact_path, packed))) if packed else None
             groups[place] = (whole if more is None else whole.unionByName(more), kind)
-    count, largest = check_sizes(groups)
+        elif len(found) < len(sources.input_files(files)):  # Spark gives files without a byte to no task
+            raise DamagedSource(
+                "A text file has 0 bytes, and so no header line.",
+                "Write the column names as its first line, or remove it.",
+            )
+        sizes |= found
+    whole_sizes = [size for path, size in sizes.items() if path not in large]
     frames = [
         map_to_texts(files.select("path", "content"), functools.partial(read_files, kind, rows), rows)
         for files, kind in groups
@@ -71,12 +79,12 @@ def open_text_files(session: SparkSession, formats: dict[str, str], rows: Source
     frame = call_spark(lambda: functools.reduce(lambda one, other: one.unionByName(other), frames))
 
     def check_rows() -> None:
-        if largest > LARGEST_FILE:
+        if max(whole_sizes, default=0) > LARGEST_FILE:
             raise BadSource(
                 f"A text file has more than {LARGEST_FILE >> 20} MiB, the most that Spark reads in one task.",
                 f"Split it, each part with the header. {sources.TO_PARQUET}",
             )
-        if lines is not None or (count > 1 and any(format_ is Format.JSON_LINES for _, format_ in groups)):
+        if lines is not None or (len(whole_sizes) > 1 and any(format_ is Format.JSON_LINES for _, format_ in groups)):
             check_kinds(groups, lines, rows)
 
     return OpenedFrame(frame, check_rows)
@@ -84,8 +92,7 @@ def open_text_files(session: SparkSession, formats: dict[str, str], rows: Source
 
 def cut_lines(session: SparkSession, paths: list[str]) -> DataFrame:
     """Return the lines of JSON Lines files, which Spark cuts at line ends alone: (file, line), bytes as they are."""
-    reader = session.read.format("text").option("lineSep", "\n").option("recursiveFileLookup", True)
-    reader = reader.option("ignoreCorruptFiles", False).option("ignoreMissingFiles", False)
+    reader = sources.strict_reader(session, "text").option("lineSep", "\n").option("recursiveFileLookup", True)
     columns = ("xxhash64(_metadata.file_path) as file", "cast(value as binary) as line")
     return call_spark(lambda: reader.load(list(map(exact_path, paths))).selectExpr(*columns))
 
@@ -94,20 +101,6 @@ def map_to_texts(source: DataFrame, task: Task, rows: SourceRequest) -> DataFram
     """Return what a task reads, as text columns of the wanted names."""
     schema = ", ".join(f"column{place} string" for place in range(len(names_in(rows))))
     return call_spark(lambda: source.mapInArrow(guard_task(task), schema).toDF(*names_in(rows)))
-
-
-def check_sizes(groups: list[tuple[DataFrame, Format]]) -> tuple[int, int]:
-    """Return the number of files and the largest length; refuse files without a byte, which Spark gives to no task."""
-    total = most = 0
-    for files, format_ in groups:
-        paths, sizes = call_spark(files.select("path", "length").toArrow).to_pydict().values()
-        if len(set(paths)) < len(sources.input_files(files)) and format_ is not Format.JSON_LINES:
-            raise DamagedSource(
-                "A text file has 0 bytes, and so no header line.",
-                "Write the column names as its first line, or remove it.",
-            )
-        total, most = total + len(paths), max(most, *sizes, 0)
-    return total, most
 
 
 def check_kinds(groups: list[tuple[DataFrame, Format]], lines: DataFrame | None, rows: SourceRequest) -> None:
@@ -178,7 +171,7 @@ def find_kinds(format_: Format, rows: SourceRequest, batches: Batches) -> Batche
 def read_lines(rows: SourceRequest, batches: Batches) -> Batches:
     """(file, line) of large JSON Lines files -> rows of text columns, as `read_files` gives them.
 
-    Guarantees: those of `read_files`; types are those of the first values of this part, and others are refused.
+    Guarantees: as for `read_files`; types are those of the first values of this part, and others are refused.
     """
     for _, blocks in blocks_in(batches):
         learner, cleaner = Learner(key_names(Wanted.of(rows))), Cleaner(rows)
@@ -210,7 +203,7 @@ def _kinds_of(cleaner: Cleaner, file: int, lists: list[bool | None], has: list[b
 def blocks_in(batches: Batches) -> Iterator[tuple[int, Iterator[Block]]]:
     """Yield the parts of large files in a task, each as blocks of whole lines; only those that are asked for are made.
 
-    Guarantees: those of `read_blocks`; a line is in one block, unchanged.
+    Guarantees: as for `read_blocks`; a line is in one block, unchanged.
     """
 
     def cut() -> Iterator[tuple[int, Any]]:
@@ -247,7 +240,7 @@ def files_in(batches: Batches, format_: Format) -> Iterator[FileInWorker]:
 def read_file(file: FileInWorker, wanted: Wanted, cleaner: Cleaner) -> Batches:
     """Yield the wanted columns of a file as text, numbered; lists are flattened, rows without an item dropped.
 
-    Guarantees: those of the readers of one machine, and of `Cleaner`; the parts of a key are cleaned later, together.
+    Guarantees: as for the readers of one machine, and for `Cleaner`; the parts of a key are cleaned later, together.
     """
     part: SourcePart = JsonLinesPart(file) if file.format is Format.JSON_LINES else DelimitedPart(file)
     part.check(wanted, cleaner.columns)
@@ -256,7 +249,7 @@ def read_file(file: FileInWorker, wanted: Wanted, cleaner: Cleaner) -> Batches:
 
 
 def clean_columns(columns: tuple[pa.Array, ...], cleaner: Cleaner, where: str) -> Batches:
-    """Yield some rows as `read_file` does. Guarantees: those of `read_file`."""
+    """Yield some rows as `read_file` does. Guarantees: as for `read_file`."""
     users, *values = columns
     if len(values) > 1:
         pairs = zip(cleaner.columns, columns, strict=True)

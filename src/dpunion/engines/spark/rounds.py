@@ -134,7 +134,7 @@ def select_from_pieces(pieces: Pieces, selecting: Selecting) -> Iterator[DataFra
         chosen = run_rounds(pieces, selecting, kept).repartition(width, "payload").hint("shuffle_hash")
         names = wanted.filter("name is not null").select("payload", "name").repartition(width, "payload")
         found = names.join(chosen, "payload").dropDuplicates(["payload"]).selectExpr("name as item")
-        with change_setting(wanted.sparkSession.conf, PARTITIONS, "1"):
+        with change_setting(wanted.sparkSession.conf, PARTITIONS, "1", owner=wanted.sparkSession):
             yield found if marks is None else found.unionByName(find_unkept(pieces, marks, width))
 
 
@@ -241,7 +241,7 @@ def materialize(frame: DataFrame) -> None:
 
 def measure_load(frame: DataFrame, spread: Spread) -> int:
     """Compute a persisted frame once; return how many tasks' room it fills, which changes no result."""
-    size = "length(payload)" + (" + coalesce(length(name), 0)" if "name" in frame.columns else "")
+    size = "length(payload) + coalesce(length(name), 0)"
     load = frame.selectExpr(f"cast(ceil(sum({size}) / {spread.room}) as int) as load")
     return int(call_spark(load.toArrow).column(0)[0].as_py() or 0)
 

@@ -58,36 +58,40 @@ EXPECTED = re.compile(r"^([ :+-]*)\S.*, Statistics\(sizeInBytes=([\d.E+]+) ([BKM
 # Pieces take a task four times their size. This is for Spark's smallest memory outside Java, 384 MiB.
 LEAST_ROOM, MOST_ROOM = 96 << 20, 1 << 30
 MOST_ASKED = 32
-# Settings that releases have changed: by name, value and owner, how many releases use it, and its value before.
-CHANGED: dict[tuple[str, str, int], tuple[int, str]] = {}
-LOCK = threading.Lock()
+# What is changed in Spark now: how many calls need it, and what undoes it.
+CHANGED: dict[object, tuple[int, Callable[[], object]]] = {}
+LOCK = threading.RLock()  # changing a setting calls Spark, which mutes PySpark
 
 
 def open_session(master: str | None = None, settings: dict[str, str] | None = None) -> SparkSession:
-    """Return the active session, or start one with defaults that suit one machine.
+    """Return the session of this process, or start one with defaults that suit one machine.
 
     master: where to run, for example local[4], spark://host:7077 or yarn; by default local[*].
     settings: further settings of Spark, as for `spark-submit --conf`.
     """
     find_pyspark()
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-    active = call_spark(SparkSession.getActiveSession)
-    if active is not None and master is None and not settings:
-        return active
+    builder, others = SparkSession.builder, SparkContext._active_spark_context  # noqa: SLF001
+    # A session is active only in the thread that opened it.
+    running = call_spark(SparkSession.getActiveSession) or (others and SparkSession._instantiatedSession)  # noqa: SLF001
+    if running is not None:
+        if master not in (None, where := running.conf.get("spark.master", master)):
+            raise BadParameter(f"A session of Spark runs on {where}.", "Stop it, or leave 'master' (--master) out.")
+        return builder.config(map=dict(settings)).getOrCreate() if settings else running
     java = find_java()
     # Workers must run the driver's version of Python, and PySpark looks for their Python in the environment alone.
     named = (settings or {}).get(WORKERS_PYTHON) or os.environ.get("PYSPARK_PYTHON")
     os.environ["PYSPARK_PYTHON"] = named or sys.executable
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    builder = SparkSession.builder.appName("dpunion")
+    builder = builder.appName("dpunion")
     chosen = master or os.environ.get("MASTER")
     is_submitted = "SPARK_ENV_LOADED" in os.environ or "PYSPARK_GATEWAY_PORT" in os.environ
     # spark-submit has already chosen where to run.
     if chosen or not is_submitted:
         builder = builder.master(chosen or "local[*]")
-    for name, value in {**_defaults(chosen or "local[*]"), **(settings or {})}.items():
-        builder = builder.config(name, value)
+    builder = builder.config(map={**_defaults(chosen or "local[*]"), **(settings or {})})
 
     def explain(error: Exception) -> BadParameter:
         # The type is enough; Spark has printed the rest.
@@ -122,13 +126,9 @@ def find_java() -> str:
                 os.environ["JAVA_HOME"] = str(place.parents[1])
                 return str(place)
     what = "The Java found is too old for Spark 4." if candidates else "Spark needs Java, and none was found."
-    raise BadParameter(what, f"Install Java {SMALLEST_JAVA} or newer: {install_command()}")
-
-
-def install_command() -> str:
-    """Return the one command that installs Java here."""
     known = (command for tool, command in INSTALL_JAVA.items() if shutil.which(tool))
-    return next(known, "see your system's packages (openjdk), then set JAVA_HOME")
+    command = next(known, "see your system's packages (openjdk), then set JAVA_HOME")
+    raise BadParameter(what, f"Install Java {SMALLEST_JAVA} or newer: {command}")
 
 
 def java_version(java: str) -> int:
@@ -165,25 +165,41 @@ def _defaults(master: str) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def change_setting(settings: Any, name: str, value: str, *default: str, owner: Any = None) -> Iterator[None]:
-    """Change a setting of a session, or of its context, inside the context; default: its value if it is not set.
-
-    Releases that run at once share a change, and the last one puts the setting back. owner: what they have in common.
-    """
-    key = (name, value, id(owner or settings))
+def share_change(what: object, change: Callable[[], Callable[[], object]]) -> Iterator[None]:
+    """Make a change, which returns what undoes it; of several threads the first makes it, and the last undoes it."""
     with LOCK:
-        users, before = CHANGED.get(key) or (0, call_spark(lambda: settings.get(name, *default)))
-        call_spark(lambda: settings.set(name, value))
-        CHANGED[key] = (users + 1, before)
+        users, undo = CHANGED.get(what) or (0, change())
+        CHANGED[what] = (users + 1, undo)
     try:
         yield
     finally:
         with LOCK:
-            users, before = CHANGED.pop(key)
+            users, undo = CHANGED.pop(what)
             if users > 1:
-                CHANGED[key] = (users - 1, before)
+                CHANGED[what] = (users - 1, undo)
             else:
+                undo()
+
+
+def change_setting(
+    settings: Any, name: str, value: str, *default: str, owner: Any = None
+) -> contextlib.AbstractContextManager[None]:
+    """Change a setting of a session, or of its context, inside the context; default: its value if it is not set.
+
+    owner: what releases at once have in common; on Spark Connect, `session.conf` is another object each time.
+    """
+
+    def change() -> Callable[[], object]:
+        before = call_spark(lambda: settings.get(name, *default))
+        call_spark(lambda: settings.set(name, value))
+
+        def undo() -> None:
+            with contextlib.suppress(errors.DpunionError):  # Java has ended, and the error of that is on its way
                 call_spark(lambda: settings.set(name, before))
+
+        return undo
+
+    return share_change((name, value, id(owner or settings)), change)
 
 
 @contextlib.contextmanager
@@ -461,16 +477,18 @@ def _translate_error(error: Exception) -> errors.DpunionError:
     )
 
 
-@contextlib.contextmanager
-def _mute_pyspark() -> Iterator[None]:
-    """Keep PySpark from printing errors of queries to standard error: their messages quote values."""
+def _mute_pyspark() -> contextlib.AbstractContextManager[None]:
+    """Keep PySpark from printing errors of queries to standard error, in any thread: their messages quote values."""
     loaded: Any = sys.modules.get("pyspark.logger")
     loggers = [] if loaded is None else [loaded.PySparkLogger.getLogger(name) for name in LOGGERS]
-    before = [logger.disabled for logger in loggers]
-    for logger in loggers:
-        logger.disabled = True
-    try:
-        yield
-    finally:
-        for logger, was in zip(loggers, before, strict=True):
-            logger.disabled = was
+
+    def switch(states: list[bool]) -> None:
+        for logger, state in zip(loggers, states, strict=True):
+            logger.disabled = state
+
+    def change() -> Callable[[], object]:
+        before = [logger.disabled for logger in loggers]
+        switch([True] * len(loggers))
+        return functools.partial(switch, before)
+
+    return share_change(len(loggers), change)

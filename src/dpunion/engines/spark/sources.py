@@ -11,8 +11,11 @@ swallow other people's rows, replace bad bytes and print what they refuse. dpuni
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import os
 import re
+import threading
 import urllib.parse
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import PurePosixPath
@@ -21,10 +24,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from dpunion.addresses import check_address
 from dpunion.checks import refuse_choice
 from dpunion.engines.spark.sessions import call_spark, change_setting, open_session
-from dpunion.errors import BadParameter, BadSource, SourceNotFound, UnsupportedType
+from dpunion.errors import BadParameter, BadSource, CannotWrite, DpunionError, SourceNotFound, UnsupportedType
 from dpunion.reading import SourceRequest, open_source
 from dpunion.reading.databases import warn_of_mixing
-from dpunion.reading.locate import COMPRESSIONS, partitions_of
+from dpunion.reading.locate import COMPRESSIONS, local_path, partitions_of
 from dpunion.reading.parts import Wanted, find_columns
 from dpunion.reading.storage import Format, Partitions, is_hidden
 from dpunion.requests import Request, SparkSource
@@ -53,6 +56,7 @@ CASE_SENSITIVE = "spark.sql.caseSensitive"
 PARTITION_TYPES = "spark.sql.sources.partitionColumnTypeInference.enabled"
 FILES_IN_QUERIES = "spark.sql.runSQLOnFiles"
 PARTITIONS = "spark.sql.shuffle.partitions"
+ONE_QUERY = threading.Lock()
 
 
 class OpenedFrame(NamedTuple):
@@ -228,18 +232,25 @@ def run_query(session: SparkSession, frame: DataFrame, query: str) -> DataFrame:
     Guarantees: the query cannot run or write anything: inside a select, Spark's grammar allows no other statement.
     """
     text = query.strip().rstrip(";")
-    frame.createOrReplaceTempView("source")
-    try:
-        with change_setting(session.conf, FILES_IN_QUERIES, "false"):
-            return call_spark(lambda: session.sql(f"select * from (\n{text}\n)"))  # noqa: S608 - the operator's own
-    finally:
-        call_spark(lambda: session.catalog.dropTempView("source"))
+    with ONE_QUERY:  # another release in this session would replace the table
+        frame.createOrReplaceTempView("source")
+        try:
+            with change_setting(session.conf, FILES_IN_QUERIES, "false", owner=session):
+                return call_spark(lambda: session.sql(f"select * from (\n{text}\n)"))  # noqa: S608 - the operator's own
+        finally:
+            with contextlib.suppress(DpunionError):
+                call_spark(lambda: session.catalog.dropTempView("source"))
+
+
+def strict_reader(session: SparkSession, format_: str) -> Any:
+    """Return Spark's reader of a format, which fails at files that are damaged or gone instead of leaving them out."""
+    reader = session.read.format(format_)
+    return reader.option("ignoreCorruptFiles", False).option("ignoreMissingFiles", False)
 
 
 def whole_files(session: SparkSession, names: list[str]) -> DataFrame:
     """Return the files below these names as Spark lists them: (path, modificationTime, length, content)."""
-    reader = session.read.format("binaryFile").option("recursiveFileLookup", True)
-    reader = reader.option("ignoreCorruptFiles", False).option("ignoreMissingFiles", False)
+    reader = strict_reader(session, "binaryFile").option("recursiveFileLookup", True)
     return call_spark(lambda: reader.load(names))
 
 
@@ -268,10 +279,11 @@ def _open_columnar(
     for name in names:
         check_no_table(session, name)
     files = {file for name in names for file in list_files(session, name, format_)}
-    reader = session.read.format(format_).option("mergeSchema", True)
-    reader = reader.option("ignoreCorruptFiles", False).option("ignoreMissingFiles", False)
+    for folder in table_folders(files):
+        check_no_table(session, exact_path(folder))
+    reader = strict_reader(session, format_).option("mergeSchema", True)
     # subtle: by default Spark reads the folder value 01 as 1, unless another person's folder value is not a number.
-    with change_setting(session.conf, PARTITION_TYPES, "false"):
+    with change_setting(session.conf, PARTITION_TYPES, "false", owner=session):
         frame = call_spark(lambda: reader.load(list(names)))
     if set(input_files(frame)) != files:
         raise BadSource(
@@ -281,20 +293,39 @@ def _open_columnar(
     columns = frame.columns if rows is None else names_in(rows)
     refuse_merged_columns(session, names, format_, files, columns)
     wanted = [name for name in columns if name in frame.columns]
-    return OpenedFrame(frame, lambda: check_complete(frame, format_, wanted))
+    # One file has the columns of the schema.
+    return OpenedFrame(frame, lambda: check_complete(frame, format_, wanted) if len(files) > 1 else None)
 
 
 def check_no_table(session: SparkSession, name: str) -> None:
     """Refuse the folder of a table: only the table's own reader knows which of its files count."""
+    context: Any = session.sparkContext
+    java, settings = context._jvm, context._jsc.hadoopConfiguration()  # noqa: SLF001 - opening a frame takes longer
     for mark, tool in TABLE_MARKS.items():
-        try:
-            whole_files(session, [f"{name.rstrip('/')}/{mark}"])
-        except SourceNotFound:
-            continue
-        raise BadSource(
-            f"A source is a table of {tool}: its folder also contains deleted rows.",
-            "Name it in Spark's catalog and use --input-format table, or pass a DataFrame.",
-        )
+        path = java.org.apache.hadoop.fs.Path(f"{name.rstrip('/')}/{mark}")
+        if call_spark(lambda path=path: path.getFileSystem(settings).globStatus(path)):  # type: ignore[misc]
+            raise BadSource(
+                f"A source is a table of {tool}, or a part of one: its folder also contains deleted rows.",
+                "Name it in Spark's catalog and use --input-format table, or pass a DataFrame.",
+            )
+
+
+def table_folders(files: Iterable[str]) -> list[str]:
+    """Return the folders in which a table with these files would have its log: above folders named key=value."""
+    folders = {re.sub(r"(/[^/=]+=[^/]*)*/[^/]*$", "", urllib.parse.unquote(file)) for file in files}
+    return sorted(folders | {one.removesuffix("/data") for one in folders})
+
+
+def protect_input(frame: DataFrame, folder: str) -> None:
+    """Refuse to overwrite a folder in which the input has a file; links on this machine are followed."""
+    with contextlib.suppress(SourceNotFound):  # there is nothing to replace
+        both = (frame, whole_files(frame.sparkSession, [exact_path(folder)]))
+        read, there = ({os.path.realpath(local_path(file) or file) for file in input_files(one)} for one in both)
+        if read & there:
+            raise CannotWrite(
+                "The output folder has files that this run reads.",
+                "Choose another folder for the output; overwriting does not help here.",
+            )
 
 
 def refuse_merged_columns(
@@ -302,7 +333,7 @@ def refuse_merged_columns(
 ) -> None:
     """Refuse columns that Spark would merge: names that differ in case only, or a file's column and its folder's."""
     reader = session.read.format(format_).option("mergeSchema", True).option("recursiveFileLookup", True)
-    with change_setting(session.conf, CASE_SENSITIVE, "true"):
+    with change_setting(session.conf, CASE_SENSITIVE, "true", owner=session):
         stored = call_spark(lambda: reader.load(list(names)).columns)
     in_folders = {name for file in files for name, _ in partitions_above(file)}
     for name in wanted:
@@ -336,7 +367,7 @@ def check_complete(frame: DataFrame, format_: str, names: Sequence[str]) -> None
     found = frame.groupBy(F.col("_metadata.file_path").alias("file")).agg(*flags)
     complete = " and ".join(f"has{place}" for place in range(len(names)))
     # subtle: the names of files are few rows, which the session's number of partitions would spread over many tasks.
-    with change_setting(frame.sparkSession.conf, PARTITIONS, "1"):
+    with change_setting(frame.sparkSession.conf, PARTITIONS, "1", owner=frame.sparkSession):
         suspects = call_spark(found.filter(f"not ({complete})").select("file").collect)
     for (file,) in suspects:
         exact = exact_path(urllib.parse.unquote(file))
@@ -360,10 +391,10 @@ def _open_tables(session: SparkSession, names: Sequence[str], rows: SourceReques
     for name in names:
         described = call_spark(lambda name=name: session.sql(f"describe table extended {name}").collect())  # type: ignore[misc]
         # Views have no provider, and some catalogs do not say it.
-        provider = next((row[1].lower() for row in described if row[0] == "Provider"), "")
-        if provider in TEXT_PROVIDERS:
+        # A column may be called Provider too.
+        if providers := TEXT_PROVIDERS & {row[1].lower() for row in described if row[0] == "Provider"}:
             raise BadSource(
-                f"A table is stored as {provider}, which Spark does not read strictly.",
+                f"A table is stored as {providers.pop()}, which Spark does not read strictly.",
                 f"Name its files as the source, or store it as Parquet. {TO_PARQUET}",
             )
         frame = call_spark(functools.partial(session.table, name))

@@ -99,7 +99,7 @@ def start_state(digests: Uint64s, listed: PublicDigests | None) -> State:
 def read_renamed(read: Reader, names: tuple[str, ...], source: pa.RecordBatchReader, key: RunKey) -> Contributions:
     """Read rows whose columns have numbers instead of names: `mapInArrow` does not accept every name.
 
-    Guarantees: those of the reader; the order and the values of the columns do not change.
+    Guarantees: as for the reader; the order and the values of the columns do not change.
     """
     return read(rename_columns(source, source.schema, names), key)
 
@@ -163,7 +163,7 @@ class WeighRows:
 
     For mechanisms of one round in which a user's weights depend on that user's set alone.
 
-    Guarantees: those of the mechanism's `weigh`; a user's rows are in one partition.
+    Guarantees: as for the mechanism's `weigh`; a user's rows are in one partition.
     """
 
     read: Reader
@@ -218,16 +218,14 @@ class CutIntoPieces:
 
 
 def cut_whole(tighten: Tighten, limit: int, secret: Secret, shards: int, batches: Batches) -> Batches:
-    """Whole pieces (payload), of at most `limit` items, -> (shard, payload). Guarantees: those of CutIntoPieces."""
+    """Whole pieces (payload), of at most `limit` items, -> (shard, payload). Guarantees: as for CutIntoPieces."""
     key = secret.key
-    for batch in batches:
-        for payload in batch.column("payload"):
-            whole = Piece.from_bytes(payload.as_py()).sets(limit)
-            yield from pack_pieces(wire.drop_unused_items(tighten(whole, key=key)), shards, key)
+    for piece in wire.pieces_in(batches):
+        yield from pack_pieces(wire.drop_unused_items(tighten(piece.sets(limit), key=key)), shards, key)
 
 
 def pack_pieces(contributions: Contributions, shards: int, key: RunKey) -> Batches:
-    """Yield the pieces of all shards, without names, as rows (shard, payload). Guarantees: those of `cut_by_shard`."""
+    """Yield the pieces of all shards, without names, as rows (shard, payload). Guarantees: as for `cut_by_shard`."""
     for shard, piece in wire.cut_by_shard(contributions, shards, key):
         yield _rows(shard=pa.array([shard], pa.int32()), payload=pa.array([piece.to_bytes()], pa.binary()))
 
@@ -254,7 +252,7 @@ def split_items(columns: tuple[str, ...], batches: Batches) -> Batches:
 class Weigh:
     """A shard's users and the replies to it -> (digest, shard, units, score, sensitivity) of the items they give to.
 
-    Guarantees: those of the mechanism's `weigh`; a user is in one shard, so moves the sums by no more.
+    Guarantees: as for the mechanism's `weigh`; a user is in one shard, so moves the sums by no more.
     """
 
     mechanism: Mechanism
@@ -287,7 +285,7 @@ class Weigh:
 
 
 def weigh_shard(mechanism: Mechanism, sets: Sets, state: State, number: int, shards: int, key: RunKey) -> Weights:
-    """Narrow and weigh a shard's sets, in whole units. Guarantees: those of `Mechanism.weigh` and of `to_units`."""
+    """Narrow and weigh a shard's sets, in whole units. Guarantees: as for `Mechanism.weigh` and `to_units`."""
     if number:
         sets.narrow(state.alive, may_wait=mechanism.skips_gone)
     weights = mechanism.weigh(sets, state, number, key, share=shard_share(shards, mechanism.cutoff))
@@ -356,10 +354,8 @@ def run_shards(
 
 def find_kept(marks: PublicDigests, batches: Batches) -> Batches:
     """Pieces (payload) -> the marked digests that somebody keeps by the plan that runs (payload: digest)."""
-    for batch in batches:
-        for payload in batch.column("payload"):
-            digests = Piece.from_bytes(payload.as_py()).digests
-            yield pa.record_batch({"payload": digests_to_arrow(digests[marks.find(digests)])})
+    for piece in wire.pieces_in(batches):
+        yield pa.record_batch({"payload": digests_to_arrow(piece.digests[marks.find(piece.digests)])})
 
 
 def emit_rows(rows: pa.RecordBatch, batches: Batches) -> Batches:
@@ -386,7 +382,7 @@ class Decide:
     A reply is (shard, payload: digest, score) for every item that stays. marked: a sum of 0 is a mark on an item that
     nobody keeps, and that item is released.
 
-    Guarantees: those of the mechanism's `decide`, which refuses sums of another sensitivity than the noise is for.
+    Guarantees: as for the mechanism's `decide`, which refuses sums of another sensitivity than the noise is for.
     """
 
     mechanism: Mechanism

@@ -86,7 +86,7 @@ class SparkTexts:
         return self.streams, functools.partial(find_ngrams, listed.levels)
 
     def first(self, plan: Plan) -> tuple[Level, tuple[str, ...]]:
-        """Release single tokens. Guarantees: those of `rounds.select_items`."""
+        """Release single tokens. Guarantees: as for `rounds.select_items`."""
         read = functools.partial(read_kept_tokens, plan.algorithm.bounding)
         with rounds.select_items(self.streams, self.select(mechanism_for(plan)), read, grouped=True) as chosen:
             words = tuple(word.decode() for word in collect_items(chosen))
@@ -125,7 +125,7 @@ def level_of_tokens(words: tuple[str, ...], key: RunKey) -> Level:
 def read_streams(request: Request, names: tuple[str, ...], secret: Secret, batches: Batches) -> Batches:
     """Rows of whole users -> one token stream, packed and cut: (part, payload); names: those of the columns.
 
-    Guarantees: those of `read_tokens`; no user id leaves the task, only keyed digests.
+    Guarantees: as for `read_tokens`; no user id leaves the task, only keyed digests.
     """
     first = next(batches, None)
     if first is None:
@@ -160,12 +160,12 @@ def join_stream(source: Iterable[pa.RecordBatch]) -> TokenStream:
 
 
 def read_kept_tokens(bounding: Bounding, source: pa.RecordBatchReader, key: RunKey) -> Contributions:
-    """Read the stream of one partition -> the bounded tokens of each user. Guarantees: those of `kept_tokens`."""
+    """Read the stream of one partition -> the bounded tokens of each user. Guarantees: as for `kept_tokens`."""
     return lengths.kept_tokens(bounding, join_stream(source), key)
 
 
 def read_pairs(plan: LengthPlan, levels: tuple[Level, ...], source: pa.RecordBatchReader, key: RunKey) -> Contributions:
-    """Read the stream of one partition -> each user's n-grams as pairs. Guarantees: those of `kept_ngrams`."""
+    """Read the stream of one partition -> each user's n-grams as pairs. Guarantees: as for `kept_ngrams`."""
     stream = join_stream(source)
     *_, last = lengths.positions_in(stream, levels, key)
     positions, pairs = lengths.longer(last, key)
@@ -173,13 +173,13 @@ def read_pairs(plan: LengthPlan, levels: tuple[Level, ...], source: pa.RecordBat
 
 
 def find_ngrams(levels: tuple[Level, ...], batches: Batches, key: RunKey) -> Iterator[Holdings]:
-    """Read the stream of one partition -> who has the public n-grams. Guarantees: those of `ngram_holdings`."""
+    """Read the stream of one partition -> who has the public n-grams. Guarantees: as for `ngram_holdings`."""
     first = next(batches, None)
     if first is not None:
         yield lengths.ngram_holdings(join_stream(itertools.chain([first], batches)), levels, key)
 
 
 def name_pairs(levels: tuple[Level, ...], batch: pa.RecordBatch, key: RunKey) -> tuple[pa.Array, Uint64s]:
-    """Return what names n-grams in sums, and their digests: uint64[rows, 2]. Guarantees: those of `pair_digests`."""
+    """Return what names n-grams in sums, and their digests: uint64[rows, 2]. Guarantees: as for `pair_digests`."""
     names = batch.column("item").cast(pa.binary())
     return names, lengths.pair_digests(pairs_of(names.to_pylist()), levels[0], levels[-1], key)

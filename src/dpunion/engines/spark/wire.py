@@ -7,7 +7,7 @@ and no item's text.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -79,6 +79,13 @@ class Piece:
         """Return the users' sets, of at most max_items. Guarantees: they are those of the piece, without texts."""
         offsets, table = offsets_of(self.sizes.astype(np.int64)), _nameless_table(self.digests)
         return Contributions(offsets, self.codes, table, self.user_digests, max_items)
+
+
+def pieces_in(batches: Iterable[pa.RecordBatch]) -> Iterator[Piece]:
+    """Yield the pieces of some rows (payload)."""
+    for batch in batches:
+        for payload in batch.column("payload"):
+            yield Piece.from_bytes(payload.as_py())
 
 
 def shard_of(user_digests: Uint64s, shards: int, key: RunKey) -> Int64s:
