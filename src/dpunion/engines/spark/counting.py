@@ -36,7 +36,7 @@ NOISY = "place long, units long"
 FOUND = "payload binary"
 HOLDINGS = ("<i8", "<i4", "?", "?")
 PLACES_PER_TASK = 1 << 20
-PAIRS_PER_ROW = 1 << 22
+PAIRS_PER_ROW = 1 << 20
 Shown = TypeVar("Shown")
 Find = Callable[[Batches, RunKey], Iterator[Shown]]
 """Yields the items of one partition's people, in the form that a step takes; each person is in one yielded part."""

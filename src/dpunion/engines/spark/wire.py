@@ -26,7 +26,7 @@ from dpunion.sets.grouping import digest_order, group_rows, visiting_order
 from dpunion.sets.spill import RowStore
 from dpunion.sets.strings import select_strings
 
-PAIRS_PER_PIECE = 1 << 20
+PAIRS_PER_PIECE = 1 << 18  # Java needs one block for each; in 1 GB with two tasks, blocks of 16 MB were not to be had
 ROWS_PER_BATCH = 1 << 17
 # The noise pays for the rounding of MAX_USERS: half for the users of a shard, half for flooring to whole units.
 MAX_USERS_PER_SHARD = MAX_USERS // 2
@@ -95,7 +95,7 @@ def shard_of(user_digests: Uint64s, shards: int, key: RunKey) -> Int64s:
 
 
 def cut_by_shard(contributions: Contributions, shards: int, key: RunKey) -> Iterator[tuple[int, Piece]]:
-    """Yield pieces of about a million pairs, by shard. Guarantees: every user is in just one, with all kept items."""
+    """Yield pieces of PAIRS_PER_PIECE pairs, by shard. Guarantees: every user is in just one, with all kept items."""
     shard = shard_of(contributions.user_digests, shards, key)
     order = np.argsort(shard, kind="stable")
     ends = np.searchsorted(shard[order], np.arange(shards + 1))
