@@ -247,10 +247,10 @@ def test_tables_are_of_one_type_and_not_text(spark, tmp_path):
             on_spark("lenient", input_format="table")
     finally:
         spark.sql("drop table lenient")
-    spark.sql(f"create table provider (user string, provider string) using csv location '{tmp_path}/lenient'")
+    spark.sql(f"create table provider (user string, Provider string) using csv location '{tmp_path}/lenient'")
     try:
         with pytest.raises(BadSource, match="stored as csv"):
-            on_spark("provider", input_format="table", value="provider")
+            on_spark("provider", input_format="table", value="Provider")
     finally:
         spark.sql("drop table provider")
 
@@ -392,6 +392,15 @@ def test_a_session_is_found_from_any_thread_and_stays_as_it_was(spark):
         spark.conf.set("spark.sql.session.timeZone", before[0])
     with pytest.raises(dpunion.BadParameter, match=r"runs on local\[2\]"):
         sessions.open_session("yarn")
+    with pytest.raises(DpunionError, match="Spark stopped with"):
+        sessions.open_session(settings={"spark.sql.shuffle.partitions": CANARY})
+
+
+@pytest.mark.usefixtures("spark")
+def test_a_name_that_is_no_path_is_refused(tmp_path):
+    with pytest.raises(DpunionError) as refused:
+        on_spark(f"{CANARY}:b/x.parquet")
+    assert CANARY not in str(refused.value)
 
 
 @pytest.mark.usefixtures("spark")

@@ -104,6 +104,7 @@ def test_caps_that_leave_nothing_for_extreme_draws_do_not_hold():
     assert rare > caps.delta // 4
     assert not caps_hold(caps + Amounts(novelty=rare), TIGHT)
     assert not caps_hold(dataclasses.replace(caps, delta=caps.delta - rare), TIGHT)
+    assert not caps_hold(dataclasses.replace(caps, epsilon=10**12), TIGHT)  # forged
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(20, 1e-12), (20, 1e-9), (30, 1e-9), (50, 1e-2), (100, 1e-2)])

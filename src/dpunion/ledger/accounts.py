@@ -48,8 +48,7 @@ def account_caps(
     if composition is Composition.ADDITIVE:
         return whole
     rounding = min(whole.epsilon // ROUNDING_PART, LARGEST_ROUNDING)
-    rare = rare_events(epsilon, rounding)
-    if rare > 0.5 * delta:
+    if (rare := rare_events(epsilon, rounding)) > 0.5 * delta:
         raise BadParameter(
             "dpunion's random numbers are too coarse for such a small delta with such a large epsilon.",
             "Choose a larger delta, a smaller epsilon or additive composition.",
@@ -70,7 +69,8 @@ def account_caps(
 
 def rare_events(epsilon: float, rounding: int) -> float:
     """Return the delta for extreme normals and floors of coins, of as many steps as the rounding allows."""
-    return (1.0 + math.exp(epsilon)) * (EXTREME_NORMALS + ALL_FLOORS) * (rounding / EPSILON_UNITS / EPSILON_SLACK)
+    steps = rounding / EPSILON_UNITS / EPSILON_SLACK
+    return (1.0 + math.exp(min(epsilon, 200.0))) * (EXTREME_NORMALS + ALL_FLOORS) * steps  # more is forged
 
 
 def caps_hold(caps: Amounts, composition: Composition) -> bool:

@@ -192,7 +192,7 @@ def share_of(share: Amounts) -> tuple[float, float]:
     if is_too_small(share):
         raise BadParameter(
             "A release of this schedule would get too small a part of the budget.",
-            "Choose a larger 'epsilon' and 'delta', fewer weeks, or a 'grow' nearer to 1.",
+            "Open a dataset with a larger 'epsilon' and 'delta', fewer weeks, or a 'grow' nearer to 1.",
         )
     return share.mu_squared / MU_SQUARED_UNITS * BELOW, share.novelty / DELTA_UNITS * BELOW
 

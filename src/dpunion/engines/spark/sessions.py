@@ -77,9 +77,9 @@ def open_session(master: str | None = None, settings: dict[str, str] | None = No
     # A session is active only in the thread that opened it.
     running = call_spark(SparkSession.getActiveSession) or (others and SparkSession._instantiatedSession)  # noqa: SLF001
     if running is not None:
-        if master not in (None, where := running.conf.get("spark.master", master)):
+        if master and master != (where := call_spark(lambda: running.conf.get("spark.master", master))):
             raise BadParameter(f"A session of Spark runs on {where}.", "Stop it, or leave 'master' (--master) out.")
-        return builder.config(map=dict(settings)).getOrCreate() if settings else running
+        return call_spark(builder.config(map=dict(settings)).getOrCreate) if settings else running
     java = find_java()
     # Workers must run the driver's version of Python, and PySpark looks for their Python in the environment alone.
     named = (settings or {}).get(WORKERS_PYTHON) or os.environ.get("PYSPARK_PYTHON")

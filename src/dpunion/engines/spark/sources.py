@@ -302,7 +302,7 @@ def check_no_table(session: SparkSession, name: str) -> None:
     context: Any = session.sparkContext
     java, settings = context._jvm, context._jsc.hadoopConfiguration()  # noqa: SLF001 - opening a frame takes longer
     for mark, tool in TABLE_MARKS.items():
-        path = java.org.apache.hadoop.fs.Path(f"{name.rstrip('/')}/{mark}")
+        path = call_spark(functools.partial(java.org.apache.hadoop.fs.Path, f"{name.rstrip('/')}/{mark}"))
         if call_spark(lambda path=path: path.getFileSystem(settings).globStatus(path)):  # type: ignore[misc]
             raise BadSource(
                 f"A source is a table of {tool}, or a part of one: its folder also contains deleted rows.",
@@ -317,7 +317,7 @@ def table_folders(files: Iterable[str]) -> list[str]:
 
 
 def protect_input(frame: DataFrame, folder: str) -> None:
-    """Refuse to overwrite a folder in which the input has a file; links on this machine are followed."""
+    """Refuse to overwrite a folder with files that Spark names as the frame's; those of a cached frame it does not."""
     with contextlib.suppress(SourceNotFound):  # there is nothing to replace
         both = (frame, whole_files(frame.sparkSession, [exact_path(folder)]))
         read, there = ({os.path.realpath(local_path(file) or file) for file in input_files(one)} for one in both)
