@@ -61,7 +61,7 @@ def test_constants_are_those_of_the_code():
     assert f"puts {100 * estimates.PUT_BACK:.0f} % of the expected loss back" in PAGE
     assert ("two and a half times the expected loss in `high`" in PAGE) == (estimates.DOUBT == 2.5)
     assert f"up to {100 * estimates.MOST_LOST:.0f} % of the item's people" in PAGE
-    assert ("falls by a factor of four each time" in PAGE) == (estimates.TAIL == 2.0)
+    assert ("each doubling of the items leaves a quarter of" in PAGE) == (estimates.TAIL == 2.0)
 
 
 def test_the_least_numbers_are_those_of_the_plan():

@@ -194,7 +194,8 @@ def change_setting(
         call_spark(lambda: settings.set(name, value))
 
         def undo() -> None:
-            with contextlib.suppress(errors.DpunionError):  # Java has ended, and the error of that is on its way
+            # That Java has ended explains other errors, but must not hide an interrupt.
+            with contextlib.suppress(*[errors.DpunionError] * isinstance(sys.exception(), KeyboardInterrupt)):
                 call_spark(lambda: settings.set(name, before))
 
         return undo

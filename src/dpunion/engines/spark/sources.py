@@ -293,7 +293,6 @@ def _open_columnar(
     columns = frame.columns if rows is None else names_in(rows)
     refuse_merged_columns(session, names, format_, files, columns)
     wanted = [name for name in columns if name in frame.columns]
-    # One file has the columns of the schema.
     return OpenedFrame(frame, lambda: check_complete(frame, format_, wanted) if len(files) > 1 else None)
 
 
