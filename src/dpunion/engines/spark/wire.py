@@ -26,7 +26,7 @@ from dpunion.sets.grouping import digest_order, group_rows, visiting_order
 from dpunion.sets.spill import RowStore
 from dpunion.sets.strings import select_strings
 
-PAIRS_PER_PIECE = 1 << 18  # Java needs one block for each; in 1 GB with two tasks, blocks of 16 MB were not to be had
+PAIRS_PER_PIECE = 1 << 18  # Java allocates one block for each; in a session of 1 GB, it failed at four times as many
 ROWS_PER_BATCH = 1 << 17
 # The noise pays for the rounding of MAX_USERS: half for the users of a shard, half for flooring to whole units.
 MAX_USERS_PER_SHARD = MAX_USERS // 2
